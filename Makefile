@@ -1,0 +1,30 @@
+# The two commands of the README are `make demo` and `make test`; both set up what they need.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+BIN := .venv/bin
+OUT ?= out/demo
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: ## install what is needed: Debian packages (when root) and .venv
+	@./setup.sh
+
+demo: setup ## three virtual boards, from blank flash to a Spark report
+	@$(BIN)/motemq demo --out $(OUT)
+
+check: setup ## lint, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## pass all tests: pure, MicroPython, virtual boards, Spark
+	$(BIN)/pytest
+
+bench: setup ## benchmarks against named peers
+	$(BIN)/python -m benchmarks
+
+clean: ## remove .venv and what the demo wrote (not the firmware cache)
+	rm -rf .venv out

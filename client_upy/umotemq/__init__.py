@@ -1,0 +1,3 @@
+# umotemq: FMQP and LightMQ for MicroPython (and CPython). Import what you use:
+# umotemq.fmqp, umotemq.lightmq, umotemq.uart ...
+__version__ = "0.1.0"

@@ -1,0 +1,40 @@
+"""What the pure broker asks its edge to do.
+
+The edge executes an ``Outputs`` in this order: records, sends, closes. It is an accumulator, not
+a list of command objects, because one read may touch fifty receivers and nobody needs fifty
+objects to say so.
+"""
+
+from dataclasses import dataclass, field
+
+Buffer = bytes | bytearray | memoryview
+ConnectionId = int  # from 1, never reused; 0 is the broker itself
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close a connection: after its pending writes (``abort=False``) or at once."""
+
+    connection: ConnectionId
+    reason: str
+    abort: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run of publications for the journal (docs/journal.md)."""
+
+    connection: ConnectionId
+    protocol: int
+    client: str
+    count: int
+    body: Buffer  # FMQP publication packets back to back, count >= 1 of them
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Everything one call of the broker wants done."""
+
+    records: list[Record] = field(default_factory=list)
+    sends: dict[ConnectionId, list[Buffer]] = field(default_factory=dict)
+    closes: list[Close] = field(default_factory=list)

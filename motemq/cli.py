@@ -1,0 +1,65 @@
+"""The ``motemq`` command: a table of sub-commands, each imported only when it is used."""
+
+import importlib
+from dataclasses import dataclass
+
+import click
+
+from motemq import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class _SubCommand:
+    """Where a sub-command lives, and what ``motemq --help`` says of it without importing it."""
+
+    target: str
+    help: str
+    extra: str | None = None
+
+
+_SUB_COMMANDS = {
+    "broker": _SubCommand("host_broker.cli.broker:command", "Run the broker."),
+    "pub": _SubCommand("host_broker.cli.pub:command", "Publish one message."),
+    "sub": _SubCommand("host_broker.cli.sub:command", "Print messages as they arrive."),
+    "ping": _SubCommand("host_broker.cli.ping:command", "Measure round trips to a broker."),
+    "bridge": _SubCommand("boards.bridge.cli:command", "Join a serial port to a broker.", "rig"),
+    "firmware": _SubCommand("firmware.cli:command", "Build or find board firmware.", "rig"),
+    "rig": _SubCommand("boards.rig.cli:command", "Flash, install and verify boards.", "rig"),
+    "pipeline": _SubCommand(
+        "motemq_pipeline.cli:command", "Turn journals into tables and reports.", "pipeline"
+    ),
+    "demo": _SubCommand("motemq.demo:command", "Blank boards to a Spark report.", "rig,pipeline"),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_SUB_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = _SUB_COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module_name, _, attribute = entry.target.partition(":")
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            own = ("motemq", "host_broker", "boards", "firmware", "motemq_pipeline")
+            if entry.extra is None or (error.name or "").startswith(own):
+                raise
+            raise click.ClickException(
+                f"'motemq {cmd_name}' needs the package '{error.name}', which is not installed; "
+                f"install it with: pip install 'motemq[{entry.extra}]'"
+            ) from error
+        command: click.Command = getattr(module, attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in _SUB_COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="motemq")
+def main() -> None:
+    """MoteMQ: lightweight messaging for sensor boards, proven on real MicroPython."""

@@ -1,0 +1,1 @@
+"""The Spark data source ``motemq``: reads the broker's journal as RecordBatches."""

