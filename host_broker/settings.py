@@ -1,0 +1,64 @@
+"""Every setting of the broker, with its default: one frozen value, made once at start.
+
+A key on the command line or in the TOML file is ``section.field``, e.g. ``lightmq.dialect``.
+Only the edge reads files and flags; the core is handed a ``Settings``.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class FmqpSettings:
+    """FMQP (protocols/fmqp.md A4, A11, A17)."""
+
+    feedback_payload: Literal["count", "event"] = "count"
+    max_body: int = 1024 * 1024  # bytes; a larger body is skipped without being buffered
+    hard_body_limit: int = 64 * 1024 * 1024  # bytes; a length above it closes the connection
+    max_wills: int = 16  # per connection
+    max_subscriptions: int = 10_000  # per connection
+    max_cached: int = 100_000  # retained topics, all together
+    max_cached_bytes: int = 64 * 1024 * 1024  # topic and body bytes of them
+
+
+@dataclass(frozen=True, slots=True)
+class LightmqSettings:
+    """LightMQ (protocols/lightmq.md A1, A10, A17)."""
+
+    dialect: Literal["spec", "gbaranski"] = "spec"
+    duplicate_client: Literal["reject", "takeover"] = "reject"
+    connect_timeout_s: float = 10.0  # from open to CONNECT
+    ping_interval_s: float = 15.0  # silence after which the server sends PING; 0 = never
+    ping_timeout_s: float = 10.0  # from PING to PONG, else the connection is closed
+    max_pending: int = 64  # SENDs to one client that await its SENDRESP
+
+
+@dataclass(frozen=True, slots=True)
+class NetSettings:
+    """Sockets and buffers."""
+
+    max_connections: int = 10_000
+    outbox_high_bytes: int = 4 * 1024 * 1024  # pause those who publish to a receiver above it
+    outbox_low_bytes: int = 1024 * 1024  # resume below it
+    stalled_receiver_s: float = 30.0  # a receiver above the high mark this long is disconnected
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """The journal (docs/journal.md)."""
+
+    partitions: int = 2
+    segment_bytes: int = 64 * 1024 * 1024
+    flush_s: float = 0.05
+    fsync: bool = False
+    max_pending_bytes: int = 64 * 1024 * 1024  # publishers are paused above it
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of it; ``Settings()`` is the default broker."""
+
+    fmqp: FmqpSettings = field(default_factory=FmqpSettings)
+    lightmq: LightmqSettings = field(default_factory=LightmqSettings)
+    net: NetSettings = field(default_factory=NetSettings)
+    journal: JournalSettings = field(default_factory=JournalSettings)
