@@ -1,0 +1,139 @@
+"""``motemq demo``: the main job from end to end, by the commands a person would type.
+
+broker -> virtual boards flashed, installed and verified by the rig -> journal -> Spark tables ->
+report. Every step is a ``motemq`` command of its own with a deadline.
+"""
+
+import shutil
+import time
+from pathlib import Path
+
+import click
+
+from motemq.children import ChildFailed, Service, motemq, run, service
+
+_MARKER = ".motemq-demo"
+_BUILD_S = 1800.0
+_BROKER_START_S = 20.0
+_RIG_S = 900.0
+_PIPELINE_S = 600.0
+
+
+def _fresh(out: Path) -> None:
+    """Empty ``out``, but never a folder that a demo did not make."""
+    if out.exists():
+        if any(out.iterdir()) and not (out / _MARKER).exists():
+            raise click.ClickException(
+                f"{out} exists and was not written by a demo; choose another folder with --out"
+            )
+        shutil.rmtree(out)
+    (out / "logs").mkdir(parents=True)
+    (out / _MARKER).touch()
+
+
+def _addresses(broker: Service) -> dict[str, str]:
+    """Read ``listening PROTOCOL HOST PORT`` lines into ``{protocol: "HOST:PORT"}``."""
+    found = {}
+    for line in broker.ready_lines:
+        _, protocol, host, port = line.split()
+        found[protocol] = f"{host}:{port}"
+    return found
+
+
+def _step(number: int, text: str) -> None:
+    click.secho(f"[{number}/4] {text}", bold=True)
+
+
+def _board_arguments(boards: tuple[str, ...]) -> list[str]:
+    return [argument for board in boards for argument in ("--virtual", board)]
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("out/demo"),
+    show_default=True,
+    help="Folder for everything the demo writes; emptied first.",
+)
+@click.option(
+    "--virtual",
+    "boards",
+    multiple=True,
+    default=("rp2040:2", "esp32:1"),
+    show_default=True,
+    metavar="KIND:COUNT",
+    help="Virtual boards to put on the desk.",
+)
+def command(out: Path, boards: tuple[str, ...]) -> None:
+    """Take virtual boards from blank flash to a Spark report.
+
+    Starts a broker on loopback, builds or finds the firmware, flashes, installs and verifies
+    every board with the real tools, lets them send telemetry, and turns the broker's journal
+    into tables and OUT/report.html.
+
+    Exit codes: 0 all passed, 1 a check failed, 3 a board, the broker or the pipeline could not
+    do its part, 130 interrupted.
+    """
+    started = time.monotonic()
+    out = out.absolute()
+    _fresh(out)
+    try:
+        rig_code, pipeline_code = _run_parts(out, boards)
+    except ChildFailed as error:
+        click.secho(f"demo: error: {error}", fg="red", err=True)
+        raise SystemExit(3) from None
+    except KeyboardInterrupt:
+        click.secho("demo: interrupted, everything is stopped", fg="red", err=True)
+        raise SystemExit(130) from None
+    seconds = time.monotonic() - started
+    if pipeline_code == 0:
+        click.echo(f"report: {out / 'report.html'}")
+    if rig_code or pipeline_code:
+        part = "the rig" if rig_code else "the pipeline"
+        click.secho(f"demo: FAILED in {part} after {seconds:.0f} s; logs: {out / 'logs'}", fg="red")
+        raise SystemExit(rig_code or 3)
+    click.secho(f"demo: passed in {seconds:.0f} s", fg="green")
+
+
+def _run_parts(out: Path, boards: tuple[str, ...]) -> tuple[int, int]:
+    """Run build, broker + rig, pipeline; return the exit codes of rig and pipeline."""
+    _step(1, "firmware (built once, then cached)")
+    code = run(motemq("firmware", "build", "rpi_pico", "vesp32"), deadline_s=_BUILD_S)
+    if code:
+        raise ChildFailed("the firmware could not be built (reason above)")
+    _step(2, "broker")
+    broker = motemq(
+        "broker",
+        *("--listen", "fmqp://127.0.0.1:0"),
+        *("--listen", "lightmq://127.0.0.1:0"),
+        *("--data", str(out / "broker")),
+    )
+    with service(
+        broker,
+        ready_count=2,
+        ready_prefix="listening ",
+        log=out / "logs" / "broker.log",
+        deadline_s=_BROKER_START_S,
+    ) as running:
+        addresses = _addresses(running)
+        click.echo(f"broker: fmqp {addresses['fmqp']}, lightmq {addresses['lightmq']}")
+        _step(3, "boards: flash, install, verify, telemetry")
+        rig_code = run(
+            motemq(
+                *("rig", "run", *_board_arguments(boards)),
+                *("--fmqp", addresses["fmqp"], "--lightmq", addresses["lightmq"]),
+                *("--out", str(out)),
+            ),
+            deadline_s=_RIG_S,
+        )
+    _step(4, "Spark: journal and rig results to tables and a report")
+    pipeline_code = run(
+        motemq(
+            *("pipeline", "run", "--journal", str(out / "broker" / "journal")),
+            *("--rig", str(out / "rig"), "--tables", str(out / "tables")),
+            *("--report", str(out / "report.html")),
+        ),
+        deadline_s=_PIPELINE_S,
+    )
+    return rig_code, pipeline_code
