@@ -1,0 +1,87 @@
+"""House rules that a machine can check; import contracts between parts run in `make check`."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_SAYS_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc", "base"}
+_LONG = 300
+# What MicroPython itself offers on every port we serve, with CPython's names for the same.
+_ON_BOARD = {
+    *("array", "asyncio", "binascii", "errno", "gc", "hashlib", "io", "json", "machine"),
+    *("micropython", "network", "os", "random", "select", "socket", "ssl", "struct", "sys"),
+    *("time", "tls", "vfs"),
+}
+
+
+def _tracked(*suffixes: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\0")
+    return [ROOT / name for name in listed if name.endswith(suffixes) and (ROOT / name).is_file()]
+
+
+def test_no_file_is_named_for_nothing() -> None:
+    files = _tracked(".py", ".mjs", ".sh")
+    assert files
+    assert [str(path) for path in files if path.stem in _SAYS_NOTHING] == []
+
+
+def test_a_long_module_says_why() -> None:
+    """Above 300 lines a module owes a reason: a line with the words "Why so long:"."""
+    silent = []
+    for path in _tracked(".py", ".mjs"):
+        text = path.read_text()
+        if text.count("\n") > _LONG and "Why so long:" not in text:
+            silent.append(f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines")
+    assert silent == []
+
+
+def test_every_package_says_what_is_inside() -> None:
+    packages = [path for path in _tracked("__init__.py") if "tests" not in path.parts]
+    assert packages
+    silent = []
+    for path in packages:
+        text = path.read_text()
+        # Docstrings of the board's package cost flash, comments do not.
+        if not (ast.get_docstring(ast.parse(text)) or text.startswith("#")):
+            silent.append(str(path.relative_to(ROOT)))
+    assert silent == []
+
+
+def _imported(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add((node.module or "").split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("folder", ["client_upy/umotemq", "firmware/node"])
+def test_what_runs_on_boards_imports_micropython_only(folder: str) -> None:
+    files = sorted((ROOT / folder).glob("*.py"))
+    assert files
+    allowed = _ON_BOARD | {"umotemq"} | {path.stem for path in files}
+    strays = {path.name: sorted(_imported(path) - allowed) for path in files}
+    assert {name: found for name, found in strays.items() if found} == {}
+
+
+def test_no_machine_path_or_registry_host_is_committed() -> None:
+    suspects = ["/" + "work/", "pypi" + ".org", "registry.npmjs" + ".org", "deb.debian" + ".org"]
+    text_files = _tracked(".py", ".md", ".mjs", ".sh", ".toml", ".json", "Makefile", "run")
+    found = [
+        f"{path.relative_to(ROOT)}: {suspect}"
+        for path in text_files
+        for suspect in suspects
+        if suspect in path.read_text()
+    ]
+    assert found == []
