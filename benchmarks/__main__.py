@@ -1,0 +1,5 @@
+"""``python -m benchmarks``: run every benchmark."""
+
+from benchmarks.broker import command
+
+command()
