@@ -1,0 +1,90 @@
+"""The buttons and pins of a virtual board: JSON lines over TCP on loopback.
+
+Request ``{"do": "reset"}``, answer ``{"ok": true, ...}`` or ``{"ok": false, "error": "..."}``.
+Requests: ``reset``, ``boot``, ``state``, ``gpio`` (``pin``), ``set_gpio`` (``pin``, ``level``).
+"""
+
+import json
+import socket
+import time
+from typing import Literal, TypedDict
+
+_MAX_ANSWER_BYTES = 65536
+
+RunState = Literal["running", "bootsel", "download", "invalid-image"]
+
+
+class BoardError(Exception):
+    """A virtual board could not be started, or did not do what was asked."""
+
+
+class BoardState(TypedDict):
+    """What the board is doing, and how often it has booted since its process started."""
+
+    state: RunState
+    boots: int
+
+
+class BoardControl:
+    """Presses the buttons of one board. Every call is one connection with one deadline."""
+
+    def __init__(self, control_port: int, *, timeout_s: float = 10.0) -> None:
+        self._port = control_port
+        self._timeout_s = timeout_s
+
+    def reset(self) -> None:
+        """Tap RESET (EN): the board starts again, its flash unchanged."""
+        self._call("reset")
+
+    def boot(self) -> None:
+        """Hold BOOT (BOOTSEL), tap RESET: the board waits to be flashed."""
+        self._call("boot")
+
+    def state(self) -> BoardState:
+        """Return what the board is doing."""
+        answer = self._call("state")
+        return {"state": answer["state"], "boots": answer["boots"]}  # type: ignore[typeddict-item]  # from JSON
+
+    def gpio(self, pin: int) -> bool:
+        """Return the level that the board drives, or sees, on GPIO ``pin``."""
+        return bool(self._call("gpio", pin=pin)["level"])
+
+    def set_gpio(self, pin: int, level: bool) -> None:
+        """Hold input GPIO ``pin`` at ``level``, as a wire from outside would."""
+        self._call("set_gpio", pin=pin, level=bool(level))
+
+    def _call(self, what: str, **arguments: int | bool) -> dict[str, object]:
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), self._timeout_s) as link:
+                link.sendall(json.dumps({"do": what, **arguments}).encode() + b"\n")
+                answer = json.loads(_line(link, deadline))
+        except TimeoutError:
+            raise BoardError(
+                f"board control port {self._port}: no answer to {what!r} within "
+                f"{self._timeout_s:g} s"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise BoardError(
+                f"board control port {self._port}: {what!r} failed: {error}; is the board running?"
+            ) from None
+        if not isinstance(answer, dict) or not answer.get("ok"):
+            reason = answer.get("error") if isinstance(answer, dict) else answer
+            raise BoardError(f"board control port {self._port}: {what!r} refused: {reason}")
+        return answer
+
+
+def _line(link: socket.socket, deadline: float) -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        link.settimeout(left)
+        chunk = link.recv(4096)
+        if not chunk:
+            raise ConnectionError("the board closed the connection")
+        line += chunk
+        if len(line) > _MAX_ANSWER_BYTES:
+            raise ConnectionError("the answer is too long")
+    return line
