@@ -1,0 +1,156 @@
+"""What the rig's checks drive, one step a call: ``agent.run(NAME, ARGS_JSON)``, see docs/node.md.
+
+The connection stays open between steps. Each step prints one line, ``AGENT {json}``.
+"""
+
+import gc
+import json
+import sys
+
+import node
+
+try:
+    from time import ticks_add, ticks_diff, ticks_ms, ticks_us
+except ImportError:
+    from umotemq._cpython import ticks_add, ticks_diff, ticks_ms, ticks_us
+
+_MAX_KEPT = 256  # payloads kept for one receive
+_WINDOW_MS = 10000  # for a response to each SEND
+
+_connection = None
+_inbox = []
+
+
+def run(name, args="{}"):
+    """Do one step and print its result line, whatever happens. ``args``: a JSON object."""
+    try:
+        step = _STEPS.get(name)
+        if step is None:
+            raise ValueError("no step %r; there are: %s" % (name, ", ".join(sorted(_STEPS))))
+        result = step(**json.loads(args))
+        result["ok"] = True
+    except Exception as error:  # the reader of the console gets one line, never a traceback
+        result = {"ok": False, "error": "%s: %s" % (type(error).__name__, error)}
+    print("AGENT " + json.dumps(result))
+
+
+def _info():
+    import umotemq
+
+    gc.collect()
+    version = sys.implementation.version
+    return {
+        "machine": getattr(sys.implementation, "_machine", sys.platform),
+        "version": "%d.%d.%d" % (version[0], version[1], version[2]),
+        "uid": _uid(),
+        "heap_free": gc.mem_free() if hasattr(gc, "mem_free") else None,
+        "client": umotemq.__version__,
+    }
+
+
+def _uid():
+    try:
+        from machine import unique_id
+    except ImportError:
+        return ""  # the stock unix port has none
+    return "".join("%02x" % byte for byte in unique_id())
+
+
+def _open():
+    if _connection is None:
+        raise ValueError("not connected: run the step connect first")
+    return _connection
+
+
+def _keep(*received):
+    # FMQP calls with (topic, payload), LightMQ with (data): the last is the payload.
+    if len(_inbox) < _MAX_KEPT:
+        _inbox.append(received[-1])
+
+
+def _connect(client_id=None, will=None, timeout_ms=10000):
+    global _connection
+    _close()
+    config = node.load()
+    start = ticks_ms()
+    connection = node.Connection(config, client_id or config["board"], timeout_ms, _keep)
+    if will:
+        if not connection.is_fmqp:
+            connection.client.close()
+            raise ValueError("LightMQ has no last will")
+        connection.client.publish(will[0].encode(), will[1].encode(), will=True)
+        connection.confirm()
+    _connection = connection
+    return {"ms": ticks_diff(ticks_ms(), start)}
+
+
+def _publish(topic="", payload="", count=1, cache=False):
+    connection = _open()
+    client = connection.client
+    responses = []
+    rest = payload[2:] if payload.startswith("#n ") else None
+    topic = topic.encode()
+    if not connection.is_fmqp:
+        client.on_response = responses.append
+    start = ticks_us()
+    for number in range(count):
+        text = payload if rest is None or count == 1 else "#%d%s" % (number, rest)
+        if connection.is_fmqp:
+            client.publish(topic, text.encode(), cache=cache)
+        else:
+            client.post(text.encode(), _WINDOW_MS)
+    if not connection.is_fmqp:
+        client.flush(_WINDOW_MS)
+    return {"sent": count, "responses": len(responses), "us": ticks_diff(ticks_us(), start)}
+
+
+def _receive(topic="", count=1, timeout_ms=10000):
+    connection = _open()
+    client = connection.client
+    topic = topic.encode()
+    if connection.is_fmqp:
+        client.subscribe(topic, _keep)
+    _inbox.clear()
+    client.ping(timeout_ms)  # the broker works in order: the subscription is active now
+    print("AGENT-READY")
+    until = ticks_add(ticks_ms(), timeout_ms)
+    while len(_inbox) < count:
+        left = ticks_diff(until, ticks_ms())
+        if left <= 0:
+            break  # what came is the result: the rig says what is missing
+        client.poll(left)
+    if connection.is_fmqp:
+        client.unsubscribe(topic)
+    return {"payloads": [payload.decode() for payload in _inbox]}
+
+
+def _ping(count=1, timeout_ms=5000):
+    client = _open().client
+    rtt_us = []
+    lost = 0
+    for _ in range(count):
+        try:
+            rtt_us.append(client.ping(timeout_ms))
+        except OSError:
+            if client.down is not None:
+                raise
+            lost += 1
+    return {"rtt_us": rtt_us, "lost": lost}
+
+
+def _close():
+    global _connection
+    if _connection is not None:
+        _connection.client.close()
+        _connection = None
+    return {}
+
+
+_STEPS = {
+    "info": _info,
+    "connect": _connect,
+    "publish": _publish,
+    "receive": _receive,
+    "ping": _ping,
+    "close": _close,
+}

@@ -1,0 +1,182 @@
+"""The telemetry app: a minute of simulated readings, as docs/node.md says.
+
+``main()`` is what ``main.py`` starts; the agent uses ``load`` and ``Connection``.
+"""
+
+import json
+
+try:
+    from time import sleep_ms, ticks_add, ticks_diff, ticks_ms
+except ImportError:
+    from umotemq._cpython import sleep_ms, ticks_add, ticks_diff, ticks_ms
+
+CONFIG = "node.json"  # relative: boards start in /, tests on a PC in a folder of their own
+_POLL_EVERY = 8  # messages; a look at the line costs about as much as a message
+_ANSWER_MS = 10000  # how long the broker may take to confirm everything
+_CONNECT_MS = 20000
+
+# name, unit, middle and half range in hundredths, messages per period
+_SENSORS = (
+    ("temperature", "C", 2150, 350, 240),
+    ("humidity", "%", 4800, 900, 330),
+    ("pressure", "hPa", 101325, 450, 510),
+)
+
+
+def load(path=CONFIG):
+    """Return the configuration. Raises OSError or ValueError that name the file."""
+    try:
+        with open(path) as file:
+            text = file.read()
+    except OSError as error:
+        raise OSError("%s: cannot be read: %s; install it with the node" % (path, error)) from error
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise ValueError("%s: not JSON" % path) from error
+    for key in ("board", "protocol", "transport", "uart" if _is_uart(config) else "host"):
+        if key not in config:
+            raise ValueError('%s: "%s" is missing' % (path, key))
+    if config["protocol"] not in ("fmqp", "lightmq"):
+        raise ValueError('%s: "protocol" is neither fmqp nor lightmq' % path)
+    return config
+
+
+def _is_uart(config):
+    return config.get("transport") == "uart"
+
+
+class Connection:
+    """A client of the configured protocol, proven by one round trip.
+
+    ``client_id``: text; ``handler(data)`` gets the SENDs of a LightMQ broker. Tries again until
+    ``timeout_ms`` have passed, silent between tries for so long that a raw bridge closes the
+    session which an earlier life of this board may have left open. Raises OSError.
+    """
+
+    def __init__(self, config, client_id, timeout_ms=_CONNECT_MS, handler=None):
+        self.is_fmqp = config["protocol"] == "fmqp"
+        self._config = config
+        quiet_ms = 3 * config.get("keepalive_ms", 500) + 1000
+        until = ticks_add(ticks_ms(), timeout_ms)
+        while True:
+            left = ticks_diff(until, ticks_ms())
+            try:
+                self.client = self._open(client_id.encode(), min(left, 3000), handler)
+                return
+            except OSError:
+                if ticks_diff(until, ticks_ms()) <= quiet_ms:
+                    raise
+            sleep_ms(quiet_ms)
+
+    def _open(self, client_id, timeout_ms, handler):
+        config = self._config
+        if _is_uart(config):
+            from umotemq.uart import open_uart
+
+            line = config["uart"]
+            stream = open_uart(line["id"], line["baud"], line.get("tx"), line.get("rx"))
+            stream.discard()
+        else:
+            from umotemq.tcp import connect
+
+            stream = connect(config["host"], config["port"], timeout_ms)
+        keepalive_ms = config.get("keepalive_ms", 500)
+        # Import one protocol only: each costs a few KB of heap.
+        if self.is_fmqp:
+            from umotemq.fmqp import FmqpClient
+
+            client = FmqpClient(stream, name=client_id, keepalive_ms=keepalive_ms, tx_size=1024)
+        else:
+            from umotemq.lightmq import LightmqClient
+
+            client = LightmqClient(
+                stream, client_id, handler, keepalive_ms=keepalive_ms, tx_size=1024
+            )
+        try:
+            if not self.is_fmqp:
+                client.connect(timeout_ms)
+            client.ping(timeout_ms)
+        except OSError:
+            client.close()
+            raise
+        return client
+
+    def send(self, topic, payload):
+        """Publish, or post to LightMQ's broker (which has no topics)."""
+        if self.is_fmqp:
+            self.client.publish(topic, payload)
+        else:
+            self.client.post(payload, _ANSWER_MS)
+
+    def confirm(self):
+        """Return when the broker has processed all that was sent. Raises OSError."""
+        if self.is_fmqp:
+            self.client.ping(_ANSWER_MS)
+        else:
+            self.client.flush(_ANSWER_MS)
+
+
+def _value(seq, middle, half, period):
+    # A triangle wave: integers until the last step, as floats differ between boards.
+    phase = seq % period
+    rise = phase if phase * 2 < period else period - phase
+    return (middle - half + 4 * half * rise // period) / 100
+
+
+def reading(board, seq, rate_hz):
+    """Return message ``seq`` of the simulated minute as (sensor, message)."""
+    sensor, unit, middle, half, period = _SENSORS[seq % len(_SENSORS)]
+    return sensor, _message(
+        board, seq, seq * 1000 // rate_hz, sensor, unit, _value(seq, middle, half, period)
+    )
+
+
+def _message(board, seq, t_ms, sensor, unit, value):
+    return {
+        "v": 1,
+        "board": board,
+        "seq": seq,
+        "t_ms": t_ms,
+        "sensor": sensor,
+        "unit": unit,
+        "value": value,
+    }
+
+
+def send_telemetry(config, connection):
+    """Send the simulated readings and the end message; return how many readings that were."""
+    board = config["board"]
+    telemetry = config.get("telemetry") or {}
+    seconds = telemetry.get("seconds", 60)
+    rate_hz = telemetry.get("rate_hz", 10)
+    count = seconds * rate_hz
+    topics = {s[0]: ("telemetry/%s/%s" % (board, s[0])).encode() for s in _SENSORS}
+    for seq in range(count):
+        sensor, message = reading(board, seq, rate_hz)
+        connection.send(topics[sensor], json.dumps(message).encode())
+        if seq % _POLL_EVERY == 0:
+            connection.client.poll(0)
+        if seq % 100 == 99:
+            print("node: sent %d/%d" % (seq + 1, count))
+    end = _message(board, count, seconds * 1000, "end", "count", count)
+    connection.send(("telemetry/%s/end" % board).encode(), json.dumps(end).encode())
+    connection.confirm()
+    return count
+
+
+def main(path=CONFIG):
+    """Connect, send, close; print the progress. Returns whether all went well."""
+    try:
+        config = load(path)
+        connection = Connection(config, config["board"])
+        print("node: connected")
+        try:
+            count = send_telemetry(config, connection)
+        finally:
+            connection.client.close()
+    except Exception as error:  # whatever it was, the console's reader wants it in one line
+        print("node: failed: %s" % (str(error) or type(error).__name__))
+        return False
+    print("node: done %d" % count)
+    return True
