@@ -1,0 +1,110 @@
+"""``motemq broker``: run the broker."""
+
+import asyncio
+import gc
+import logging
+import resource
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from host_broker.address import Address, AddressError, parse_address
+from host_broker.cli.failure import failing_clearly
+from host_broker.net.data_dir import DataDirError
+from host_broker.net.journal_scan import JournalError
+from host_broker.net.listener import ListenError
+from host_broker.net.service import ServiceOptions, serve
+from host_broker.net.settings_source import SettingsError, load_settings
+from host_broker.settings import Settings
+
+_DEFAULT_LISTEN = ("fmqp://127.0.0.1:1884", "lightmq://127.0.0.1:1997")
+_FILES_BESIDE_CONNECTIONS = 64
+
+
+@click.command()
+@click.option(
+    "--listen",
+    "listen",
+    multiple=True,
+    default=_DEFAULT_LISTEN,
+    show_default=True,
+    metavar="PROTOCOL://HOST:PORT",
+    help="Where to listen, as often as wanted; port 0 is any free port.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep the journal in DIR/journal; made if missing.",
+)
+@click.option("--ephemeral", is_flag=True, help="Keep nothing (the default without --data).")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.toml",
+    help="Settings: tables [fmqp], [lightmq], [net], [journal].",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="SECTION.KEY=VALUE",
+    help="One setting, e.g. lightmq.dialect=gbaranski; wins over --config.",
+)
+@click.option("--insecure-bind", is_flag=True, help="Allow addresses other machines can reach.")
+@click.option("-v", "--verbose", is_flag=True, help="Say why each connection was closed.")
+def command(
+    listen: tuple[str, ...],
+    data: Path | None,
+    ephemeral: bool,
+    config: Path | None,
+    assignments: tuple[str, ...],
+    insecure_bind: bool,
+    verbose: bool,
+) -> None:
+    """Run the broker until SIGTERM or Ctrl-C.
+
+    When ready it prints one line per listener on stdout: 'listening fmqp 127.0.0.1:1884'.
+    A stop runs last wills, sends what is waiting and writes the journal out, in at most 10 s.
+
+    Exit codes: 0 stopped by SIGTERM, 130 by Ctrl-C, 1 a port, folder or the journal could not be
+    used, 2 a wrong option or setting.
+    """
+    if ephemeral and data is not None:
+        raise click.UsageError("--ephemeral and --data exclude each other; give one")
+    try:
+        settings = load_settings(config, assignments)
+        addresses = [parse_address(text) for text in listen]
+    except (SettingsError, AddressError) as error:
+        raise click.UsageError(str(error)) from error
+    if data is None and not ephemeral:
+        click.echo("broker: no --data folder given, so nothing is kept (--ephemeral)", err=True)
+    logging.basicConfig(
+        format="broker: %(message)s", level=logging.INFO if verbose else logging.WARNING
+    )
+    with failing_clearly("broker", ListenError, DataDirError, JournalError):
+        raise SystemExit(_run(addresses, data, settings, insecure_bind))
+
+
+def _run(
+    addresses: Sequence[Address], data: Path | None, settings: Settings, insecure_bind: bool
+) -> int:
+    _allow_open_files(settings.net.max_connections + _FILES_BESIDE_CONNECTIONS)
+    gc.freeze()  # what is loaded now stays; the collector need not look at it again
+    options = ServiceOptions(addresses, data, settings, insecure_bind)
+    return asyncio.run(serve(options, _say_listening))
+
+
+def _say_listening(where: list[str]) -> None:
+    for line in where:
+        click.echo(f"listening {line}")
+
+
+def _allow_open_files(wanted: int) -> None:
+    """Raise our own limit of open files as far as is needed and allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if hard != resource.RLIM_INFINITY:
+            wanted = min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
