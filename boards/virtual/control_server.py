@@ -1,0 +1,96 @@
+"""The board's end of ``control.py``: JSON lines on a loopback port, one answer per request."""
+
+import json
+import selectors
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_MAX_REQUEST_BYTES = 4096
+_MAX_CLIENTS = 16
+
+Request = Mapping[str, Any]
+Answer = Callable[[Mapping[str, Any]], None]
+Action = Callable[[Request, Answer], None]
+
+
+class Refused(Exception):
+    """A request that cannot be done; its message is the answer."""
+
+
+class ControlServer:
+    """Serves ``actions`` by the name in ``do``. Its owner runs the selector.
+
+    ``selector`` keys carry a callable as data, to be called with the ready events. An action calls
+    its ``answer`` once, now or later, with the results, or raises ``Refused``.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector, actions: Mapping[str, Action]) -> None:
+        self._selector = selector
+        self._actions = actions
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self._clients: dict[socket.socket, bytearray] = {}
+        selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    @property
+    def port(self) -> int:
+        """The port on 127.0.0.1."""
+        return int(self._listener.getsockname()[1])
+
+    def close(self) -> None:
+        """Stop listening and drop everybody."""
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        for client in list(self._clients):
+            self._drop(client)
+
+    def _accept(self, _events: int) -> None:
+        client, _ = self._listener.accept()
+        if len(self._clients) >= _MAX_CLIENTS:
+            client.close()
+            return
+        client.setblocking(False)
+        self._clients[client] = bytearray()
+        self._selector.register(client, selectors.EVENT_READ, lambda _: self._readable(client))
+
+    def _drop(self, client: socket.socket) -> None:
+        if self._clients.pop(client, None) is not None:
+            self._selector.unregister(client)
+            client.close()
+
+    def _readable(self, client: socket.socket) -> None:
+        try:
+            data = client.recv(_MAX_REQUEST_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        buffer = self._clients[client]
+        buffer += data
+        if not data or len(buffer) > _MAX_REQUEST_BYTES:
+            self._drop(client)
+            return
+        while (end := buffer.find(b"\n")) >= 0:
+            line = bytes(buffer[:end])
+            del buffer[: end + 1]
+            self._serve(line, lambda result: self._send(client, result))
+
+    def _serve(self, line: bytes, send: Callable[[Mapping[str, Any]], None]) -> None:
+        try:
+            request = json.loads(line)
+            name = request.get("do") if isinstance(request, dict) else None
+            action = self._actions.get(str(name))
+            if action is None:
+                raise Refused(f"a request is {{'do': NAME}}, NAME one of {sorted(self._actions)}")
+            action(request, lambda result: send({"ok": True, **result}))
+        except (Refused, ValueError) as error:
+            send({"ok": False, "error": str(error)})
+
+    def _send(self, client: socket.socket, result: Mapping[str, Any]) -> None:
+        if client not in self._clients:
+            return  # it did not wait for its answer
+        try:
+            client.sendall(json.dumps(dict(result)).encode() + b"\n")
+        except OSError:
+            self._drop(client)

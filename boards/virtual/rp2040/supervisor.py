@@ -1,0 +1,169 @@
+"""A virtual Pico from its start to its end: BOOTSEL or running, and who may ask for what.
+
+The boot ROM's choice is made here: a flash whose boot2 is not valid means BOOTSEL, where no CPU
+runs and a folder waits for a UF2.
+"""
+
+import logging
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from boards.virtual.control import RunState
+from boards.virtual.control_server import Answer, ControlServer, Refused
+from boards.virtual.pty_relay import PtyRelay
+from boards.virtual.rp2040 import flash_image
+from boards.virtual.rp2040.bootsel import BootselDrive
+from boards.virtual.rp2040.emulator import Emulator, Message
+
+_POLL_S = 0.1  # BOOTSEL folder, unread console, death of the parent
+_log = logging.getLogger(__name__)
+
+
+def board_uid(board_id: str) -> str:
+    """The flash chip's unique id, as hex: eight bytes made from the board's name."""
+    return sha256(f"motemq virtual rp2040 {board_id}".encode()).hexdigest()[:16]
+
+
+class Supervisor:
+    """Owns one board's folder, emulator, console and control port."""
+
+    def __init__(self, board_id: str, state_dir: Path) -> None:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        self._uid = board_uid(board_id)
+        self._flash = state_dir / "flash.bin"
+        flash_image.create_blank(self._flash)
+        self._drive = BootselDrive(state_dir / "bootsel")
+        self._drive.vanish()
+        self._state: RunState = "bootsel"
+        self._boots = 0
+        self._selector = selectors.DefaultSelector()
+        self._emulator = Emulator(self._flash, self._uid, self._on_event)
+        self._relay = PtyRelay(self._selector, self._emulator.console)
+        self._control = ControlServer(
+            self._selector,
+            {
+                "reset": self._reset,
+                "boot": self._boot,
+                "state": self._tell_state,
+                "gpio": self._gpio,
+                "set_gpio": self._set_gpio,
+            },
+        )
+        self._ended = False
+
+    def run(self, on_ready: Callable[[dict[str, Any]], None]) -> int:
+        """Run until standard input ends, SIGTERM or the parent's death; return an exit code."""
+        self._on_ready = on_ready
+        parent = os.getppid()
+        self._selector.register(self._emulator, selectors.EVENT_READ, self._on_emulator)
+        self._selector.register(sys.stdin.fileno(), selectors.EVENT_READ, self._on_stdin)
+        woken, wake = socket.socketpair()
+        wake.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno())
+        signal.signal(signal.SIGTERM, lambda *_: self._end())
+        signal.signal(signal.SIGINT, lambda *_: self._end())
+        self._selector.register(woken, selectors.EVENT_READ, lambda _: woken.recv(64))
+        self._failed = False
+        try:
+            while not self._ended and os.getppid() == parent:
+                for key, events in self._selector.select(_POLL_S):
+                    key.data(events)
+                self._tick(time.monotonic())
+        finally:
+            signal.set_wakeup_fd(-1)
+            self._stop()
+            woken.close()
+            wake.close()
+        return 1 if self._failed else 0
+
+    def _stop(self) -> None:
+        self._control.close()
+        self._emulator.stop()
+        self._relay.close()
+        self._drive.vanish()
+        self._selector.close()
+
+    def _end(self) -> None:
+        self._ended = True
+
+    def _on_stdin(self, _events: int) -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            self._end()
+
+    def _on_emulator(self, _events: int) -> None:
+        if not self._emulator.readable():
+            _log.error("the emulator has ended")
+            self._failed = True
+            self._end()
+
+    def _on_event(self, message: Message) -> None:
+        match message["event"]:
+            case "ready":
+                self._power_on()
+                self._on_ready(self._address(message["ports"]))
+            case "bootsel":
+                self._enter_bootsel("the firmware asked for it")
+            case "reset":
+                self._boots += 1
+                _log.info("reset by the watchdog, boot %d", self._boots)
+
+    def _address(self, ports: list[int]) -> dict[str, Any]:
+        return {
+            "serial_url": self._relay.path,
+            "data_url": f"socket://127.0.0.1:{ports[1]}",
+            "uart0_url": f"socket://127.0.0.1:{ports[0]}",
+            "control_port": self._control.port,
+            "bootsel_dir": str(self._drive.folder),
+            "uid": self._uid,
+        }
+
+    def _tick(self, now: float) -> None:
+        self._relay.tick(now)
+        if self._state == "bootsel" and (image := self._drive.poll(now)):
+            flash_image.program(self._flash, image)
+            _log.info("flashed %d pages", len(image.pages))
+            self._power_on()
+
+    def _power_on(self) -> None:
+        """What the boot ROM does after a reset."""
+        if not flash_image.is_bootable(self._flash):
+            self._enter_bootsel("the flash holds no valid boot2")
+            return
+        self._drive.vanish()
+        self._state = "running"
+        self._boots += 1
+        self._emulator.request("run")
+        _log.info("running, boot %d", self._boots)
+
+    def _enter_bootsel(self, why: str) -> None:
+        self._emulator.request("halt")
+        self._state = "bootsel"
+        self._drive.appear()
+        _log.info("in BOOTSEL: %s", why)
+
+    def _reset(self, _request: Message, answer: Answer) -> None:
+        self._power_on()
+        answer({})
+
+    def _boot(self, _request: Message, answer: Answer) -> None:
+        self._enter_bootsel("the button was held at reset")
+        answer({})
+
+    def _tell_state(self, _request: Message, answer: Answer) -> None:
+        answer({"state": self._state, "boots": self._boots})
+
+    def _gpio(self, request: Message, answer: Answer) -> None:
+        self._emulator.request("gpio", answer, pin=request.get("pin"))
+
+    def _set_gpio(self, request: Message, answer: Answer) -> None:
+        if not isinstance(request.get("level"), bool):
+            raise Refused("level must be true or false")
+        self._emulator.request("set_gpio", answer, pin=request.get("pin"), level=request["level"])
