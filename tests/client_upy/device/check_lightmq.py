@@ -1,0 +1,207 @@
+"""The LightMQ client, over a stream in memory."""
+
+from checks import Memory, check, equal, raises, run, within
+from umotemq.lightmq import LightmqClient, Refused
+from umotemq.link import LinkClosed, LinkTimeout, NoAnswer, WireError
+
+
+def connected(step=1 << 20, **kwargs):
+    stream = Memory(step)
+    stream.feed(b"\x02\0\x01" + (b"\x01" if kwargs.get("dialect") == "gbaranski" else b"\0"))
+    client = LightmqClient(stream, b"me", **kwargs)
+    client.connect(1000)
+    equal(stream.take(), b"\x01\0\x03\x02me")
+    return client, stream
+
+
+def answered(client, stream, number, frame):
+    # The next id is set, so that the frame prepared for it fits.
+    client._id = number - 1
+    stream.feed(frame)
+
+
+@check
+def refusals_say_what_to_do():
+    for dialect, codes in (("spec", (1, 2, 3, 4, 5, 255)), ("gbaranski", (0, 2, 3, 4, 5, 6))):
+        for code in codes:
+            stream = Memory()
+            stream.feed(bytes([2, 0, 1, code]))
+            client = LightmqClient(stream, b"me", dialect=dialect)
+            error = raises(Refused, client.connect, 1000)
+            equal(error.code, code)
+            equal(error.phase, "connect")
+            equal("code %d, " % code in str(error), True, str(error))
+            equal(stream.closed, True)
+
+
+@check
+def connect_has_a_deadline():
+    client = LightmqClient(Memory(), b"me")
+    error = within(190, 500, raises, LinkTimeout, client.connect, 200)
+    equal("CONNACK" in str(error), True, str(error))
+    raises(LinkClosed, client.ping, 100)
+
+
+@check
+def connect_comes_first_and_once():
+    raises(ValueError, LightmqClient(Memory(), b"me").send, b"x")
+    raises(ValueError, LightmqClient(Memory(), b"me").ping)
+    raises(ValueError, LightmqClient, Memory(), b"")
+    raises(ValueError, LightmqClient, Memory(), b"x" * 256)
+    client, _ = connected()
+    raises(ValueError, client.connect)
+
+
+@check
+def anything_but_a_connack_is_an_error():
+    for wrong in (b"\0", b"\x03\0\x02\0\0", b"\x02\0\x02\0\0", b"\x02\0\0", b"HTTP"):
+        stream = Memory()
+        stream.feed(wrong)
+        raises(WireError, LightmqClient(stream, b"me").connect, 1000)
+
+
+@check
+def pings_are_answered():
+    for dialect, ping, pong in (("spec", b"\x03", b"\x04"), ("gbaranski", b"\x05", b"\x06")):
+        client, stream = connected(dialect=dialect)
+        stream.feed(ping + b"\0\x02\x12\x34" + ping + b"\0\x02\xff\xff")
+        client.poll(0)
+        equal(stream.take(), pong + b"\0\x02\x12\x34" + pong + b"\0\x02\xff\xff")
+
+
+@check
+def ping_measures_a_round_trip():
+    client, stream = connected()
+    answered(client, stream, 0x1234, b"\x04\0\x02\x99\x99\x04\0\x02\x12\x34")
+    equal(client.ping(200) >= 0, True)
+    equal(stream.take(), b"\x03\0\x02\x12\x34")
+    answered(client, stream, 7, b"\x04\0\0")  # without an id: the oldest outstanding one
+    equal(client.ping(200) >= 0, True)
+    answered(client, stream, 8, b"\x04\0\x02\0\x07")  # another one's
+    within(90, 400, raises, NoAnswer, client.ping, 100)
+    equal(client.down, None)
+
+
+@check
+def send_returns_the_response():
+    client, stream = connected()
+    answered(client, stream, 0x0102, b"\x06\0\x04\x99\x99no\x06\0\x04\x01\x02ok")
+    equal(client.send(b"Hi", 200), b"ok")
+    equal(stream.take(), b"\x05\0\x05\x01\x02\0Hi")
+    equal(client.discarded, 1)
+    within(90, 400, raises, NoAnswer, client.send, b"Hi", 100)
+    answered(client, stream, 0x0200, b"\x06\0\x04\x01\x03no\x06\0\x02\x02\0")
+    equal(client.send(b"again", 200), b"")
+
+
+@check
+def requests_are_handled_and_answered():
+    got = []
+
+    def handler(data):
+        got.append(data)
+        return b"yes" if data == b"Hi" else None
+
+    for step in (1, 2, 3, 100):
+        got.clear()
+        client, stream = connected(step, handler=handler)
+        stream.feed(b"\x05\0\x05\x12\x34\0Hi\x05\0\x03\0\x01\x80")
+        while not stream.empty:
+            client.poll(0)
+        equal(got, [b"Hi", b""])
+        equal(stream.take(), b"\x06\0\x05\x12\x34yes\x06\0\x02\0\x01")
+
+
+@check
+def requests_are_handled_while_waiting():
+    got = []
+    client, stream = connected(handler=got.append)
+    answered(client, stream, 9, b"\x05\0\x05\x12\x34\0Hi\x03\0\x02\0\x07\x06\0\x03\0\x09!")
+    equal(client.send(b"?", 200), b"!")
+    equal(got, [b"Hi"])
+    equal(stream.take(), b"\x05\0\x04\0\x09\0?\x06\0\x02\x12\x34\x04\0\x02\0\x07")
+
+
+@check
+def posts_keep_within_their_window():
+    responses = []
+    client, stream = connected(on_response=responses.append, window=2)
+    client._id = 0xFFFE
+    client.post(b"a")
+    client.post(b"b")
+    equal(stream.take(), b"\x05\0\x04\xff\xff\0a\x05\0\x04\0\0\0b")
+    within(90, 400, raises, NoAnswer, client.post, b"c", 100)
+    client._id = 4
+    client.post(b"a")
+    client.post(b"b")
+    stream.feed(b"\x06\0\x03\0\x06B\x06\0\x03\0\x05A")
+    client.flush(200)
+    equal(responses, [b"B", b"A"])
+
+
+@check
+def malformed_frames_end_the_link():
+    for wrong in (
+        b"\0",
+        b"\x01\0\x03\x02me",
+        b"\x02\0\x01\0",
+        b"\x07\0\0",
+        b"\xff",
+        b"\x03\0\0",
+        b"\x03\0\x03",
+        b"\x04\0\x01",
+        b"\x05\0\x02",
+        b"\x06\0\x01",
+    ):
+        for step in (1, 100):
+            client, stream = connected(step)
+            stream.feed(wrong)
+            error = None
+            while error is None:
+                equal(stream.empty, False, "%r was accepted" % wrong)
+                try:
+                    client.poll(0)
+                except WireError as wire_error:
+                    error = wire_error
+            equal(stream.closed, True)
+
+
+@check
+def what_is_too_long_is_skipped_without_a_buffer():
+    got = []
+    for step in (7, 1 << 20):
+        got.clear()
+        client, stream = connected(step, handler=got.append, rx_size=64)
+        stream.feed(b"\x05\xff\xff\0\x01\0")
+        stream.feed(b"x" * 83, 65532 // 83)
+        stream.feed(b"x" * (65532 % 83))
+        stream.feed(b"\x05\0\x04\0\x02\0y")
+        while not stream.empty:
+            client.poll(0)
+        equal(got, [b"y"])
+        equal(client.discarded, 1)
+
+
+@check
+def a_silent_peer_is_noticed_by_pings():
+    client, stream = connected(keepalive_ms=100, timeout_ms=200)
+    within(290, 700, raises, LinkTimeout, client.poll, 5000)
+    equal(stream.take()[:3], b"\x03\0\x02")
+
+
+@check
+def half_a_frame_is_noticed_in_time():
+    client, stream = connected(timeout_ms=200)
+    stream.feed(b"\x05\xff\xff\0")
+    within(190, 500, raises, LinkTimeout, client.poll, 5000)
+
+
+@check
+def data_must_fit():
+    client, stream = connected(tx_size=16)
+    error = raises(ValueError, client.send, b"12345678901")
+    equal("tx_size" in str(error), True, str(error))
+    equal(stream.take(), b"")
+
+
+run()

@@ -1,0 +1,140 @@
+"""tests/vectors/fmqp.json through the client. Argument: the vectors, one JSON object a line."""
+
+import json
+import sys
+
+from checks import Memory, check, equal, raises, run
+from umotemq.fmqp import FmqpClient
+from umotemq.link import LinkError
+
+_RX = 2048
+_SENTINEL = b"\0\x08\0\0\0\x01sentinel!"
+
+
+def unhex(text):
+    return bytes([int(text[i : i + 2], 16) for i in range(0, len(text), 2)])
+
+
+def pieces(vector, key):
+    # (bytes, times) pairs, so that the longest need not fit the heap.
+    if key + "_repeat" in vector:
+        return [(unhex(data), times) for data, times in vector[key + "_repeat"]]
+    return [(unhex(vector[key]), 1)]
+
+
+def size_of(parts):
+    return sum([len(data) * times for data, times in parts])
+
+
+def whole(parts):
+    return b"".join([data * times for data, times in parts])
+
+
+def vectors():
+    with open(sys.argv[1]) as lines:
+        for line in lines:
+            yield json.loads(line)
+
+
+def received(vector, step):
+    """Feed one vector and a good packet; return (deliveries, their count must be, client)."""
+    stream = Memory(step)
+    client = FmqpClient(stream, rx_size=_RX)
+    got = []
+    after = []
+    packet = vector["packet"]
+    exact = packet["topic"].encode() if packet else b"a/b"
+    feedback = bool(packet and packet["feedback"])
+    for pattern in ("*", "*/*", "*/*/*", "*/*/*/*"):
+        client.subscribe(pattern.encode(), lambda t, p: got.append(("*", t, p)), feedback)
+    client.subscribe(exact, lambda t, p: got.append(("=", t, p)), feedback)
+    client.subscribe(b"sentinel", lambda t, p: after.append(p))
+    for data, times in pieces(vector, "hex"):
+        stream.feed(data, times)
+    stream.feed(_SENTINEL)
+    while not stream.empty:
+        client.poll(0)
+    equal(after, [b"!"], "the packet after it")
+    return [g for g in got if g[1] != b"sentinel"], client
+
+
+def expected(vector):
+    packet = vector["packet"]
+    parts = pieces(vector, "hex")
+    if vector["violation"] or packet["kind"] == "subscription" or size_of(parts) > _RX:
+        return []
+    topic = packet["topic"].encode()
+    body = whole(pieces(packet, "body_hex"))
+    wild = [("*", topic, body)] if topic.count(b"/") < 4 else []
+    exact = [] if topic in (b"*", b"*/*", b"*/*/*", b"*/*/*/*") else [("=", topic, body)]
+    # A topic that is subscribed to as it is and matches wildcards too is delivered to each.
+    return wild + exact
+
+
+@check
+def what_a_broker_may_send_is_understood():
+    count = 0
+    for vector in vectors():
+        if vector["direction"] == "C>B":
+            continue
+        count += 1
+        size = size_of(pieces(vector, "hex"))
+        for step in (1 << 20, 1 if size < 1500 else 97):
+            try:
+                got, client = received(vector, step)
+                equal(sorted(got), sorted(expected(vector)))
+                equal(client.discarded, 0 if got else 1, "discarded")
+            except Exception as error:
+                fatal = vector["violation"] and vector["violation"]["fatal"]
+                if not (fatal and isinstance(error, LinkError)):
+                    raise AssertionError("%s, steps of %d: %s" % (vector["name"], step, error))
+            else:
+                if vector["violation"] and vector["violation"]["fatal"]:
+                    raise AssertionError(vector["name"] + ": the link should have ended")
+    equal(count >= 20, True, "%d vectors" % count)
+
+
+@check
+def what_the_client_sends_is_as_the_vectors_say():
+    count = 0
+    for vector in vectors():
+        packet = vector["packet"]
+        if vector["direction"] == "B>C" or not vector["encodes"]:
+            continue
+        parts = pieces(vector, "hex")
+        body = pieces(packet, "body_hex")
+        if size_of(parts) > 4000:
+            continue
+        stream = Memory()
+        client = FmqpClient(stream, tx_size=4000)
+        topic = packet["topic"].encode()
+        if packet["kind"] == "publication":
+            if packet["unsubscribe"] or packet["debug"] or packet["feedback"]:
+                continue  # bits a client never sets
+            client.publish(topic, whole(body), cache=packet["cache"], will=packet["will"])
+        else:
+            if packet["will"] or packet["cache"] or size_of(body):
+                continue
+            client.subscribe(topic, print, packet["feedback"], packet["debug"])
+            if packet["unsubscribe"]:
+                stream.take()
+                client.unsubscribe(topic, packet["feedback"])
+        equal(stream.take(), whole(parts), vector["name"])
+        count += 1
+    equal(count >= 15, True, "%d vectors" % count)
+
+
+@check
+def topics_that_no_broker_takes_are_refused_here():
+    count = 0
+    for vector in vectors():
+        data = whole(pieces(vector, "hex")[:1])
+        if not vector["violation"] or not vector["name"].startswith("bad_topic") or data[0] >> 7:
+            continue
+        topic = data[6 : 6 + data[1]]
+        raises(ValueError, FmqpClient(Memory()).subscribe, topic, print)
+        count += 1
+    equal(count >= 3, True, "%d vectors" % count)
+
+
+run()

@@ -1,0 +1,184 @@
+"""tests/vectors/lightmq.json through the client. Argument: the vectors, one JSON object a line."""
+
+import json
+import sys
+
+from checks import Memory, check, equal, raises, run
+from umotemq.lightmq import LightmqClient, Refused
+from umotemq.link import WireError
+
+_RX = 2048
+_NUMBERS = {"spec": b"\x03\x04\x05\x06", "gbaranski": b"\x05\x06\x03\x04"}
+
+
+def unhex(text):
+    return bytes([int(text[i : i + 2], 16) for i in range(0, len(text), 2)])
+
+
+def pieces(vector, key):
+    # (bytes, times) pairs, so that the longest need not fit the heap.
+    if key + "_repeat" in vector:
+        return [(unhex(data), times) for data, times in vector[key + "_repeat"]]
+    return [(unhex(vector[key]), 1)]
+
+
+def size_of(parts):
+    return sum([len(data) * times for data, times in parts])
+
+
+def whole(parts):
+    return b"".join([data * times for data, times in parts])
+
+
+def vectors():
+    with open(sys.argv[1]) as lines:
+        for line in lines:
+            vector = json.loads(line)
+            for dialect in ("spec", "gbaranski"):
+                if vector["dialect"] in (dialect, "both"):
+                    yield vector, dialect
+
+
+def connected(dialect, step=1 << 20, **kwargs):
+    stream = Memory(step)
+    stream.feed(b"\x02\0\x01" + (b"\x01" if dialect == "gbaranski" else b"\0"))
+    client = LightmqClient(stream, b"me", dialect=dialect, rx_size=_RX, **kwargs)
+    client.connect(1000)
+    stream.take()
+    return client, stream
+
+
+def feed(stream, vector):
+    for data, times in pieces(vector, "hex"):
+        stream.feed(data, times)
+
+
+def drained(client, stream):
+    while not stream.empty:
+        client.poll(0)
+
+
+def connack(vector, dialect, step):
+    stream = Memory(step)
+    client = LightmqClient(stream, b"me", dialect=dialect)
+    feed(stream, vector)
+    if vector["frame"]["accepted"]:
+        client.connect(1000)
+    else:
+        equal(raises(Refused, client.connect, 1000).code, vector["frame"]["code"])
+
+
+def ping(vector, dialect, step):
+    client, stream = connected(dialect, step)
+    feed(stream, vector)
+    drained(client, stream)
+    pong = _NUMBERS[dialect][1]
+    equal(stream.take(), bytes([pong, 0, 2]) + vector["frame"]["id"].to_bytes(2, "big"))
+
+
+def pong(vector, dialect, step):
+    client, stream = connected(dialect, step)
+    number = vector["frame"]["id"]
+    client._id = (7 if number is None else number) - 1
+    feed(stream, vector)
+    equal(client.ping(1000) >= 0, True)
+
+
+def send(vector, dialect, step):
+    got = []
+    client, stream = connected(dialect, step, handler=got.append)
+    feed(stream, vector)
+    drained(client, stream)
+    data = pieces(vector["frame"], "data_hex")
+    if size_of(data) > _RX:
+        equal((got, client.discarded), ([], 1))
+        return
+    equal(got, [whole(data)])
+    response = bytes([_NUMBERS[dialect][3], 0, 2]) + vector["frame"]["id"].to_bytes(2, "big")
+    equal(stream.take(), response)
+
+
+def sendresp(vector, dialect, step):
+    client, stream = connected(dialect, step)
+    client._id = vector["frame"]["id"] - 1
+    feed(stream, vector)
+    data = pieces(vector["frame"], "data_hex")
+    if size_of(data) > _RX:
+        drained(client, stream)
+        equal(client.discarded, 1)
+    else:
+        equal(client.send(b"?", 1000), whole(data))
+
+
+def violation(vector, dialect, step):
+    first = Memory(step)
+    feed(first, vector)
+    raises((WireError, Refused), LightmqClient(first, b"me", dialect=dialect).connect, 1000)
+    client, stream = connected(dialect, step)
+    feed(stream, vector)
+    raises(WireError, drained, client, stream)
+
+
+_RECEIVED = {"CONNACK": connack, "PING": ping, "PONG": pong, "SEND": send, "SENDRESP": sendresp}
+
+
+@check
+def what_a_broker_may_send_is_understood():
+    count = 0
+    for vector, dialect in vectors():
+        if vector["direction"] == "C>S":
+            continue
+        receive = violation if vector["violation"] else _RECEIVED[vector["frame"]["opcode"]]
+        size = size_of(pieces(vector, "hex"))
+        for step in (1 << 20, 1 if size < 1500 else 97):
+            try:
+                receive(vector, dialect, step)
+            except Exception as error:
+                text = "%s, %s, steps of %d: %s %s"
+                what = (vector["name"], dialect, step, type(error).__name__, error)
+                raise AssertionError(text % what)
+        count += 1
+    equal(count >= 40, True, "%d vectors" % count)
+
+
+def sent(vector, dialect):
+    """Have the client send the vector's frame; return the bytes."""
+    frame = vector["frame"]
+    operation = frame["opcode"]
+    ping_code, _, send_code, _ = _NUMBERS[dialect]
+    if operation == "CONNECT":
+        stream = Memory()
+        stream.feed(b"\x02\0\x01" + (b"\x01" if dialect == "gbaranski" else b"\0"))
+        LightmqClient(stream, frame["client_id"].encode(), dialect=dialect).connect(1000)
+        return stream.take()
+    number = frame["id"].to_bytes(2, "big")
+    data = whole(pieces(frame, "data_hex")) if operation.startswith("SEND") else b""
+    client, stream = connected(dialect, handler=lambda _: data, tx_size=4000)
+    client._id = frame["id"] - 1
+    if operation == "SEND":
+        client.post(data)
+    elif operation == "PING":
+        client._ask()
+    elif operation == "PONG":
+        stream.feed(bytes([ping_code, 0, 2]) + number)
+    else:
+        stream.feed(bytes([send_code, 0, 3]) + number + b"\0")
+    drained(client, stream)
+    return stream.take()
+
+
+@check
+def what_the_client_sends_is_as_the_vectors_say():
+    count = 0
+    for vector, dialect in vectors():
+        if vector["direction"] == "S>C" or not vector["encodes"]:
+            continue
+        parts = pieces(vector, "hex")
+        if size_of(parts) > 4000:
+            continue
+        equal(sent(vector, dialect), whole(parts), vector["name"] + ", " + dialect)
+        count += 1
+    equal(count >= 20, True, "%d vectors" % count)
+
+
+run()

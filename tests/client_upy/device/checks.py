@@ -1,0 +1,109 @@
+"""A tiny test runner and a stream in memory, for CPython and MicroPython alike."""
+
+import sys
+
+try:
+    from time import ticks_diff, ticks_ms
+except ImportError:
+    from umotemq._cpython import ticks_diff, ticks_ms
+
+_checks = []
+
+
+def check(function):
+    """Register ``function`` as one check."""
+    _checks.append(function)
+    return function
+
+
+def run():
+    """Run all checks; one line each, then the count the host compares."""
+    failed = 0
+    for function in _checks:
+        try:
+            function()
+        except Exception as error:
+            failed += 1
+            print("FAIL", function.__name__)
+            if hasattr(sys, "print_exception"):
+                sys.print_exception(error)
+            else:
+                import traceback
+
+                traceback.print_exception(error)
+        else:
+            print("ok", function.__name__)
+    print("done %d checks, %d failed" % (len(_checks), failed))
+    sys.exit(1 if failed else 0)
+
+
+def equal(got, want, what=""):
+    """Fail unless ``got == want``."""
+    if got != want:
+        raise AssertionError("%s: got %r, want %r" % (what, got, want))
+
+
+def raises(kind, function, *args, **kwargs):
+    """Call; return the exception of class ``kind`` that it must raise."""
+    try:
+        function(*args, **kwargs)
+    except kind as error:
+        return error
+    raise AssertionError("%s was not raised" % (kind,))
+
+
+def within(low_ms, high_ms, function, *args, **kwargs):
+    """Call; fail unless it took ``low_ms`` to ``high_ms``. Returns its result."""
+    start = ticks_ms()
+    result = function(*args, **kwargs)
+    took = ticks_diff(ticks_ms(), start)
+    if not low_ms <= took <= high_ms:
+        raise AssertionError("took %d ms, want %d to %d" % (took, low_ms, high_ms))
+    return result
+
+
+class Memory:
+    """A stream in memory: reads ``feed`` in pieces of ``step`` bytes, keeps what is written."""
+
+    pollable = None
+
+    def __init__(self, step=1 << 20):
+        self.step = step
+        self.sent = b""
+        self.closed = False
+        self._feed = []  # (bytes, how many times) pairs
+        self._at = 0
+
+    def feed(self, data, times=1):
+        if data and times:
+            self._feed.append([data, times])
+
+    @property
+    def empty(self):
+        return not self._feed
+
+    def readinto(self, buffer):
+        if not self._feed:
+            return None
+        data, times = self._feed[0]
+        piece = data[self._at : self._at + min(self.step, len(buffer))]
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        if self._at == len(data):
+            self._at = 0
+            self._feed[0][1] = times - 1
+            if times == 1:
+                self._feed.pop(0)
+        return len(piece)
+
+    def write(self, data):
+        self.sent += bytes(data)
+        return len(data)
+
+    def take(self):
+        sent = self.sent
+        self.sent = b""
+        return sent
+
+    def close(self):
+        self.closed = True
