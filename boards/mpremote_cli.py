@@ -1,0 +1,52 @@
+"""The real ``mpremote`` command, run so that it cannot surprise.
+
+A private configuration folder (mpremote executes the user's on each start), ``resume`` always
+(1.29 soft-resets without it, 1.30 will not), and a deadline from outside (on a silent pty it
+never returns).
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from boards.tool import OnLine, run_tool
+
+
+def mpremote(
+    url: str, arguments: Sequence[str], *, deadline_s: float, on_line: OnLine | None = None
+) -> str:
+    """Run ``mpremote connect URL resume ARGUMENTS`` and return what it printed.
+
+    Raises ``ToolError`` when it fails (its exit code 1 does not tell why: the text does) and
+    ``ToolTimeout``.
+    """
+    with tempfile.TemporaryDirectory(prefix="mpremote-") as config:
+        return run_tool(
+            "mpremote",
+            [sys.executable, "-m", "mpremote", "connect", url, "resume", *arguments],
+            deadline_s=deadline_s,
+            env={**os.environ, "XDG_CONFIG_HOME": config},
+            on_line=on_line,
+        )
+
+
+def copy_to_board(
+    url: str,
+    *,
+    folders: Sequence[Path],
+    files: Sequence[Path],
+    deadline_s: float,
+    on_line: OnLine | None = None,
+) -> str:
+    """Copy whole ``folders``, then ``files``, into the root of the board's filesystem.
+
+    What is there already with the same SHA-256 is not written again.
+    """
+    commands: list[str] = []
+    for folder in folders:
+        commands += ["+", "fs", "cp", "-r", str(folder), ":"]
+    if files:
+        commands += ["+", "fs", "cp", *map(str, files), ":"]
+    return mpremote(url, commands[1:], deadline_s=deadline_s, on_line=on_line)
