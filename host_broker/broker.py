@@ -1,0 +1,104 @@
+"""The whole broker, pure: bytes and times in, ``Outputs`` out. It names no protocol."""
+
+from collections.abc import Callable, Iterable
+
+from host_broker.bus.commands import Command
+from host_broker.bus.exchange import Exchange
+from host_broker.deadlines import Deadlines
+from host_broker.execution import Client, Execution, Stats
+from host_broker.outputs import ConnectionId, Outputs
+from host_broker.protocols.registry import PROTOCOLS
+from host_broker.settings import Settings
+
+
+def _counting() -> Callable[[], int]:
+    """Ids without randomness: an odd stride visits all 65536 before it repeats one."""
+    state = 0
+
+    def following() -> int:
+        nonlocal state
+        state = (state + 40_503) & 0xFFFF
+        return state
+
+    return following
+
+
+class Broker:
+    """Every protocol on one bus.
+
+    ``now`` is seconds on any clock that never goes back, the same for all calls. ``random_u16``
+    returns 0 to 65535; the edge passes a real source, without one ids are a fixed sequence.
+    """
+
+    def __init__(self, settings: Settings, random_u16: Callable[[], int] | None = None) -> None:
+        limits = settings.fmqp
+        random_u16 = random_u16 or _counting()
+        self._servers = {name: make(settings, random_u16) for name, make in PROTOCOLS.items()}
+        self._exchange = Exchange(
+            limits.max_subscriptions, limits.max_cached, limits.max_cached_bytes
+        )
+        self._clients: dict[ConnectionId, Client] = {}
+        self._deadlines = Deadlines()
+        self.stats = Stats()
+
+    def opened(self, connection: ConnectionId, protocol: str, now: float) -> Outputs:
+        """Begin a connection; ``connection`` is from 1 and never used again.
+
+        ValueError if the protocol is unknown or the connection is already open.
+        """
+        server = self._servers.get(protocol)
+        if server is None:
+            raise ValueError(f"protocol {protocol!r} is none of {', '.join(self._servers)}")
+        if connection in self._clients:
+            raise ValueError(f"connection {connection} is already open")
+        client = Client(connection, server.session(connection, now), server.journal_code)
+        self._clients[connection] = client
+        self._exchange.attach(connection, client.session.verbatim)
+        execution = self._execution(now)
+        execution.population()
+        self._deadlines.renew(connection, client.session.deadline)
+        return execution.outputs
+
+    def received(self, connection: ConnectionId, data: bytes, now: float) -> Outputs:
+        """Take one read, immutable and at most 1 MiB; ignored for a connection being closed."""
+        client = self._clients.get(connection)
+        execution = self._execution(now)
+        if client is not None and not client.closing:
+            self._run(execution, client, client.session.received(data, now))
+        return execution.outputs
+
+    def closed(self, connection: ConnectionId, now: float) -> Outputs:
+        """End a connection, whatever ended it. Wills and presence are published here, once."""
+        client = self._clients.pop(connection, None)
+        execution = self._execution(now)
+        if client is not None:
+            # First the interests, then the wills, then the count of clients.
+            execution.leave(client)
+            self._run(execution, client, client.session.closed(now))
+            execution.population()
+        return execution.outputs
+
+    def tick(self, now: float) -> Outputs:
+        """Do what is due; call it when ``next_deadline()`` has come."""
+        execution = self._execution(now)
+        for connection in self._deadlines.due(now):
+            client = self._clients.get(connection)
+            if client is not None and not client.closing:
+                self._run(execution, client, client.session.tick(now))
+        return execution.outputs
+
+    def next_deadline(self) -> float | None:
+        """When ``tick`` is wanted; may come a little before anything is due."""
+        return self._deadlines.next()
+
+    @property
+    def retained_count(self) -> int:
+        """The number of retained messages, of both topic systems."""
+        return self._exchange.retained.count
+
+    def _execution(self, now: float) -> Execution:
+        return Execution(self._clients, self._servers, self._exchange, self.stats, now)
+
+    def _run(self, execution: Execution, client: Client, commands: Iterable[Command]) -> None:
+        execution.run(client, commands)
+        self._deadlines.renew(client.connection, client.session.deadline)

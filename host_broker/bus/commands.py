@@ -1,0 +1,93 @@
+"""What a session asks of the broker. Frozen words without behaviour.
+
+They are executed in order, at once, on behalf of the session's connection.
+"""
+
+from dataclasses import dataclass
+
+from host_broker.outputs import Buffer, ConnectionId
+
+Part = tuple[bytes, int, int]  # topic, offset of the first publication, count
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRun:
+    """Publish ``data[start:end]``: ``count`` plain publications in stored form.
+
+    Plain: flags 0, a normal topic outside ``$``, a body. ``parts`` are its stretches of one topic,
+    in order. It is journalled and forwarded verbatim.
+    """
+
+    data: bytes
+    start: int
+    end: int
+    count: int
+    parts: list[Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish one message under a normal topic.
+
+    ``retain`` keeps it for later subscribers (an empty body clears instead). ``will`` marks a last
+    will. ``own`` publishes in the broker's name: journalled as connection 0, and allowed under
+    ``$``.
+    """
+
+    topic: bytes
+    body: bytes
+    retain: bool = False
+    will: bool = False
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Publish in the feedback system, retained, never journalled; ``idle``: nobody wants it."""
+
+    topic: bytes
+    body: bytes
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Subscribe to a normal topic; ``quiet`` subscriptions raise no interest."""
+
+    topic: bytes
+    feedback: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Remove exactly this subscription."""
+
+    topic: bytes
+    feedback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send bytes to the session's own peer."""
+
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """End a connection (None: the session's own); nothing more is read from or sent to it."""
+
+    reason: str
+    abort: bool = False
+    connection: ConnectionId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Say that a packet was dropped, for the statistics: by which rule or limit."""
+
+    rule: str
+
+
+Command = PublishRun | Publish | Announce | Subscribe | Unsubscribe | Send | Disconnect | Discard

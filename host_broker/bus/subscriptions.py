@@ -1,0 +1,88 @@
+"""Who wants which paths, in two separate topic systems: regular and feedback (FMQP R43)."""
+
+from dataclasses import dataclass, field
+
+from host_broker.bus.trie import Trie
+from host_broker.outputs import ConnectionId
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """Somebody began (or ended) to want a path; ``count`` of those who now say they want it."""
+
+    topic: bytes
+    count: int
+    began: bool
+
+
+@dataclass(slots=True)
+class _Subscribers:
+    quiet: dict[ConnectionId, bool] = field(default_factory=dict)
+    loud_count: int = 0  # kept, because counting 10 000 of them per subscription is quadratic
+
+
+class Subscriptions:
+    """All subscriptions of all connections, at most ``limit`` per connection."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._systems: tuple[Trie[_Subscribers], Trie[_Subscribers]] = (Trie(), Trie())
+        self._of: dict[ConnectionId, dict[tuple[bytes, bool], None]] = {}
+
+    def add(
+        self, connection: ConnectionId, topic: bytes, feedback: bool, quiet: bool
+    ) -> tuple[bool, Interest | None]:
+        """Subscribe. Returns whether it was accepted, and the interest to announce.
+
+        A quiet subscription never hides a loud one that the same client already made.
+        """
+        mine = self._of.setdefault(connection, {})
+        if (topic, feedback) not in mine and len(mine) >= self._limit:
+            return False, None
+        system = self._systems[feedback]
+        subscribers = system.get(topic)
+        if subscribers is None:
+            subscribers = _Subscribers()
+            system.put(topic, subscribers)
+        was_quiet = subscribers.quiet.get(connection, True)
+        subscribers.quiet[connection] = quiet and was_quiet
+        subscribers.loud_count += was_quiet and not quiet
+        mine[topic, feedback] = None
+        if feedback or quiet:
+            return True, None
+        return True, Interest(topic, subscribers.loud_count, began=True)
+
+    def remove(self, connection: ConnectionId, topic: bytes, feedback: bool) -> Interest | None:
+        """Unsubscribe from exactly this topic (R17); returns the interest to announce."""
+        mine = self._of.get(connection, {})
+        if (topic, feedback) not in mine:
+            return None
+        del mine[topic, feedback]
+        system = self._systems[feedback]
+        subscribers = system.get(topic)
+        if subscribers is None:
+            return None
+        quiet = subscribers.quiet.pop(connection, True)
+        subscribers.loud_count -= not quiet
+        if not subscribers.quiet:
+            system.remove(topic)
+        if feedback or quiet:
+            return None
+        return Interest(topic, subscribers.loud_count, began=False)
+
+    def remove_all(self, connection: ConnectionId) -> list[Interest]:
+        """Unsubscribe from everything, in the order of subscribing."""
+        ended = [self.remove(connection, *key) for key in list(self._of.get(connection, ()))]
+        self._of.pop(connection, None)
+        return [interest for interest in ended if interest is not None]
+
+    def has_any(self, connection: ConnectionId) -> bool:
+        """Whether a connection has subscriptions."""
+        return bool(self._of.get(connection))
+
+    def matching(self, topic: bytes, feedback: bool) -> set[ConnectionId]:
+        """Return everyone with an equivalent subscription, each once (R14, R15)."""
+        found: set[ConnectionId] = set()
+        for subscribers in self._systems[feedback].equivalent(topic):
+            found.update(subscribers.quiet)
+        return found

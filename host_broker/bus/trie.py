@@ -1,0 +1,80 @@
+"""Values under paths, found by equivalence: a level ``*`` on either side equals any level."""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+ANY = b"*"
+
+
+class _Node(Generic[V]):
+    __slots__ = ("children", "value")
+
+    def __init__(self) -> None:
+        self.children: dict[bytes, _Node[V]] = {}
+        self.value: V | None = None
+
+
+class Trie(Generic[V]):
+    """A map from paths to values that also answers "which are equivalent to this path".
+
+    Costs follow the path and the matches, never the number of entries, except that a ``*`` asked
+    for must visit every branch of its level.
+    """
+
+    def __init__(self) -> None:
+        self._root: _Node[V] = _Node()
+
+    def get(self, path: bytes) -> V | None:
+        """Return the value under exactly this path; ``*`` is a letter here."""
+        node: _Node[V] | None = self._root
+        for level in path.split(b"/"):
+            node = node.children.get(level) if node else None
+        return node.value if node else None
+
+    def put(self, path: bytes, value: V) -> None:
+        """Set the value under exactly this path."""
+        node = self._root
+        for level in path.split(b"/"):
+            child = node.children.get(level)
+            if child is None:
+                child = node.children[level] = _Node()
+            node = child
+        node.value = value
+
+    def remove(self, path: bytes) -> None:
+        """Forget exactly this path, and the branch that led only to it."""
+        trail = []
+        node = self._root
+        for level in path.split(b"/"):
+            child = node.children.get(level)
+            if child is None:
+                return
+            trail.append((node, level))
+            node = child
+        node.value = None
+        for parent, level in reversed(trail):
+            child = parent.children[level]
+            if child.children or child.value is not None:
+                return
+            del parent.children[level]
+
+    def equivalent(self, path: bytes) -> Iterator[V]:
+        """Give the value of every path equivalent to this one (FMQP R10 to R13)."""
+        nodes = [self._root]
+        for level in path.split(b"/"):
+            if level == ANY:
+                nodes = [child for node in nodes for child in node.children.values()]
+            else:
+                nodes = [
+                    child
+                    for node in nodes
+                    for child in (node.children.get(level), node.children.get(ANY))
+                    if child is not None
+                ]
+            if not nodes:
+                return
+        for node in nodes:
+            if node.value is not None:
+                yield node.value

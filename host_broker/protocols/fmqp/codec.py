@@ -1,0 +1,168 @@
+"""FMQP bytes to events and back. Never raises on a peer's bytes.
+
+Same bytes, any cuts, same messages: only the size of the batches depends on the cuts.
+"""
+
+from typing import Literal
+
+from host_broker.protocols.fmqp.events import (
+    CACHE,
+    DEBUG,
+    FEEDBACK,
+    SUBSCRIPTION,
+    UNSUBSCRIBE,
+    WILL,
+    Event,
+    Publication,
+    Publications,
+    Subscription,
+)
+from host_broker.protocols.fmqp.topics import PlainTopics, TopicFault, normal
+from host_broker.wire.buffering import Unfinished
+from host_broker.wire.publication import HEADER, MAX_TOPIC, pack
+from host_broker.wire.violation import Violation
+
+_HEADER_LENGTH = 6
+
+
+class Codec:
+    """Reads one connection. ``role`` is whose bytes these are read by.
+
+    ``max_body``: a longer body is skipped without being buffered; ``hard_body_limit``: a length
+    above it is a fatal violation, after which nothing is read (bytes, A11).
+    """
+
+    def __init__(
+        self,
+        role: Literal["broker", "client"],
+        max_body: int,
+        hard_body_limit: int,
+        topics: PlainTopics | None = None,
+    ) -> None:
+        self._of_broker = role == "broker"
+        self._max_body = max_body
+        self._hard_body_limit = hard_body_limit
+        self._topics = topics if topics is not None else PlainTopics()
+        self._unfinished = Unfinished()
+        self._skip = 0  # bytes of a too long packet still to come
+        self._offset = 0  # bytes of the connection before the data being read
+        self._dead = False
+
+    def receive_data(self, data: bytes) -> list[Event]:
+        """Take one read (immutable: batches refer to it) and return what it completes."""
+        if self._dead:
+            return []
+        if self._skip:
+            if self._skip >= len(data):
+                self._skip -= len(data)
+                self._offset += len(data)
+                return []
+            data, self._offset = data[self._skip :], self._offset + self._skip
+            self._skip = 0
+        whole = self._unfinished.complete(data)
+        if whole is None:
+            return []
+        return self._read(whole)
+
+    def _read(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        parts: list[tuple[bytes, int, int]] = []
+        plain, learn = self._topics.known, self._topics.learn
+        header, max_body = HEADER.unpack_from, self._max_body
+        size = len(data)
+        first = count = position = 0
+        needed = _HEADER_LENGTH
+        while size - position >= _HEADER_LENGTH:
+            flags, topic_length, body_length = header(data, position)
+            body = position + _HEADER_LENGTH + topic_length
+            end = body + body_length
+            if body_length > max_body:
+                events += self._batch(data, first, position, count, parts)
+                events.append(self._too_long(body_length, position))
+                if self._dead or end > size:
+                    self._skip = end - size
+                    position = size
+                    first, count, parts = position, 0, []
+                    break
+                position = first = end
+                count, parts = 0, []
+                continue
+            if end > size:
+                needed = end - position
+                break
+            topic = data[body - topic_length : body]
+            if flags == 0 and body_length and (topic in plain or learn(topic)):
+                # The next packet often has the same topic and length: compare, do not parse.
+                head = data[position:body]
+                step = end - position
+                last = size - step
+                offset, repeats = position, 1
+                position = end
+                while position <= last and data.startswith(head, position):
+                    position += step
+                    repeats += 1
+                parts.append((topic, offset, repeats))
+                count += repeats
+                continue
+            events += self._batch(data, first, position, count, parts)
+            events.append(self._packet(flags, topic, data[body:end], position))
+            position = first = end
+            count, parts = 0, []
+        events += self._batch(data, first, position, count, parts)
+        self._offset += position
+        if position < size:
+            self._unfinished.keep(data[position:], needed)
+        return events
+
+    @staticmethod
+    def _batch(
+        data: bytes, start: int, end: int, count: int, parts: list[tuple[bytes, int, int]]
+    ) -> list[Event]:
+        return [Publications(data, start, end, count, parts)] if count else []
+
+    def _packet(self, flags: int, raw: bytes, body: bytes, position: int) -> Event:
+        try:
+            topic = normal(raw)
+        except TopicFault as fault:
+            return Violation(fault.rule, str(fault), self._offset + position, fatal=False)
+        if flags & SUBSCRIPTION:
+            if self._of_broker:
+                return Subscription(flags, topic)
+            reason = "a broker sent a subscription"
+            return Violation("R4", reason, self._offset + position, fatal=False)
+        if flags & FEEDBACK and self._of_broker:
+            reason = "a client published in the feedback system"
+            return Violation("R44", reason, self._offset + position, fatal=False)
+        return Publication(flags, topic, body)
+
+    def _too_long(self, length: int, position: int) -> Violation:
+        fatal = self._dead = length > self._hard_body_limit
+        limit, name = (
+            (self._hard_body_limit, "fmqp.hard_body_limit")
+            if fatal
+            else (self._max_body, "fmqp.max_body")
+        )
+        reason = f"a body of {length} bytes is longer than {name} = {limit}"
+        return Violation(name, reason, self._offset + position, fatal=fatal)
+
+
+def _checked(topic: str) -> bytes:
+    raw = normal(topic.encode())
+    if len(raw) > MAX_TOPIC:
+        raise TopicFault("R6", f"the topic is {len(raw)} bytes long, {MAX_TOPIC} is the most")
+    return raw
+
+
+def encode_publication(
+    topic: str, body: bytes, *, will: bool = False, cache: bool = False
+) -> bytes:
+    """Spell a publication; TopicFault (a ValueError) if FMQP cannot carry the topic."""
+    return pack(WILL * will | CACHE * cache, _checked(topic), body)
+
+
+def encode_subscription(
+    topic: str, *, unsubscribe: bool = False, feedback: bool = False, debug: bool = False
+) -> bytes:
+    """Spell a subscription or its end; TopicFault (a ValueError) if the topic is none."""
+    flags = SUBSCRIPTION | UNSUBSCRIBE * unsubscribe | FEEDBACK * feedback | DEBUG * debug
+    return pack(flags, _checked(topic), b"")

@@ -1,0 +1,43 @@
+"""FMQP in one broker: its sessions, its feedback system, and ``$/info/clients``."""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from host_broker.bus.commands import Announce, Command, Publish
+from host_broker.bus.subscriptions import Interest
+from host_broker.outputs import ConnectionId
+from host_broker.protocols.fmqp.session import FmqpSession
+from host_broker.protocols.fmqp.topics import PlainTopics
+from host_broker.settings import FmqpSettings
+
+_COUNT = Struct(">Q")
+
+
+class FmqpServer:
+    """Makes sessions, which share what is known about topics."""
+
+    journal_code = 1
+
+    def __init__(self, settings: FmqpSettings) -> None:
+        self._settings = settings
+        self._topics = PlainTopics()
+
+    def session(self, connection: ConnectionId, now: float) -> FmqpSession:
+        """Begin a connection."""
+        return FmqpSession(self._settings, self._topics)
+
+    def interest(self, interest: Interest) -> Sequence[Command]:
+        """Announce on the same topic in the feedback system (R45).
+
+        The body is the 64-bit number of those who want it, empty for none (A4, ``count``); or
+        0x01 for every subscription and empty for every end of one (``event``).
+        """
+        if self._settings.feedback_payload == "event":
+            body = b"\x01" if interest.began else b""
+        else:
+            body = _COUNT.pack(interest.count) if interest.count else b""
+        return [Announce(interest.topic, body, idle=interest.count == 0)]
+
+    def population(self, count: int) -> Sequence[Command]:
+        """R40, R41: on every change, the number of clients, cached."""
+        return [Publish(b"$/info/clients", _COUNT.pack(count), retain=True, own=True)]

@@ -1,0 +1,92 @@
+"""One FMQP connection: its packets as bus commands, and its last wills."""
+
+from collections.abc import Sequence
+
+from host_broker.bus.commands import (
+    Command,
+    Discard,
+    Disconnect,
+    Publish,
+    PublishRun,
+    Subscribe,
+    Unsubscribe,
+)
+from host_broker.protocols.fmqp.codec import Codec
+from host_broker.protocols.fmqp.events import (
+    CACHE,
+    DEBUG,
+    FEEDBACK,
+    UNSUBSCRIBE,
+    WILL,
+    Event,
+    Publication,
+    Publications,
+    Subscription,
+)
+from host_broker.protocols.fmqp.topics import PlainTopics
+from host_broker.protocols.session import NOTHING
+from host_broker.settings import FmqpSettings
+from host_broker.wire.violation import Violation
+
+
+class FmqpSession:
+    """Translates; holds nothing but the codec and the wills."""
+
+    verbatim = True
+    client = ""
+    deadline: float | None = None
+
+    def __init__(self, settings: FmqpSettings, topics: PlainTopics) -> None:
+        self._codec = Codec("broker", settings.max_body, settings.hard_body_limit, topics)
+        self._max_wills = settings.max_wills
+        self._wills: list[Publish] = []
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take one read."""
+        commands = [self._command(event) for event in self._codec.receive_data(data)]
+        return [command for command in commands if command is not None]
+
+    def deliver(self, run: bytes, now: float) -> Sequence[Command]:
+        """Never called: FMQP takes stored publications verbatim."""
+        raise NotImplementedError("an FMQP session takes stored publications verbatim")
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """Do nothing: FMQP has no timers."""
+        return NOTHING
+
+    def closed(self, now: float) -> Sequence[Command]:
+        """Publish every last will, in the order they came (R25, R28, A17)."""
+        wills, self._wills = self._wills, []
+        return wills
+
+    def _command(self, event: Event) -> Command | None:
+        if isinstance(event, Publications):
+            return PublishRun(event.data, event.start, event.end, event.count, event.parts)
+        if isinstance(event, Publication):
+            return self._publish(event)
+        if isinstance(event, Subscription):
+            return _subscribe(event)
+        return _refuse(event)
+
+    def _publish(self, event: Publication) -> Command | None:
+        retain = bool(event.flags & CACHE)
+        if not event.flags & WILL:
+            return Publish(event.topic, event.body, retain=retain)
+        if len(self._wills) >= self._max_wills:
+            return Discard("fmqp.max_wills")
+        # R24: not now.
+        self._wills.append(Publish(event.topic, event.body, retain=retain, will=True))
+        return None
+
+
+def _subscribe(event: Subscription) -> Command:
+    feedback = bool(event.flags & FEEDBACK)
+    if event.flags & UNSUBSCRIBE:
+        return Unsubscribe(event.topic, feedback)
+    return Subscribe(event.topic, feedback, quiet=bool(event.flags & DEBUG))
+
+
+def _refuse(violation: Violation) -> Command:
+    if violation.fatal:
+        return Disconnect(f"{violation.rule}: {violation.reason}", abort=True)
+    return Discard(violation.rule)

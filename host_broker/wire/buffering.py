@@ -1,0 +1,36 @@
+"""The bytes of an unfinished frame, between reads."""
+
+
+class Unfinished:
+    """Holds the beginning of a frame until all of it has come.
+
+    Joining every new read to the old ones would copy a 1 MiB body that comes in 1 KiB reads
+    a thousand times; here it is appended once and copied out once.
+    """
+
+    __slots__ = ("_kept", "_needed")
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self._needed = 0
+
+    def complete(self, data: bytes) -> bytes | None:
+        """Join what was kept with a new read; None while that is still too short to parse."""
+        kept = self._kept
+        if not kept:
+            return data
+        kept += data
+        if len(kept) < self._needed:
+            return None
+        joined = bytes(kept)
+        # A new one, because clear() keeps nothing but a busy reference would make it raise.
+        self._kept = bytearray()
+        return joined
+
+    def keep(self, rest: bytes, needed: int) -> None:
+        """Keep the beginning of a frame until ``needed`` bytes of it are there."""
+        self._kept = bytearray(rest)
+        self._needed = needed
+
+    def __len__(self) -> int:
+        return len(self._kept)
