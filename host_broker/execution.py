@@ -16,10 +16,10 @@ from host_broker.bus.commands import (
     Unsubscribe,
 )
 from host_broker.bus.exchange import Exchange, Translation
+from host_broker.bus.publication import RETAINED, WILL, pack
 from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import Close, ConnectionId, Outputs, Record
 from host_broker.protocols.session import ProtocolServer, Session
-from host_broker.wire.publication import RETAINED, WILL, pack
 
 # A record is at most 16 MiB (docs/journal.md); a run is ended well before.
 _LONG_RUN = 8 * 1024 * 1024

@@ -1,11 +1,11 @@
 """The bus: subscriptions, routes and retained messages, and deliveries made of them."""
 
 from host_broker.bus.commands import Part
+from host_broker.bus.publication import FEEDBACK, RETAINED, pack
 from host_broker.bus.retained import Retained
 from host_broker.bus.routes import Group, Routes
 from host_broker.bus.subscriptions import Interest, Subscriptions
 from host_broker.outputs import Buffer, ConnectionId
-from host_broker.wire.publication import FEEDBACK, RETAINED, pack
 
 Translation = tuple[ConnectionId, bytes]  # a receiver and a run of stored publications for it
 Sends = dict[ConnectionId, list[Buffer]]

@@ -5,6 +5,7 @@ Same bytes, any cuts, same messages: only the size of the batches depends on the
 
 from typing import Literal
 
+from host_broker.bus.publication import HEADER, MAX_TOPIC, pack
 from host_broker.protocols.fmqp.events import (
     CACHE,
     DEBUG,
@@ -19,7 +20,6 @@ from host_broker.protocols.fmqp.events import (
 )
 from host_broker.protocols.fmqp.topics import PlainTopics, TopicFault, normal
 from host_broker.wire.buffering import Unfinished
-from host_broker.wire.publication import HEADER, MAX_TOPIC, pack
 from host_broker.wire.violation import Violation
 
 _HEADER_LENGTH = 6

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from host_broker.wire.publication import unpack
+from host_broker.bus.publication import unpack
 from host_broker.wire.violation import Violation
 
 SUBSCRIPTION = 0x80

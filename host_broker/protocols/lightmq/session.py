@@ -11,6 +11,7 @@ from host_broker.bus.commands import (
     Subscribe,
 )
 from host_broker.bus.commands import Send as SendBytes
+from host_broker.bus.publication import unpack
 from host_broker.outputs import ConnectionId
 from host_broker.protocols.lightmq.codec import MAX_SEND, Codec
 from host_broker.protocols.lightmq.dialects import DIALECTS, Refusal
@@ -18,7 +19,6 @@ from host_broker.protocols.lightmq.events import Connect, Event, Ping, Pong, Sen
 from host_broker.protocols.lightmq.paths import path
 from host_broker.protocols.session import NOTHING
 from host_broker.settings import LightmqSettings
-from host_broker.wire.publication import unpack
 from host_broker.wire.violation import Violation
 
 
