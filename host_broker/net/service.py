@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -65,7 +66,7 @@ async def _serve(
     ready: Callable[[list[str]], None],
 ) -> int:
     loop = asyncio.get_running_loop()
-    server = Server(Broker(settings), settings.net, journal)
+    server = Server(Broker(settings, lambda: random.getrandbits(16)), settings.net, journal)
     stop: asyncio.Future[int] = loop.create_future()
 
     def stop_now(error: JournalError) -> None:

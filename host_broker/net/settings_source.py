@@ -6,16 +6,15 @@ repeated here except the rules a type cannot say.
 
 import dataclasses
 import tomllib
-import types
 import typing
 from collections.abc import Sequence
 from pathlib import Path
 
 from host_broker.settings import Settings
 
-# A journal record holds one message at least, and is at most 16 MiB + 64 KiB (docs/journal.md);
-# the rest is room for what else one read returned with it.
-_LARGEST_BODY = 15 * 1024 * 1024
+# A run of up to 8 MiB and one message more must fit a journal record, which is at most 16 MiB +
+# 64 KiB (docs/journal.md).
+_LARGEST_BODY = 8 * 1024 * 1024
 _MAY_BE_ZERO = {"lightmq.ping_interval_s", "fmqp.max_wills", "fmqp.max_cached"}
 _BOOLEANS = {"true": True, "false": False}
 
@@ -122,9 +121,10 @@ def _complaint(key: str, value: object, kind: object) -> str:
         return "" if value in choices else "one of " + ", ".join(choices)
     if kind is bool:
         return "" if isinstance(value, bool) else "true or false"
-    accepted: type | types.UnionType = int if kind is int else int | float
     what = "a whole number" if kind is int else "a number of seconds"
-    if isinstance(value, bool) or not isinstance(value, accepted):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return what
+    if kind is int and isinstance(value, float):
         return what
     if key in _MAY_BE_ZERO:
         return "" if 0 <= value < float("inf") else f"{what}, 0 or more"

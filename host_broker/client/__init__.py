@@ -1,0 +1,51 @@
+"""The public client for programs on a PC: synchronous, every operation with a deadline.
+
+::
+
+    with connect("fmqp://127.0.0.1:1884") as client:
+        client.subscribe("home/*/temperature")
+        client.sync()                      # the subscription is active now
+        client.publish("home/kitchen/temperature", b"21.5")
+        message = client.receive(timeout_s=2.0)
+
+``errors`` what can go wrong; ``link`` the socket; ``fmqp`` and ``lightmq`` the two clients.
+"""
+
+from typing import Literal
+
+from host_broker.address import AddressError, parse_address
+from host_broker.client.errors import ClientError, ConnectFailed, ConnectionLost, Refused, Timeout
+from host_broker.client.fmqp import FmqpClient, Message
+from host_broker.client.lightmq import LightmqClient, Request
+
+__all__ = [
+    "AddressError",
+    "ClientError",
+    "ConnectFailed",
+    "ConnectionLost",
+    "FmqpClient",
+    "LightmqClient",
+    "Message",
+    "Refused",
+    "Request",
+    "Timeout",
+    "connect",
+]
+
+
+def connect(
+    url: str,
+    *,
+    timeout_s: float = 5.0,
+    dialect: Literal["spec", "gbaranski"] = "spec",
+) -> FmqpClient | LightmqClient:
+    """Connect to a broker: ``fmqp://host:port`` or ``lightmq://host:port/client-id``.
+
+    ``timeout_s`` bounds connecting, and every later operation without a timeout of its own.
+    ``dialect`` is LightMQ's (docs: the broker's setting ``lightmq.dialect``). Without a client id
+    LightMQ gets a random one. Raises ``AddressError``, ``ConnectFailed``, ``Refused``.
+    """
+    address = parse_address(url)
+    if address.protocol == "lightmq":
+        return LightmqClient(address, timeout_s, dialect)
+    return FmqpClient(address, timeout_s)

@@ -1,0 +1,32 @@
+"""What can go wrong between a program and its broker.
+
+ClientError
+├── ConnectFailed    nobody answers at that address, or the name is unknown
+├── Refused          the broker said no; ``code`` is LightMQ's CONNACK code
+├── ConnectionLost   the broker closed or reset the connection, or broke the protocol
+└── Timeout          the deadline passed; the connection is still open
+"""
+
+
+class ClientError(Exception):
+    """Anything a client reports; the text says what happened and what to do."""
+
+
+class ConnectFailed(ClientError):
+    """No connection could be made."""
+
+
+class Refused(ClientError):
+    """The broker refused this client. ``code`` is the CONNACK code as the document counts it."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class ConnectionLost(ClientError):
+    """The connection has ended; make a new one."""
+
+
+class Timeout(ClientError):
+    """An answer did not come, or bytes were not taken, before the deadline."""

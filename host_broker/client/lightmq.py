@@ -1,0 +1,190 @@
+"""The LightMQ client: a name, SEND and SENDRESP both ways, PING; everything with a deadline."""
+
+import random
+import secrets
+import time
+from collections import deque
+from dataclasses import dataclass
+from types import TracebackType
+
+from host_broker.address import Address
+from host_broker.client.errors import ClientError, ConnectionLost, Refused, Timeout
+from host_broker.client.link import Link, deadline_of
+from host_broker.protocols.lightmq.codec import Codec
+from host_broker.protocols.lightmq.dialects import DIALECTS, DialectName, Refusal
+from host_broker.protocols.lightmq.events import Connack, Event, Ping, Pong, Send, SendResp
+from host_broker.wire.violation import Violation
+
+_INBOX_BYTES = 64 * 1024 * 1024  # of SENDs that arrive while we wait for something else
+_REQUEST_OVERHEAD = 256
+_ADVICE = {
+    Refusal.VERSION: "it does not speak this version of LightMQ",
+    Refusal.UNAVAILABLE: "it is unavailable; try again later",
+    Refusal.MALFORMED: "it calls our CONNECT malformed; is this client id allowed there?",
+    Refusal.UNAUTHORIZED: "not allowed; is another client connected under this client id?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A SEND from the broker; ``respond`` to it. ``received_ns`` on the clock of monotonic_ns()."""
+
+    id: int
+    data: bytes
+    received_ns: int
+
+
+class LightmqClient:
+    """A connection to a LightMQ broker. Made by ``connect``; a context manager that closes.
+
+    The broker's PINGs are answered whenever this client reads: in ``receive``, and while ``send``
+    and ``ping`` wait. Not for several threads. Every method raises ``ConnectionLost`` when the
+    connection has ended.
+    """
+
+    def __init__(self, address: Address, timeout_s: float, dialect: DialectName = "spec") -> None:
+        """Connect and CONNECT, both within ``timeout_s``. Raises ``ConnectFailed``, ``Refused``,
+        ``Timeout``; ``ValueError`` for a client id above 255 bytes."""
+        self.client_id = address.client_id or f"host-{secrets.token_hex(4)}"
+        self._timeout_s = timeout_s
+        self._dialect = DIALECTS[dialect]
+        self._codec = Codec("client", dialect)
+        hello = self._codec.connect(self.client_id)
+        self._connack: Connack | None = None
+        self._inbox: deque[Request] = deque()
+        self._inbox_bytes = 0
+        self._next_id = random.getrandbits(16)
+        self._waiting: dict[int, bytes | None] = {}  # our SENDs: their response, None until it came
+        self._pings: dict[int, None] = {}  # ids of PINGs that wait for their PONG, oldest first
+        deadline = deadline_of(timeout_s)
+        self._link = Link(address, timeout_s)
+        try:
+            self._link.send(hello, deadline)
+            self._await_connack(deadline)
+        except ClientError:
+            self._link.abort()
+            raise
+
+    def send(self, data: bytes, timeout_s: float) -> bytes:
+        """SEND data (at most 65463 bytes) and return the response. Raises ``Timeout``."""
+        deadline = deadline_of(timeout_s)
+        id = self._fresh_id()
+        frame = self._codec.send(id, data)
+        self._waiting[id] = None
+        try:
+            self._link.send(frame, deadline)
+            while (response := self._waiting[id]) is None:
+                self._read_or_raise(deadline, "did not respond to a SEND")
+            return response
+        finally:
+            del self._waiting[id]
+
+    def receive(self, timeout_s: float) -> Request | None:
+        """Return the next SEND to this client, None if none comes within ``timeout_s``."""
+        deadline = deadline_of(timeout_s)
+        while not self._inbox:
+            if not self._read(deadline):
+                return None
+        request = self._inbox.popleft()
+        self._inbox_bytes -= len(request.data) + _REQUEST_OVERHEAD
+        return request
+
+    def respond(self, request: Request, data: bytes) -> None:
+        """Answer a SEND with SENDRESP (at most 65464 bytes)."""
+        self._link.send(self._codec.sendresp(request.id, data), deadline_of(self._timeout_s))
+
+    def ping(self, timeout_s: float) -> float:
+        """Return the seconds from PING to PONG. Raises ``Timeout``."""
+        deadline = deadline_of(timeout_s)
+        id = self._fresh_id()
+        self._pings[id] = None
+        started = time.perf_counter()
+        try:
+            self._link.send(self._codec.ping(id), deadline)
+            while id in self._pings:
+                self._read_or_raise(deadline, "did not answer a PING")
+        finally:
+            self._pings.pop(id, None)
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        """Close the connection (FIN); LightMQ has no goodbye."""
+        self._link.close()
+
+    def abort(self) -> None:
+        """Reset the connection (RST), as when a client dies."""
+        self._link.abort()
+
+    def __enter__(self) -> "LightmqClient":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _await_connack(self, deadline: float) -> None:
+        while self._connack is None:
+            try:
+                self._read_or_raise(deadline, "did not answer CONNECT")
+            except ConnectionLost as error:
+                text = f"{error} instead of answering CONNECT; does it speak LightMQ there?"
+                raise ConnectionLost(text) from error
+        if not self._connack.accepted:
+            refusal = Refusal(self._connack.code - self._dialect.accepted)
+            raise Refused(
+                f"{self._link.address} refused client id '{self.client_id}': {_ADVICE[refusal]}",
+                refusal.value,
+            )
+
+    def _fresh_id(self) -> int:
+        self._next_id = (self._next_id + 1) & 0xFFFF
+        return self._next_id
+
+    def _read_or_raise(self, deadline: float, silence: str) -> None:
+        if not self._read(deadline):
+            raise Timeout(f"{self._link.address} {silence} before the deadline")
+
+    def _read(self, deadline: float) -> bool:
+        data = self._link.read(deadline)
+        if data is None:
+            return False
+        received_ns = time.monotonic_ns()
+        for event in self._codec.receive_data(data):
+            self._take(event, received_ns)
+        return True
+
+    def _take(self, event: Event, received_ns: int) -> None:
+        if isinstance(event, Violation):
+            raise self._link.broken(f"the broker broke LightMQ ({event.rule}: {event.reason})")
+        if isinstance(event, Connack):
+            if self._connack is not None:
+                raise self._link.broken("the broker sent a second CONNACK")
+            if event.code - self._dialect.accepted > max(refusal.value for refusal in Refusal):
+                raise self._link.broken(f"the broker sent CONNACK code {event.code}, unknown")
+            self._connack = event
+        elif self._connack is None:
+            raise self._link.broken("the broker's first frame is no CONNACK (R9)")
+        elif isinstance(event, Ping):
+            self._link.send(self._codec.pong(event.id), deadline_of(self._timeout_s))
+        elif isinstance(event, Pong):
+            # A5: a PONG without an id answers the oldest PING.
+            self._pings.pop(next(iter(self._pings), -1) if event.id is None else event.id, None)
+        elif isinstance(event, SendResp):
+            if event.id in self._waiting:
+                self._waiting[event.id] = event.data
+        elif isinstance(event, Send):
+            self._keep(Request(event.id, event.data, received_ns))
+
+    def _keep(self, request: Request) -> None:
+        self._inbox_bytes += len(request.data) + _REQUEST_OVERHEAD
+        if self._inbox_bytes > _INBOX_BYTES:
+            self._link.abort()
+            raise ClientError(
+                f"more than {_INBOX_BYTES >> 20} MiB of SENDs are unread; the connection was "
+                "closed; call receive() more often"
+            )
+        self._inbox.append(request)
