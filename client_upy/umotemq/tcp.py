@@ -29,7 +29,7 @@ def connect(host: str, port: int, timeout_ms: int = 5000):
     try:
         address = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise LinkError("connect", "cannot look up " + where + ": " + str(error)) from error
+        raise LinkError("connect", "cannot look up " + where + ": " + str(error))
     sock = socket.socket(address[0], socket.SOCK_STREAM)
     try:
         # Never blocking again: on ESP32 and RP2 setblocking(True) also clears the timeout.
@@ -54,7 +54,7 @@ def connect(host: str, port: int, timeout_ms: int = 5000):
         raise
     except OSError as error:
         sock.close()
-        raise LinkError("connect", where + ": " + str(error)) from error
+        raise LinkError("connect", where + ": " + str(error))
     return SocketStream(sock)
 
 

@@ -29,11 +29,11 @@ def load(path=CONFIG):
         with open(path) as file:
             text = file.read()
     except OSError as error:
-        raise OSError("%s: cannot be read: %s; install it with the node" % (path, error)) from error
+        raise OSError("%s: cannot be read: %s; install it with the node" % (path, error))
     try:
         config = json.loads(text)
-    except ValueError as error:
-        raise ValueError("%s: not JSON" % path) from error
+    except ValueError:
+        raise ValueError("%s: not JSON" % path)
     for key in ("board", "protocol", "transport", "uart" if _is_uart(config) else "host"):
         if key not in config:
             raise ValueError('%s: "%s" is missing' % (path, key))

@@ -1,0 +1,76 @@
+"""The interpreters that every check runs on, and what the checks talk to."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from firmware.node_files import compile_node
+from tests.client_upy.fault_server import FaultServer
+from tests.client_upy.interpreters import ROOT, Interpreter, cpython, micropython
+
+
+@pytest.fixture(scope="session")
+def unix_port() -> Path:
+    """MicroPython's unix port; ``MOTEMQ_MICROPYTHON`` names another one than ours."""
+    other = os.environ.get("MOTEMQ_MICROPYTHON")
+    if other:
+        return Path(other)
+    import firmware.build
+
+    return firmware.build.ensure("unix")
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that is a board's ``/``: the client and the node as the rig installs them."""
+    out = tmp_path_factory.mktemp("board")
+    for file, path in compile_node(out):
+        target = out / path.lstrip("/")
+        if target != file:
+            target.write_bytes(file.read_bytes())
+    return out
+
+
+@pytest.fixture(scope="session", params=["cpython", "micropython", "micropython-mpy"])
+def interpreter(request: pytest.FixtureRequest) -> Interpreter:
+    if request.param == "cpython":
+        return cpython()
+    executable = request.getfixturevalue("unix_port")
+    if request.param == "micropython":
+        return micropython(executable)
+    return micropython(executable, request.getfixturevalue("compiled") / "lib")
+
+
+@pytest.fixture
+def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Write a figure into the report of a run, passed or failed."""
+    reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    assert reporter is not None
+    return lambda line: reporter.write_line(f"\n{line}", cyan=True)
+
+
+@pytest.fixture(scope="session")
+def fault_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A file with the ports of a running fault server."""
+    with FaultServer() as server:
+        file = tmp_path_factory.mktemp("faults") / "ports.json"
+        file.write_text(json.dumps(server.ports))
+        yield str(file)
+
+
+@pytest.fixture(scope="session")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """For each protocol the file of its vectors, one JSON object a line: a board has no heap
+    for all of them, and its json module knows no surrogate escapes."""
+    folder = tmp_path_factory.mktemp("vectors")
+    files = {}
+    for protocol in ("fmqp", "lightmq"):
+        document = json.loads((ROOT / "tests" / "vectors" / f"{protocol}.json").read_text())
+        lines = [json.dumps(vector, ensure_ascii=False) for vector in document["vectors"]]
+        file = folder / f"{protocol}.jsonl"
+        file.write_text("\n".join(lines) + "\n")
+        files[protocol] = str(file)
+    return files

@@ -1,0 +1,123 @@
+"""Bytes allocated per message, counted by MicroPython. Argument: a file, JSON, {fault: port}."""
+
+import gc
+import json
+import sys
+
+from checks import check, equal, run
+from umotemq import tcp
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+
+with open(sys.argv[1]) as _file:
+    _PORTS = json.load(_file)
+_COUNT = 400
+# What one call of the counter and one for-loop cost, once and not per message.
+_ONCE = 64
+
+
+def allocated(function):
+    """Return the bytes of heap that ``function`` took, with the collector off."""
+    function(4)  # caches are filled now
+    gc.collect()
+    gc.disable()
+    try:
+        before = gc.mem_alloc()
+        function(_COUNT)
+        return gc.mem_alloc() - before
+    finally:
+        gc.enable()
+
+
+def none(function, what):
+    took = allocated(function)
+    print("heap: %s: %d bytes for %d messages" % (what, took, _COUNT))
+    equal(took <= _ONCE, True, "%s took %d bytes" % (what, took))
+
+
+@check
+def fmqp_publishes_without_allocating():
+    client = FmqpClient(tcp.connect("127.0.0.1", _PORTS["silent"]))
+    topic = b"telemetry/vpico-1/temperature"
+    payload = bytearray(64)
+
+    def publish(count):
+        for _ in range(count):
+            client.publish(topic, payload)
+            client.poll(0)
+
+    none(publish, "FMQP publish")
+    client.close()
+
+
+class Counter:
+    def __init__(self):
+        self.count = 0
+        self.sum = 0
+
+    def raw(self, view, topic_start, topic_end, start, end):
+        self.count += 1
+        self.sum += view[start]
+
+    def whole(self, topic, payload):
+        self.count += 1
+
+
+def round_trips(client, counter):
+    topic = b"a/b/c"
+    payload = b"x" * 64
+
+    def work(count):
+        for _ in range(count):
+            want = counter.count + 1
+            client.publish(topic, payload)
+            while counter.count < want:
+                client.poll(2000)
+
+    return work
+
+
+@check
+def fmqp_receives_without_allocating():
+    for pattern in (b"a/b/c", b"a/*/c"):
+        client = FmqpClient(tcp.connect("127.0.0.1", _PORTS["echo"]))
+        counter = Counter()
+        client.subscribe(b"x/y", counter.raw, raw=True)
+        client.subscribe(pattern, counter.raw, raw=True)
+        # ipoll returns one small object per wait; the rest is the message's own cost.
+        took = allocated(round_trips(client, counter))
+        print("heap: FMQP round trip, %r: %d bytes for %d" % (pattern, took, _COUNT))
+        equal(took <= _ONCE, True, "%d bytes" % took)
+        client.close()
+
+
+@check
+def lightmq_round_trips_without_allocating():
+    client = LightmqClient(tcp.connect("127.0.0.1", _PORTS["lightmq_echo"]), b"me")
+    client.connect()
+
+    def ping(count):
+        for _ in range(count):
+            client.ping(2000)
+
+    none(ping, "LightMQ ping")
+    client.close()
+
+
+@check
+def a_long_run_leaves_nothing_behind():
+    client = FmqpClient(tcp.connect("127.0.0.1", _PORTS["echo"]))
+    counter = Counter()
+    client.subscribe(b"a/b/c", counter.whole)
+    work = round_trips(client, counter)
+    work(100)
+    gc.collect()
+    before = gc.mem_alloc()
+    work(5000)
+    gc.collect()
+    grown = gc.mem_alloc() - before
+    equal(grown <= 128, True, "grown by %d bytes" % grown)
+    client.close()
+
+
+run()

@@ -1,0 +1,70 @@
+"""Run a script of ``device/`` on CPython or MicroPython and read its result lines."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CLIENT = ROOT / "client_upy"
+DEVICE = Path(__file__).parent / "device"
+# 64-bit objects are twice the size of a board's: this is a board with about 64 KB of free heap.
+HEAP = "128k"
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A command line, and the folder whose ``umotemq`` it imports."""
+
+    command: tuple[str, ...]
+    client: Path = CLIENT
+
+    def start(self, script: Path, *arguments: str, cwd: Path | None = None) -> subprocess.Popen:
+        """Start ``script``; stdout and stderr come as one text stream."""
+        environment = {
+            **os.environ,
+            "MICROPYPATH": f"{self.client}:.frozen",
+            "PYTHONPATH": str(self.client),
+            "PYTHONUNBUFFERED": "1",
+        }
+        return subprocess.Popen(
+            [*self.command, str(script), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+            cwd=cwd,
+        )
+
+    def output(
+        self, script: Path, *arguments: str, cwd: Path | None = None, timeout: float = 120
+    ) -> tuple[int, str]:
+        """Run ``script`` to its end; return (exit code, all output)."""
+        with self.start(script, *arguments, cwd=cwd) as process:
+            try:
+                text, _ = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return process.returncode, text
+
+
+def cpython() -> Interpreter:
+    """Return the interpreter that runs this."""
+    return Interpreter((sys.executable,))
+
+
+def micropython(executable: Path, client: Path = CLIENT, heap: str = HEAP) -> Interpreter:
+    """Return MicroPython with a small heap."""
+    return Interpreter((str(executable), "-X", f"heapsize={heap}"), client)
+
+
+def run_checks(interpreter: Interpreter, name: str, *arguments: str) -> str:
+    """Run ``device/check_NAME.py``; fail unless it ran checks and all passed. Return its output."""
+    code, text = interpreter.output(DEVICE / f"check_{name}.py", *arguments)
+    passed = sum(line.startswith("ok ") for line in text.splitlines())
+    assert code == 0, text
+    assert passed > 0, text
+    assert text.splitlines()[-1] == f"done {passed} checks, 0 failed", text
+    return text

@@ -1,0 +1,19 @@
+"""The same checks on CPython, on MicroPython from source, and from the .mpy a board gets."""
+
+import pytest
+
+from tests.client_upy.interpreters import Interpreter, run_checks
+
+
+@pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
+def test_client_over_memory(interpreter: Interpreter, protocol: str) -> None:
+    run_checks(interpreter, protocol)
+
+
+@pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
+def test_vectors(interpreter: Interpreter, protocol: str, vectors: dict[str, str]) -> None:
+    run_checks(interpreter, f"vectors_{protocol}", vectors[protocol])
+
+
+def test_faults_are_noticed_in_time(interpreter: Interpreter, fault_ports: str) -> None:
+    run_checks(interpreter, "faults", fault_ports)
