@@ -85,9 +85,10 @@ class Execution:
     def _execute(self, client: Client, command: Command) -> None:
         match command:
             case PublishRun(data, start, end, count, parts):
-                self._journal(client, data[start:end], count)
+                run = data[start:end]
+                self._journal(client, run, count)
                 sends = self.outputs.sends
-                self._translate(self._exchange.publish_run(sends, data, start, end, parts))
+                self._translate(self._exchange.publish_run(sends, run, data, start, parts))
             case Publish():
                 self._publish(client, command)
             case Send(data):

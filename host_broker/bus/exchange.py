@@ -50,13 +50,18 @@ class Exchange:
         return self._subscriptions.remove(connection, topic, feedback)
 
     def publish_run(
-        self, sends: Sends, data: bytes, start: int, end: int, parts: list[Part]
+        self, sends: Sends, run: bytes, data: bytes, start: int, parts: list[Part]
     ) -> list[Translation]:
-        """Deliver plain publications: per stretch with the same receivers, one slice of data."""
+        """Deliver plain publications: per stretch with the same receivers, one slice of ``data``.
+
+        ``run`` is the slice of ``data`` at ``start`` that holds them all, already made for the
+        journal.
+        """
         routes = self._routes
         cached = routes.by_topic
         translations: list[Translation] = []
         group: Group | None = None
+        first, end = start, start + len(run)
         for topic, offset, _ in parts:
             found = cached.get(topic) or routes.find(topic)
             if found is not group:
@@ -65,7 +70,7 @@ class Exchange:
                 group = found
                 start = offset
         if group is not None:
-            self._deliver(sends, group, data[start:end], translations)
+            self._deliver(sends, group, run if start == first else data[start:end], translations)
         return translations
 
     def publish(self, sends: Sends, flags: int, topic: bytes, body: bytes) -> list[Translation]:

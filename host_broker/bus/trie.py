@@ -25,6 +25,7 @@ class Trie(Generic[V]):
 
     def __init__(self) -> None:
         self._root: _Node[V] = _Node()
+        self.nodes = 0  # below the root: what the memory used follows
 
     def get(self, path: bytes) -> V | None:
         """Return the value under exactly this path; ``*`` is a letter here."""
@@ -40,6 +41,7 @@ class Trie(Generic[V]):
             child = node.children.get(level)
             if child is None:
                 child = node.children[level] = _Node()
+                self.nodes += 1
             node = child
         node.value = value
 
@@ -59,6 +61,7 @@ class Trie(Generic[V]):
             if child.children or child.value is not None:
                 return
             del parent.children[level]
+            self.nodes -= 1
 
     def equivalent(self, path: bytes) -> Iterator[V]:
         """Give the value of every path equivalent to this one (FMQP R10 to R13)."""

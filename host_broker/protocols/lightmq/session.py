@@ -53,6 +53,7 @@ class LightmqSession:
         self._codec = Codec("server", settings.dialect)
         self._numbers = DIALECTS[settings.dialect]
         self._phase = _Phase.WAIT_CONNECT
+        self._up = self._reply = b""  # known once the client has a name
         self._ping: int | None = None  # the id of the PING that awaits its PONG
         self._pending: dict[int, None] = {}  # ids of SENDs that await their SENDRESP, oldest first
 
@@ -128,6 +129,7 @@ class LightmqSession:
             commands += holder.taken_over()
         self._named[client_id] = self
         self.client = client_id
+        self._up, self._reply = path(client_id, "up"), path(client_id, "reply")
         self._phase = _Phase.READY
         return [
             *commands,
@@ -144,14 +146,14 @@ class LightmqSession:
         match event:
             case Send(id, _, data):
                 return [
-                    Publish(path(self.client, "up"), data),
+                    Publish(self._up, data),
                     SendBytes(self._codec.sendresp(id, b"")),
                 ]
             case SendResp(id, data):
                 if id not in self._pending:
                     return [Discard("R17")]
                 del self._pending[id]
-                return [Publish(path(self.client, "reply"), data)]
+                return [Publish(self._reply, data)]
             case Ping(id):
                 return [SendBytes(self._codec.pong(id))]
             case Pong(id):
