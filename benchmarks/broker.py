@@ -32,12 +32,12 @@ def command(rounds: int, payload_bytes: int, count: int) -> None:
         click.echo(f"round {number}/{rounds}, M msg/s: {line}", err=True)
     click.echo(f"1 publisher, 1 subscriber, 1 topic, {payload_bytes}-byte payload, loopback")
     for name, values in rates.items():
-        ratios = [ours / theirs for ours, theirs in zip(rates[MOTEMQ.name], values, strict=True)]
-        click.echo(
-            f"{name:12} median {statistics.median(values) / 1e6:6.2f} M msg/s"
-            f"   motemq/{name}: {statistics.median(ratios):5.2f}"
-            f" ({min(ratios):.2f} to {max(ratios):.2f})"
-        )
+        line = f"{name:12} median {statistics.median(values) / 1e6:6.2f} M msg/s"
+        if name != MOTEMQ.name:
+            ratios = [ours / its for ours, its in zip(rates[MOTEMQ.name], values, strict=True)]
+            line += f"   motemq/{name}: {statistics.median(ratios):5.2f}"
+            line += f" ({min(ratios):.2f} to {max(ratios):.2f})"
+        click.echo(line)
 
 
 def _measure(peer: Peer, payload_bytes: int, count: int) -> float:
