@@ -13,12 +13,18 @@ class FmqpSettings:
     """FMQP (protocols/fmqp.md A4, A11, A17)."""
 
     feedback_payload: Literal["count", "event"] = "count"
-    max_body: int = 1024 * 1024  # bytes; a larger body is skipped without being buffered
+    max_body: int = 1024 * 1024  # bytes, up to 15 MiB; a larger one is skipped, not buffered
     hard_body_limit: int = 64 * 1024 * 1024  # bytes; a length above it closes the connection
     max_wills: int = 16  # per connection
     max_subscriptions: int = 10_000  # per connection
     max_cached: int = 100_000  # retained topics, all together
-    max_cached_bytes: int = 64 * 1024 * 1024  # topic and body bytes of them
+    max_cached_bytes: int = 128 * 1024 * 1024  # their memory: topics, bodies, index
+
+    def __post_init__(self) -> None:
+        # A journal record holds at most 16 MiB, a read of 1 MiB included.
+        most = 15 * 1024 * 1024
+        if not 0 < self.max_body <= most:
+            raise ValueError(f"fmqp.max_body is {self.max_body}, it can be 1 to {most} bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class LightmqSettings:
     connect_timeout_s: float = 10.0  # from open to CONNECT
     ping_interval_s: float = 15.0  # silence after which the server sends PING; 0 = never
     ping_timeout_s: float = 10.0  # from PING to PONG, else the connection is closed
-    max_pending: int = 64  # SENDs to one client that await its SENDRESP
+    max_pending: int = 64  # SENDs to one client whose SENDRESP is still recognised
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from host_broker.bus.trie import Trie
+from host_broker.bus.trie import NODE_BYTES, Trie
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,12 +11,12 @@ class Kept:
 
     topic: bytes
     packet: bytes
-    size: int  # topic and body bytes
 
 
 class Retained:
     """One message per literal topic and system (FMQP R20 to R22, A7), at most ``max_count``
-    topics and ``max_bytes`` of topics and bodies.
+    topics and ``max_bytes`` of memory: topics, bodies, and the index (a topic of 128 levels costs
+    far more index than bytes).
 
     At the limit a new topic is refused, because evicting would let one client delete what others
     keep. The exception are feedback messages that say nobody is interested: they are made by
@@ -29,7 +29,13 @@ class Retained:
         self._systems: tuple[Trie[Kept], Trie[Kept]] = (Trie(), Trie())
         self._idle: dict[bytes, None] = {}  # feedback topics nobody wants, oldest first
         self.count = 0
-        self.bytes = 0
+        self._packet_bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """Memory in use."""
+        index = sum(system.nodes for system in self._systems)
+        return self._packet_bytes + NODE_BYTES * index
 
     def put(
         self, topic: bytes, packet: bytes, *, feedback: bool = False, idle: bool = False
@@ -37,14 +43,16 @@ class Retained:
         """Replace a topic's message; False if it does not fit (the old one is gone all the same:
         it has been displaced)."""
         self.clear(topic, feedback=feedback)
-        size = len(packet) - 6
-        while self._idle and not self._fits(size):
-            self.clear(next(iter(self._idle)), feedback=True)
-        if not self._fits(size):
-            return False
-        self._systems[feedback].put(topic, Kept(topic, packet, size))
+        if len(packet) > self._max_bytes:
+            return False  # not worth sacrificing anything for
+        self._systems[feedback].put(topic, Kept(topic, packet))
         self.count += 1
-        self.bytes += size
+        self._packet_bytes += len(packet)
+        while self._idle and self._too_much():
+            self.clear(next(iter(self._idle)), feedback=True)
+        if self._too_much():
+            self.clear(topic, feedback=feedback)
+            return False
         if idle:
             self._idle[topic] = None
         return True
@@ -56,7 +64,7 @@ class Retained:
             return
         self._systems[feedback].remove(topic)
         self.count -= 1
-        self.bytes -= kept.size
+        self._packet_bytes -= len(kept.packet)
         if feedback:
             self._idle.pop(topic, None)
 
@@ -64,5 +72,5 @@ class Retained:
         """Return the stored forms of all messages equivalent to a topic (R21)."""
         return [kept.packet for kept in self._systems[feedback].equivalent(topic)]
 
-    def _fits(self, size: int) -> bool:
-        return self.count < self._max_count and self.bytes + size <= self._max_bytes
+    def _too_much(self) -> bool:
+        return self.count > self._max_count or self.bytes > self._max_bytes

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 ANY = b"*"
+NODE_BYTES = 330  # measured on CPython 3.11: node, its dict, the level, the entry in its parent
 
 
 class _Node(Generic[V]):
