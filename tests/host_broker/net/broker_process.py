@@ -1,0 +1,96 @@
+"""A real ``motemq broker`` for tests."""
+
+import contextlib
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+START_S = 30.0
+END_S = 30.0
+
+
+def motemq(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "motemq", *arguments]
+
+
+class BrokerProcess:
+    """A running broker; ``urls[protocol]`` and ``ports[protocol]`` say where."""
+
+    def __init__(self, *arguments: str, shell_prefix: str = "") -> None:
+        argv = motemq("broker", *arguments)
+        if shell_prefix:
+            argv = ["sh", "-c", f'{shell_prefix} exec "$@"', "sh", *argv]
+        self.process = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.urls: dict[str, str] = {}
+        self.ports: dict[str, int] = {}
+        assert self.process.stdout is not None
+        for _ in range(max(1, arguments.count("--listen"))):
+            line = line_of(self.process, START_S)
+            listening, protocol, address = line.split()
+            assert listening == "listening"
+            self.urls[protocol] = f"{protocol}://{address}"
+            self.ports[protocol] = int(address.rpartition(":")[2])
+
+    def end(self, sent: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Signal it and return its exit code and what it said on stderr."""
+        if self.process.poll() is None:
+            self.process.send_signal(sent)
+        return self.wait()
+
+    def wait(self) -> tuple[int, str]:
+        _, stderr = self.process.communicate(timeout=END_S)
+        return self.process.returncode, stderr
+
+    def rss_bytes(self) -> int:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) * 1024
+
+    def raw(self, protocol: str) -> socket.socket:
+        """Return a plain socket to the broker, every wait of which ends after 10 s."""
+        return socket.create_connection(("127.0.0.1", self.ports[protocol]), timeout=10)
+
+
+def line_of(process: "subprocess.Popen[str]", timeout_s: float) -> str:
+    """Return the next line of stdout (line by line writers only); fails after ``timeout_s``."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], timeout_s)
+    line = process.stdout.readline() if ready else ""
+    if not line.endswith("\n"):
+        process.kill()
+        _, stderr = process.communicate(timeout=END_S)
+        raise AssertionError(f"no line on stdout; stderr: {stderr}")
+    return line
+
+
+@contextlib.contextmanager
+def broker(*arguments: str, shell_prefix: str = "") -> Iterator[BrokerProcess]:
+    """Run a broker on two free ports while the block lasts."""
+    listen = [] if "--listen" in arguments else ["--listen", "fmqp://127.0.0.1:0"]
+    if listen:
+        listen += ["--listen", "lightmq://127.0.0.1:0"]
+    if "--data" not in arguments:
+        listen.append("--ephemeral")
+    running = BrokerProcess(*listen, *arguments, shell_prefix=shell_prefix)
+    try:
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+        if not running.process.stdout.closed:  # type: ignore[union-attr]
+            running.process.communicate(timeout=END_S)
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Look until ``condition`` holds; fails after ``timeout_s``."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s"
+        time.sleep(0.02)
