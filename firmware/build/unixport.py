@@ -1,0 +1,67 @@
+"""MicroPython's unix port with the ``serialrepl`` module: an interpreter for this machine."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from firmware.build.commands import Runner, require_tools
+from firmware.build.pins import SOURCE_DATE_EPOCH, VERSION_TAG
+
+_FIRMWARE = Path(__file__).resolve().parent.parent
+_TOOLS = {"gcc": "gcc", "make": "make", "pkg-config": "pkg-config", "python3": "python3"}
+_BUILD_S = 900.0
+
+# Without the tag, makeversionhdr.py asks git and finds the project that surrounds the sources.
+VERSION_ENV = {
+    "MICROPY_GIT_TAG": VERSION_TAG,
+    "MICROPY_GIT_HASH": "",
+    "SOURCE_DATE_EPOCH": str(SOURCE_DATE_EPOCH),
+}
+
+
+def build_mpy_cross(
+    sources: Path, folder: Path, runner: Runner, progress: Callable[[str], None]
+) -> None:
+    """Build the compiler that belongs to this MicroPython: ``folder/mpy-cross``."""
+    require_tools("building mpy-cross", _TOOLS)
+    progress("building mpy-cross (about 10 s, cached afterwards)…")
+    _make(sources / "micropython" / "mpy-cross", folder, runner, "building mpy-cross", [], {})
+    _keep(folder, "mpy-cross")
+
+
+def build_unix_port(
+    sources: Path,
+    mpy_cross: Path,
+    variant: str,
+    folder: Path,
+    runner: Runner,
+    progress: Callable[[str], None],
+) -> None:
+    """Build ``folder/micropython`` in the ``variant`` described in ``firmware/unixport/``."""
+    what = f"building the unix port of MicroPython ({variant})"
+    require_tools(what, _TOOLS)
+    progress(f"{what} (about 30 s, cached afterwards)…")
+    settings = [
+        f"VARIANT_DIR={_FIRMWARE / 'unixport' / variant}",
+        f"USER_C_MODULES={_FIRMWARE / 'serialrepl'}",
+        f"MICROPY_MPYCROSS_DEPENDENCY={mpy_cross}",
+    ]
+    env = {"MICROPY_MPYCROSS": str(mpy_cross)}
+    _make(sources / "micropython" / "ports" / "unix", folder, runner, what, settings, env)
+    _keep(folder, "micropython")
+
+
+def _make(
+    port: Path, folder: Path, runner: Runner, what: str, settings: list[str], env: dict[str, str]
+) -> None:
+    runner.run(
+        what,
+        ["make", "-C", port, "-j2", f"BUILD={folder / 'build'}", *settings],
+        deadline_s=_BUILD_S,
+        env={**VERSION_ENV, **env},
+    )
+
+
+def _keep(folder: Path, program: str) -> None:
+    (folder / "build" / program).rename(folder / program)
+    shutil.rmtree(folder / "build")

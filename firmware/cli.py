@@ -1,0 +1,56 @@
+"""``motemq firmware``: build or find what is flashed on boards."""
+
+import click
+
+from firmware.build import NAMES, BuildError, ensure
+from firmware.build.ensure import about, cached
+
+
+@click.group()
+def command() -> None:
+    """Build or find board firmware.
+
+    MicroPython is built from Debian's sources, once per recipe, in the user's cache folder
+    ($MOTEMQ_CACHE sets another).
+    """
+
+
+@command.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+def build(names: tuple[str, ...]) -> None:
+    """Build NAME... unless it is in the cache, and print each file's path.
+
+    Progress goes to stderr. See 'motemq firmware list' for the names.
+    """
+    for name in names:
+        click.echo(_built(name))
+
+
+@command.command()
+@click.argument("name")
+def path(name: str) -> None:
+    """Print the path of NAME's file, which must have been built."""
+    try:
+        found = cached(name)
+    except BuildError as error:
+        raise click.ClickException(str(error)) from None
+    if found is None:
+        raise click.ClickException(
+            f"{name} is not in the cache; build it with: motemq firmware build {name}"
+        )
+    click.echo(found)
+
+
+@command.command(name="list")
+def list_() -> None:
+    """List what can be built, and whether it is in the cache."""
+    for name in NAMES:
+        state = "built" if cached(name) else "not built"
+        click.echo(f"{name:<10} {state:<10} {about(name)}")
+
+
+def _built(name: str) -> str:
+    try:
+        return str(ensure(name, lambda line: click.echo(line, err=True)))
+    except BuildError as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,136 @@
+// serialrepl: gives MicroPython's unix port the REPL that boards have on their serial line.
+//
+// The unix port 1.25 has no raw REPL, so mpremote cannot drive it. This module includes
+// MicroPython's own shared/runtime/pyexec.c, so that the friendly, raw and raw-paste REPL are
+// MicroPython's, byte for byte; only the terminal handling below is new.
+//
+//   serialrepl.open(raw)   make stdin/stdout a serial line; raw = start in the raw REPL
+//   serialrepl.file(name)  run a file as boards run boot.py; False if it ended by SystemExit
+//   serialrepl.repl()      serve the REPL until a soft reset is asked for; True if in raw mode
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "py/mphal.h"
+#include "py/runtime.h"
+// pyexec.c prints MICROPY_BANNER_MACHINE, which on this port is spelled with these macros.
+#include "extmod/modplatform.h"
+
+// The unix port's mp_hal_stdin_rx_chr turns LF into CR (right for a keyboard, wrong for the
+// source text that the raw REPL reads) and end of file into Ctrl-D (an endless soft reset).
+static int serialrepl_rx_chr(void) {
+    unsigned char c;
+    ssize_t count;
+    MP_HAL_RETRY_SYSCALL(count, read(STDIN_FILENO, &c, 1), {});
+    if (count != 1) {
+        exit(1); // the line is gone, and with it the board
+    }
+    return c;
+}
+#define mp_hal_stdin_rx_chr serialrepl_rx_chr
+
+#include "shared/runtime/pyexec.c"
+
+static bool is_open;
+static struct termios line_settings;
+
+static void interrupt_handler(int signum) {
+    (void)signum;
+    mp_sched_keyboard_interrupt();
+}
+
+// The line is 8-bit clean. While `interrupt` is on, Ctrl-C (and nothing else) is a signal. In the
+// friendly REPL "\n" is sent as "\r\n", as boards do for print(); in the raw REPL tools may send
+// binary data through stdout, so nothing is changed.
+static void set_line(bool interrupt) {
+    line_settings.c_iflag &= ~(BRKINT | ICRNL | INLCR | IGNCR | INPCK | ISTRIP | IXON | IXOFF);
+    line_settings.c_cflag = (line_settings.c_cflag & ~(CSIZE | PARENB)) | CS8;
+    line_settings.c_lflag = NOFLSH | (interrupt ? ISIG : 0);
+    if (pyexec_mode_kind == PYEXEC_MODE_FRIENDLY_REPL) {
+        line_settings.c_oflag |= OPOST | ONLCR;
+    } else {
+        line_settings.c_oflag &= ~OPOST;
+    }
+    line_settings.c_cc[VINTR] = CHAR_CTRL_C;
+    line_settings.c_cc[VQUIT] = _POSIX_VDISABLE;
+    line_settings.c_cc[VSUSP] = _POSIX_VDISABLE;
+    line_settings.c_cc[VMIN] = 1;
+    line_settings.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &line_settings);
+}
+
+// pyexec calls this before and after user code, and micropython.kbd_intr() at any time.
+void __real_mp_hal_set_interrupt_char(char c);
+void __wrap_mp_hal_set_interrupt_char(char c);
+void __wrap_mp_hal_set_interrupt_char(char c) {
+    if (!is_open) {
+        __real_mp_hal_set_interrupt_char(c);
+        return;
+    }
+    set_line(c == CHAR_CTRL_C);
+}
+
+static mp_obj_t serialrepl_open(mp_obj_t raw) {
+    if (tcgetattr(STDIN_FILENO, &line_settings) != 0) {
+        mp_raise_OSError(errno);
+    }
+    pyexec_mode_kind = mp_obj_is_true(raw) ? PYEXEC_MODE_RAW_REPL : PYEXEC_MODE_FRIENDLY_REPL;
+    // Installed for good, so that a late signal finds a handler and never the default action.
+    struct sigaction action = { .sa_handler = interrupt_handler };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    is_open = true;
+    set_line(false);
+    return mp_const_none;
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(serialrepl_open_obj, serialrepl_open);
+
+// Boards run boot.py, main.py and the REPL in __main__, not in the module that called us.
+static mp_obj_dict_t *enter_main(void) {
+    mp_obj_dict_t *globals = mp_globals_get();
+    mp_globals_set(&MP_STATE_VM(dict_main));
+    mp_locals_set(&MP_STATE_VM(dict_main));
+    return globals;
+}
+
+static void leave_main(mp_obj_dict_t *globals) {
+    mp_globals_set(globals);
+    mp_locals_set(globals);
+}
+
+static mp_obj_t serialrepl_file(mp_obj_t name) {
+    mp_obj_dict_t *globals = enter_main();
+    int result = pyexec_file_if_exists(mp_obj_str_get_str(name));
+    leave_main(globals);
+    return mp_obj_new_bool((result & PYEXEC_FORCED_EXIT) == 0);
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(serialrepl_file_obj, serialrepl_file);
+
+static mp_obj_t serialrepl_repl(void) {
+    mp_obj_dict_t *globals = enter_main();
+    int result = 0;
+    while ((result & PYEXEC_FORCED_EXIT) == 0) {
+        set_line(false);
+        result = pyexec_mode_kind == PYEXEC_MODE_RAW_REPL ? pyexec_raw_repl() : pyexec_friendly_repl();
+    }
+    leave_main(globals);
+    return mp_obj_new_bool(pyexec_mode_kind == PYEXEC_MODE_RAW_REPL);
+}
+static MP_DEFINE_CONST_FUN_OBJ_0(serialrepl_repl_obj, serialrepl_repl);
+
+static const mp_rom_map_elem_t serialrepl_globals_table[] = {
+    { MP_ROM_QSTR(MP_QSTR___name__), MP_ROM_QSTR(MP_QSTR_serialrepl) },
+    { MP_ROM_QSTR(MP_QSTR_open), MP_ROM_PTR(&serialrepl_open_obj) },
+    { MP_ROM_QSTR(MP_QSTR_file), MP_ROM_PTR(&serialrepl_file_obj) },
+    { MP_ROM_QSTR(MP_QSTR_repl), MP_ROM_PTR(&serialrepl_repl_obj) },
+};
+static MP_DEFINE_CONST_DICT(serialrepl_globals, serialrepl_globals_table);
+
+const mp_obj_module_t serialrepl_module = {
+    .base = { &mp_type_module },
+    .globals = (mp_obj_dict_t *)&serialrepl_globals,
+};
+MP_REGISTER_MODULE(MP_QSTR_serialrepl, serialrepl_module);

@@ -1,0 +1,3 @@
+include("$(MPY_DIR)/extmod/asyncio")
+module("vesp32_boot.py", base_path=".")
+module("vesp32_machine.py", base_path=".")
