@@ -102,6 +102,11 @@ class RawBridge:
         return self._tcp is not None
 
     @property
+    def deaf(self) -> bool:
+        """True while the board's bytes are dropped, because its session ended before it did."""
+        return self._deaf
+
+    @property
     def running(self) -> bool:
         """True until the bridge is stopped."""
         return self._thread.is_alive()

@@ -1,0 +1,141 @@
+"""One board under check: its console, its bridge, its buttons and the broker's other end."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from boards.bridge.raw import RawBridge
+from boards.repl import Repl
+from boards.rig.agent import AgentLink
+from boards.rig.observer import Observer, Seen
+from boards.rig.plan import BoardPlan
+from boards.rig.serial_log import SerialLog
+from boards.virtual.board import BoardAddress
+from boards.virtual.control import BoardControl
+
+# While a check runs, the board falls silent between two calls of the REPL: no keepalive then.
+BUSY_SILENCE_S = 8.0
+HANG_UP_SILENCE_S = 0.5
+_CALL_S = 30.0
+_REPL_S = 30.0
+_HUNG_UP_S = 10.0
+_RESET_S = 10.0
+_LOOK_S = 0.02
+
+
+class CheckFailed(Exception):
+    """A check came to its verdict: not as expected. The text says expected and got."""
+
+
+@dataclass(slots=True)
+class Bench:
+    """What a check needs. A check uses one ``session`` and may call the agent within it."""
+
+    board: BoardPlan
+    address: BoardAddress
+    broker: str  # HOST:PORT of the FMQP listener, for observers
+    log: SerialLog
+    bridge: RawBridge | None
+    repl: Repl
+
+    @property
+    def is_fmqp(self) -> bool:
+        """True if the board speaks FMQP, False for LightMQ."""
+        return self.board.protocol == "fmqp"
+
+    @property
+    def client_id(self) -> str:
+        """The ClientID of checks, which is not the telemetry's."""
+        return f"{self.board.id}.check"
+
+    def topic(self, check: str) -> str:
+        """The topic of this board for one check."""
+        return f"check/{self.board.id}.{check}"
+
+    def call(self, name: str, *, deadline_s: float = _CALL_S, **arguments: Any) -> dict[str, Any]:
+        """Run one agent step (see ``AgentLink.call``)."""
+        return AgentLink(self.repl).call(name, deadline_s=deadline_s, **arguments)
+
+    def connect(self, will: tuple[str, str] | None = None) -> None:
+        """Connect the board, after its last session was seen to end; ``will``: topic and text."""
+        if self.bridge is not None:
+            self._await_hung_up(self.bridge)
+            self.bridge.silence_s = BUSY_SILENCE_S
+        self.call("connect", client_id=self.client_id, will=will, timeout_ms=10_000)
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Connect the board for the block and close cleanly at its end."""
+        self.connect()
+        yield
+        self.hang_up()
+
+    def hang_up(self) -> int:
+        """Close the board's connection cleanly; return the monotonic time of the close in ns.
+
+        On a raw bridge the line just falls silent, and the bridge closes its side.
+        """
+        self.call("close")
+        closed_ns = time.monotonic_ns()
+        if self.bridge is not None:
+            self.bridge.silence_s = HANG_UP_SILENCE_S
+        return closed_ns
+
+    def kill(self) -> int:
+        """End the connection abruptly; return the monotonic time of the kill in ns.
+
+        Behind the bridge its TCP side is reset (RST); a board with sockets of its own is reset.
+        Raises ``CheckFailed`` if there was nothing to kill: then a will proves nothing.
+        """
+        if self.bridge is not None:
+            killed_ns = time.monotonic_ns()
+            if not self.bridge.cut():
+                raise CheckFailed("invalid: the session had ended before it was cut")
+            return killed_ns
+        control = BoardControl(self.address.control_port)
+        boots = control.state()["boots"]
+        killed_ns = time.monotonic_ns()
+        control.reset()
+        until = time.monotonic() + _RESET_S
+        while control.state()["boots"] == boots:
+            if time.monotonic() > until:
+                raise CheckFailed("invalid: the board was not reset")
+            time.sleep(_LOOK_S)
+        return killed_ns
+
+    def recover(self) -> None:
+        """Get a REPL again, whatever the last check did. Raises ``NoReply``, ``PortError``.
+
+        A check that failed half-way may have left the board connected, or busy.
+        """
+        self.repl.close(friendly=False)
+        self.repl = Repl.open(self.address.serial_url, deadline_s=_REPL_S, tap=self.log.tap)
+        self.hang_up()
+
+    def _await_hung_up(self, bridge: RawBridge) -> None:
+        until = time.monotonic() + _HUNG_UP_S
+        while bridge.connected or bridge.deaf:
+            if time.monotonic() > until:
+                raise CheckFailed("the bridge's last session did not end; the board still sends")
+            time.sleep(_LOOK_S)
+
+    def observe(self, topic: str) -> Observer:
+        """Return an observer of ``topic``, to be used in a ``with`` block."""
+        return Observer(self.broker, topic)
+
+
+def expect_texts(expected: list[str], seen: list[Seen]) -> None:
+    """Raise ``CheckFailed`` unless exactly ``expected`` arrived, in order."""
+    got = [message.text for message in seen]
+    if got == expected:
+        return
+    missing = [text for text in expected if text not in got]
+    extra = [text for text in got if text not in expected]
+    raise CheckFailed(
+        f"expected {len(expected)} messages in order, got {len(got)}"
+        + (f"; missing {missing[:3]}" if missing else "")
+        + (f"; unexpected {extra[:3]}" if extra else "")
+        + (f"; as they came: {got[:4]}" if not missing and not extra else "")
+    )

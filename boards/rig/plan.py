@@ -1,0 +1,87 @@
+"""Which boards a run takes, and what each worker is told."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from boards.models import Kind, Model
+
+Protocol = Literal["fmqp", "lightmq"]
+STEPS = ("start", "flash", "install", "check", "telemetry", "stop")
+STEP_LIMITS_S: Mapping[str, float] = {
+    "start": 120,
+    "flash": 120,
+    "install": 120,
+    "check": 240,
+    "telemetry": 240,
+    "stop": 30,
+}
+_MAX_BOARDS = 64
+
+
+class PlanError(Exception):
+    """The boards that were asked for make no sense; the text says what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardPlan:
+    """One board of a run: its id, the model's kind and the protocol that it speaks."""
+
+    id: str
+    kind: Kind
+    protocol: Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that a worker needs to know, as plain data: it travels as one JSON line."""
+
+    board: BoardPlan
+    image: str  # firmware file
+    node_dir: str  # what to install, laid out as on the board
+    state_dir: str  # the virtual board's flash
+    log_dir: str
+    fmqp: str  # HOST:PORT of the broker
+    lightmq: str
+    keep_flash: bool
+    fw_sha: str
+    client_sha: str
+    limits_s: Mapping[str, float]
+
+    def to_json(self) -> str:
+        """Return the job as one line."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> "Job":
+        """Read the line that ``to_json`` wrote."""
+        data = json.loads(line)
+        return cls(**{**data, "board": BoardPlan(**data["board"])})
+
+
+def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> list[BoardPlan]:
+    """Turn ``["rp2040:2", "esp32:1"]`` into boards with ids; protocols alternate within a kind.
+
+    Raises ``PlanError``.
+    """
+    counts: dict[str, int] = {}
+    for text in specifications:
+        kind, _, count = text.partition(":")
+        if kind not in models:
+            raise PlanError(f"{text!r}: no virtual board {kind!r}; there are {', '.join(models)}")
+        if not (count or "1").isdecimal() or not 1 <= int(count or 1) <= _MAX_BOARDS:
+            raise PlanError(f"{text!r}: write KIND:COUNT with COUNT from 1 to {_MAX_BOARDS}")
+        counts[kind] = counts.get(kind, 0) + int(count or 1)
+    if sum(counts.values()) > _MAX_BOARDS:
+        raise PlanError(f"{sum(counts.values())} boards; a run takes at most {_MAX_BOARDS}")
+    return [
+        BoardPlan(
+            id=f"{models[kind].prefix}-{number + 1}",
+            kind=models[kind].kind,
+            protocol="lightmq" if number % 2 else "fmqp",
+        )
+        for kind, count in counts.items()
+        for number in range(count)
+    ]

@@ -1,0 +1,261 @@
+"""The life of one board in a run: start, flash, install, check, telemetry, stop."""
+
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from boards.bridge.raw import RawBridge
+from boards.flash.esptool_flash import flash_esptool
+from boards.flash.uf2_drive import FlashError, flash_uf2_drive
+from boards.models import Model
+from boards.mpremote_cli import copy_to_board
+from boards.repl import Repl
+from boards.rig.bench import Bench
+from boards.rig.plan import Job
+from boards.rig.serial_log import SerialLog
+from boards.rig.telemetry import TELEMETRY, await_telemetry
+from boards.virtual.board import BoardAddress, VirtualBoard
+
+_KEEPALIVE_MS = 500
+# Longer than the keepalive, shorter than the node's silence between two tries (docs/node.md).
+_SILENCE_S = 2.0
+_REPL_S = 30.0
+_EXEC_S = 30.0
+
+_HASH_CODE = """
+import binascii, hashlib
+def _hash(path):
+    h = hashlib.sha256()
+    with open(path, "rb") as f:
+        while True:
+            b = f.read(512)
+            if not b:
+                break
+            h.update(b)
+    return binascii.hexlify(h.digest()).decode()
+for p in {paths!r}:
+    print(p, _hash(p))
+"""
+
+
+class StepFailed(Exception):
+    """A step came to nothing; the text says why."""
+
+
+class Reporter(Protocol):
+    """What the steps tell the parent."""
+
+    def progress(self, text: str) -> None:
+        """Say what is going on within a step."""
+
+    def about(self, *, port: str) -> None:
+        """Say on which port the board is."""
+
+    def bridge_line(self, text: str) -> None:
+        """Log a line of the bridge."""
+
+
+class BoardRun:
+    """One board and its steps, in order; ``stop`` at any time, from any thread."""
+
+    def __init__(self, job: Job, model: Model, report: Reporter) -> None:
+        self.job = job
+        self.model = model
+        self.log = SerialLog(Path(job.log_dir) / f"{job.board.id}.serial.log")
+        self._report = report
+        self._board: VirtualBoard | None = None
+        self._bridge: RawBridge | None = None
+        self._bench: Bench | None = None
+
+    @property
+    def address(self) -> BoardAddress:
+        """Where the started board is."""
+        if self._board is None:
+            raise StepFailed("the board was not started")
+        return self._board.address
+
+    def start(self, until: float) -> str:
+        """Start the virtual board, with blank flash unless it is to be kept."""
+        state_dir = Path(self.job.state_dir)
+        if not self.job.keep_flash:
+            (state_dir / "flash.bin").unlink(missing_ok=True)
+        self._board = VirtualBoard.start(
+            self.job.board.kind, self.job.board.id, state_dir, timeout_s=_left(until)
+        )
+        self._report.about(port=self.address.serial_url)
+        return f"{self.model.id} on {self.address.serial_url}"
+
+    def flash(self, until: float) -> str:
+        """Write the firmware with the model's tool and prove that it boots."""
+        image = Path(self.job.image)
+        if self._board is None:
+            raise StepFailed("the board was not started")
+        control, progress = self._board.control, self._report.progress
+        if self.model.flash_method == "uf2_drive":
+            if self.address.bootsel_dir is None:
+                raise FlashError(f"{self.model.id} has no BOOTSEL drive")
+            if control.state()["state"] != "bootsel":
+                control.boot()
+            flash_uf2_drive(
+                image, self.address.bootsel_dir, deadline_s=_left(until), progress=progress
+            )
+        else:
+            control.boot()
+            flash_esptool(
+                image,
+                self.address.serial_url,
+                chip=self.model.chip,
+                offset=self.model.offset,
+                deadline_s=_left(until),
+                progress=progress,
+            )
+            control.reset()
+        progress("waiting for the REPL")
+        with self._open_repl(until) as repl:
+            return repl.exec(
+                "import sys\nprint(sys.version, getattr(sys.implementation, '_machine', ''))",
+                deadline_s=min(_EXEC_S, _left(until)),
+            ).strip()
+
+    def install(self, until: float) -> str:
+        """Copy the client and the node with mpremote, and compare what the board then holds."""
+        node_dir = Path(self.job.node_dir)
+        self._write_config(autostart=False)
+        # main.py last: an interrupted installation starts nothing.
+        files = sorted(
+            (path for path in node_dir.iterdir() if path.is_file()),
+            key=lambda path: (path.name == "main.py", path.name),
+        )
+        folders = [path for path in node_dir.iterdir() if path.is_dir()]
+        copy_to_board(
+            self.address.serial_url,
+            folders=folders,
+            files=[self._config, *files],
+            deadline_s=_left(until),
+            on_line=self._tool_line,
+        )
+        self._report.progress("comparing")
+        everything = [path for path in node_dir.rglob("*") if path.is_file()]
+        wanted = {"/" + str(path.relative_to(node_dir)): _sha256(path) for path in everything}
+        wanted["/node.json"] = _sha256(self._config)
+        with self._open_repl(until) as repl:
+            code = _HASH_CODE.format(paths=sorted(wanted))
+            printed = repl.exec(code, deadline_s=min(_EXEC_S, _left(until)))
+        found = dict(line.split(" ", 1) for line in printed.splitlines() if " " in line)
+        wrong = [path for path, digest in wanted.items() if found.get(path) != digest]
+        if wrong:
+            raise StepFailed(f"after the installation {wrong[0]} on the board is not what was sent")
+        size = sum(path.stat().st_size for path in everything)
+        return f"{len(wanted)} files, {size} bytes, verified"
+
+    def open_bench(self, until: float) -> Bench:
+        """Open the console and the bridge for checks."""
+        self._start_bridge()
+        self._bench = Bench(
+            board=self.job.board,
+            address=self.address,
+            broker=self.job.fmqp,
+            log=self.log,
+            bridge=self._bridge,
+            repl=self._open_repl(until),
+        )
+        return self._bench
+
+    def close_bench(self) -> None:
+        """Close the console that checks used."""
+        if self._bench is not None:
+            self._bench.repl.close()
+            self._bench = None
+
+    def telemetry(self, until: float) -> str:
+        """Let the board run by itself and count what arrives. Raises ``CheckFailed``."""
+        self._start_bridge()
+        if self._bridge is not None:
+            self._bridge.silence_s = _SILENCE_S
+        self._write_config(autostart=True)
+        copy_to_board(
+            self.address.serial_url,
+            folders=[],
+            files=[self._config],
+            deadline_s=_left(until),
+            on_line=self._tool_line,
+        )
+        if self._board is None:
+            raise StepFailed("the board was not started")
+        return await_telemetry(
+            self.job, self._board, self.log, until=until, progress=self._report.progress
+        )
+
+    def stop(self) -> None:
+        """Stop the bridge and the board; harmless when they never ran."""
+        if self._bridge is not None:
+            self._bridge.stop()
+            self._bridge = None
+        if self._board is not None:
+            self._board.stop()
+            self._board = None
+        self.log.close()
+
+    def _open_repl(self, until: float) -> Repl:
+        return Repl.open(
+            self.address.serial_url, deadline_s=min(_REPL_S, _left(until)), tap=self.log.tap
+        )
+
+    def _start_bridge(self) -> None:
+        if self.model.uart is None or self._bridge is not None:
+            return
+        if self.address.data_url is None:
+            raise StepFailed(f"{self.model.id} has a UART, but its data line is nowhere")
+        host, port = self._broker_address()
+        self._bridge = RawBridge(
+            self.address.data_url,
+            self.model.uart.baud,
+            host,
+            port,
+            silence_s=_SILENCE_S,
+            report=self._report.bridge_line,
+        ).start()
+
+    def _broker_address(self) -> tuple[str, int]:
+        address = self.job.fmqp if self.job.board.protocol == "fmqp" else self.job.lightmq
+        host, _, port = address.rpartition(":")
+        return host, int(port)
+
+    @property
+    def _config(self) -> Path:
+        return Path(self.job.state_dir) / "node.json"
+
+    def _write_config(self, *, autostart: bool) -> None:
+        """Write ``node.json`` as docs/node.md says."""
+        host, port = self._broker_address()
+        config: dict[str, Any] = {
+            "board": self.job.board.id,
+            "protocol": self.job.board.protocol,
+            "transport": self.model.transport,
+            "keepalive_ms": _KEEPALIVE_MS,
+            "autostart": autostart,
+            "telemetry": TELEMETRY,
+        }
+        if self.model.uart is None:
+            config |= {"host": host, "port": port}
+        else:
+            uart = self.model.uart
+            config["uart"] = {"id": uart.id, "baud": uart.baud, "tx": uart.tx, "rx": uart.rx}
+        self._config.write_text(json.dumps(config))
+
+    def _tool_line(self, line: str) -> None:
+        self.log.mark(line)
+        self._report.progress(line[:60])
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise StepFailed("the step's time was up")
+    return left
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,210 @@
+"""One board's process: ``python -m boards.rig.worker``, a ``Job`` as the first line of stdin.
+
+It owns the board's serial port for the whole run and prints JSON lines: ``{"kind": "event", …}``,
+``"samples"``, ``"progress"``, ``"about"``. When stdin ends (the parent is gone, or wants us
+gone) it stops its board and ends.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from boards.flash.uf2_drive import FlashError
+from boards.models import virtual_models
+from boards.repl import NoReply, ReplError
+from boards.rig.agent import AgentError
+from boards.rig.bench import Bench, CheckFailed
+from boards.rig.checks import CHECKS, Check, Samples
+from boards.rig.events import stamp
+from boards.rig.plan import Job
+from boards.rig.steps import BoardRun, StepFailed
+from boards.serial_port import PortError
+from boards.tool import ToolError
+from boards.virtual.control import BoardError
+from host_broker.client import ClientError
+
+# What may go wrong around a board without being a verdict on the code under test.
+_FAULTS = (
+    BoardError,
+    ClientError,
+    FlashError,
+    PortError,
+    ReplError,
+    StepFailed,
+    ToolError,
+    OSError,
+)
+_VERDICTS = (CheckFailed, AgentError)
+
+
+class _Channel:
+    """The line to the parent. Nothing else may write to it, so stdout is given away."""
+
+    def __init__(self) -> None:
+        self._fd = os.dup(1)
+        os.dup2(2, 1)
+        self._lock = threading.Lock()
+
+    def send(self, kind: str, **fields: Any) -> None:
+        line = json.dumps({"kind": kind, **stamp(), **fields}).encode() + b"\n"
+        with self._lock:
+            while line:
+                line = line[os.write(self._fd, line) :]
+
+
+class _Reporter:
+    """Tells the parent; bridge lines go to stderr, which is the worker's log."""
+
+    def __init__(self, channel: _Channel) -> None:
+        self._channel = channel
+
+    def progress(self, text: str) -> None:
+        self._channel.send("progress", text=text)
+
+    def about(self, *, port: str) -> None:
+        self._channel.send("about", port=port)
+
+    def bridge_line(self, text: str) -> None:
+        sys.stderr.write(f"{stamp()['ts']} bridge: {text}\n")
+        sys.stderr.flush()
+
+
+class _Worker:
+    """Runs the steps of one board and reports each."""
+
+    def __init__(self, job: Job, channel: _Channel) -> None:
+        self._job = job
+        self._channel = channel
+        self._run = BoardRun(job, virtual_models()[job.board.kind], _Reporter(channel))
+        self._outcomes: list[str] = []
+        self._broken = ""  # why the remaining steps cannot run
+
+    def stop_board(self) -> None:
+        """Stop the board, from whatever thread."""
+        self._run.stop()
+
+    def run(self) -> None:
+        """Run all steps; the last one, stop, always."""
+        began = time.monotonic()
+        self._event("board_started")
+        self._step("start", self._run.start)
+        self._step("flash", self._run.flash)
+        self._step("install", self._run.install)
+        self._step("check", self._check)
+        self._step("telemetry", self._run.telemetry)
+        self._broken = ""
+        self._step("stop", self._stop)
+        outcome = next((o for o in ("error", "failed") if o in self._outcomes), "passed")
+        self._event("board_finished", outcome=outcome, duration_s=time.monotonic() - began)
+
+    def _step(self, step: str, body: Callable[[float], str]) -> None:
+        began = time.monotonic()
+        limit_s = self._job.limits_s[step]
+        self._event("step_started", step=step, limit_s=limit_s)
+        self._run.log.mark(f"step {step}")
+        outcome, message = "passed", ""
+        if self._broken:
+            outcome, message = "error", self._broken
+        else:
+            try:
+                message = body(began + limit_s)
+            except _VERDICTS as error:
+                outcome, message = "failed", str(error)
+            except _FAULTS as error:
+                outcome, message = "error", f"{type(error).__name__}: {error}"
+                self._broken = f"not run: step {step} failed"
+        self._outcomes.append(outcome)
+        duration_s = time.monotonic() - began
+        self._event(
+            "step_finished", step=step, outcome=outcome, duration_s=duration_s, message=message
+        )
+
+    def _stop(self, _until: float) -> str:
+        self._run.stop()
+        return ""
+
+    def _check(self, until: float) -> str:
+        bench = self._run.open_bench(until)
+        failed = []
+        try:
+            for name, check in CHECKS.items():
+                if time.monotonic() > until:
+                    raise StepFailed(f"no time was left for check {name}")
+                self._channel.send("progress", text=name)
+                self._run.log.mark(f"check {name}")
+                if not self._one_check(bench, name, check):
+                    failed.append(name)
+                    bench.recover()
+        finally:
+            self._run.close_bench()
+        if failed:
+            raise CheckFailed(f"{len(failed)} of {len(CHECKS)} failed: {', '.join(failed)}")
+        return f"{len(CHECKS)} checks"
+
+    def _one_check(self, bench: Bench, name: str, check: Check) -> bool:
+        began = time.monotonic()
+        samples: list[Samples] = []
+        fault: Exception | None = None
+        outcome, message = "passed", ""
+        try:
+            samples = check(bench)
+        except _VERDICTS as error:
+            outcome, message = "failed", str(error)
+        except NoReply as error:
+            # The board accepted a call and never came back: that is the code's fault to explain.
+            outcome, message = "failed", f"the board hung: {error}"
+        except _FAULTS as error:
+            fault = error
+            outcome, message = "error", f"{type(error).__name__}: {error}"
+        for sample in samples:
+            self._channel.send(
+                "samples",
+                check=name,
+                metric=sample.metric,
+                unit=sample.unit,
+                values=sample.values,
+                outcome=outcome,
+            )
+        self._event(
+            "check_finished",
+            step="check",
+            check=name,
+            outcome=outcome,
+            duration_s=time.monotonic() - began,
+            message=message,
+        )
+        if fault is not None:
+            raise StepFailed(f"check {name}: {message}")
+        return outcome == "passed"
+
+    def _event(self, event: str, **columns: Any) -> None:
+        self._channel.send("event", event=event, **columns)
+
+
+def _stop_with_parent(worker: _Worker) -> None:
+    """Wait for the end of stdin, then stop the board and end this process."""
+    # Not sys.stdin: a thread blocked in its lock breaks the interpreter's own ending.
+    while os.read(0, 1):
+        continue
+    worker.stop_board()
+    # Tools that still run die with us (PR_SET_PDEATHSIG).
+    os._exit(130)
+
+
+def main() -> None:
+    """Run the job that stdin names."""
+    job = Job.from_json(sys.stdin.buffer.readline().decode())
+    Path(job.log_dir).mkdir(parents=True, exist_ok=True)
+    Path(job.state_dir).mkdir(parents=True, exist_ok=True)
+    worker = _Worker(job, _Channel())
+    threading.Thread(target=_stop_with_parent, args=(worker,), daemon=True).start()
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()
