@@ -33,7 +33,9 @@ def load(path=CONFIG):
     try:
         config = json.loads(text)
     except ValueError:
-        raise ValueError("%s: not JSON" % path)
+        config = None
+    if not isinstance(config, dict):
+        raise ValueError("%s: not a JSON object" % path)
     for key in ("board", "protocol", "transport", "uart" if _is_uart(config) else "host"):
         if key not in config:
             raise ValueError('%s: "%s" is missing' % (path, key))
@@ -169,7 +171,7 @@ def main(path=CONFIG):
     """Connect, send, close; print the progress. Returns whether all went well."""
     try:
         config = load(path)
-        connection = Connection(config, config["board"])
+        connection = Connection(config, config["board"], config.get("connect_ms", _CONNECT_MS))
         print("node: connected")
         try:
             count = send_telemetry(config, connection)
