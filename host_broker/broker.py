@@ -96,6 +96,11 @@ class Broker:
         """The number of retained messages, of both topic systems."""
         return self._exchange.retained.count
 
+    @property
+    def retained_refused(self) -> int:
+        """Messages that were to be retained and did not fit the limits, since the start."""
+        return self._exchange.retained.refused
+
     def _execution(self, now: float) -> Execution:
         return Execution(self._clients, self._servers, self._exchange, self.stats, now)
 

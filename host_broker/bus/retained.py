@@ -29,11 +29,12 @@ class Retained:
         self._systems: tuple[Trie[Kept], Trie[Kept]] = (Trie(), Trie())
         self._idle: dict[bytes, None] = {}  # feedback topics nobody wants, oldest first
         self.count = 0
+        self.refused = 0  # messages that did not fit, since the start
         self._packet_bytes = 0
 
     @property
-    def bytes(self) -> int:
-        """Memory in use."""
+    def memory(self) -> int:
+        """Bytes in use."""
         index = sum(system.nodes for system in self._systems)
         return self._packet_bytes + NODE_BYTES * index
 
@@ -44,7 +45,8 @@ class Retained:
         it has been displaced)."""
         self.clear(topic, feedback=feedback)
         if len(packet) > self._max_bytes:
-            return False  # not worth sacrificing anything for
+            self.refused += 1  # not worth sacrificing anything for
+            return False
         self._systems[feedback].put(topic, Kept(topic, packet))
         self.count += 1
         self._packet_bytes += len(packet)
@@ -52,6 +54,7 @@ class Retained:
             self.clear(next(iter(self._idle)), feedback=True)
         if self._too_much():
             self.clear(topic, feedback=feedback)
+            self.refused += 1
             return False
         if idle:
             self._idle[topic] = None
@@ -73,4 +76,4 @@ class Retained:
         return [kept.packet for kept in self._systems[feedback].equivalent(topic)]
 
     def _too_much(self) -> bool:
-        return self.count > self._max_count or self.bytes > self._max_bytes
+        return self.count > self._max_count or self.memory > self._max_bytes
