@@ -24,6 +24,7 @@ _READ = 16384
 _CONNECT_S = 5.0
 _RETRY_S = 0.5  # between tries to open the serial port
 _TICK_S = 0.2
+_IDLE_LOOK_S = 0.02
 _STOP_S = 5.0 + _CONNECT_S
 
 Report = Callable[[str], None]
@@ -101,10 +102,14 @@ class RawBridge:
         """True while a session to the broker is open."""
         return self._tcp is not None
 
-    @property
-    def deaf(self) -> bool:
-        """True while the board's bytes are dropped, because its session ended before it did."""
-        return self._deaf
+    def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until the next byte of the board would open a new session; False if not in time."""
+        until = time.monotonic() + timeout_s
+        while self._tcp is not None or self._deaf:
+            if time.monotonic() > until:
+                return False
+            time.sleep(_IDLE_LOOK_S)
+        return True
 
     @property
     def running(self) -> bool:

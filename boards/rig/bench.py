@@ -61,7 +61,8 @@ class Bench:
     def connect(self, will: tuple[str, str] | None = None) -> None:
         """Connect the board, after its last session was seen to end; ``will``: topic and text."""
         if self.bridge is not None:
-            self._await_hung_up(self.bridge)
+            if not self.bridge.wait_idle(_HUNG_UP_S):
+                raise CheckFailed("the bridge's last session did not end; the board still sends")
             self.bridge.silence_s = BUSY_SILENCE_S
         self.call("connect", client_id=self.client_id, will=will, timeout_ms=10_000)
 
@@ -113,13 +114,6 @@ class Bench:
         self.repl.close(friendly=False)
         self.repl = Repl.open(self.address.serial_url, deadline_s=_REPL_S, tap=self.log.tap)
         self.hang_up()
-
-    def _await_hung_up(self, bridge: RawBridge) -> None:
-        until = time.monotonic() + _HUNG_UP_S
-        while bridge.connected or bridge.deaf:
-            if time.monotonic() > until:
-                raise CheckFailed("the bridge's last session did not end; the board still sends")
-            time.sleep(_LOOK_S)
 
     def observe(self, topic: str) -> Observer:
         """Return an observer of ``topic``, to be used in a ``with`` block."""

@@ -74,8 +74,7 @@ class RunFiles:
         self._samples.close()
 
     def _write(self, file: TextIO, known: dict[str, Any], columns: dict[str, Any]) -> None:
-        now = {name: columns[name] for name in ("ts", "mono_ns") if name in columns} or stamp()
-        row: dict[str, Any] = {**self._lead, **now, **_BOARD_COLUMNS, **known}
+        row = {**self._lead, **stamp(), **_BOARD_COLUMNS, **known}
         if unknown := columns.keys() - row.keys():
             raise TypeError(f"no such columns: {sorted(unknown)}")
         row.update(columns)

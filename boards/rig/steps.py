@@ -173,6 +173,9 @@ class BoardRun:
         """Let the board run by itself and count what arrives. Raises ``CheckFailed``."""
         self._start_bridge()
         if self._bridge is not None:
+            # The last check's session must be over, or the node's first words are dropped.
+            if not self._bridge.wait_idle(_left(until)):
+                raise StepFailed("the bridge's last session did not end; the board still sends")
             self._bridge.silence_s = _SILENCE_S
         self._write_config(autostart=True)
         copy_to_board(
