@@ -1,0 +1,5 @@
+"""The one error a person sees."""
+
+
+class PipelineError(Exception):
+    """The pipeline cannot do its part; the text says what is wrong, where, and the remedy."""
