@@ -1,0 +1,88 @@
+"""The law: same bytes, any cuts, same events, same deliveries, same records."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from host_broker.bus.publication import pack
+from host_broker.protocols.fmqp.codec import Codec as FmqpCodec
+from host_broker.protocols.fmqp.events import Publications
+from host_broker.protocols.lightmq.codec import Codec as LightmqCodec
+from tests.host_broker.desk import Desk, Message
+from tests.host_broker.properties.traffic import CUTS, FMQP, HARD_LIMIT, LIGHTMQ, MAX_BODY, cut
+
+_Journal = list[tuple[int, int, str, list[Message]]]
+
+
+def _fmqp_events(reads: list[bytes], role: Any) -> list[Any]:
+    codec = FmqpCodec(role, MAX_BODY, HARD_LIMIT)
+    found: list[Any] = []
+    for read in reads:
+        for event in codec.receive_data(read):
+            found += event.each() if isinstance(event, Publications) else [event]
+    return found
+
+
+@given(FMQP, CUTS, st.sampled_from(["broker", "client"]))
+def test_fmqp_events(data: bytes, places: list[int], role: str) -> None:
+    whole = _fmqp_events([data], role)
+    assert _fmqp_events(cut(data, places), role) == whole
+    assert _fmqp_events([bytes([byte]) for byte in data], role) == whole
+
+
+@given(st.one_of(LIGHTMQ, st.binary(max_size=40)), CUTS, st.sampled_from(["server", "client"]))
+def test_lightmq_events(data: bytes, places: list[int], role: Any) -> None:
+    def events(reads: list[bytes]) -> list[Any]:
+        codec = LightmqCodec(role)
+        return [event for read in reads for event in codec.receive_data(read)]
+
+    whole = events([data])
+    assert events(cut(data, places)) == whole
+    assert events([bytes([byte]) for byte in data]) == whole
+
+
+def _joined(journal: _Journal) -> dict[tuple[int, int, str], list[Message]]:
+    """Records of one source, one after the other, however many there were."""
+    joined: dict[tuple[int, int, str], list[Message]] = {}
+    for *source, messages in journal:
+        joined.setdefault((source[0], source[1], source[2]), []).extend(messages)
+    return joined
+
+
+def _outcome(reads: list[bytes], protocol: str, max_body: int = MAX_BODY) -> Any:
+    """What everybody gets when one client says this: itself, listeners of both protocols."""
+    desk = Desk(fmqp={"max_body": max_body, "hard_body_limit": HARD_LIMIT})
+    listeners = [desk.open() for _ in range(3)]
+    desk.send(listeners[0], pack(0x80, b"*", b"") + pack(0xA0, b"a", b""))
+    desk.send(listeners[1], pack(0x80, b"a/b", b"") + pack(0x80, b"a", b""))
+    desk.send(listeners[2], pack(0x80, b"*/*/*", b"") + pack(0x90, b"b", b""))
+    board = desk.lightmq("board")
+    speaker = desk.open(protocol)
+    for read in reads:
+        desk.send(speaker, read)
+    desk.close(speaker)
+    late = desk.open()
+    for depth in range(1, 4):
+        desk.sub(late, "/".join("*" * depth))
+        desk.sub(late, "/".join("*" * depth), feedback=True)
+    got = {connection: desk.got(connection) for connection in (*listeners, board, speaker, late)}
+    stats = desk.broker.stats
+    return got, _joined(desk.journal()), desk.closes, stats.discarded, stats.publications
+
+
+@settings(max_examples=300)
+@given(FMQP, CUTS)
+def test_fmqp_deliveries_and_records(data: bytes, places: list[int]) -> None:
+    assert _outcome(cut(data, places), "fmqp") == _outcome([data], "fmqp")
+
+
+@given(LIGHTMQ, CUTS)
+def test_lightmq_deliveries_and_records(data: bytes, places: list[int]) -> None:
+    assert _outcome(cut(data, places), "lightmq") == _outcome([data], "lightmq")
+
+
+@given(FMQP)
+def test_the_fast_path_is_the_slow_path(data: bytes) -> None:
+    """Byte by byte every packet stands alone, so nothing is batched; the outcome is the same."""
+    assert _outcome([bytes([byte]) for byte in data], "fmqp") == _outcome([data], "fmqp")
