@@ -249,9 +249,9 @@ class LightmqClient(Link):
             # Its description says "no payload", its table two bytes: both are accepted.
             wrong = length not in (2, 0, -1)
         else:
-            wrong = True
+            self._broken("opcode %d" % operation)
         if wrong:
-            self._broken("opcode %d, length %d" % (operation, length))
+            self._broken("opcode %d of length %d" % (operation, length))
 
     def _broken(self, what: str) -> None:
         self._fail(WireError("receive", "not a frame of this dialect: " + what))

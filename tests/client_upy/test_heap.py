@@ -11,7 +11,7 @@ _BUDGET = {
     "fmqp": 3100,
     "lightmq": 4200,
     "link": 2800,
-    "tcp": 1000,
+    "tcp": 1150,
     "topic": 900,
     "uart": 800,
 }

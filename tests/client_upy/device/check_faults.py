@@ -62,6 +62,14 @@ def a_name_nobody_knows():
 
 
 @check
+def a_name_with_several_addresses():
+    # Here often ::1 first, where nobody listens.
+    client = FmqpClient(tcp.connect("localhost", _PORTS["echo"], 2000))
+    equal(client.ping(2000) >= 0, True)
+    client.close()
+
+
+@check
 def a_peer_that_never_answers():
     client = fmqp("silent")
     within(190, 200 + _GRACE, raises, NoAnswer, client.ping, 200)
