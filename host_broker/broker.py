@@ -78,6 +78,17 @@ class Broker:
             execution.population()
         return execution.outputs
 
+    def stop(self, now: float) -> Outputs:
+        """End all connections together: every will runs while everyone is still subscribed.
+
+        FMQP R36 and R37: all wills are sent, and received. Afterwards the broker knows nobody.
+        """
+        execution = self._execution(now)
+        for client in list(self._clients.values()):
+            self._run(execution, client, client.session.closed(now))
+        self._clients.clear()
+        return execution.outputs
+
     def tick(self, now: float) -> Outputs:
         """Do what is due; call it when ``next_deadline()`` has come."""
         execution = self._execution(now)

@@ -100,7 +100,8 @@ class Server:
         for connection in connections:
             connection.hold(self)
         for connection in connections:
-            self.ended(connection)
+            connection.ended = True
+        self._run(self._broker.stop(self._now()), None)
         for connection in connections:
             connection.transport.close()
         try:

@@ -25,12 +25,9 @@ class BrokerProcess:
         argv = motemq("broker", *arguments)
         if shell_prefix:
             argv = ["sh", "-c", f'{shell_prefix} exec "$@"', "sh", *argv]
-        self.process = subprocess.Popen(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        self.process = spawn(argv)
         self.urls: dict[str, str] = {}
         self.ports: dict[str, int] = {}
-        assert self.process.stdout is not None
         for _ in range(max(1, arguments.count("--listen"))):
             line = line_of(self.process, START_S)
             listening, protocol, address = line.split()
@@ -46,7 +43,7 @@ class BrokerProcess:
 
     def wait(self) -> tuple[int, str]:
         _, stderr = self.process.communicate(timeout=END_S)
-        return self.process.returncode, stderr
+        return self.process.returncode, stderr.decode()
 
     def rss_bytes(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -58,16 +55,21 @@ class BrokerProcess:
         return socket.create_connection(("127.0.0.1", self.ports[protocol]), timeout=10)
 
 
-def line_of(process: "subprocess.Popen[str]", timeout_s: float) -> str:
+def spawn(argv: list[str]) -> "subprocess.Popen[bytes]":
+    # Unbuffered: a line that select() promises must not already be in a buffer of ours.
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+
+
+def line_of(process: "subprocess.Popen[bytes]", timeout_s: float) -> str:
     """Return the next line of stdout (line by line writers only); fails after ``timeout_s``."""
     assert process.stdout is not None
     ready, _, _ = select.select([process.stdout], [], [], timeout_s)
-    line = process.stdout.readline() if ready else ""
-    if not line.endswith("\n"):
+    line = process.stdout.readline() if ready else b""
+    if not line.endswith(b"\n"):
         process.kill()
         _, stderr = process.communicate(timeout=END_S)
-        raise AssertionError(f"no line on stdout; stderr: {stderr}")
-    return line
+        raise AssertionError(f"no line on stdout; stderr: {stderr.decode()}")
+    return line.decode()
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ def test_a_wrong_file_is_named_with_its_key(toml: str, words: list[str], tmp_pat
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="cannot read --config .*No such file"):
+    with pytest.raises(SettingsError, match=r"cannot read --config .*No such file"):
         load_settings(tmp_path / "missing.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SettingsError, match="is not TOML"):
