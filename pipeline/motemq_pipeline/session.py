@@ -69,7 +69,9 @@ def spark_session(log: Path) -> Iterator[SparkSession]:
         for key, value in _settings(Path(scratch)).items():
             conf.set(key, value)
         try:
-            gateway = launch_gateway(conf, {"stdout": output, "stderr": subprocess.STDOUT})
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # PySpark has no types there
+                conf, {"stdout": output, "stderr": subprocess.STDOUT}
+            )
             context = SparkContext(conf=conf, gateway=gateway)
         except Exception as error:  # whatever stopped Java, the log has its words
             raise PipelineError(
