@@ -66,8 +66,8 @@ class PtyRelay:
         if events & selectors.EVENT_READ:
             try:
                 data = self._board.recv(_CHUNK_BYTES)
-            except BlockingIOError:
-                data = b""
+            except (BlockingIOError, ConnectionError):
+                data = b""  # an emulator that ended is its owner's to notice
             if not self._dropping:
                 self._to_pty += data
                 self._flush_pty()
@@ -102,7 +102,9 @@ class PtyRelay:
                 sent = self._board.send(self._to_board)
                 del self._to_board[:sent]
         except BlockingIOError:
-            return
+            return  # EVENT_WRITE will tell
+        except ConnectionError:
+            self._to_board.clear()  # the board's process has ended
 
     def _watch(self) -> None:
         read, write = selectors.EVENT_READ, selectors.EVENT_WRITE

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from boards.virtual.rp2040.node import NodeError
-from boards.virtual.rp2040.supervisor import Supervisor
+from boards.virtual.rp2040.supervisor import StateInUse, Supervisor
 
 
 @click.command()
@@ -26,12 +26,12 @@ def main(board_id: str, state_dir: Path) -> None:
     bootsel_dir and uid. A blank board waits in BOOTSEL: copy a UF2 into bootsel_dir. Messages go
     to standard error.
 
-    Exit codes: 0 stopped, 1 the emulator failed, 3 Node or its package is not there.
+    Exit codes: 0 stopped, 1 the emulator failed, 3 Node, its package or the folder is missing.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     try:
         supervisor = Supervisor(board_id, state_dir.absolute())
-    except NodeError as error:
+    except (NodeError, StateInUse) as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(3) from None
     raise SystemExit(supervisor.run(lambda ready: click.echo(json.dumps(ready))))

@@ -66,8 +66,10 @@ class Emulator:
         self._next_id += 1
         if then:
             self._waiting[number] = then
-        self._input.write(json.dumps({"id": number, "do": what, **arguments}).encode() + b"\n")
-        self._input.flush()
+        line = json.dumps({"id": number, "do": what, **arguments}).encode() + b"\n"
+        with contextlib.suppress(BrokenPipeError):  # it has ended; ``readable`` says so
+            self._input.write(line)
+            self._input.flush()
 
     def readable(self) -> bool:
         """Take what the process said. Returns False when it has ended."""

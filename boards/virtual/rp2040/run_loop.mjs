@@ -2,7 +2,7 @@
 // costs nothing. A busy core that is slower than the chip makes virtual time lag; the lag is
 // forgiven rather than made up for, so that the board stays responsive.
 
-const SLICE_MS = 4; // then sockets get their turn
+const SLICE_MS = 1; // then sockets get their turn
 const CHUNK_CYCLES = 40_000; // between looks at the wall clock, about 0.3 ms of the chip's time
 const MAX_LAG_NANOS = 20e6;
 const AHEAD_MS = 1;

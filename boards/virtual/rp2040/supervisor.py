@@ -4,6 +4,7 @@ The boot ROM's choice is made here: a flash whose boot2 is not valid means BOOTS
 runs and a folder waits for a UF2.
 """
 
+import fcntl
 import logging
 import os
 import selectors
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from boards.virtual.control import RunState
 from boards.virtual.control_server import Answer, ControlServer, Refused
@@ -32,11 +33,30 @@ def board_uid(board_id: str) -> str:
     return sha256(f"motemq virtual rp2040 {board_id}".encode()).hexdigest()[:16]
 
 
+class StateInUse(Exception):
+    """Another process runs a board on this folder."""
+
+
+def _take(state_dir: Path) -> IO[str]:
+    """Lock the folder for the life of the returned file: two boards would share one flash."""
+    lock = (state_dir / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StateInUse(
+            f"{state_dir} is in use by a running board; stop it or choose another folder"
+        ) from None
+    return lock
+
+
 class Supervisor:
     """Owns one board's folder, emulator, console and control port."""
 
     def __init__(self, board_id: str, state_dir: Path) -> None:
+        """Take the folder and start the emulator; raises ``StateInUse`` or ``NodeError``."""
         state_dir.mkdir(parents=True, exist_ok=True)
+        self._lock = _take(state_dir)
         self._uid = board_uid(board_id)
         self._flash = state_dir / "flash.bin"
         flash_image.create_blank(self._flash)
@@ -90,6 +110,7 @@ class Supervisor:
         self._relay.close()
         self._drive.vanish()
         self._selector.close()
+        self._lock.close()
 
     def _end(self) -> None:
         self._ended = True

@@ -127,6 +127,22 @@ def test_a_board_that_cannot_start_says_why(
         VirtualBoard.start("rp2040", "no-node", tmp_path / "state")
 
 
+def test_two_boards_never_share_a_flash(tmp_path: Path) -> None:
+    with (
+        VirtualBoard.start("rp2040", "first", tmp_path),
+        pytest.raises(BoardError, match="is in use by a running board"),
+    ):
+        VirtualBoard.start("rp2040", "second", tmp_path)
+
+
+def test_a_board_whose_emulator_dies_ends(tmp_path: Path) -> None:
+    with VirtualBoard.start("rp2040", "dying", tmp_path) as board:
+        (node,) = _children(board.pid)
+        os.kill(node, signal.SIGKILL)
+        assert _wait_gone([board.pid], 5) == []
+        assert "the emulator has ended" in (tmp_path / "board.log").read_text()
+
+
 def test_a_board_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(BoardError, match=r"printed no ready line within 0\.01 s"):
         VirtualBoard.start("rp2040", "slow", tmp_path, timeout_s=0.01)
