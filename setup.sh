@@ -27,7 +27,7 @@ if [ -x .venv/bin/motemq ] && [ "$(cat $stamp 2>/dev/null)" = "$want" ] &&
 fi
 
 # 1. Debian packages: the cross compiler for the RP2040, and what unpacks Debian's sources.
-packages=(gcc gcc-arm-none-eabi libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib cmake make
+packages=(gcc libc6-dev gcc-arm-none-eabi libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib cmake make
   pkg-config libffi-dev dpkg-dev xz-utils)
 "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || packages+=("$(basename "$(readlink -f "$(command -v "$PYTHON")")")-venv")
 missing=()
