@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from host_broker.bus.commands import Command
 from host_broker.bus.exchange import Exchange
 from host_broker.deadlines import Deadlines
-from host_broker.execution import Client, Execution, Stats
+from host_broker.execution import Client, Execution, Stats, World
 from host_broker.outputs import ConnectionId, Outputs
 from host_broker.protocols.registry import PROTOCOLS
 from host_broker.settings import Settings
@@ -40,6 +40,7 @@ class Broker:
         self._clients: dict[ConnectionId, Client] = {}
         self._deadlines = Deadlines()
         self.stats = Stats()
+        self._world = World(self._clients, self._servers, self._exchange, self.stats)
 
     def opened(self, connection: ConnectionId, protocol: str, now: float) -> Outputs:
         """Begin a connection; ``connection`` is from 1 and never used again.
@@ -54,15 +55,15 @@ class Broker:
         client = Client(connection, server.session(connection, now), server.journal_code)
         self._clients[connection] = client
         self._exchange.attach(connection, client.session.verbatim)
-        execution = self._execution(now)
-        execution.population()
+        execution = Execution(self._world, now)
+        execution.population(client)
         self._deadlines.renew(connection, client.session.deadline)
         return execution.outputs
 
     def received(self, connection: ConnectionId, data: bytes, now: float) -> Outputs:
         """Take one read, immutable and at most 1 MiB; ignored for a connection being closed."""
         client = self._clients.get(connection)
-        execution = self._execution(now)
+        execution = Execution(self._world, now)
         if client is not None and not client.closing:
             self._run(execution, client, client.session.received(data, now))
         return execution.outputs
@@ -70,12 +71,12 @@ class Broker:
     def closed(self, connection: ConnectionId, now: float) -> Outputs:
         """End a connection, whatever ended it. Wills and presence are published here, once."""
         client = self._clients.pop(connection, None)
-        execution = self._execution(now)
+        execution = Execution(self._world, now)
         if client is not None:
             # First the interests, then the wills, then the count of clients.
             execution.leave(client)
             self._run(execution, client, client.session.closed(now))
-            execution.population()
+            execution.population(client)
         return execution.outputs
 
     def stop(self, now: float) -> Outputs:
@@ -83,7 +84,7 @@ class Broker:
 
         FMQP R36 and R37: all wills are sent, and received. Afterwards the broker knows nobody.
         """
-        execution = self._execution(now)
+        execution = Execution(self._world, now)
         for client in list(self._clients.values()):
             self._run(execution, client, client.session.closed(now))
         self._clients.clear()
@@ -91,7 +92,7 @@ class Broker:
 
     def tick(self, now: float) -> Outputs:
         """Do what is due; call it when ``next_deadline()`` has come."""
-        execution = self._execution(now)
+        execution = Execution(self._world, now)
         for connection in self._deadlines.due(now):
             client = self._clients.get(connection)
             if client is not None and not client.closing:
@@ -111,9 +112,6 @@ class Broker:
     def retained_refused(self) -> int:
         """Messages that were to be retained and did not fit the limits, since the start."""
         return self._exchange.retained.refused
-
-    def _execution(self, now: float) -> Execution:
-        return Execution(self._clients, self._servers, self._exchange, self.stats, now)
 
     def _run(self, execution: Execution, client: Client, commands: Iterable[Command]) -> None:
         execution.run(client, commands)

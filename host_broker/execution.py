@@ -1,8 +1,9 @@
 """One call of the broker: runs the sessions' commands and gathers ``Outputs``."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from host_broker.bus.commands import (
     Announce,
@@ -16,7 +17,7 @@ from host_broker.bus.commands import (
     Unsubscribe,
 )
 from host_broker.bus.exchange import Exchange, Translation
-from host_broker.bus.publication import RETAINED, WILL, pack
+from host_broker.bus.publication import RETAINED, WILL, is_service, pack
 from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import Close, ConnectionId, Outputs, Record
 from host_broker.protocols.session import ProtocolServer, Session
@@ -44,145 +45,149 @@ class Stats:
     closes: int = 0  # connections the broker asked to close
 
 
+@dataclass(slots=True)
+class World:
+    """What all calls of one broker share."""
+
+    clients: dict[ConnectionId, Client]
+    servers: Mapping[str, ProtocolServer]
+    exchange: Exchange
+    stats: Stats
+
+
 class Execution:
     """Executes commands in order. One record holds all publications of one client in one call."""
 
-    def __init__(
-        self,
-        clients: Mapping[ConnectionId, Client],
-        servers: Mapping[str, ProtocolServer],
-        exchange: Exchange,
-        stats: Stats,
-        now: float,
-    ) -> None:
+    __slots__ = ("_now", "_pieces", "_run_bytes", "_run_count", "_world", "outputs")
+
+    def __init__(self, world: World, now: float) -> None:
         self.outputs = Outputs()
-        self._clients = clients
-        self._servers = servers
-        self._exchange = exchange
-        self._stats = stats
+        self._world = world
         self._now = now
-        self._run_pieces: list[bytes] = []
+        self._pieces: list[bytes] = []
         self._run_count = 0
         self._run_bytes = 0
 
     def run(self, client: Client, commands: Iterable[Command]) -> None:
         """Execute a session's commands on behalf of its connection."""
         for command in commands:
-            self._execute(client, command)
-        self._end_record(client)
+            _EXECUTE[type(command)](self, client, command)
+        if self._run_count:
+            self._end_record(client)
 
-    def population(self) -> None:
-        """Tell the protocols that the number of clients has changed."""
-        for server in self._servers.values():
-            self._as_broker(server.population(len(self._clients)))
+    def population(self, client: Client) -> None:
+        """Tell the protocols that the number of clients has changed, because of this one."""
+        for server in self._world.servers.values():
+            self._all(client, server.population(len(self._world.clients)))
 
     def leave(self, client: Client) -> None:
         """Take a connection off the bus: from now on it gets nothing."""
         client.closing = True
-        for interest in self._exchange.detach(client.connection):
-            self._interest(interest)
+        for interest in self._world.exchange.detach(client.connection):
+            self._interest(client, interest)
 
-    def _execute(self, client: Client, command: Command) -> None:
-        match command:
-            case PublishRun(data, start, end, count, parts):
-                run = data[start:end]
-                self._journal(client, run, count)
-                sends = self.outputs.sends
-                self._translate(self._exchange.publish_run(sends, run, data, start, parts))
-            case Publish():
-                self._publish(client, command)
-            case Send(data):
-                self.outputs.sends.setdefault(client.connection, []).append(data)
-            case Subscribe(topic, feedback, quiet):
-                self._subscribe(client, topic, feedback, quiet)
-            case Unsubscribe(topic, feedback):
-                self._interest(self._exchange.unsubscribe(client.connection, topic, feedback))
-            case Discard(rule):
-                self._stats.discarded[rule] += 1
-            case Disconnect(reason, abort, connection):
-                self._disconnect(connection or client.connection, reason, abort)
-            case Announce():
-                self._announce(command)
+    def _all(self, client: Client, commands: Iterable[Command]) -> None:
+        for command in commands:
+            _EXECUTE[type(command)](self, client, command)
+
+    def _publish_run(self, client: Client, command: PublishRun) -> None:
+        data, start = command.data, command.start
+        run = data[start : command.end]
+        self._journal(client, run, command.count)
+        sends = self.outputs.sends
+        self._translate(self._world.exchange.publish_run(sends, run, data, start, command.parts))
 
     def _publish(self, client: Client, command: Publish) -> None:
-        if command.own:
-            self._publish_own(command)
+        topic, body, retain, own = command.topic, command.body, command.retain, command.own
+        if is_service(topic) and not own:
+            self._world.stats.discarded["R30"] += 1  # the broker's own: never forwarded
             return
-        topic, body = command.topic, command.body
-        if topic == b"$" or topic.startswith(b"$/"):
-            self._stats.discarded["R30"] += 1  # the broker's own topics: never forwarded
+        if not body:
+            # FMQP R18: never delivered; A6: with the flag it clears.
+            if retain:
+                self._world.exchange.retained.clear(topic)
             return
-        flags = WILL * command.will | RETAINED * command.retain
-        if body:
-            self._journal(client, pack(flags, topic, body), 1)
-        self._translate(self._exchange.publish(self.outputs.sends, flags, topic, body))
+        packet = pack(WILL * command.will | RETAINED * retain, topic, body)
+        if not own:
+            self._journal(client, packet, 1)
+        elif not is_service(topic):
+            self.outputs.records.append(Record(0, 0, "", 1, packet))
+        self._translate(self._world.exchange.publish(self.outputs.sends, topic, packet, retain))
 
-    def _publish_own(self, command: Publish) -> None:
-        flags, topic, body = RETAINED * command.retain, command.topic, command.body
-        if not topic.startswith(b"$/"):
-            self.outputs.records.append(Record(0, 0, "", 1, pack(flags, topic, body)))
-        self._translate(self._exchange.publish(self.outputs.sends, flags, topic, body))
+    def _announce(self, client: Client, command: Announce) -> None:
+        sends, topic = self.outputs.sends, command.topic
+        self._translate(self._world.exchange.announce(sends, topic, command.body, command.idle))
 
-    def _announce(self, command: Announce) -> None:
-        sends = self.outputs.sends
-        self._translate(self._exchange.announce(sends, command.topic, command.body, command.idle))
-
-    def _subscribe(self, client: Client, topic: bytes, feedback: bool, quiet: bool) -> None:
-        accepted, interest = self._exchange.subscribe(client.connection, topic, feedback, quiet)
+    def _subscribe(self, client: Client, command: Subscribe) -> None:
+        topic, feedback, exchange = command.topic, command.feedback, self._world.exchange
+        connection = client.connection
+        accepted, interest = exchange.subscribe(connection, topic, feedback, command.quiet)
         if not accepted:
-            self._stats.discarded["fmqp.max_subscriptions"] += 1
+            self._world.stats.discarded["fmqp.max_subscriptions"] += 1
             return
-        self._interest(interest)
-        retained = self._exchange.retained.equivalent(topic, feedback=feedback)
-        if not retained:
-            return
-        if client.session.verbatim:
-            self.outputs.sends.setdefault(client.connection, []).extend(retained)
-        else:
-            self._translate([(client.connection, packet) for packet in retained])
+        self._interest(client, interest)
+        retained = exchange.retained.equivalent(topic, feedback=feedback)
+        if not client.session.verbatim:
+            self._translate((connection, packet) for packet in retained)
+        elif retained:
+            self.outputs.sends.setdefault(connection, []).extend(retained)
 
-    def _disconnect(self, connection: ConnectionId, reason: str, abort: bool) -> None:
-        client = self._clients.get(connection)
-        if client is None or client.closing:
-            return
-        self._stats.closes += 1
-        self.outputs.closes.append(Close(connection, reason, abort))
-        self.leave(client)
+    def _unsubscribe(self, client: Client, command: Unsubscribe) -> None:
+        exchange = self._world.exchange
+        ended = exchange.unsubscribe(client.connection, command.topic, command.feedback)
+        self._interest(client, ended)
 
-    def _interest(self, interest: Interest | None) -> None:
+    def _send(self, client: Client, command: Send) -> None:
+        self.outputs.sends.setdefault(client.connection, []).append(command.data)
+
+    def _disconnect(self, client: Client, command: Disconnect) -> None:
+        connection = client.connection if command.connection is None else command.connection
+        ended = self._world.clients.get(connection)
+        if ended is None or ended.closing:
+            return
+        self._world.stats.closes += 1
+        self.outputs.closes.append(Close(connection, command.reason, command.abort))
+        self.leave(ended)
+
+    def _discard(self, client: Client, command: Discard) -> None:
+        self._world.stats.discarded[command.rule] += 1
+
+    def _interest(self, client: Client, interest: Interest | None) -> None:
         if interest is not None:
-            for server in self._servers.values():
-                self._as_broker(server.interest(interest))
-
-    def _as_broker(self, commands: Iterable[Command]) -> None:
-        for command in commands:
-            if isinstance(command, Announce):
-                self._announce(command)
-            elif isinstance(command, Publish):
-                self._publish_own(command)
+            for server in self._world.servers.values():
+                self._all(client, server.interest(interest))
 
     def _translate(self, translations: Iterable[Translation]) -> None:
         for connection, run in translations:
-            client = self._clients.get(connection)
-            if client is not None:
-                for command in client.session.deliver(run, self._now):
-                    self._execute(client, command)
+            receiver = self._world.clients.get(connection)
+            if receiver is not None:
+                self._all(receiver, receiver.session.deliver(run, self._now))
 
     def _journal(self, client: Client, run: bytes, count: int) -> None:
-        self._stats.publications += count
-        self._run_pieces.append(run)
+        self._world.stats.publications += count
+        self._pieces.append(run)
         self._run_count += count
         self._run_bytes += len(run)
         if self._run_bytes > _LONG_RUN:
             self._end_record(client)
 
     def _end_record(self, client: Client) -> None:
-        if not self._run_count:
-            return
-        pieces = self._run_pieces
+        pieces = self._pieces
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        session = client.session
+        name = client.session.client
         self.outputs.records.append(
-            Record(client.connection, client.journal_code, session.client, self._run_count, body)
+            Record(client.connection, client.journal_code, name, self._run_count, body)
         )
-        self._run_pieces, self._run_count, self._run_bytes = [], 0, 0
+        self._pieces, self._run_count, self._run_bytes = [], 0, 0
+
+
+_EXECUTE: dict[type[Any], Callable[[Execution, Client, Any], None]] = {
+    PublishRun: Execution._publish_run,
+    Publish: Execution._publish,
+    Announce: Execution._announce,
+    Subscribe: Execution._subscribe,
+    Unsubscribe: Execution._unsubscribe,
+    Send: Execution._send,
+    Disconnect: Execution._disconnect,
+    Discard: Execution._discard,
+}

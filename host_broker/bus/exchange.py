@@ -73,17 +73,9 @@ class Exchange:
             self._deliver(sends, group, run if start == first else data[start:end], translations)
         return translations
 
-    def publish(self, sends: Sends, flags: int, topic: bytes, body: bytes) -> list[Translation]:
-        """Deliver one publication and keep it if its flags say so.
-
-        An empty body is never delivered (FMQP R18); with the retained flag it clears (A6).
-        """
-        if not body:
-            if flags & RETAINED:
-                self.retained.clear(topic)
-            return []
-        packet = pack(flags, topic, body)
-        if flags & RETAINED:
+    def publish(self, sends: Sends, topic: bytes, packet: bytes, retain: bool) -> list[Translation]:
+        """Deliver one publication that has a body, in stored form, and retain it if asked."""
+        if retain:
             self.retained.put(topic, packet)
         translations: list[Translation] = []
         self._deliver(sends, self._routes.find(topic), packet, translations)

@@ -14,6 +14,11 @@ FEEDBACK = 0x20
 MAX_TOPIC = 255
 
 
+def is_service(topic: bytes) -> bool:
+    """Whether a topic belongs to the broker: its first level is literally ``$`` (FMQP A15)."""
+    return topic == b"$" or topic.startswith(b"$/")
+
+
 def pack(flags: int, topic: bytes, body: bytes) -> bytes:
     """Spell one publication. ``topic`` is normal and at most 255 bytes."""
     return HEADER.pack(flags, len(topic), len(body)) + topic + body

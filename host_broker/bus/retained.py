@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from host_broker.bus.trie import NODE_BYTES, Trie
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A retained message: its topic and its stored form."""
-
-    topic: bytes
-    packet: bytes
+@dataclass(slots=True)
+class _Kept:
+    packet: bytes  # the stored form
 
 
 class Retained:
@@ -26,7 +23,9 @@ class Retained:
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._systems: tuple[Trie[Kept], Trie[Kept]] = (Trie(), Trie())
+        self._systems: tuple[Trie[_Kept], Trie[_Kept]] = (Trie(), Trie())
+        # The same, by literal topic: replacing a message, the usual case, walks no trie.
+        self._exact: tuple[dict[bytes, _Kept], dict[bytes, _Kept]] = ({}, {})
         self._idle: dict[bytes, None] = {}  # feedback topics nobody wants, oldest first
         self.count = 0
         self.refused = 0  # messages that did not fit, since the start
@@ -43,16 +42,18 @@ class Retained:
     ) -> bool:
         """Replace a topic's message; False if it does not fit (the old one is gone all the same:
         it has been displaced)."""
-        self.clear(topic, feedback=feedback)
-        if len(packet) > self._max_bytes:
-            self.refused += 1  # not worth sacrificing anything for
-            return False
-        self._systems[feedback].put(topic, Kept(topic, packet))
-        self.count += 1
-        self._packet_bytes += len(packet)
-        while self._idle and self._too_much():
-            self.clear(next(iter(self._idle)), feedback=True)
-        if self._too_much():
+        kept = self._exact[feedback].get(topic)
+        if kept is None:
+            kept = self._exact[feedback][topic] = _Kept(packet)
+            self._systems[feedback].put(topic, kept)
+            self.count += 1
+            self._packet_bytes += len(packet)
+        else:
+            self._packet_bytes += len(packet) - len(kept.packet)
+            kept.packet = packet
+        if feedback:
+            self._idle.pop(topic, None)
+        if self._too_much() and not self._make_room(topic, feedback):
             self.clear(topic, feedback=feedback)
             self.refused += 1
             return False
@@ -62,7 +63,7 @@ class Retained:
 
     def clear(self, topic: bytes, *, feedback: bool = False) -> None:
         """Forget a topic's message, if there is one."""
-        kept = self._systems[feedback].get(topic)
+        kept = self._exact[feedback].pop(topic, None)
         if kept is None:
             return
         self._systems[feedback].remove(topic)
@@ -74,6 +75,14 @@ class Retained:
     def equivalent(self, topic: bytes, *, feedback: bool = False) -> list[bytes]:
         """Return the stored forms of all messages equivalent to a topic (R21)."""
         return [kept.packet for kept in self._systems[feedback].equivalent(topic)]
+
+    def _make_room(self, topic: bytes, feedback: bool) -> bool:
+        kept = self._exact[feedback][topic]
+        if len(kept.packet) > self._max_bytes:
+            return False  # not worth sacrificing anything for
+        while self._idle and self._too_much():
+            self.clear(next(iter(self._idle)), feedback=True)
+        return not self._too_much()
 
     def _too_much(self) -> bool:
         return self.count > self._max_count or self.memory > self._max_bytes

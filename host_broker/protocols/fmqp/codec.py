@@ -122,7 +122,7 @@ class Codec:
 
     def _packet(self, flags: int, raw: bytes, body: bytes, position: int) -> Event:
         try:
-            topic = normal(raw)
+            topic = raw if raw in self._topics.known else normal(raw)
         except TopicFault as fault:
             return Violation(fault.rule, str(fault), self._offset + position, fatal=False)
         if flags & SUBSCRIPTION:

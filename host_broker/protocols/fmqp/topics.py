@@ -1,5 +1,7 @@
 """Which bytes are topics (R5 to R9), remembered for those that need no change."""
 
+from host_broker.bus.publication import is_service
+
 # 255 bytes each at most: about 4 MiB per broker in the worst case.
 _MAX_KNOWN = 8192
 
@@ -24,11 +26,6 @@ def normal(raw: bytes) -> bytes:
     if not topic:
         raise TopicFault("R9", f"the topic {raw!r} has no level")
     return topic
-
-
-def is_service(topic: bytes) -> bool:
-    """Whether a normal topic belongs to the broker: its first level is literally ``$`` (A15)."""
-    return topic == b"$" or topic.startswith(b"$/")
 
 
 class PlainTopics:

@@ -64,6 +64,9 @@ def test_a_sixth_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     assert desk.got(line) == b"bye\n"
     assert [(close.connection, close.reason) for close in desk.closes] == [(line, "asked to")]
     desk.journal()
+    desk.send(line, b"lines/a after the end")
+    desk.send(line, b"quit")
+    assert (desk.got(line), desk.journal(), len(desk.closes)) == (b"", [], 1)
     desk.close(line)
     assert desk.journal() == [(line, 9, "line", [(0, "lines/gone", b"x")])]
 

@@ -47,6 +47,8 @@ def test_hard_body_limit_closes() -> None:
     desk = Desk(fmqp={"max_body": 10, "hard_body_limit": 100})
     client, other = desk.open(), desk.open()
     desk.sub(other, "a")
+    desk.send(client, pack(0, b"a", bytes(100)))
+    assert desk.closes == []
     desk.send(client, pack(0, b"a", b"x") + pack(0, b"a", bytes(101)) + pack(0, b"a", b"y"))
     assert desk.messages(other) == [(0, "a", b"x")]
     assert [(close.connection, close.abort) for close in desk.closes] == [(client, True)]
