@@ -7,6 +7,7 @@
 //   serialrepl.open(raw)   make stdin/stdout a serial line; raw = start in the raw REPL
 //   serialrepl.file(name)  run a file as boards run boot.py; False if it ended by SystemExit
 //   serialrepl.repl()      serve the REPL until a soft reset is asked for; True if in raw mode
+//   serialrepl.halt(code)  end the process at once with this exit code, as a reset ends a chip
 
 #include <errno.h>
 #include <signal.h>
@@ -59,7 +60,7 @@ static void set_line(bool interrupt) {
     line_settings.c_cc[VSUSP] = _POSIX_VDISABLE;
     line_settings.c_cc[VMIN] = 1;
     line_settings.c_cc[VTIME] = 0;
-    tcsetattr(STDIN_FILENO, TCSADRAIN, &line_settings);
+    tcsetattr(STDIN_FILENO, TCSANOW, &line_settings);
 }
 
 // pyexec calls this before and after user code, and micropython.kbd_intr() at any time.
@@ -121,11 +122,17 @@ static mp_obj_t serialrepl_repl(void) {
 }
 static MP_DEFINE_CONST_FUN_OBJ_0(serialrepl_repl_obj, serialrepl_repl);
 
+static mp_obj_t serialrepl_halt(mp_obj_t code) {
+    _exit(mp_obj_get_int(code));
+}
+static MP_DEFINE_CONST_FUN_OBJ_1(serialrepl_halt_obj, serialrepl_halt);
+
 static const mp_rom_map_elem_t serialrepl_globals_table[] = {
     { MP_ROM_QSTR(MP_QSTR___name__), MP_ROM_QSTR(MP_QSTR_serialrepl) },
     { MP_ROM_QSTR(MP_QSTR_open), MP_ROM_PTR(&serialrepl_open_obj) },
     { MP_ROM_QSTR(MP_QSTR_file), MP_ROM_PTR(&serialrepl_file_obj) },
     { MP_ROM_QSTR(MP_QSTR_repl), MP_ROM_PTR(&serialrepl_repl_obj) },
+    { MP_ROM_QSTR(MP_QSTR_halt), MP_ROM_PTR(&serialrepl_halt_obj) },
 };
 static MP_DEFINE_CONST_DICT(serialrepl_globals, serialrepl_globals_table);
 

@@ -1,0 +1,125 @@
+"""The running interpreter: a process of its own on a pseudo-terminal of ours.
+
+The terminal's other end is open only here and in the process, so that however this process ends,
+the kernel hangs up on the interpreter and it ends too.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import termios
+import tty
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+_CHUNK_BYTES = 16 * 1024
+_MAX_UNREAD_BYTES = 16 * 1024  # the terminal itself holds 4 KB; then the wire overruns
+_KILLED_S = 5.0
+_CTRL_C = b"\x03"
+
+
+class Console:
+    """Runs one program after another on one terminal; its owner runs the selector.
+
+    ``on_output`` is called with what the program prints. ``selector`` keys carry a callable as
+    data, to be called with the ready events.
+    """
+
+    def __init__(
+        self, selector: selectors.BaseSelector, on_output: Callable[[bytes], None]
+    ) -> None:
+        self._selector = selector
+        self._on_output = on_output
+        self._master, self._slave = os.openpty()
+        tty.setraw(self._slave)
+        os.set_blocking(self._master, False)
+        self._unread = bytearray()
+        self._process: subprocess.Popen[bytes] | None = None
+        selector.register(self._master, selectors.EVENT_READ, self._ready)
+
+    def start(self, argv: Sequence[str], cwd: Path) -> None:
+        """Start a program with an environment of its own; the one before has ended.
+
+        Raises ``OSError`` if it cannot be run.
+        """
+        slave = self._slave
+        self._process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env={"MICROPYPATH": ".frozen"},
+            preexec_fn=lambda: os.login_tty(slave),  # its own session, hung up when we end
+        )
+
+    def write(self, data: bytes) -> None:
+        """Type ``data``. What the program does not read in time is lost, but never Ctrl-C."""
+        if self._unread and _CTRL_C in data:
+            # A UART's receiver looks for Ctrl-C even when its buffer is full.
+            self.discard_input()
+            data = data[data.index(_CTRL_C) :]
+        self._unread += data[: _MAX_UNREAD_BYTES - len(self._unread)]
+        self._flush()
+
+    def discard_input(self) -> None:
+        """Forget what was typed and not yet read."""
+        self._unread.clear()
+        termios.tcflush(self._slave, termios.TCIFLUSH)
+
+    def ended(self) -> int | None:
+        """Return the exit code once, when the program has ended by itself; else None."""
+        if self._process is None:
+            return None
+        code = self._process.poll()
+        if code is None:
+            return None
+        self._process = None
+        self._drain()
+        return code
+
+    def kill(self) -> None:
+        """End the program and all it started, at once; harmless when there is none."""
+        if self._process is None:
+            return
+        # It may have ended by itself just now; wait() collects it in either case.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(_KILLED_S)
+        self._process = None
+        self.discard_input()
+        self._drain()
+
+    def close(self) -> None:
+        """End the program and take the terminal away."""
+        self.kill()
+        self._selector.unregister(self._master)
+        os.close(self._master)
+        os.close(self._slave)
+
+    def _ready(self, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._flush()
+        if events & selectors.EVENT_READ:
+            self._read()
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._master, _CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        self._on_output(data)
+        return bool(data)
+
+    def _drain(self) -> None:
+        """Pass on the last words of a program that has ended."""
+        while self._read():
+            pass
+
+    def _flush(self) -> None:
+        try:
+            while self._unread:
+                del self._unread[: os.write(self._master, self._unread)]
+            wanted = selectors.EVENT_READ
+        except BlockingIOError:
+            wanted = selectors.EVENT_READ | selectors.EVENT_WRITE
+        self._selector.modify(self._master, wanted, self._ready)
