@@ -81,7 +81,7 @@ class SerialPort:
             elif select.select([self._fd], [], [], max(timeout_s, 0))[0]:
                 data = os.read(self._fd, _CHUNK)
                 if not data:
-                    raise PortGone(f"serial port {self.url}: its far end closed it")
+                    raise PortGone(f"serial port {self.url}: it ended: its far end closed it")
             else:
                 return b""
         except BlockingIOError:

@@ -82,6 +82,11 @@ class RawBridge:
     def start(self) -> "RawBridge":
         """Open the serial port and begin to pump. Raises ``PortError``."""
         self._port = SerialPort.open(self._serial_url, baud=self._baud)
+        try:
+            self._port.fileno()
+        except PortError:
+            self._port.close()
+            raise
         self._thread.start()
         return self
 

@@ -1,0 +1,289 @@
+"""The raw bridge between a real pty and real sockets."""
+
+import os
+import pty
+import random
+import select
+import socket
+import struct
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from boards.bridge.raw import RawBridge
+from boards.serial_port import PortError
+
+_SILENCE_S = 0.3
+_DEADLINE_S = 20.0
+
+
+class Board:
+    """The far end of a serial line, as a board has it."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        tty.setraw(self.slave)
+        os.set_blocking(self.master, False)
+        self.url = os.ttyname(self.slave)
+
+    def send(self, data: bytes) -> None:
+        view = memoryview(data)
+        until = time.monotonic() + _DEADLINE_S
+        while view:
+            assert select.select([], [self.master], [], until - time.monotonic())[1]
+            view = view[os.write(self.master, view[:512]) :]
+
+    def receive(self, count: int) -> bytes:
+        data = b""
+        until = time.monotonic() + _DEADLINE_S
+        while len(data) < count:
+            left = until - time.monotonic()
+            assert left > 0 and select.select([self.master], [], [], left)[0], data
+            data += os.read(self.master, 65536)
+        return data
+
+    def close(self) -> None:
+        for fd in (self.master, self.slave):
+            os.close(fd)
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    board = Board()
+    yield board
+    board.close()
+
+
+class Broker:
+    """A listener that stands where the broker would."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(_DEADLINE_S)
+        self.address: tuple[str, int] = self.listener.getsockname()
+
+    def accept(self) -> socket.socket:
+        connection, _ = self.listener.accept()
+        connection.settimeout(_DEADLINE_S)
+        return connection
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    broker = Broker()
+    with broker.listener:
+        yield broker
+
+
+def _bridge(board: Board, broker: Broker) -> RawBridge:
+    return RawBridge(board.url, 921600, *broker.address, silence_s=_SILENCE_S)
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        chunk = connection.recv(65536)
+        assert chunk, f"closed after {len(data)} of {count} bytes"
+        data += chunk
+    return data
+
+
+def _eventually(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + _DEADLINE_S
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_no_session_before_the_first_byte(board: Board, broker: Broker) -> None:
+    with _bridge(board, broker):
+        assert not select.select([broker.listener], [], [], 3 * _SILENCE_S)[0]
+        board.send(b"!")
+        with broker.accept() as session:
+            assert _receive(session, 1) == b"!"
+
+
+def test_every_byte_arrives_unchanged_both_ways_at_once(board: Board, broker: Broker) -> None:
+    up = random.Random(1).randbytes(200_000)
+    down = random.Random(2).randbytes(200_000)
+    with _bridge(board, broker) as bridge:
+        sender = threading.Thread(target=board.send, args=(up,))
+        sender.start()
+        with broker.accept() as session:
+            feeder = threading.Thread(target=session.sendall, args=(down,))
+            feeder.start()
+            got: list[bytes] = []
+            reader = threading.Thread(target=lambda: got.append(board.receive(len(down))))
+            reader.start()
+            assert _receive(session, len(up)) == up
+            for thread in (sender, feeder, reader):
+                thread.join(_DEADLINE_S)
+            assert got == [down]
+        _eventually(lambda: bridge.counters.to_broker_bytes == len(up))
+        _eventually(lambda: bridge.counters.to_board_bytes == len(down))
+        assert bridge.counters.sessions == 1
+
+
+def test_silence_is_seen_as_a_clean_close_and_the_next_byte_reconnects(
+    board: Board, broker: Broker
+) -> None:
+    with _bridge(board, broker) as bridge:
+        board.send(b"one")
+        with broker.accept() as session:
+            assert _receive(session, 3) == b"one"
+            began = time.monotonic()
+            assert session.recv(1) == b""  # FIN, not a reset
+            assert time.monotonic() - began > _SILENCE_S * 0.5
+        assert bridge.wait_idle(_DEADLINE_S)
+        board.send(b"two")
+        with broker.accept() as session:
+            assert _receive(session, 3) == b"two"
+        assert bridge.counters.silences == 1
+
+
+def test_keepalives_keep_the_session(board: Board, broker: Broker) -> None:
+    with _bridge(board, broker) as bridge:
+        board.send(b"k")
+        with broker.accept() as session:
+            until = time.monotonic() + 5 * _SILENCE_S
+            count = 1
+            while time.monotonic() < until:
+                board.send(b"k")
+                count += 1
+                time.sleep(_SILENCE_S / 5)
+            assert _receive(session, count) == b"k" * count
+            assert bridge.counters.sessions == 1
+            assert bridge.counters.silences == 0
+
+
+def test_cut_is_a_reset(board: Board, broker: Broker) -> None:
+    with _bridge(board, broker) as bridge:
+        assert not bridge.cut()
+        board.send(b"x")
+        with broker.accept() as session:
+            assert _receive(session, 1) == b"x"
+            assert bridge.cut()
+            with pytest.raises(ConnectionResetError):
+                session.recv(1)
+        assert not bridge.cut()
+
+
+def test_a_stream_is_never_entered_in_the_middle(board: Board, broker: Broker) -> None:
+    with _bridge(board, broker) as bridge:
+        board.send(b"begin")
+        with broker.accept() as session:
+            assert _receive(session, 5) == b"begin"
+        # The broker has closed; the board, which cannot know, goes on for a while.
+        _eventually(lambda: bridge.counters.broker_closes == 1)
+        for _ in range(5):
+            board.send(b"middle")
+            time.sleep(_SILENCE_S / 5)
+        assert bridge.wait_idle(_DEADLINE_S)
+        board.send(b"anew")
+        with broker.accept() as session:
+            assert _receive(session, 4) == b"anew"
+        assert bridge.counters.dropped_bytes == 30
+
+
+def test_a_reset_by_the_broker_ends_the_session_only(board: Board, broker: Broker) -> None:
+    with _bridge(board, broker) as bridge:
+        board.send(b"x")
+        session = broker.accept()
+        session.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        session.close()
+        _eventually(lambda: bridge.counters.broker_closes == 1)
+        assert bridge.wait_idle(_DEADLINE_S)
+        board.send(b"y")
+        with broker.accept() as session:
+            assert _receive(session, 1) == b"y"
+
+
+def test_no_broker_is_reported_and_tried_again(board: Board, broker: Broker) -> None:
+    free = socket.create_server(("127.0.0.1", 0))
+    address = free.getsockname()
+    free.close()
+    lines: list[str] = []
+    bridge = RawBridge(board.url, 921600, *address, silence_s=_SILENCE_S, report=lines.append)
+    with bridge:
+        board.send(b"lost")
+        _eventually(lambda: bridge.counters.connect_failures == 1)
+        assert bridge.wait_idle(_DEADLINE_S)
+        with socket.create_server(address) as listener:
+            listener.settimeout(_DEADLINE_S)
+            board.send(b"found")
+            session, _ = listener.accept()
+            with session:
+                session.settimeout(_DEADLINE_S)
+                assert _receive(session, 5) == b"found"
+    assert any("is it running?" in line for line in lines)
+
+
+def test_a_broker_that_does_not_read_slows_the_board_down(board: Board, broker: Broker) -> None:
+    with _bridge(board, broker) as bridge:
+        board.send(b"x")
+        with broker.accept():
+            sent = 0
+            until = time.monotonic() + _DEADLINE_S
+            while time.monotonic() < until:
+                if not select.select([], [board.master], [], 1.0)[1]:
+                    break  # the line is full: the bridge has stopped reading it
+                sent += os.write(board.master, bytes(512))
+            else:
+                pytest.fail(f"took {sent} bytes that nobody read")
+            assert len(bridge._to_broker) < 200_000
+            assert bridge.connected  # waiting is not silence
+
+
+def test_a_vanished_port_ends_the_session_and_is_opened_again(
+    tmp_path: Path, broker: Broker
+) -> None:
+    link = tmp_path / "port"
+    first = Board()
+    link.symlink_to(first.url)
+    lines: list[str] = []
+    bridge = RawBridge(
+        str(link), 921600, *broker.address, silence_s=_SILENCE_S, report=lines.append
+    )
+    with bridge:
+        first.send(b"x")
+        with broker.accept() as session:
+            assert _receive(session, 1) == b"x"
+            first.close()
+            assert session.recv(1) == b""
+        second = Board()
+        link.unlink()
+        link.symlink_to(second.url)
+        _eventually(lambda: any("open again" in line for line in lines))
+        second.send(b"back")
+        with broker.accept() as session:
+            assert _receive(session, 4) == b"back"
+        second.close()
+    assert any(f"serial port {link}: it" in line for line in lines)
+
+
+def test_a_port_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(PortError, match="is the board plugged in"):
+        RawBridge(str(tmp_path / "none"), 115200, "127.0.0.1", 1).start()
+
+
+def test_a_port_of_another_program_is_one_clear_line(board: Board, broker: Broker) -> None:
+    with _bridge(board, broker), pytest.raises(PortError, match="another program has it open"):
+        _bridge(board, broker).start()
+
+
+def test_a_board_behind_a_socket_url(broker: Broker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as line:
+        url = f"socket://127.0.0.1:{line.getsockname()[1]}"
+        with RawBridge(url, 921600, *broker.address, silence_s=_SILENCE_S):
+            far_end, _ = line.accept()
+            with far_end:
+                far_end.sendall(b"hello")
+                with broker.accept() as session:
+                    assert _receive(session, 5) == b"hello"
+                    session.sendall(b"you")
+                    far_end.settimeout(_DEADLINE_S)
+                    assert _receive(far_end, 3) == b"you"
