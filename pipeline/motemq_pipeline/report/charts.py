@@ -1,0 +1,123 @@
+"""Figures as inline SVG. Text and axes take the page's text colour, so dark and light both read."""
+
+import io
+import re
+from collections import defaultdict
+from typing import Any
+
+import matplotlib as mpl
+from cycler import cycler
+from markupsafe import Markup
+from matplotlib import ticker
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from motemq_pipeline.report.facts import Row
+
+SHOWN_BOARDS = 8  # lines in one figure; more could not be told apart
+_INK = "#010203"  # stands for the page's text colour until the SVG is written
+# Okabe and Ito's colours, without those that vanish on white or black.
+_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5cc0", "#8a6d3b"]
+# Any: matplotlib types each of its 300 keys.
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": _INK,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": _INK,
+    "grid.alpha": 0.15,
+    "legend.frameon": False,
+    "axes.prop_cycle": cycler(color=_COLOURS),
+}
+
+
+def round_trips(by_board: dict[str, list[float]]) -> Markup | None:
+    """Return the cumulative distribution of round trips (us), a line a board; None without any."""
+    shown = dict(list(by_board.items())[:SHOWN_BOARDS])
+    if not shown:
+        return None
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": "round trips"}):
+        figure, axes = _figure(5.4, 3.2)
+        for board, values in shown.items():
+            milliseconds = [value / 1000 for value in values]
+            shares = [100 * (index + 1) / len(values) for index in range(len(values))]
+            axes.step(milliseconds, shares, where="post", label=board, linewidth=1.8)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(ticker.NullFormatter())
+        axes.set_xlabel("round trip, ms")
+        axes.set_ylabel("% of round trips at or below")
+        axes.set_ylim(0, 102)
+        axes.legend(loc="lower right")
+        return _svg(figure, "Round trips per board")
+
+
+def telemetry(rollup: list[Row]) -> list[Markup]:
+    """Return one figure per sensor: means over simulated time, a line a board."""
+    sensors: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rollup:
+        sensors[row["sensor"], row["unit"]][row["board"]].append(row)
+    return [_sensor(sensor, unit, boards) for (sensor, unit), boards in sorted(sensors.items())]
+
+
+def _sensor(sensor: str, unit: str, boards: dict[str, list[Row]]) -> Markup:
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"{sensor} {unit}"}):
+        figure, axes = _figure(4.3, 2.7)
+        for board in sorted(boards)[:SHOWN_BOARDS]:
+            rows = sorted(boards[board], key=lambda row: row["window_start_ms"])
+            seconds = [row["window_start_ms"] / 1000 for row in rows]
+            (line,) = axes.plot(
+                seconds,
+                [row["mean"] for row in rows],
+                label=board,
+                linewidth=1.8,
+                marker="o",
+                markersize=3,
+            )
+            axes.fill_between(
+                seconds,
+                [row["min"] for row in rows],
+                [row["max"] for row in rows],
+                color=line.get_color(),
+                alpha=0.12,
+                linewidth=0,
+            )
+        axes.set_title(f"{sensor}, {unit}", fontsize=11, loc="left")
+        axes.set_xlabel("simulated time, s")
+        axes.legend(
+            loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, columnspacing=1.2, fontsize=9
+        )
+        return _svg(figure, f"{sensor} per board")
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.patch.set_alpha(0)
+    axes = figure.add_subplot()
+    axes.patch.set_alpha(0)
+    return figure, axes
+
+
+def _svg(figure: Figure, label: str) -> Markup:
+    """Return the figure as an ``<svg>`` element that refers to nothing outside itself."""
+    output = io.StringIO()
+    figure.savefig(
+        output, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+    )
+    svg = output.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # Scaled by the page, not by its own size in points.
+    svg = re.sub(r'^<svg([^>]*?) width="[^"]*"', r"<svg\1", svg)
+    svg = re.sub(r'^<svg([^>]*?) height="[^"]*"', r"<svg\1", svg)
+    svg = svg.replace("<svg", Markup('<svg role="img" aria-label="{}"').format(label), 1)
+    # Matplotlib escaped the texts it was given.
+    return Markup(svg.replace(_INK, "currentColor"))

@@ -1,0 +1,173 @@
+"""What the report says: plain values, read from the tables."""
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from motemq_pipeline import store
+from motemq_pipeline.job import ABOUT
+from motemq_pipeline.schemas import TABLES, columns
+
+Row = dict[str, Any]
+_CHECK_ORDER = ["pubsub_up", "pubsub_down", "ping", "will_clean", "will_abrupt"]
+_SHOWN_FAILURES = 50
+_SHOWN_QUARANTINE = 20
+_SHOWN_PAYLOAD = 120  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The latest run of a rig."""
+
+    run_id: str
+    rig: str
+    started_at: datetime
+    outcome: str  # "passed", "failed", "error", or "unfinished" for a run that was killed
+    duration_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How one check ended on one board, and what it measured."""
+
+    outcome: str
+    attempts: int
+    message: str
+    measured: list[Row]  # gold_rtt rows
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything on the page."""
+
+    about: dict[str, str]
+    run: Run | None
+    boards: list[Row]  # board_id, model, virtual, fw_sha, client_sha
+    checks: list[str]
+    cells: dict[tuple[str, str], Cell]
+    failures: list[Row]
+    round_trips: dict[str, list[float]]  # board -> microseconds
+    rollup: list[Row]
+    health: list[Row]
+    quarantine: list[Row]
+    counts: dict[str, int]
+
+
+def read_facts(tables: Path) -> Facts:
+    """Return the facts of the latest run in ``tables``.
+
+    Raises ``PipelineError`` if a table is missing.
+    """
+    counts = {table: store.count(table, tables) for table in TABLES}
+    about_file = tables / ABOUT
+    about = json.loads(about_file.read_text()) if about_file.exists() else {}
+    events = _rows(tables, "rig_events")
+    run = _latest_run(events)
+    events = [event for event in events if run and event["run_id"] == run.run_id]
+    boards = _boards(events)
+    cells = _cells(tables, run.run_id) if run else {}
+    found = {check for _, check in cells}
+    return Facts(
+        about=about,
+        run=run,
+        boards=boards,
+        checks=[name for name in _CHECK_ORDER if name in found] + sorted(found - set(_CHECK_ORDER)),
+        cells=cells,
+        failures=_failures(events),
+        round_trips=_round_trips(tables, run.run_id) if run else {},
+        rollup=_latest_streams(_rows(tables, "gold_sensor_rollup")),
+        health=_rows(tables, "gold_board_health"),
+        quarantine=_quarantine(tables),
+        counts=counts,
+    )
+
+
+def _rows(tables: Path, table: str, filters: Any = None) -> list[Row]:
+    found = pq.read_table(tables / table, columns=columns(table), filters=filters)
+    rows: list[Row] = found.to_pylist()
+    return rows
+
+
+def _latest_run(events: list[Row]) -> Run | None:
+    if not events:
+        return None
+    begun: dict[str, datetime] = {}
+    for event in events:
+        run_id = event["run_id"]
+        begun[run_id] = min(begun.get(run_id, event["ts"]), event["ts"])
+    run_id = max(begun, key=lambda name: (begun[name], name))
+    of_run = [event for event in events if event["run_id"] == run_id]
+    finished = [event for event in of_run if event["event"] == "run_finished"]
+    return Run(
+        run_id=run_id,
+        rig=of_run[0]["rig"],
+        started_at=begun[run_id],
+        outcome=finished[-1]["outcome"] if finished else "unfinished",
+        duration_s=finished[-1]["duration_s"] if finished else None,
+    )
+
+
+def _boards(events: list[Row]) -> list[Row]:
+    """Return each board with the last thing known about it."""
+    boards: dict[str, Row] = {}
+    for event in sorted(events, key=lambda event: event["mono_ns"] or 0):
+        if name := event["board_id"]:
+            board = boards.setdefault(name, {"board_id": name, "virtual": False})
+            for key in ("model", "virtual", "fw_sha", "client_sha"):
+                board[key] = event[key] or board.get(key, "")
+    return [boards[name] for name in sorted(boards)]
+
+
+def _cells(tables: Path, run_id: str) -> dict[tuple[str, str], Cell]:
+    of_run = pc.field("run_id") == run_id
+    measured: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in _rows(tables, "gold_rtt", of_run):
+        measured[row["board_id"], row["check"]].append(row)
+    return {
+        (row["board_id"], row["check"]): Cell(
+            row["outcome"],
+            row["attempts"],
+            row["message"],
+            measured[row["board_id"], row["check"]],
+        )
+        for row in _rows(tables, "gold_checks", of_run)
+    }
+
+
+def _failures(events: list[Row]) -> list[Row]:
+    """Return what failed with its reason: checks and steps; a board's own end only repeats it."""
+    told = {"check_finished", "step_finished"}
+    bad = [row for row in events if row["outcome"] in ("failed", "error")]
+    own = [row for row in bad if row["event"] in told] or bad
+    return sorted(own, key=lambda row: row["mono_ns"] or 0)[:_SHOWN_FAILURES]
+
+
+def _round_trips(tables: Path, run_id: str) -> dict[str, list[float]]:
+    found = defaultdict(list)
+    wanted = (pc.field("run_id") == run_id) & (pc.field("metric") == "rtt")
+    for row in _rows(tables, "rig_samples", wanted):
+        if row["value"] is not None:
+            found[row["board_id"]].append(row["value"])
+    return {board: sorted(found[board]) for board in sorted(found)}
+
+
+def _latest_streams(rollup: list[Row]) -> list[Row]:
+    latest: dict[str, int] = {}
+    for row in rollup:
+        latest[row["board"]] = max(latest.get(row["board"], 0), row["connection"])
+    return [row for row in rollup if row["connection"] == latest[row["board"]]]
+
+
+def _quarantine(tables: Path) -> list[Row]:
+    rows = _rows(tables, "silver_quarantine")[:_SHOWN_QUARANTINE]
+    for row in rows:
+        payload = row["payload"] or b""
+        text = payload[:_SHOWN_PAYLOAD].decode("utf-8", "backslashreplace")
+        row["text"] = text + ("…" if len(payload) > _SHOWN_PAYLOAD else "")
+    return rows
