@@ -53,7 +53,12 @@ class Server:
         connection.id = self._last_id
         self._connections[connection.id] = connection
         self._all_gone.clear()
-        self._run(self._broker.opened(connection.id, connection.protocol, self._now()), None)
+        try:
+            self._run(self._broker.opened(connection.id, connection.protocol, self._now()), None)
+        except Exception:
+            # asyncio closes a connection whose read failed, but not one that failed to begin.
+            connection.transport.abort()
+            raise
 
     def received(self, connection: Connection, data: bytes) -> None:
         """Hand one read to the broker."""

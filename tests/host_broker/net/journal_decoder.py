@@ -97,7 +97,7 @@ def read_journal(folder: Path) -> dict[int, list[Stored]]:
         segments = sorted(partition.glob("*.mjl"))
         starts = [int(path.stem) for path in segments]
         messages: list[Stored] = []
-        for path, end in zip(segments, [*starts[1:], None], strict=True):
+        for path, end in zip(segments, [*starts, None][1:], strict=True):
             name = f"{partition.name}/{path.name}"
             got, _ = read_segment(name, path.read_bytes(), end, last=end is None)
             messages += got

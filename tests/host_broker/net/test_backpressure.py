@@ -1,0 +1,81 @@
+"""Slow receivers: publishers wait, memory stays bounded, nothing is lost, nobody waits for ever."""
+
+import threading
+import time
+
+from host_broker.client import FmqpClient, connect
+from tests.host_broker.net.broker_process import BrokerProcess, broker
+
+BODY = bytes(16 * 1024)
+COUNT = 4096  # 64 MiB, many times the outbox and the kernel's buffers
+
+
+def fmqp(running: BrokerProcess, timeout_s: float = 60.0) -> FmqpClient:
+    client = connect(running.urls["fmqp"], timeout_s=timeout_s)
+    assert isinstance(client, FmqpClient)
+    return client
+
+
+def publish_all(client: FmqpClient) -> threading.Thread:
+    def work() -> None:
+        for number in range(COUNT):
+            client.publish("t", number.to_bytes(4, "big") + BODY)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_a_publisher_waits_for_a_sleeping_subscriber_and_nothing_is_lost() -> None:
+    settings = ("--set", "net.outbox_high_bytes=1000000", "--set", "net.outbox_low_bytes=200000")
+    with broker(*settings) as running, fmqp(running) as sleeper, fmqp(running) as publisher:
+        sleeper.subscribe("t")
+        sleeper.sync()
+        publisher.sync()
+        before = running.rss_bytes()
+        thread = publish_all(publisher)
+        # While it sleeps: what is not read stays with the publisher.
+        thread.join(2.0)
+        assert thread.is_alive()
+        assert running.rss_bytes() - before < 16 * 1024 * 1024
+        with fmqp(running) as other:
+            assert other.ping(5.0) < 5.0  # nobody else waits
+        for number in range(COUNT):
+            message = sleeper.receive(20.0)
+            assert message is not None
+            assert int.from_bytes(message.payload[:4], "big") == number
+        thread.join(20.0)
+        assert not thread.is_alive()
+        assert running.rss_bytes() - before < 16 * 1024 * 1024
+
+
+def test_a_stalled_receiver_is_disconnected_and_the_publisher_goes_on() -> None:
+    settings = ("--set", "net.stalled_receiver_s=1", "--set", "net.outbox_high_bytes=1000000")
+    low = ("--set", "net.outbox_low_bytes=200000")
+    with broker(*settings, *low) as running, fmqp(running) as publisher:
+        with running.raw("fmqp") as sleeper, fmqp(running) as reader:
+            sleeper.sendall(bytes.fromhex("800100000000") + b"t")
+            reader.subscribe("t")
+            reader.sync()
+            started = time.monotonic()
+            thread = publish_all(publisher)
+            received = sum(reader.receive(20.0) is not None for _ in range(COUNT))
+            thread.join(20.0)
+            assert received == COUNT
+            assert 0.9 < time.monotonic() - started < 20
+        code, stderr = running.end()
+        assert code == 0
+        assert "is closed: it took too little for 1 s" in stderr
+
+
+def test_a_client_that_publishes_to_itself_without_reading_gets_everything_later() -> None:
+    high = ("--set", "net.outbox_high_bytes=1000000", "--set", "net.outbox_low_bytes=200000")
+    with broker(*high) as running, fmqp(running, timeout_s=10.0) as client:
+        client.subscribe("t")
+        count = 1500  # 24 MiB: more than every buffer on the way, less than the client keeps
+        for number in range(count):
+            client.publish("t", number.to_bytes(4, "big") + BODY)
+        for number in range(count):
+            message = client.receive(10.0)
+            assert message is not None
+            assert int.from_bytes(message.payload[:4], "big") == number
