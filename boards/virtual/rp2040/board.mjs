@@ -5,6 +5,7 @@ import { VirtualClock } from "./clock.mjs";
 import { FLASH_BYTES, FlashPins, FlashSerial } from "./flash.mjs";
 import { chipLogger } from "./log.mjs";
 import { Pl011 } from "./pl011.mjs";
+import { Resets } from "./resets.mjs";
 import { installRom } from "./rom.mjs";
 import { RingOscillator } from "./rosc.mjs";
 import { PowerControl, Sio } from "./sio.mjs";
@@ -14,7 +15,7 @@ import { Watchdog } from "./watchdog.mjs";
 
 const XIP_BASE = 0x10000000;
 const VECTORS = XIP_BASE + 0x100; // behind boot2
-const SSI = 0x18000, PSM = 0x40010, IO_QSPI = 0x40018, UART0 = 0x40034, UART1 = 0x40038;
+const SSI = 0x18000, RESETS = 0x4000c, PSM = 0x40010, IO_QSPI = 0x40018, UART0 = 0x40034, UART1 = 0x40038;
 const WATCHDOG = 0x40058, ROSC = 0x40060, USB = 0x50110;
 const FLASH_SELECT_PIN = 1;
 
@@ -45,6 +46,7 @@ export function powerOn(options) {
   chip.usbCtrl = new UsbConsole(chip, options.onConsole, options.onConnected);
   Object.assign(chip.peripherals, {
     [SSI]: serial,
+    [RESETS]: new Resets(chip, chip.uart),
     [PSM]: new PowerControl(chip, chip.sio),
     [IO_QSPI]: new FlashPins(chip, serial),
     [UART0]: chip.uart[0],

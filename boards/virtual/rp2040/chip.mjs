@@ -16,6 +16,7 @@ export const { RP2040 } = await load("rp2040");
 export const { BasePeripheral } = await load("peripherals/peripheral");
 export const { RPUSBController } = await load("peripherals/usb");
 export const { RPWatchdog } = await load("peripherals/watchdog");
+export const { RPReset } = await load("peripherals/reset");
 export const { RPPSM } = await load("peripherals/psm");
 export const { RPSIO } = await load("sio");
 export const { GPIOPinState } = await load("gpio-pin");

@@ -38,7 +38,10 @@ host.on("drain", () => {
 host.on("error", () => process.exit(0)); // the supervisor is gone
 
 const uarts = [0, 1].map(
-  (index) => new UartServer(() => loop.input(() => chip.uart[index].lineReady())),
+  (index) => new UartServer(() => {
+    if (chip) loop.input(() => chip.uart[index].lineReady());
+    else uarts[index].discard(); // no CPU, no receiver
+  }),
 );
 
 function run(kept) {
@@ -71,7 +74,6 @@ function run(kept) {
   if (host.writableNeedDrain) chip.usbCtrl.pause(true);
   for (const [pin, level] of wires) chip.gpio[pin].setInputValue(level);
   host.resume();
-  for (const uart of chip.uart) uart.lineReady();
   loop.start(chip.core, board.clock);
 }
 

@@ -3,6 +3,7 @@
 // rp2040js' own UART raises the transmit interrupt again whenever it is cleared, which hangs
 // MicroPython at its first machine.UART. Not modelled: DMA pacing, break, parity and framing
 // errors, and overruns: a sender waits while the receive FIFO is full, as if RTS/CTS were wired.
+// Bytes that come while the firmware has the receiver off are lost, as on a real line.
 
 import { BasePeripheral, IRQ } from "./chip.mjs";
 
@@ -25,21 +26,30 @@ export class Pl011 extends BasePeripheral {
    * @param rp2040 the chip
    * @param index 0 or 1
    * @param line the outside: `transmit(byte)` takes what the board sends; `receive()` returns the
-   *   next byte for the board, or -1 when there is none for now (then call `lineReady` later)
+   *   next byte for the board, or -1 when there is none for now (then call `lineReady` later);
+   *   `discard()` throws away what is waiting
    */
   constructor(rp2040, index, line) {
     super(rp2040, `UART${index}`);
     this.irq = index ? IRQ.UART1 : IRQ.UART0;
     this.line = line;
+    this.rxAlarm = rp2040.clock.createAlarm(() => this.receiveOne());
+    this.rxTimeout = rp2040.clock.createAlarm(() => this.raise(INT_RT));
+    this.txAlarm = rp2040.clock.createAlarm(() => this.shiftedOut());
+    this.reset();
+  }
+
+  /** What the reset controller does to it; its registers are as after power-on. */
+  reset() {
     this.ibrd = this.fbrd = this.lcr = this.imsc = this.ris = this.dmacr = 0;
     this.cr = CR_RXE | CR_TXE;
     this.ifls = 0x12;
     this.rx = [];
     this.tx = [];
     this.shifting = -1; // the byte in the transmit shift register
-    this.rxAlarm = rp2040.clock.createAlarm(() => this.receiveOne());
-    this.rxTimeout = rp2040.clock.createAlarm(() => this.raise(INT_RT));
-    this.txAlarm = rp2040.clock.createAlarm(() => this.shiftedOut());
+    for (const alarm of [this.rxAlarm, this.rxTimeout, this.txAlarm]) alarm.cancel();
+    this.updateInterrupt();
+    this.line.discard();
   }
 
   /** rp2040js calls this when clk_peri changes; the bit time is computed afresh per byte. */
@@ -66,6 +76,7 @@ export class Pl011 extends BasePeripheral {
 
   /** Bytes may be waiting on the line: start receiving if nothing is on its way. */
   lineReady() {
+    if (!this.enabled(CR_RXE)) this.line.discard();
     if (!this.rxAlarm.scheduled && this.enabled(CR_RXE) && this.rx.length < this.depth) {
       this.rxAlarm.schedule(this.byteNanos);
     }
@@ -172,7 +183,7 @@ export class Pl011 extends BasePeripheral {
       case CR:
         this.cr = value & 0xffff;
         this.startShifting();
-        this.lineReady();
+        if (this.enabled(CR_RXE)) this.lineReady();
         break;
       case IFLS: this.ifls = value & 0x3f; break;
       case IMSC: this.imsc = value & 0x7ff; this.updateInterrupt(); break;

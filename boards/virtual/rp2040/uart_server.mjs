@@ -30,7 +30,7 @@ export class UartServer {
     // A line has one other end. The newcomer wins: the old one may be a peer that died silently.
     this.client?.destroy();
     this.client = socket;
-    this.clearIncoming();
+    this.discard();
     this.outgoing = [];
     socket.setNoDelay(true);
     socket.on("data", (bytes) => {
@@ -45,10 +45,12 @@ export class UartServer {
     });
   }
 
-  clearIncoming() {
+  /** Throw away what waits for the board. */
+  discard() {
     this.incoming = [];
     this.incomingBytes = 0;
     this.position = 0;
+    this.client?.resume();
   }
 
   /** The next byte for the board, or -1. What a client sent before it left still arrives. */

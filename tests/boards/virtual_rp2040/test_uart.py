@@ -104,6 +104,23 @@ def test_bytes_for_nobody_are_dropped(board: VirtualBoard) -> None:
         assert link.recv(100) == b"heard"
 
 
+def test_a_receiver_that_is_off_hears_nothing(board: VirtualBoard) -> None:
+    code = (
+        "from machine import UART\nimport sys\nprint('off')\nsys.stdin.readline()\n"
+        "u = UART(1, baudrate=921600, tx=4, rx=5, timeout=2000)\nprint('on')\nprint(u.read(5))\n"
+    )
+    with (
+        _running(board, code, b"off\r\n") as port,
+        socket.create_connection(_address(board), timeout=5) as link,
+    ):
+        link.sendall(b"stale bytes")
+        # The board's own answer to a byte that went the same way shows that they have arrived.
+        port.write(b"\n")
+        assert port.read_until(b"on\r\n").endswith(b"on\r\n")
+        link.sendall(b"fresh")
+        assert port.read_until(b"\r\n") == b"b'fresh'\r\n"
+
+
 def test_a_line_survives_a_reset_of_the_board(
     board: VirtualBoard, wait_for_boots: Callable[[VirtualBoard, int], None]
 ) -> None:
