@@ -74,12 +74,12 @@ class Bench:
         self.hang_up()
 
     def hang_up(self) -> int:
-        """Close the board's connection cleanly; return the monotonic time of the close in ns.
+        """Close the board's connection cleanly; return when that was asked for, monotonic ns.
 
         On a raw bridge the line just falls silent, and the bridge closes its side.
         """
-        self.call("close")
         closed_ns = time.monotonic_ns()
+        self.call("close")
         if self.bridge is not None:
             self.bridge.silence_s = HANG_UP_SILENCE_S
         return closed_ns
