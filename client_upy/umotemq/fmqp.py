@@ -120,8 +120,9 @@ class FmqpClient(Link):
 
         Other messages are dispatched meanwhile. Raises NoAnswer after ``timeout_ms``.
         """
+        self._listen_to_pings()
+        start = ticks_us()  # before the write: the echo may be here when it returns
         number = self._ask()
-        start = ticks_us()
         until = ticks_add(ticks_ms(), timeout_ms)
         while self._pong_number != number:
             left = ticks_diff(until, ticks_ms())
@@ -130,9 +131,13 @@ class FmqpClient(Link):
             self.poll(left)
         return ticks_diff(ticks_us(), start)
 
+    def _listen_to_pings(self) -> None:
+        for entry in self._subscriptions:
+            if entry.topic == self._ping_topic and not entry.feedback:
+                return
+        self.subscribe(self._ping_topic, self._pong, debug=True, raw=True)
+
     def _ask(self) -> int:
-        if not self._has(self._ping_topic):
-            self.subscribe(self._ping_topic, self._pong, debug=True, raw=True)
         self._ping_number = (self._ping_number + 1) & 0xFFFFFF
         self._send(0, self._ping_topic, struct.pack(">I", self._ping_number))
         return self._ping_number
@@ -147,13 +152,8 @@ class FmqpClient(Link):
             return
         if self._asked is None:
             self._asked = now
+        self._listen_to_pings()
         self._ask()
-
-    def _has(self, topic: bytes) -> bool:
-        for entry in self._subscriptions:
-            if entry.topic == topic and not entry.feedback:
-                return True
-        return False
 
     def _without(self, topic: bytes, feedback: int) -> list:
         return [e for e in self._subscriptions if e.topic != topic or e.feedback != feedback]

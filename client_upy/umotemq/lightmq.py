@@ -109,8 +109,8 @@ class LightmqClient(Link):
     def ping(self, timeout_ms: int = 5000) -> int:
         """Return the round trip to the broker in µs. Raises NoAnswer after ``timeout_ms``."""
         self._need_ready()
+        start = ticks_us()  # before the write: the PONG may be here when it returns
         number = self._ask()
-        start = ticks_us()
         until = ticks_add(ticks_ms(), timeout_ms)
         while self._ping_id == number:
             left = ticks_diff(until, ticks_ms())
