@@ -23,14 +23,10 @@ class Unfinished:
         if len(kept) < self._needed:
             return None
         joined = bytes(kept)
-        # A new one, because clear() keeps nothing but a busy reference would make it raise.
-        self._kept = bytearray()
+        kept.clear()
         return joined
 
     def keep(self, rest: bytes, needed: int) -> None:
         """Keep the beginning of a frame until ``needed`` bytes of it are there."""
         self._kept = bytearray(rest)
         self._needed = needed
-
-    def __len__(self) -> int:
-        return len(self._kept)

@@ -101,8 +101,12 @@ class LightmqSession:
         return [SendBytes(self._codec.ping(self._ping))]
 
     def closed(self, now: float) -> Sequence[Command]:
-        """Say ``offline`` in the broker's name: the last will of a protocol that has none."""
-        self._phase, self.deadline = _Phase.OVER, None
+        """Say ``offline`` in the broker's name: the last will of a protocol that has none.
+
+        When the whole broker stops it is still there to be told the others' wills, so its phase
+        stays.
+        """
+        self.deadline = None
         if self._named.get(self.client) is not self:
             return NOTHING  # never accepted, or taken over by a newer connection
         del self._named[self.client]
