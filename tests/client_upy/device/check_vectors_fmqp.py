@@ -16,10 +16,16 @@ def unhex(text):
 
 
 def pieces(vector, key):
-    # (bytes, times) pairs, so that the longest need not fit the heap.
-    if key + "_repeat" in vector:
-        return [(unhex(data), times) for data, times in vector[key + "_repeat"]]
-    return [(unhex(vector[key]), 1)]
+    # (bytes, times) pairs of at least some bytes each: the longest would not fit the heap.
+    if key + "_repeat" not in vector:
+        return [(unhex(vector[key]), 1)]
+    pairs = []
+    for text, times in vector[key + "_repeat"]:
+        data = unhex(text)
+        many = max(1, 500 // len(data))
+        pairs.append((data * many, times // many))
+        pairs.append((data * (times % many), 1))
+    return [(data, times) for data, times in pairs if data and times]
 
 
 def size_of(parts):
