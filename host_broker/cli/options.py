@@ -1,8 +1,11 @@
 """What the commands that talk to a broker have in common on the command line."""
 
+import contextlib
+from collections.abc import Iterator
+
 import click
 
-from host_broker.client import AddressError, FmqpClient, LightmqClient, connect
+from host_broker.client import AddressError, BadArgument, FmqpClient, LightmqClient, connect
 
 url_argument = click.argument("url")
 
@@ -17,9 +20,11 @@ timeout_option = click.option(
 )
 
 
-def connected(url: str, timeout_s: float) -> FmqpClient | LightmqClient:
-    """Connect; an address that cannot be read is a usage error, the rest is ``ClientError``."""
+@contextlib.contextmanager
+def connected(url: str, timeout_s: float) -> Iterator[FmqpClient | LightmqClient]:
+    """Connect while the block lasts; what the user mistyped in it is a usage error."""
     try:
-        return connect(url, timeout_s=timeout_s)
-    except AddressError as error:
+        with connect(url, timeout_s=timeout_s) as client:
+            yield client
+    except (AddressError, BadArgument) as error:
         raise click.UsageError(str(error)) from error

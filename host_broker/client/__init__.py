@@ -14,12 +14,20 @@
 from typing import Literal
 
 from host_broker.address import AddressError, parse_address
-from host_broker.client.errors import ClientError, ConnectFailed, ConnectionLost, Refused, Timeout
+from host_broker.client.errors import (
+    BadArgument,
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    Refused,
+    Timeout,
+)
 from host_broker.client.fmqp import FmqpClient, Message
 from host_broker.client.lightmq import LightmqClient, Request
 
 __all__ = [
     "AddressError",
+    "BadArgument",
     "ClientError",
     "ConnectFailed",
     "ConnectionLost",
@@ -43,7 +51,8 @@ def connect(
 
     ``timeout_s`` bounds connecting, and every later operation without a timeout of its own.
     ``dialect`` is LightMQ's (docs: the broker's setting ``lightmq.dialect``). Without a client id
-    LightMQ gets a random one. Raises ``AddressError``, ``ConnectFailed``, ``Refused``.
+    LightMQ gets a random one. Raises ``AddressError``, ``BadArgument``, ``ConnectFailed``,
+    ``Refused``, ``Timeout``.
     """
     address = parse_address(url)
     if address.protocol == "lightmq":

@@ -5,11 +5,20 @@ ClientError
 ├── Refused          the broker said no; ``code`` is LightMQ's CONNACK code
 ├── ConnectionLost   the broker closed or reset the connection, or broke the protocol
 └── Timeout          the deadline passed; the connection is still open
+
+BadArgument (a ValueError) is the caller's mistake: nothing was sent.
 """
+
+import contextlib
+from collections.abc import Iterator
 
 
 class ClientError(Exception):
     """Anything a client reports; the text says what happened and what to do."""
+
+
+class BadArgument(ValueError):
+    """A topic, client id or payload that the protocol cannot carry; the text says why."""
 
 
 class ConnectFailed(ClientError):
@@ -30,3 +39,12 @@ class ConnectionLost(ClientError):
 
 class Timeout(ClientError):
     """An answer did not come, or bytes were not taken, before the deadline."""
+
+
+@contextlib.contextmanager
+def callers_mistakes() -> Iterator[None]:
+    """Turn a codec's ``ValueError`` about what it shall spell into ``BadArgument``."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadArgument(str(error)) from error

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from host_broker.address import Address
-from host_broker.client.errors import ClientError, Timeout
+from host_broker.client.errors import ClientError, Timeout, callers_mistakes
 from host_broker.client.link import Link, deadline_of
 from host_broker.protocols.fmqp.codec import Codec, encode_publication, encode_subscription
 from host_broker.protocols.fmqp.events import FEEDBACK, Publication, Publications
@@ -36,7 +36,7 @@ class FmqpClient:
 
     FMQP acknowledges nothing: a return from ``publish`` or ``subscribe`` means the bytes were taken
     by the kernel. ``sync`` returns when the broker has processed them all. Not for several threads.
-    Every method raises ``ConnectionLost`` when the connection has ended, and ``ValueError`` for a
+    Every method raises ``ConnectionLost`` when the connection has ended, and ``BadArgument`` for a
     topic that FMQP cannot carry.
     """
 
@@ -57,16 +57,22 @@ class FmqpClient:
     ) -> None:
         """Publish. ``cache``: the broker keeps it for later subscribers (an empty payload
         clears it). ``will``: the broker publishes it when this connection has ended, however."""
-        self._send(encode_publication(topic, payload, cache=cache, will=will))
+        with callers_mistakes():
+            packet = encode_publication(topic, payload, cache=cache, will=will)
+        self._send(packet)
 
     def subscribe(self, topic: str, *, feedback: bool = False, debug: bool = False) -> None:
         """Subscribe; a level ``*`` is any level. ``feedback``: be told who listens to the topic
         instead of what is said. ``debug``: without being counted in the feedback of others."""
-        self._send(encode_subscription(topic, feedback=feedback, debug=debug))
+        with callers_mistakes():
+            packet = encode_subscription(topic, feedback=feedback, debug=debug)
+        self._send(packet)
 
     def unsubscribe(self, topic: str, *, feedback: bool = False) -> None:
         """Remove exactly this subscription."""
-        self._send(encode_subscription(topic, unsubscribe=True, feedback=feedback))
+        with callers_mistakes():
+            packet = encode_subscription(topic, unsubscribe=True, feedback=feedback)
+        self._send(packet)
 
     def receive(self, timeout_s: float) -> Message | None:
         """Return the next message, None if none comes within ``timeout_s``; 0 does not wait."""

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from host_broker.address import Address
-from host_broker.client.errors import ClientError, ConnectionLost, Refused, Timeout
+from host_broker.client.errors import (
+    ClientError,
+    ConnectionLost,
+    Refused,
+    Timeout,
+    callers_mistakes,
+)
 from host_broker.client.link import Link, deadline_of
 from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.dialects import DIALECTS, DialectName, Refusal
@@ -39,17 +45,18 @@ class LightmqClient:
 
     The broker's PINGs are answered whenever this client reads: in ``receive``, and while ``send``
     and ``ping`` wait. Not for several threads. Every method raises ``ConnectionLost`` when the
-    connection has ended.
+    connection has ended, ``BadArgument`` for data that LightMQ cannot carry.
     """
 
     def __init__(self, address: Address, timeout_s: float, dialect: DialectName = "spec") -> None:
         """Connect and CONNECT, both within ``timeout_s``. Raises ``ConnectFailed``, ``Refused``,
-        ``Timeout``; ``ValueError`` for a client id above 255 bytes."""
+        ``Timeout``; ``BadArgument`` for a client id above 255 bytes."""
         self.client_id = address.client_id or f"host-{secrets.token_hex(4)}"
         self._timeout_s = timeout_s
         self._dialect = DIALECTS[dialect]
         self._codec = Codec("client", dialect)
-        hello = self._codec.connect(self.client_id)
+        with callers_mistakes():
+            hello = self._codec.connect(self.client_id)
         self._connack: Connack | None = None
         self._inbox: deque[Request] = deque()
         self._inbox_bytes = 0
@@ -69,7 +76,8 @@ class LightmqClient:
         """SEND data (at most 65463 bytes) and return the response. Raises ``Timeout``."""
         deadline = deadline_of(timeout_s)
         id = self._fresh_id()
-        frame = self._codec.send(id, data)
+        with callers_mistakes():
+            frame = self._codec.send(id, data)
         self._waiting[id] = None
         try:
             self._link.send(frame, deadline)
@@ -91,7 +99,9 @@ class LightmqClient:
 
     def respond(self, request: Request, data: bytes) -> None:
         """Answer a SEND with SENDRESP (at most 65464 bytes)."""
-        self._link.send(self._codec.sendresp(request.id, data), deadline_of(self._timeout_s))
+        with callers_mistakes():
+            frame = self._codec.sendresp(request.id, data)
+        self._link.send(frame, deadline_of(self._timeout_s))
 
     def ping(self, timeout_s: float) -> float:
         """Return the seconds from PING to PONG. Raises ``Timeout``."""

@@ -1,0 +1,320 @@
+"""The public client against a real broker, and against peers that are no broker."""
+
+import contextlib
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from host_broker.client import (
+    AddressError,
+    BadArgument,
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    FmqpClient,
+    LightmqClient,
+    Refused,
+    Timeout,
+    connect,
+)
+from tests.host_broker.net.broker_process import BrokerProcess, broker
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[BrokerProcess]:
+    with broker() as process:
+        yield process
+
+
+def fmqp(running: BrokerProcess) -> FmqpClient:
+    client = connect(running.urls["fmqp"])
+    assert isinstance(client, FmqpClient)
+    return client
+
+
+def lightmq(running: BrokerProcess, client_id: str) -> LightmqClient:
+    client = connect(f"{running.urls['lightmq']}/{client_id}")
+    assert isinstance(client, LightmqClient)
+    return client
+
+
+@contextlib.contextmanager
+def peer(protocol: str, behave: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A listener that treats one connection as ``behave`` says; gives its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(20)
+
+        def serve() -> None:
+            accepted, _ = listening.accept()
+            with accepted:
+                accepted.settimeout(20)
+                behave(accepted)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"{protocol}://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def until_closed(sock: socket.socket) -> None:
+    with contextlib.suppress(ConnectionResetError):
+        while sock.recv(65536):
+            continue
+
+
+def answering(answer: bytes) -> Callable[[socket.socket], None]:
+    def behave(sock: socket.socket) -> None:
+        sock.recv(1)
+        sock.sendall(answer)
+        until_closed(sock)
+
+    return behave
+
+
+def test_sync_makes_a_subscription_active(running: BrokerProcess) -> None:
+    with fmqp(running) as listener, fmqp(running) as publisher:
+        listener.subscribe("home/*/temperature")
+        listener.sync()
+        publisher.publish("/home/kitchen/temperature/", b"21.5")
+        message = listener.receive(5.0)
+        assert message is not None
+        assert (message.topic, message.payload) == ("home/kitchen/temperature", b"21.5")
+        assert (message.flags, message.feedback) == (0, False)
+        assert 0 <= time.monotonic_ns() - message.received_ns < 5e9
+        listener.unsubscribe("home/*/temperature")
+        listener.sync()
+        publisher.publish("home/kitchen/temperature", b"22")
+        publisher.sync()
+        assert listener.receive(0) is None
+
+
+def test_cached_messages_and_feedback(running: BrokerProcess) -> None:
+    with fmqp(running) as client:
+        client.publish("state/lamp", b"on", cache=True)
+        client.subscribe("state/lamp", feedback=True)
+        client.sync()
+        client.subscribe("state/*", debug=True)
+        kept = client.receive(5.0)
+        assert kept is not None
+        assert (kept.topic, kept.payload, kept.flags) == ("state/lamp", b"on", 0x04)
+        client.subscribe("state/lamp")
+        received = [client.receive(5.0) for _ in range(2)]
+        assert {(got.topic, got.feedback) for got in received if got} == {
+            ("state/lamp", True),
+            ("state/lamp", False),
+        }
+
+
+def test_messages_that_come_during_a_ping_are_kept_in_order(running: BrokerProcess) -> None:
+    with fmqp(running) as client:
+        client.subscribe("t")
+        for number in range(100):
+            client.publish("t", str(number).encode())
+        assert 0 < client.ping(5.0) < 5.0
+        received = [client.receive(0) for _ in range(100)]
+        assert [got.payload for got in received if got] == [b"%d" % n for n in range(100)]
+        assert client.receive(0) is None
+
+
+def test_receive_waits_no_longer_than_asked(running: BrokerProcess) -> None:
+    with fmqp(running) as client:
+        started = time.monotonic()
+        assert client.receive(0.2) is None
+        assert 0.2 <= time.monotonic() - started < 2.0
+
+
+@pytest.mark.parametrize("ending", ["close", "abort"])
+def test_an_ended_client_says_so(running: BrokerProcess, ending: str) -> None:
+    client = fmqp(running)
+    getattr(client, ending)()
+    getattr(client, ending)()  # twice is harmless
+    with pytest.raises(ConnectionLost, match="is closed; connect again"):
+        client.publish("t", b"x")
+    with pytest.raises(ConnectionLost, match="is closed; connect again"):
+        client.receive(0.1)
+
+
+@pytest.mark.parametrize("topic", ["", "/", "a\0b", "x" * 256])
+def test_a_topic_that_fmqp_cannot_carry_is_the_callers_mistake(
+    running: BrokerProcess, topic: str
+) -> None:
+    with fmqp(running) as client:
+        with pytest.raises(BadArgument, match="topic"):
+            client.publish(topic, b"x")
+        client.sync()  # nothing was sent, the connection lives
+
+
+def test_lightmq_sends_receives_and_responds(running: BrokerProcess) -> None:
+    with lightmq(running, "hall") as hall, fmqp(running) as program:
+        program.subscribe("lightmq/hall/*")
+        online = program.receive(5.0)
+        assert online is not None
+        assert (online.topic, online.payload) == ("lightmq/hall/status", b"online")
+        program.publish("lightmq/hall/down", b"question")
+        assert hall.receive(5.0) is not None
+        program.sync()
+        question = program.receive(1.0)  # its own message: it subscribed to that too
+        assert question is not None
+        program.publish("lightmq/hall/down", b"again")
+        request = hall.receive(5.0)
+        assert request is not None
+        assert request.data == b"again"
+        hall.respond(request, b"answer")
+        assert hall.send(b"reading", 5.0) == b""
+        topics = {}
+        for _ in range(3):
+            message = program.receive(5.0)
+            assert message is not None
+            topics[message.topic] = message.payload
+        assert topics["lightmq/hall/reply"] == b"answer"
+        assert topics["lightmq/hall/up"] == b"reading"
+        hall.abort()
+        gone = program.receive(5.0)
+        assert gone is not None
+        assert (gone.topic, gone.payload) == ("lightmq/hall/status", b"offline")
+
+
+def test_a_waiting_lightmq_client_answers_the_brokers_pings() -> None:
+    settings = ("--set", "lightmq.ping_interval_s=0.1", "--set", "lightmq.ping_timeout_s=0.5")
+    with broker(*settings) as impatient:
+        with lightmq(impatient, "patient") as client:
+            assert client.receive(1.5) is None
+            assert client.ping(5.0) < 5.0
+        with lightmq(impatient, "silent") as client:
+            time.sleep(1.5)  # a client that does not read cannot answer: that is what is shown
+            with pytest.raises(ConnectionLost):
+                client.ping(5.0)
+
+
+def test_the_other_dialect() -> None:
+    with broker("--set", "lightmq.dialect=gbaranski") as running:
+        url = running.urls["lightmq"] + "/go"
+        with connect(url, dialect="gbaranski") as client:
+            assert isinstance(client, LightmqClient)
+            assert client.send(b"x", 5.0) == b""
+            assert client.ping(5.0) < 5.0
+            with pytest.raises(Refused, match="another client") as refused:
+                connect(url, dialect="gbaranski")
+            assert refused.value.code == 4
+
+
+def test_a_client_id_in_use_is_refused_with_its_code(running: BrokerProcess) -> None:
+    with lightmq(running, "twin"):
+        with pytest.raises(Refused, match="is another client connected") as refused:
+            lightmq(running, "twin")
+        assert refused.value.code == 4
+        assert refused.value.args[0].startswith("lightmq://127.0.0.1:")
+
+
+def test_what_lightmq_cannot_carry_is_the_callers_mistake(running: BrokerProcess) -> None:
+    with pytest.raises(BadArgument, match="255"):
+        lightmq(running, "x" * 256)
+    with lightmq(running, "wide") as client:
+        with pytest.raises(BadArgument, match="65463"):
+            client.send(bytes(65464), 5.0)
+        assert client.send(bytes(65463), 5.0) == b""
+
+
+def test_without_a_client_id_it_makes_one_up(running: BrokerProcess) -> None:
+    with connect(running.urls["lightmq"]) as client:
+        assert isinstance(client, LightmqClient)
+        assert re.fullmatch(r"host-[0-9a-f]{8}", client.client_id)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("127.0.0.1:1884", "write it as fmqp://"),
+        ("http://127.0.0.1", "unknown protocol 'http'"),
+        ("fmqp://", "names no host"),
+        ("fmqp://127.0.0.1:x", "is no address"),
+        ("fmqp://127.0.0.1/kitchen", "only LightMQ has client ids"),
+    ],
+)
+def test_an_address_that_cannot_be_read(url: str, words: str) -> None:
+    with pytest.raises(AddressError, match=re.escape(words)):
+        connect(url)
+
+
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(ConnectFailed, match=f"nothing listens at fmqp://127.0.0.1:{port}"):
+        connect(f"fmqp://127.0.0.1:{port}")
+
+
+def test_a_silent_peer_is_a_timeout() -> None:
+    with (
+        peer("fmqp", until_closed) as url,
+        connect(url) as client,
+        pytest.raises(Timeout, match="did not echo"),
+    ):
+        client.ping(0.2)
+    with (
+        peer("lightmq", until_closed) as url,
+        pytest.raises(Timeout, match="did not answer CONNECT"),
+    ):
+        connect(url + "/x", timeout_s=0.2)
+    accepting = bytes.fromhex("02000100")
+    with peer("lightmq", answering(accepting)) as url, connect(url + "/x") as client:
+        assert isinstance(client, LightmqClient)
+        with pytest.raises(Timeout, match="did not respond to a SEND"):
+            client.send(b"x", 0.2)
+        with pytest.raises(Timeout, match="did not answer a PING"):
+            client.ping(0.2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("", "closed the connection instead of answering CONNECT"),
+        ("02000109", "CONNACK code 9"),
+        ("0200020000", "CONNACK has 2 bytes"),
+        ("0400020001", "no CONNACK"),
+        ("485454502f", "opcode 0x48 is reserved"),
+        ("0200010002000100", "second CONNACK"),
+    ],
+)
+def test_a_peer_that_is_no_lightmq_broker(answer: str, words: str) -> None:
+    def behave(sock: socket.socket) -> None:
+        sock.recv(1)
+        sock.sendall(bytes.fromhex(answer))
+        if answer:
+            until_closed(sock)
+        else:
+            sock.recv(65536)  # the rest of CONNECT, so that closing is a FIN
+
+    with peer("lightmq", behave) as url, pytest.raises(ConnectionLost, match=words):
+        connect(url + "/x", timeout_s=5.0)
+
+
+def test_an_fmqp_broker_that_sends_nonsense_is_survived() -> None:
+    nonsense = bytes.fromhex("8001000000007400000000000178") + b"\0\1\0\0\0\1tx"
+    with peer("fmqp", answering(nonsense)) as url, connect(url) as client:
+        assert isinstance(client, FmqpClient)
+        client.publish("t", b"wake up")
+        message = client.receive(5.0)
+        assert message is not None
+        assert (message.topic, message.payload) == ("t", b"x")
+
+
+def test_what_nobody_reads_is_not_kept_for_ever() -> None:
+    def flood(sock: socket.socket) -> None:
+        packet = bytes.fromhex("000100100000") + b"t" + bytes(1 << 20)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                sock.sendall(packet)
+
+    with (
+        peer("fmqp", flood) as url,
+        connect(url) as client,
+        pytest.raises(ClientError, match="64 MiB of messages are unread"),
+    ):
+        client.ping(20.0)
