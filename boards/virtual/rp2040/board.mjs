@@ -15,7 +15,8 @@ import { Watchdog } from "./watchdog.mjs";
 
 const XIP_BASE = 0x10000000;
 const VECTORS = XIP_BASE + 0x100; // behind boot2
-const SSI = 0x18000, RESETS = 0x4000c, PSM = 0x40010, IO_QSPI = 0x40018, UART0 = 0x40034, UART1 = 0x40038;
+const SSI = 0x18000, RESETS = 0x4000c;
+const PSM = 0x40010, IO_QSPI = 0x40018, UART0 = 0x40034, UART1 = 0x40038;
 const WATCHDOG = 0x40058, ROSC = 0x40060, USB = 0x50110;
 const FLASH_SELECT_PIN = 1;
 

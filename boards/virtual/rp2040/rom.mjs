@@ -20,8 +20,8 @@ const code = (text) => text.charCodeAt(0) | (text.charCodeAt(1) << 8);
 
 /** Functions by their ROM table code; each takes (registers, chip, flash, onBootsel). */
 const FUNCTIONS = {
-  P3: (r) => { let n = 0; for (let v = r[0]; v; v &= v - 1) n += 1; r[0] = n; },
-  R3: (r) => { let out = 0; for (let i = 0; i < 32; i += 1) out = (out << 1) | ((r[0] >>> i) & 1); r[0] = out; },
+  P3: (r) => { r[0] = countBits(r[0]); },
+  R3: (r) => { r[0] = reverseBits(r[0]); },
   L3: (r) => { r[0] = Math.clz32(r[0]); },
   T3: (r) => { r[0] = r[0] ? 31 - Math.clz32(r[0] & -r[0]) : 32; },
   MS: fill,
@@ -36,6 +36,18 @@ const FUNCTIONS = {
   RP: (r, chip, flash) => flash.program(r[0], r[2], (i) => chip.readUint8((r[1] + i) >>> 0)),
   UB: (r, chip, flash, onBootsel) => onBootsel(),
 };
+
+function countBits(value) {
+  let count = 0;
+  for (let rest = value; rest; rest &= rest - 1) count += 1;
+  return count;
+}
+
+function reverseBits(value) {
+  let out = 0;
+  for (let i = 0; i < 32; i += 1) out = (out << 1) | ((value >>> i) & 1);
+  return out;
+}
 
 function fill(r, chip) {
   const ram = r[0] - 0x20000000;

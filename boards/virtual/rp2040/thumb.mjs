@@ -5,7 +5,8 @@
 // flash are typed arrays. Everything rare (exceptions, special registers, sleeping) and every
 // peripheral access is left to rp2040js' own core, so there is one model of those.
 // Cycle counts are the library's: one per instruction, plus its bus and branch costs.
-// One long function on purpose: locals that must not leave it are what makes it fast.
+//
+// Why so long: it is one function, because locals that never leave it are what makes it fast.
 
 const FLASH = 0x10000000, RAM = 0x20000000, ROM_BYTES = 0x4000;
 const SP = 13, LR = 14, PC = 15;
@@ -52,10 +53,16 @@ export function makeRunnable(core) {
       while (left > 0) {
         let at = (pc - codeBase) >>> 0;
         if (at >= codeBytes) {
-          if ((pc - FLASH) >>> 0 < FLASH_BYTES) { code = flash16; codeBase = FLASH; codeBytes = FLASH_BYTES; }
-          else if ((pc - RAM) >>> 0 < RAM_BYTES) { code = ram16; codeBase = RAM; codeBytes = RAM_BYTES; }
-          else if (pc >>> 0 < ROM_BYTES) { code = rom16; codeBase = 0; codeBytes = ROM_BYTES; }
-          else { rare = true; break; }
+          if ((pc - FLASH) >>> 0 < FLASH_BYTES) {
+            code = flash16; codeBase = FLASH; codeBytes = FLASH_BYTES;
+          } else if ((pc - RAM) >>> 0 < RAM_BYTES) {
+            code = ram16; codeBase = RAM; codeBytes = RAM_BYTES;
+          } else if (pc >>> 0 < ROM_BYTES) {
+            code = rom16; codeBase = 0; codeBytes = ROM_BYTES;
+          } else {
+            rare = true;
+            break;
+          }
           at = (pc - codeBase) >>> 0;
         }
         const op = code[at >>> 1];
@@ -282,7 +289,9 @@ export function makeRunnable(core) {
             if (to >>> 0 > RAM_BYTES - 64 || to & 3) { rare = true; break; }
             R[SP] = to + RAM;
             to >>>= 2;
-            for (let i = 0; i < 8; i += 1) if (op & (1 << i)) { ram32[to] = R[i]; to += 1; left -= 1; }
+            for (let i = 0; i < 8; i += 1) {
+              if (op & (1 << i)) { ram32[to] = R[i]; to += 1; left -= 1; }
+            }
             if (op & 0x100) ram32[to] = R[LR];
             break;
           }
@@ -298,16 +307,23 @@ export function makeRunnable(core) {
               pc = to & ~1;
               left -= 2;
             }
-            for (let i = 0; i < 8; i += 1) if (op & (1 << i)) { R[i] = ram32[from]; from += 1; left -= 1; }
+            for (let i = 0; i < 8; i += 1) {
+              if (op & (1 << i)) { R[i] = ram32[from]; from += 1; left -= 1; }
+            }
             R[SP] = RAM + 4 * from + (op & 0x100 ? 4 : 0);
             break;
           }
           case 93: { // REV, REV16, REVSH
             const x = R[(op >>> 3) & 7], kind = (op >>> 6) & 7;
-            if (kind === 0) R[t] = (x << 24) | ((x & 0xff00) << 8) | ((x >>> 8) & 0xff00) | (x >>> 24);
-            else if (kind === 1) R[t] = ((x & 0xff00ff) << 8) | ((x >>> 8) & 0xff00ff);
-            else if (kind === 3) R[t] = ((x << 24) >> 16) | ((x >>> 8) & 0xff);
-            else rare = true;
+            if (kind === 0) {
+              R[t] = (x << 24) | ((x & 0xff00) << 8) | ((x >>> 8) & 0xff00) | (x >>> 24);
+            } else if (kind === 1) {
+              R[t] = ((x & 0xff00ff) << 8) | ((x >>> 8) & 0xff00ff);
+            } else if (kind === 3) {
+              R[t] = ((x << 24) >> 16) | ((x >>> 8) & 0xff);
+            } else {
+              rare = true;
+            }
             break;
           }
           case 95: // BKPT, hints
@@ -320,7 +336,9 @@ export function makeRunnable(core) {
             let to = (R[n] - RAM) | 0;
             if (to >>> 0 > RAM_BYTES - 64 || to & 3) { rare = true; break; }
             to >>>= 2;
-            for (let i = 0; i < 8; i += 1) if (op & (1 << i)) { ram32[to] = R[i]; to += 1; left -= 1; }
+            for (let i = 0; i < 8; i += 1) {
+              if (op & (1 << i)) { ram32[to] = R[i]; to += 1; left -= 1; }
+            }
             R[n] = RAM + 4 * to;
             break;
           }
@@ -329,7 +347,9 @@ export function makeRunnable(core) {
             let from = (R[n] - RAM) | 0;
             if (from >>> 0 > RAM_BYTES - 64 || from & 3) { rare = true; break; }
             from >>>= 2;
-            for (let i = 0; i < 8; i += 1) if (op & (1 << i)) { R[i] = ram32[from]; from += 1; left -= 1; }
+            for (let i = 0; i < 8; i += 1) {
+              if (op & (1 << i)) { R[i] = ram32[from]; from += 1; left -= 1; }
+            }
             if (!(op & (1 << n))) R[n] = RAM + 4 * from;
             break;
           }
@@ -368,7 +388,8 @@ export function makeRunnable(core) {
             const sign = (op >>> 10) & 1;
             const i1 = 1 ^ sign ^ ((low >>> 13) & 1), i2 = 1 ^ sign ^ ((low >>> 11) & 1);
             R[LR] = (pc + 2) | 1;
-            pc = (pc + 2 + (-(sign << 24) | (i1 << 23) | (i2 << 22) | ((op & 0x3ff) << 12) | ((low & 0x7ff) << 1))) | 0;
+            const high = -(sign << 24) | (i1 << 23) | (i2 << 22) | ((op & 0x3ff) << 12);
+            pc = (pc + 2 + (high | ((low & 0x7ff) << 1))) | 0;
             left -= 2;
             break;
           }

@@ -23,8 +23,9 @@ const CLASS_CDC_CONTROL = 2, CLASS_CDC_DATA = 10, BULK = 2;
 const CONFIGURATION_HEADER_BYTES = 9;
 const DTR_RTS = 3;
 
+const pair = (word) => [word & 0xff, word >> 8];
 const setup = (type, request, value, index, length) =>
-  Uint8Array.from([type, request, value & 0xff, value >> 8, index & 0xff, index >> 8, length & 0xff, length >> 8]);
+  Uint8Array.from([type, request, ...pair(value), ...pair(index), ...pair(length)]);
 
 /** Find the CDC function in a configuration descriptor: {control, dataIn, dataOut} or null. */
 export function findCdc(descriptor) {
@@ -84,7 +85,8 @@ export class UsbConsole extends RPUSBController {
     this.requests = [
       { packet: setup(0, SET_ADDRESS, 1, 0, 0), length: 0 },
       descriptor(CONFIGURATION_HEADER_BYTES, (header) => {
-        this.requests.unshift(descriptor(header[2] | (header[3] << 8), (all) => this.configure(all)));
+        const total = header[2] | (header[3] << 8);
+        this.requests.unshift(descriptor(total, (all) => this.configure(all)));
       }),
     ];
     this.request();

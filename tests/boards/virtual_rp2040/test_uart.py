@@ -114,7 +114,9 @@ def test_a_receiver_that_is_off_hears_nothing(board: VirtualBoard) -> None:
         socket.create_connection(_address(board), timeout=5) as link,
     ):
         link.sendall(b"stale bytes")
-        # The board's own answer to a byte that went the same way shows that they have arrived.
+        # Each answer is a turn of the emulator's event loop: it has accepted, and read the line.
+        for _ in range(4):
+            board.control.gpio(0)
         port.write(b"\n")
         assert port.read_until(b"on\r\n").endswith(b"on\r\n")
         link.sendall(b"fresh")
