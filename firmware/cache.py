@@ -36,6 +36,10 @@ def build_once(name: str, key: str, build: Callable[[Path], None]) -> Path:
         scratch = entry.parent / f"{key}.building"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
-        build(scratch)
+        try:
+            build(scratch)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
         scratch.rename(entry)
     return entry

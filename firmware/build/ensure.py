@@ -2,16 +2,15 @@
 
 import errno
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from firmware.build.commands import BuildError, Runner
-from firmware.build.rp2 import build_rpi_pico
+from firmware.build.rp2 import build_rpi_pico, require_rp2_tools
 from firmware.build.sources import fetch_sources
-from firmware.build.unixport import build_mpy_cross, build_unix_port
+from firmware.build.unixport import build_mpy_cross, build_unix_port, require_unix_tools
 from firmware.build.vesp32 import build_vesp32
 from firmware.cache import build_once, cache_dir
 
@@ -44,18 +43,22 @@ def _make_sources(folder: Path, runner: Runner, progress: Progress) -> None:
 
 
 def _make_mpy_cross(folder: Path, runner: Runner, progress: Progress) -> None:
+    require_unix_tools()
     build_mpy_cross(_sources(progress), folder, runner, progress)
 
 
 def _make_unix(folder: Path, runner: Runner, progress: Progress) -> None:
+    require_unix_tools()
     build_unix_port(_sources(progress), _mpy_cross(progress), "unix", folder, runner, progress)
 
 
 def _make_rpi_pico(folder: Path, runner: Runner, progress: Progress) -> None:
+    require_rp2_tools()
     build_rpi_pico(_sources(progress), _mpy_cross(progress), folder, runner, progress)
 
 
 def _make_vesp32(folder: Path, runner: Runner, progress: Progress) -> None:
+    require_unix_tools()
     build_vesp32(_sources(progress), _mpy_cross(progress), folder, runner, progress)
 
 
@@ -125,16 +128,10 @@ def _entry(name: str, progress: Progress) -> Path:
                 f"building {name} needs 1 GB in {folder.parent}, but {free // 1_000_000} MB are "
                 "free; free some space, or set MOTEMQ_CACHE to a folder on a larger disk"
             )
-        # One log per process: two may build after two edits of a recipe.
-        own_log = log.with_name(f"{name}.{os.getpid()}.log")
         log.parent.mkdir(parents=True, exist_ok=True)
-        own_log.write_bytes(b"")
-        try:
-            recipe.build(folder, Runner(own_log), progress)
-        except BaseException:
-            own_log.replace(log)
-            raise
-        own_log.unlink()
+        log.write_bytes(b"")
+        recipe.build(folder, Runner(log), progress)
+        log.unlink()  # kept on failure only
 
     try:
         return build_once(name, _key(recipe.inputs), build)

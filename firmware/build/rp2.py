@@ -32,8 +32,6 @@ def build_rpi_pico(
     progress: Callable[[str], None],
 ) -> None:
     """Build ``folder/firmware.uf2`` for the board RPI_PICO."""
-    require_tools("building RPI_PICO firmware", _TOOLS)
-    _require_c_library()
     progress("building RPI_PICO firmware (about 60 s, cached afterwards)…")
     tree, build = sources / "micropython", folder / "build"
     env = {**VERSION_ENV, "MICROPY_MPYCROSS": str(mpy_cross)}
@@ -68,8 +66,10 @@ def build_rpi_pico(
     shutil.rmtree(build)
 
 
-def _require_c_library() -> None:
-    """Say that newlib is missing now, and not after a minute in a compiler message."""
+def require_rp2_tools() -> None:
+    """Raise ``BuildError`` unless all that ``build_rpi_pico`` runs is installed."""
+    require_tools("building RPI_PICO firmware", _TOOLS)
+    # Said now, and not after a minute in a compiler message.
     query = [_COMPILER, "-print-file-name=nosys.specs"]
     found = output_of("looking for newlib", query, deadline_s=_CONVERT_S).strip()
     if not Path(found).is_absolute():

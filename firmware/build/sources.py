@@ -13,6 +13,7 @@ _TOOLS = {
     "apt-get": "apt",
     "dpkg-source": "dpkg-dev",
     "dpkg-deb": "dpkg",
+    "gpgv": "gpgv",
     "tar": "tar",
     "xz": "xz-utils",
     "bzip2": "bzip2",

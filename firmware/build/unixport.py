@@ -19,11 +19,15 @@ VERSION_ENV = {
 }
 
 
+def require_unix_tools() -> None:
+    """Raise ``BuildError`` unless all that the builds below run is installed."""
+    require_tools("building MicroPython", _TOOLS)
+
+
 def build_mpy_cross(
     sources: Path, folder: Path, runner: Runner, progress: Callable[[str], None]
 ) -> None:
     """Build the compiler that belongs to this MicroPython: ``folder/mpy-cross``."""
-    require_tools("building mpy-cross", _TOOLS)
     progress("building mpy-cross (about 10 s, cached afterwards)…")
     _make(sources / "micropython" / "mpy-cross", folder, runner, "building mpy-cross", [], {})
     _keep(folder, "mpy-cross")
@@ -39,7 +43,6 @@ def build_unix_port(
 ) -> None:
     """Build ``folder/micropython`` in the ``variant`` described in ``firmware/unixport/``."""
     what = f"building the unix port of MicroPython ({variant})"
-    require_tools(what, _TOOLS)
     progress(f"{what} (about 30 s, cached afterwards)…")
     settings = [
         f"VARIANT_DIR={_FIRMWARE / 'unixport' / variant}",

@@ -1,8 +1,7 @@
 """The serial loader of the ESP32: the one in ROM, and the stub that esptool puts in its place.
 
-Bytes in, bytes out. A frame is ``direction opcode length16 checksum32 data``; a reply is
-``01 opcode length16 value32 data status``. The uploaded stub's machine code is not run: once it is
-started, the loader speaks the stub's dialect. See "Serial Protocol" in the esptool documentation.
+Bytes in, bytes out. The uploaded stub's machine code is not run: once it is started, the loader
+speaks the stub's dialect. See "Serial Protocol" in the esptool documentation.
 """
 
 import struct
@@ -13,31 +12,10 @@ from typing import Protocol
 
 from boards.virtual.esp32 import slip
 from boards.virtual.esp32.flash import SIZE, FlashError
+from boards.virtual.esp32.loader_wire import ROM, STUB, checksum, parse_request, reply
 from boards.virtual.esp32.registers import Registers
 
-_HEAD = struct.Struct("<BBHI")
-_REQUEST, _REPLY = 0x00, 0x01
-_CHECKSUM_SEED = 0xEF
-_SYNC_VALUE = 0x20120707  # the ROM's; a stub answers 0, by which esptool tells them apart
 _READ_SLOW_BYTES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """Where ROM and stub differ, and their words for the same failures."""
-
-    sync_value: int
-    status_bytes: int
-    md5_as_hex: bool
-    bad_command: int
-    bad_message: int
-    bad_checksum: int
-    flash_failed: int
-    inflate_failed: int
-
-
-ROM = Dialect(_SYNC_VALUE, 4, True, 0x05, 0x05, 0x07, 0x08, 0x0B)
-STUB = Dialect(0, 2, False, 0xFF, 0xC0, 0xC1, 0xC4, 0xC7)
 
 
 class FlashChip(Protocol):
@@ -118,26 +96,26 @@ class RomLoader:
         return Answer(bytes(out))
 
     def _frame(self, frame: bytes) -> Answer:
-        if len(frame) < _HEAD.size or frame[0] != _REQUEST:
-            return Answer(b"")  # noise: a loader stays silent
-        _, opcode, length, checksum = _HEAD.unpack_from(frame)
-        body = frame[_HEAD.size :]
-        command = _COMMANDS.get(opcode)
+        request = parse_request(frame)
+        if request is None:
+            return Answer(b"")
+        command = _COMMANDS.get(request.opcode)
         dialect = self._dialect
         try:
             if command is None or (command.stub_only and dialect is not STUB):
                 raise _Refused(dialect.bad_command)
-            if length != len(body) or length < command.head_bytes:
+            if not request.whole or len(request.body) < command.head_bytes:
                 raise _Refused(dialect.bad_message)
-            if command.has_payload and checksum != _checksum(body[command.head_bytes :]):
+            payload = request.body[command.head_bytes :]
+            if command.has_payload and request.checksum != checksum(payload):
                 raise _Refused(dialect.bad_checksum)
-            result = command.run(self, body)
+            result = command.run(self, request.body)
         except _Refused as refusal:
-            return Answer(_reply(opcode, 0, b"", dialect.status_bytes, refusal.reason))
+            return Answer(reply(request.opcode, 0, b"", dialect, refusal.reason))
         except FlashError:
-            return Answer(_reply(opcode, 0, b"", dialect.status_bytes, dialect.flash_failed))
-        reply = _reply(opcode, result.value, result.data, dialect.status_bytes)
-        return Answer(reply + result.after, boot=result.boot)
+            return Answer(reply(request.opcode, 0, b"", dialect, dialect.flash_failed))
+        answer = reply(request.opcode, result.value, result.data, dialect)
+        return Answer(answer + result.after, boot=result.boot)
 
     # Commands, in the order of their numbers.
 
@@ -182,11 +160,12 @@ class RomLoader:
         return _Result(after=slip.encode(b"OHAI"))
 
     def _sync(self, body: bytes) -> _Result:
-        value, width = self._dialect.sync_value, self._dialect.status_bytes
-        return _Result(value=value, after=7 * _reply(_SYNC, value, b"", width))
+        value = self._dialect.sync_value
+        return _Result(value=value, after=7 * reply(_SYNC, value, b"", self._dialect))
 
     def _write_reg(self, body: bytes) -> _Result:
-        for address, value, mask, _delay_us in struct.iter_unpack("<IIII", _whole(body, 16)):
+        body = body[: len(body) - len(body) % 16]
+        for address, value, mask, _delay_us in struct.iter_unpack("<IIII", body):
             self._registers.write(address, value, mask)
         return _Result()
 
@@ -318,20 +297,3 @@ _COMMANDS = {
     0xD2: _Command(RomLoader._read_flash, 16, stub_only=True),
     0xD3: _Command(RomLoader._run_user_code, 0, stub_only=True),
 }
-
-
-def _reply(opcode: int, value: int, data: bytes, status_bytes: int, reason: int = 0) -> bytes:
-    status = bytes([1 if reason else 0, reason]).ljust(status_bytes, b"\0")
-    body = data + status
-    return slip.encode(_HEAD.pack(_REPLY, opcode, len(body), value) + body)
-
-
-def _checksum(data: bytes) -> int:
-    result = _CHECKSUM_SEED
-    for byte in data:
-        result ^= byte
-    return result
-
-
-def _whole(data: bytes, size: int) -> bytes:
-    return data[: len(data) - len(data) % size]
