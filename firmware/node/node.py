@@ -36,7 +36,8 @@ def load(path=CONFIG):
         config = None
     if not isinstance(config, dict):
         raise ValueError("%s: not a JSON object" % path)
-    for key in ("board", "protocol", "transport", "uart" if _is_uart(config) else "host"):
+    where = ("uart",) if _is_uart(config) else ("host", "port")
+    for key in ("board", "protocol", "transport") + where:
         if key not in config:
             raise ValueError('%s: "%s" is missing' % (path, key))
     if config["protocol"] not in ("fmqp", "lightmq"):

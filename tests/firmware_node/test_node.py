@@ -66,7 +66,14 @@ def test_nothing_starts_without_autostart(board: Board) -> None:
         ("[]", "node.json: not a JSON object"),
         ('{"board": "b"}', 'node.json: "protocol" is missing'),
         ('{"board": "b", "protocol": "fmqp", "transport": "uart"}', '"uart" is missing'),
-        ('{"board": "b", "protocol": "x", "transport": "tcp", "host": "h"}', '"protocol"'),
+        (
+            '{"board": "b", "protocol": "fmqp", "transport": "tcp", "host": "h"}',
+            '"port" is missing',
+        ),
+        (
+            '{"board": "b", "protocol": "x", "transport": "tcp", "host": "h", "port": 1}',
+            '"protocol" is neither',
+        ),
     ],
 )
 def test_a_wrong_configuration_is_told_in_one_line(

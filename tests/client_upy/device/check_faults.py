@@ -81,6 +81,29 @@ def a_peer_that_never_answers():
     within(190, 200 + _GRACE, raises, LinkTimeout, client.connect, 200)
 
 
+class Counting:
+    """A socket that counts the looks at it."""
+
+    def __init__(self, stream):
+        self.pollable = self.stream = stream
+        self.write = stream.write
+        self.reads = 0
+
+    def readinto(self, buffer):
+        self.reads += 1
+        return self.stream.readinto(buffer)
+
+
+@check
+def an_idle_link_sleeps():
+    stream = Counting(tcp.connect("127.0.0.1", _PORTS["silent"], 2000))
+    client = FmqpClient(stream, keepalive_ms=100)
+    within(390, 400 + _GRACE, client.poll, 400)
+    # Before and after each of four or five waits.
+    equal(stream.reads <= 10, True, "%d reads" % stream.reads)
+    stream.stream.close()
+
+
 @check
 def no_pong():
     client = lightmq("lightmq_no_pong", keepalive_ms=100, timeout_ms=200)
