@@ -105,6 +105,11 @@ def _allow_open_files(wanted: int) -> None:
     """Raise our own limit of open files as far as is needed and allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        if hard != resource.RLIM_INFINITY:
-            wanted = min(wanted, hard)
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            click.echo(
+                f"broker: the system allows {hard} open files, so fewer than "
+                "net.max_connections connections; see 'ulimit -Hn'",
+                err=True,
+            )
+            wanted = hard
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -16,6 +16,10 @@ _KEEPALIVE_INTERVAL_S = 5
 _KEEPALIVE_PROBES = 3
 _SHORTEST_USER_TIMEOUT_S = 30.0
 
+# Back-pressure acts between reads. Within one, 256 KiB of subscriptions can ask for all retained
+# messages thousands of times; twice what fmqp.max_cached_bytes allows by default is honest.
+_LARGEST_WRITE_BYTES = 128 * 1024 * 1024
+
 
 class Connection(asyncio.Protocol):
     """A socket of the broker.
@@ -76,8 +80,12 @@ class Connection(asyncio.Protocol):
         """Send: one write, however many buffers."""
         if len(buffers) == 1:
             self.transport.write(buffers[0])
-        else:
+        elif sum(map(len, buffers)) <= _LARGEST_WRITE_BYTES:
             self.transport.writelines(buffers)
+        else:
+            self._server.gave_up(
+                self, f"one read asked for more than {_LARGEST_WRITE_BYTES >> 20} MiB of answers"
+            )
 
     def wait_for(self, receiver: "Connection") -> None:
         """Read no more until ``receiver`` is no longer congested."""

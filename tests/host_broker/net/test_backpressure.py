@@ -1,5 +1,6 @@
 """Slow receivers: publishers wait, memory stays bounded, nothing is lost, nobody waits for ever."""
 
+import contextlib
 import threading
 import time
 
@@ -79,3 +80,21 @@ def test_a_client_that_publishes_to_itself_without_reading_gets_everything_later
             message = client.receive(10.0)
             assert message is not None
             assert int.from_bytes(message.payload[:4], "big") == number
+
+
+def test_one_read_cannot_ask_for_retained_messages_without_end() -> None:
+    with broker() as running, fmqp(running) as keeper:
+        for number in range(8):
+            keeper.publish(f"kept/{number}", bytes(1024 * 1024 - 1), cache=True)
+        keeper.sync()
+        before = running.rss_bytes()
+        with running.raw("fmqp") as greedy:
+            greedy.sendall((bytes.fromhex("800600000000") + b"kept/*") * 100)
+            with contextlib.suppress(ConnectionResetError):
+                while greedy.recv(1 << 20):
+                    continue
+        assert keeper.ping(5.0) < 5.0
+        assert running.rss_bytes() - before < 64 * 1024 * 1024
+        code, stderr = running.end()
+        assert code == 0
+        assert "one read asked for more than 128 MiB of answers" in stderr

@@ -1,0 +1,148 @@
+"""The public client against peers that are no broker, silent, or nobody."""
+
+import contextlib
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from host_broker.client import (
+    AddressError,
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    FmqpClient,
+    LightmqClient,
+    Timeout,
+    connect,
+)
+
+
+@contextlib.contextmanager
+def peer(protocol: str, behave: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A listener that treats one connection as ``behave`` says; gives its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(20)
+
+        def serve() -> None:
+            accepted, _ = listening.accept()
+            with accepted:
+                accepted.settimeout(20)
+                behave(accepted)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"{protocol}://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def until_closed(sock: socket.socket) -> None:
+    with contextlib.suppress(ConnectionResetError):
+        while sock.recv(65536):
+            continue
+
+
+def answering(answer: bytes) -> Callable[[socket.socket], None]:
+    def behave(sock: socket.socket) -> None:
+        sock.recv(1)
+        sock.sendall(answer)
+        until_closed(sock)
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("127.0.0.1:1884", "write it as fmqp://"),
+        ("http://127.0.0.1", "unknown protocol 'http'"),
+        ("fmqp://", "names no host"),
+        ("fmqp://127.0.0.1:x", "is no address"),
+        ("fmqp://127.0.0.1/kitchen", "only LightMQ has client ids"),
+    ],
+)
+def test_an_address_that_cannot_be_read(url: str, words: str) -> None:
+    with pytest.raises(AddressError, match=re.escape(words)):
+        connect(url)
+
+
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(ConnectFailed, match=f"nothing listens at fmqp://127.0.0.1:{port}"):
+        connect(f"fmqp://127.0.0.1:{port}")
+
+
+def test_a_silent_peer_is_a_timeout() -> None:
+    with (
+        peer("fmqp", until_closed) as url,
+        connect(url) as client,
+        pytest.raises(Timeout, match="did not echo"),
+    ):
+        client.ping(0.2)
+    with (
+        peer("lightmq", until_closed) as url,
+        pytest.raises(Timeout, match="did not answer CONNECT"),
+    ):
+        connect(url + "/x", timeout_s=0.2)
+    accepting = bytes.fromhex("02000100")
+    with peer("lightmq", answering(accepting)) as url, connect(url + "/x") as client:
+        assert isinstance(client, LightmqClient)
+        with pytest.raises(Timeout, match="did not respond to a SEND"):
+            client.send(b"x", 0.2)
+        with pytest.raises(Timeout, match="did not answer a PING"):
+            client.ping(0.2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("", "closed the connection instead of answering CONNECT"),
+        ("02000109", "CONNACK code 9"),
+        ("0200020000", "CONNACK has 2 bytes"),
+        ("0400020001", "no CONNACK"),
+        ("485454502f", "opcode 0x48 is reserved"),
+        ("0200010002000100", "second CONNACK"),
+    ],
+)
+def test_a_peer_that_is_no_lightmq_broker(answer: str, words: str) -> None:
+    def behave(sock: socket.socket) -> None:
+        sock.recv(1)
+        sock.sendall(bytes.fromhex(answer))
+        if answer:
+            until_closed(sock)
+        else:
+            sock.recv(65536)  # the rest of CONNECT, so that closing is a FIN
+
+    with peer("lightmq", behave) as url, pytest.raises(ConnectionLost, match=words):
+        connect(url + "/x", timeout_s=5.0)
+
+
+def test_an_fmqp_broker_that_sends_nonsense_is_survived() -> None:
+    nonsense = bytes.fromhex("8001000000007400000000000178") + b"\0\1\0\0\0\1tx"
+    with peer("fmqp", answering(nonsense)) as url, connect(url) as client:
+        assert isinstance(client, FmqpClient)
+        client.publish("t", b"wake up")
+        message = client.receive(5.0)
+        assert message is not None
+        assert (message.topic, message.payload) == ("t", b"x")
+
+
+def test_what_nobody_reads_is_not_kept_for_ever() -> None:
+    def flood(sock: socket.socket) -> None:
+        packet = bytes.fromhex("000100100000") + b"t" + bytes(1 << 20)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                sock.sendall(packet)
+
+    with (
+        peer("fmqp", flood) as url,
+        connect(url) as client,
+        pytest.raises(ClientError, match="64 MiB of messages are unread"),
+    ):
+        client.ping(20.0)
