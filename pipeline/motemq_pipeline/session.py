@@ -36,7 +36,7 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.app.name": "motemq pipeline",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Serial GC and the first compiler only: a run is seconds long (docs/tables.md, Speed).
+        # Serial GC and the first compiler only: a run is seconds long.
         "spark.driver.extraJavaOptions": (
             "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dderby.system.home="
             f"{scratch} -Dlog4j2.configurationFile={log4j.as_uri()}"
@@ -45,6 +45,8 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
+        # Not INT96, whose readers must guess the time zone.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.sql.ansi.enabled": "true",
         "spark.ui.enabled": "false",

@@ -1,0 +1,45 @@
+"""One Spark for all, and the tables of the desk, written once."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from motemq_pipeline.job import Sources, Written, write_tables
+from motemq_pipeline.registry import BUILT_IN, load_registry
+from motemq_pipeline.session import spark_session
+from pyspark.sql import SparkSession
+
+from tests.pipeline.desk import write_journal, write_rig
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Tables, what they were made from, and what was said while they were."""
+
+    sources: Sources
+    folder: Path
+    progress: list[Written]
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = pq.read_table(self.folder / table).to_pylist()
+        return found
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_session(tmp_path_factory.mktemp("spark") / "spark.log") as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def desk(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    root = tmp_path_factory.mktemp("desk")
+    write_journal(root / "journal")
+    write_rig(root / "rig")
+    sources = Sources(root / "journal", root / "rig", load_registry(BUILT_IN))
+    progress: list[Written] = []
+    write_tables(spark, sources, root / "tables", progress.append)
+    return Tables(sources, root / "tables", progress)

