@@ -2,7 +2,7 @@
 //
 // The unix port 1.25 has no raw REPL, so mpremote cannot drive it. This module includes
 // MicroPython's own shared/runtime/pyexec.c, so that the friendly, raw and raw-paste REPL are
-// MicroPython's, byte for byte; only the terminal handling below is new.
+// MicroPython's; only the terminal handling below is new.
 //
 //   serialrepl.open(raw)   make stdin/stdout a serial line; raw = start in the raw REPL
 //   serialrepl.file(name)  run a file as boards run boot.py; False if it ended by SystemExit
@@ -44,8 +44,9 @@ static void interrupt_handler(int signum) {
 }
 
 // The line is 8-bit clean. While `interrupt` is on, Ctrl-C (and nothing else) is a signal. In the
-// friendly REPL "\n" is sent as "\r\n", as boards do for print(); in the raw REPL tools may send
-// binary data through stdout, so nothing is changed.
+// friendly REPL "\n" is sent as "\r\n", as boards do for print() (and pyexec's own "\r\n" as
+// "\r\r\n", which terminals show alike); in the raw REPL tools may send binary data through
+// stdout, so nothing is changed.
 static void set_line(bool interrupt) {
     line_settings.c_iflag &= ~(BRKINT | ICRNL | INLCR | IGNCR | INPCK | ISTRIP | IXON | IXOFF);
     line_settings.c_cflag = (line_settings.c_cflag & ~(CSIZE | PARENB)) | CS8;

@@ -1,0 +1,85 @@
+"""The three builds are what they say: real tools and real formats are the judges."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from firmware.build import BuildError, ensure
+from firmware.build.ensure import cached
+
+_UF2_BLOCK = 512
+_UF2_MAGIC = b"UF2\nWQ]\x9e"
+_RP2040_FAMILY = (0xE48BFF56).to_bytes(4, "little")
+
+
+def _python(program: Path, code: str) -> str:
+    done = subprocess.run(
+        [program, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_unix_is_micropython_1_25(unix_port: Path) -> None:
+    assert _python(unix_port, "import sys; print(sys.implementation[:2])") == (
+        "('micropython', (1, 25, 0, ''))"
+    )
+    assert "v1.25.0 on 2025-04-15" in _python(unix_port, "import sys; print(sys.version)")
+
+
+@pytest.mark.parametrize(
+    "module", ["asyncio", "cryptolib", "deflate", "hashlib", "json", "select", "socket", "struct"]
+)
+def test_unix_has_what_board_code_uses(unix_port: Path, module: str) -> None:
+    assert module in _python(unix_port, f"import {module}; print({module})")
+
+
+def test_unix_honours_a_small_heap(unix_port: Path) -> None:
+    code = "import gc; gc.collect(); print(gc.mem_free())"
+    done = subprocess.run(
+        [unix_port, "-X", "heapsize=160k", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert 150_000 < int(done.stdout) < 160 * 1024
+
+
+def test_rpi_pico_is_a_whole_uf2_for_the_rp2040() -> None:
+    data = ensure("rpi_pico").read_bytes()
+    blocks = [data[start : start + _UF2_BLOCK] for start in range(0, len(data), _UF2_BLOCK)]
+    assert len(data) == len(blocks) * _UF2_BLOCK
+    for number, block in enumerate(blocks):
+        assert block[:8] == _UF2_MAGIC
+        assert int.from_bytes(block[12:16], "little") == 0x1000_0000 + 256 * number
+        assert int.from_bytes(block[20:24], "little") == number
+        assert int.from_bytes(block[24:28], "little") == len(blocks)
+        assert block[28:32] == _RP2040_FAMILY
+    assert b"Raspberry Pi Pico" in data
+
+
+def test_vesp32_is_an_image_that_esptool_accepts() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "esptool", "image-info", ensure("vesp32")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "Detected image type: ESP32" in done.stdout
+    assert done.stdout.count("(valid)") == 2  # checksum and hash
+    assert "Chip ID: 0 (ESP32)" in done.stdout
+
+
+def test_a_second_time_nothing_is_built(unix_port: Path) -> None:
+    said: list[str] = []
+    assert ensure("unix", said.append) == unix_port
+    assert said == []
+    assert cached("unix") == unix_port
+
+
+def test_an_unknown_name_lists_the_known() -> None:
+    with pytest.raises(BuildError, match="no firmware 'esp9000'; there are: unix, rpi_pico, vesp3"):
+        ensure("esp9000")
