@@ -32,12 +32,9 @@ def _fresh(out: Path) -> None:
 
 
 def _addresses(broker: Service) -> dict[str, str]:
-    """Read ``listening PROTOCOL HOST PORT`` lines into ``{protocol: "HOST:PORT"}``."""
-    found = {}
-    for line in broker.ready_lines:
-        _, protocol, host, port = line.split()
-        found[protocol] = f"{host}:{port}"
-    return found
+    """Read ``listening PROTOCOL HOST:PORT`` lines into ``{protocol: "HOST:PORT"}``."""
+    words = [line.split() for line in broker.ready_lines]
+    return {protocol: address for _, protocol, address in words}
 
 
 def _step(number: int, text: str) -> None:
