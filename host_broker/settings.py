@@ -13,7 +13,7 @@ class FmqpSettings:
     """FMQP (protocols/fmqp.md A4, A11, A17)."""
 
     feedback_payload: Literal["count", "event"] = "count"
-    max_body: int = 1024 * 1024  # bytes, up to 15 MiB; a larger one is skipped, not buffered
+    max_body: int = 1024 * 1024  # bytes, up to 8 MiB; a larger one is skipped, not buffered
     hard_body_limit: int = 64 * 1024 * 1024  # bytes; a length above it closes the connection
     max_wills: int = 16  # per connection
     max_subscriptions: int = 10_000  # per connection
@@ -21,8 +21,8 @@ class FmqpSettings:
     max_cached_bytes: int = 128 * 1024 * 1024  # their memory: topics, bodies, index
 
     def __post_init__(self) -> None:
-        # A journal record holds at most 16 MiB, a read of 1 MiB included.
-        most = 15 * 1024 * 1024
+        # So that one fits a journal record (16 MiB) with the rest of its read.
+        most = 8 * 1024 * 1024
         if not 0 < self.max_body <= most:
             raise ValueError(f"fmqp.max_body is {self.max_body}, it can be 1 to {most} bytes")
 

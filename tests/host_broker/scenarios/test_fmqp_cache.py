@@ -99,6 +99,21 @@ def test_max_cached_bytes() -> None:
     assert desk.messages(late) == []
 
 
+def test_feedback_wanted_again_does_not_give_way() -> None:
+    """A5, R46: a topic that was idle and is wanted again is as good as any."""
+    desk = Desk(fmqp={"max_cached": 4})
+    client = desk.open()
+    desk.sub(client, "back")
+    desk.sub(client, "back", unsubscribe=True)
+    desk.sub(client, "back")
+    for number in range(10):
+        desk.sub(client, f"gone/{number}")
+        desk.sub(client, f"gone/{number}", unsubscribe=True)
+    watcher = desk.open()
+    desk.sub(watcher, "back", feedback=True)
+    assert desk.messages(watcher) == [(0x24, "back", (1).to_bytes(8, "big"))]
+
+
 def test_idle_feedback_gives_way_to_what_is_wanted() -> None:
     """A5: feedback of topics nobody wants any more is evicted, oldest first, at the limit."""
     desk = Desk(fmqp={"max_cached": 4})

@@ -153,7 +153,9 @@ def test_nothing_is_sent_to_the_gone() -> None:
     desk = Desk()
     subscriber, publisher = desk.open(), desk.open()
     desk.sub(subscriber, "a")
+    desk.pub(publisher, "a", b"while it is there: the route is cached")
+    desk.messages(subscriber)
     desk.close(subscriber)
-    desk.pub(publisher, "a", b"x")
+    assert desk.pub(publisher, "a", b"x").sends == {}
     assert desk.messages(subscriber) == []
     assert desk.send(subscriber, pack(0, b"a", b"x")).records == []
