@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ _KEEPALIVE_MS = 500
 _SILENCE_S = 2.0
 _REPL_S = 30.0
 _EXEC_S = 30.0
+_START_ENDS_S = 8.0
 
 _HASH_CODE = """
 import binascii, hashlib
@@ -68,6 +70,8 @@ class BoardRun:
         self._board: VirtualBoard | None = None
         self._bridge: RawBridge | None = None
         self._bench: Bench | None = None
+        self._starting = threading.Lock()
+        self._stopped = False
 
     @property
     def address(self) -> BoardAddress:
@@ -81,9 +85,12 @@ class BoardRun:
         state_dir = Path(self.job.state_dir)
         if not self.job.keep_flash:
             (state_dir / "flash.bin").unlink(missing_ok=True)
-        self._board = VirtualBoard.start(
-            self.job.board.kind, self.job.board.id, state_dir, timeout_s=_left(until)
-        )
+        with self._starting:
+            if self._stopped:
+                raise StepFailed("the run was stopped")
+            self._board = VirtualBoard.start(
+                self.job.board.kind, self.job.board.id, state_dir, timeout_s=_left(until)
+            )
         self._report.about(port=self.address.serial_url)
         return f"{self.model.id} on {self.address.serial_url}"
 
@@ -192,7 +199,13 @@ class BoardRun:
         )
 
     def stop(self) -> None:
-        """Stop the bridge and the board; harmless when they never ran."""
+        """Stop the bridge and the board; harmless when they never ran.
+
+        A board that is just starting is waited for, so that it can be seen to end.
+        """
+        if self._starting.acquire(timeout=_START_ENDS_S):
+            self._stopped = True
+            self._starting.release()
         if self._bridge is not None:
             self._bridge.stop()
             self._bridge = None
