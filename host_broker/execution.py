@@ -22,8 +22,9 @@ from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import Close, ConnectionId, Outputs, Record
 from host_broker.protocols.session import ProtocolServer, Session
 
-# A record is at most 16 MiB (docs/journal.md); a run is ended well before.
-_LONG_RUN = 8 * 1024 * 1024
+# A record is at most 16 MiB (docs/journal.md): a run is ended as soon as it is this long, and
+# what makes it so is at most a read and the longest body, 8 MiB.
+_LONG_RUN = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)

@@ -84,7 +84,7 @@ def test_another_first_frame_closes_without_a_word(first: str, dialect: DialectN
         "send": peer.codec.send(1, b"x"),
         "sendresp": peer.codec.sendresp(1, b"x"),
     }
-    assert peer.say(frames[first] + peer.codec.connect("late")) == []
+    assert peer.say(frames[first] + frames["ping"] + peer.codec.connect("late")) == []
     assert peer.closed
     assert "R5" in desk.closes[0].reason
     assert desk.journal() == []
