@@ -1,6 +1,6 @@
 // One RP2040 board from power-on to reset: the chip, and what this package puts in its place.
 
-import { GPIOPinState, RP2040 } from "./chip.mjs";
+import { RP2040 } from "./chip.mjs";
 import { VirtualClock } from "./clock.mjs";
 import { FLASH_BYTES, FlashPins, FlashSerial } from "./flash.mjs";
 import { chipLogger } from "./log.mjs";
@@ -27,6 +27,7 @@ const FLASH_SELECT_PIN = 1;
  * @param options.uid eight bytes
  * @param options.kept what survived a watchdog reset, or null
  * @param options.lines the outside of UART0 and UART1, see Pl011
+ * @param options.wires levels that pins get from outside, a Map by pin number
  * @param options.onConsole bytes printed on the console
  * @param options.onConnected the console is there
  * @param options.onReset the watchdog has reset the chip; gets what to keep
@@ -42,7 +43,7 @@ export function powerOn(options) {
   options.flash.load(chip.flash);
 
   const serial = new FlashSerial(chip, options.uid);
-  chip.sio = new Sio(chip);
+  chip.sio = new Sio(chip, options.wires);
   chip.uart = options.lines.map((line, index) => new Pl011(chip, index, line));
   chip.usbCtrl = new UsbConsole(chip, options.onConsole, options.onConnected);
   Object.assign(chip.peripherals, {
@@ -66,11 +67,4 @@ export function powerOn(options) {
   chip.core.VTOR = VECTORS;
   chip.core.reset();
   return { chip, clock };
-}
-
-/** The level on a pin: what the board drives, else what is set from outside, else its pull. */
-export function pinLevel(chip, pin, outside) {
-  const state = chip.gpio[pin].value;
-  if (state === GPIOPinState.High || state === GPIOPinState.Low) return state === GPIOPinState.High;
-  return outside ?? state === GPIOPinState.InputPullUp;
 }

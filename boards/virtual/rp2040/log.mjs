@@ -2,18 +2,14 @@
 // would otherwise fill the disk within minutes.
 
 const MAX_LINES = 500;
-const REPEATS_SHOWN = 3;
-const MAX_DISTINCT = 1000;
 
 let lines = 0;
-const seen = new Map();
+const said = new Set();
 
-/** Write one line, unless it was said often enough or the log is full. */
+/** Write one line, unless it was said before or the log is full. */
 export function log(message) {
-  if (lines >= MAX_LINES) return;
-  const times = (seen.get(message) ?? 0) + 1;
-  if (seen.size < MAX_DISTINCT || seen.has(message)) seen.set(message, times);
-  if (times > REPEATS_SHOWN) return;
+  if (lines >= MAX_LINES || said.has(message)) return;
+  said.add(message);
   lines += 1;
   const last = lines === MAX_LINES ? " (log full, nothing more will be written)" : "";
   process.stderr.write(`emulator: ${message}${last}\n`);

@@ -7,9 +7,10 @@
 import net from "node:net";
 import { createInterface } from "node:readline";
 
-import { pinLevel, powerOn } from "./board.mjs";
+import { powerOn } from "./board.mjs";
 import { FlashImage } from "./flash.mjs";
 import { captureConsole, log } from "./log.mjs";
+import { pinLevel } from "./pins.mjs";
 import { RunLoop } from "./run_loop.mjs";
 import { UartServer } from "./uart_server.mjs";
 
@@ -51,6 +52,7 @@ function run(kept) {
     uid,
     kept,
     lines: uarts,
+    wires,
     onConsole: (bytes) => {
       if (!host.write(bytes)) board.chip.usbCtrl.pause(true);
     },
@@ -95,8 +97,7 @@ const actions = {
   halt,
   gpio(request) {
     const pin = pinOf(request);
-    const outside = wires.get(pin);
-    return { level: chip ? pinLevel(chip, pin, outside) : (outside ?? false) };
+    return { level: chip ? pinLevel(chip, pin, wires) : (wires.get(pin) ?? false) };
   },
   set_gpio(request) {
     const pin = pinOf(request);

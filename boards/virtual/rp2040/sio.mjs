@@ -1,23 +1,28 @@
-// What rp2040js lacks between the two cores: the FIFO, and the answer of a core 1 just released.
+// What rp2040js lacks in SIO: true pin inputs, the FIFO between the two cores, and the answer of a
+// core 1 just released.
 //
 // One core is emulated. `_thread.start_new_thread` therefore waits for ever, without using the
 // CPU, until the board is reset; the log says so.
 
 import { RPPSM, RPSIO } from "./chip.mjs";
 import { log } from "./log.mjs";
+import { pinInputs } from "./pins.mjs";
 
-const FIFO_ST = 0x50, FIFO_WR = 0x54, FIFO_RD = 0x58;
+const GPIO_IN = 0x04, FIFO_ST = 0x50, FIFO_WR = 0x54, FIFO_RD = 0x58;
 const VALID = 1 << 0, READY = 1 << 1;
 const FRCE_OFF = 0x04;
 const PROC1 = 1 << 16;
 
 export class Sio extends RPSIO {
-  constructor(rp2040) {
+  /** @param wires levels that pins get from outside, a Map by pin number */
+  constructor(rp2040, wires) {
     super(rp2040);
+    this.wires = wires;
     this.fifo = [];
   }
 
   readUint32(offset) {
+    if (offset === GPIO_IN) return pinInputs(this.rp2040, this.wires);
     if (offset === FIFO_ST) return READY | (this.fifo.length ? VALID : 0);
     if (offset === FIFO_RD) return this.fifo.shift() ?? 0;
     return super.readUint32(offset);

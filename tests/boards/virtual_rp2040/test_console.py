@@ -129,6 +129,33 @@ def test_pins_are_seen_and_set_from_outside(board: VirtualBoard, mpremote: Mprem
         assert int(read) == level
 
 
+def test_the_board_reads_its_own_pins(board: VirtualBoard, mpremote: Mpremote) -> None:
+    code = (
+        "from machine import Pin; out = Pin(16, Pin.OUT, value=1); one = out.value(); out(0);"
+        "up = Pin(17, Pin.IN, Pin.PULL_UP).value(); down = Pin(18, Pin.IN, Pin.PULL_DOWN).value();"
+        "print(one, out.value(), up, down)"
+    )
+    assert mpremote(board, "exec", code).split() == ["1", "0", "1", "0"]
+
+
+def test_a_pin_interrupt_fires_at_the_edge(board: VirtualBoard) -> None:
+    code = (
+        "from machine import Pin\nimport time\nedges = []\n"
+        "p = Pin(19, Pin.IN, Pin.PULL_DOWN)\n"
+        "p.irq(lambda pin: edges.append(pin.value()), Pin.IRQ_RISING)\nprint('armed')\n"
+        "while not edges: time.sleep_ms(5)\nprint('edge', edges[0])\n"
+    )
+    board.control.set_gpio(19, False)
+    with serial.Serial(board.address.serial_url, timeout=10) as port:
+        port.write(b"\r\x03\x03\r\x01")
+        assert port.read_until(b"raw REPL; CTRL-B to exit\r\n>").endswith(b">")
+        port.write(code.encode() + b"\x04")
+        assert port.read_until(b"armed\r\n").endswith(b"armed\r\n")
+        board.control.set_gpio(19, True)
+        assert port.read_until(b"edge 1\r\n").endswith(b"edge 1\r\n")
+        port.write(b"\x02")
+
+
 def test_a_copy_of_the_firmware_in_pieces_is_flashed_once_whole(
     tmp_path: Path, uf2_path: Path
 ) -> None:
