@@ -120,9 +120,9 @@ class Connection:
             self.client.flush(_ANSWER_MS)
 
 
-def _value(seq, middle, half, period):
+def _value(phase, middle, half, period):
     # A triangle wave: integers until the last step, as floats differ between boards.
-    phase = seq % period
+    phase = phase % period
     rise = phase if phase * 2 < period else period - phase
     return (middle - half + 4 * half * rise // period) / 100
 
@@ -130,8 +130,10 @@ def _value(seq, middle, half, period):
 def reading(board, seq, rate_hz):
     """Return message ``seq`` of the simulated minute as (sensor, message)."""
     sensor, unit, middle, half, period = _SENSORS[seq % len(_SENSORS)]
+    # Every board lives through its own weather: its name shifts the wave.
+    phase = seq + 29 * sum(board.encode())
     return sensor, _message(
-        board, seq, seq * 1000 // rate_hz, sensor, unit, _value(seq, middle, half, period)
+        board, seq, seq * 1000 // rate_hz, sensor, unit, _value(phase, middle, half, period)
     )
 
 
