@@ -99,6 +99,18 @@ def test_max_cached_bytes() -> None:
     assert desk.messages(late) == []
 
 
+def test_nothing_gives_way_to_what_can_never_fit() -> None:
+    """A5."""
+    desk = Desk(fmqp={"max_cached_bytes": 10_000})
+    client = desk.open()
+    desk.sub(client, "a")
+    desk.sub(client, "a", unsubscribe=True)
+    desk.pub(client, "big", bytes(20_000), cache=True)
+    watcher = desk.open()
+    desk.sub(watcher, "a", feedback=True)
+    assert desk.messages(watcher) == [(0x24, "a", b"")]
+
+
 def test_feedback_wanted_again_does_not_give_way() -> None:
     """A5, R46: a topic that was idle and is wanted again is as good as any."""
     desk = Desk(fmqp={"max_cached": 4})
