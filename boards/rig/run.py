@@ -24,7 +24,10 @@ def run(
     Writes the run's files below ``out``. Ends every process it started, whatever happens.
     """
     files = RunFiles(out, rig)
-    boards = {job.board.id: BoardState(job, models[job.board.kind].id) for job in jobs}
+    boards = {
+        job.board.id: BoardState(job, models[job.board.kind].id, models[job.board.kind].virtual)
+        for job in jobs
+    }
     clerk = _Clerk(files, boards, models)
     began = time.monotonic()
     files.event(event="run_started", message=", ".join(boards))

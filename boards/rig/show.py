@@ -20,6 +20,7 @@ class BoardState:
 
     job: Job
     model: str
+    virtual: bool
     step: str = ""
     detail: str = ""
     started_s: float = field(default_factory=time.monotonic)
@@ -62,22 +63,25 @@ class Show:
 
     def summary(self) -> None:
         """Print boards x checks with round-trip percentiles, then the failures."""
-        table = Table(title="boards and checks (virtual boards: no timing claim about hardware)")
-        for name in ("board", "speaks", "flash", "install", *self._checks):
-            table.add_column(name, no_wrap=True)
-        for name in ("RTT p50", "p90", "p99"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("telemetry", no_wrap=True)
-        for board in self._boards.values():
+        # Boards are columns: there are few of them on a desk, and 80 columns on many terminals.
+        table = Table(title="boards and checks")
+        table.add_column("", no_wrap=True)
+        boards = list(self._boards.values())
+        for board in boards:
+            table.add_column(f"{board.job.board.id}\n{board.job.board.protocol}", no_wrap=True)
+        for step in ("flash", "install"):
+            table.add_row(step, *(_cell(board.steps.get(step, "")) for board in boards))
+        for check in self._checks:
+            table.add_row(check, *(_cell(board.checks.get(check, "")) for board in boards))
+        for percent in (50, 90, 99):
             table.add_row(
-                board.job.board.id,
-                board.job.board.protocol,
-                *(_cell(board.steps.get(step, "")) for step in ("flash", "install")),
-                *(_cell(board.checks.get(check, "")) for check in self._checks),
-                *(_milliseconds(board.rtt_us, percent) for percent in (50, 90, 99)),
-                _cell(board.steps.get("telemetry", "")),
+                f"RTT p{percent}", *(_milliseconds(board.rtt_us, percent) for board in boards)
             )
+        table.add_row("telemetry", *(_cell(board.steps.get("telemetry", "")) for board in boards))
         self._console.print(table)
+        if any(board.virtual for board in boards):
+            note = "virtual boards: their times say nothing about hardware"
+            self._console.print(note, style="dim")
         for board in self._boards.values():
             for failure in board.failures:
                 text = f"{board.job.board.id} {failure}"

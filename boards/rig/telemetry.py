@@ -45,7 +45,7 @@ def await_telemetry(
         port.close()
     if said != count:
         raise CheckFailed(f"the board says it sent {said} readings, not {count}")
-    _expect_all(seen, count)
+    expect_all(seen, count)
     seconds = (seen[-1].at_ns - seen[0].at_ns) / 1e9
     return f"{count} readings, {count / max(seconds, 1e-9):.0f}/s"
 
@@ -70,7 +70,7 @@ def _await_done(
     raise CheckFailed(f"the board was not done in time; its last line: {last!r}; log: {log.path}")
 
 
-def _expect_all(seen: list[Seen], count: int) -> None:
+def expect_all(seen: list[Seen], count: int) -> None:
     """Raise ``CheckFailed`` unless seq 0..count (the end message) came once each, in order."""
     try:
         numbers = [int(json.loads(message.text)["seq"]) for message in seen]

@@ -89,6 +89,7 @@ class UnixBoard:
             preexec_fn=lambda: os.login_tty(slave),
         )
         os.close(slave)
+        self._await_prompt()  # an interrupt before it would end the interpreter
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -103,6 +104,13 @@ class UnixBoard:
         self._process.wait(5)
         self._listener.close()
         os.close(self._master)
+
+    def _await_prompt(self) -> None:
+        said = b""
+        while not said.endswith(b">>> "):
+            if not select.select([self._master], [], [], 20)[0]:
+                raise TimeoutError(f"no prompt after {said!r}")
+            said += os.read(self._master, 4096)
 
     def _serve(self) -> None:
         while not self._stop.is_set():

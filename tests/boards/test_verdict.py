@@ -16,7 +16,7 @@ def _board(id: str, steps: dict[str, str], checks: dict[str, str]) -> BoardState
         client_sha="",
         limits_s=STEP_LIMITS_S,
     )
-    return BoardState(job, "virtual-rp2040", steps=steps, checks=checks)
+    return BoardState(job, "virtual-rp2040", True, steps=steps, checks=checks)
 
 
 _PASSED = ({"flash": "passed"}, {"ping": "passed"})
