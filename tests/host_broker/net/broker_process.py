@@ -1,6 +1,7 @@
 """A real ``motemq broker`` for tests."""
 
 import contextlib
+import ctypes
 import select
 import signal
 import socket
@@ -12,6 +13,9 @@ from pathlib import Path
 
 START_S = 30.0
 END_S = 30.0
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 def motemq(*arguments: str) -> list[str]:
@@ -57,7 +61,17 @@ class BrokerProcess:
 
 def spawn(argv: list[str]) -> "subprocess.Popen[bytes]":
     # Unbuffered: a line that select() promises must not already be in a buffer of ours.
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    return subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        preexec_fn=_end_with_pytest,
+    )
+
+
+def _end_with_pytest() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def line_of(process: "subprocess.Popen[bytes]", timeout_s: float) -> str:
