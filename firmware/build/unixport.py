@@ -11,11 +11,13 @@ _FIRMWARE = Path(__file__).resolve().parent.parent
 _TOOLS = {"gcc": "gcc", "make": "make", "pkg-config": "pkg-config", "python3": "python3"}
 _BUILD_S = 900.0
 
-# Without the tag, makeversionhdr.py asks git and finds the project that surrounds the sources.
-VERSION_ENV = {
+# The same sources and compilers give the same bytes on every machine.
+BUILD_ENV = {
+    # Without the tag, makeversionhdr.py asks git and finds the project that surrounds the sources.
     "MICROPY_GIT_TAG": VERSION_TAG,
     "MICROPY_GIT_HASH": "",
     "SOURCE_DATE_EPOCH": str(SOURCE_DATE_EPOCH),
+    "PYTHONHASHSEED": "0",  # the generators put modules in the order of a set
 }
 
 
@@ -48,6 +50,7 @@ def build_unix_port(
         f"VARIANT_DIR={_FIRMWARE / 'unixport' / variant}",
         f"USER_C_MODULES={_FIRMWARE / 'serialrepl'}",
         f"MICROPY_MPYCROSS_DEPENDENCY={mpy_cross}",
+        "LDFLAGS_EXTRA=-Wl,--build-id=none",  # it would depend on the cache folder's name
     ]
     env = {"MICROPY_MPYCROSS": str(mpy_cross)}
     _make(sources / "micropython" / "ports" / "unix", folder, runner, what, settings, env)
@@ -61,7 +64,7 @@ def _make(
         what,
         ["make", "-C", port, "-j2", f"BUILD={folder / 'build'}", *settings],
         deadline_s=_BUILD_S,
-        env={**VERSION_ENV, **env},
+        env={**BUILD_ENV, **env},
     )
 
 
