@@ -115,4 +115,4 @@ def _cell(outcome: str) -> Text:
 
 
 def _milliseconds(values_us: list[float], percent: float) -> str:
-    return f"{percentile(values_us, percent) / 1000:.1f} ms" if values_us else "-"
+    return f"{percentile(values_us, percent) / 1000:.2f} ms" if values_us else "-"
