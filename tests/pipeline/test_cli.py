@@ -125,33 +125,40 @@ with spark_session(Path(sys.argv[1])) as spark:
 """
 
 
-def _naming(word: str) -> list[str]:
-    """Return the processes whose environment or command line has ``word``."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            told = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if word.encode() in told:
-            found.append(folder.name)
-    return found
+def _parent(pid: str) -> str:
+    """Return the parent of a process, "" if it has ended."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if state == "Z" else parent
+
+
+def _descendants(pid: int) -> set[str]:
+    parents = {path.name: _parent(path.name) for path in Path("/proc").glob("[0-9]*")}
+    found, seen = {str(pid)}, 0
+    while len(found) > seen:
+        seen = len(found)
+        found |= {name for name, parent in parents.items() if parent in found}
+    return found - {str(pid)}
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_no_process_outlives_us(tmp_path: Path, how: signal.Signals) -> None:
-    mark = f"MOTEMQ_TEST_MARK_{tmp_path.name}_{os.getpid()}"
     (tmp_path / "journal").mkdir()
     argv = [sys.executable, "-c", _HOLDER, tmp_path / "log", tmp_path / "journal"]
-    holder = subprocess.Popen(
-        argv, env={**os.environ, mark: "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    with holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"0\n"
-        assert len(_naming(mark)) >= 2  # at least Java and us
-        holder.send_signal(how)
-        deadline = time.monotonic() + 30
-        while _naming(mark) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert _naming(mark) == []
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"0\n"
+            started = _descendants(holder.pid)
+            assert len(started) >= 2  # Java and at least one Python worker
+            holder.send_signal(how)
+            deadline = time.monotonic() + 30
+            while (
+                left := {pid for pid in started if _parent(pid)}
+            ) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert left == set()
+        finally:
+            holder.kill()
