@@ -71,23 +71,23 @@ def telemetry(rollup: list[Row]) -> list[Markup]:
 def _sensor(sensor: str, unit: str, boards: dict[str, list[Row]]) -> Markup:
     with mpl.rc_context({**_STYLE, "svg.hashsalt": f"{sensor} {unit}"}):
         figure, axes = _figure(4.3, 2.7)
-        for board in sorted(boards)[:SHOWN_BOARDS]:
+        shown = sorted(boards)[:SHOWN_BOARDS]
+        for index, board in enumerate(shown):
             rows = sorted(boards[board], key=lambda row: row["window_start_ms"])
             seconds = [row["window_start_ms"] / 1000 for row in rows]
             (line,) = axes.plot(
                 seconds,
                 [row["mean"] for row in rows],
                 label=board,
-                linewidth=1.8,
-                marker="o",
-                markersize=3,
+                # Boards that measure the same lie on each other: the lower ones are wider.
+                linewidth=1.6 + 2.0 * (len(shown) - 1 - index),
             )
             axes.fill_between(
                 seconds,
                 [row["min"] for row in rows],
                 [row["max"] for row in rows],
                 color=line.get_color(),
-                alpha=0.12,
+                alpha=0.2 / len(shown),
                 linewidth=0,
             )
         axes.set_title(f"{sensor}, {unit}", fontsize=11, loc="left")
