@@ -80,7 +80,7 @@ def _sensor(sensor: str, unit: str, boards: dict[str, list[Row]]) -> Markup:
                 [row["mean"] for row in rows],
                 label=board,
                 # Boards that measure the same lie on each other: the lower ones are wider.
-                linewidth=1.6 + 2.0 * (len(shown) - 1 - index),
+                linewidth=1.6 + min(2.0, 8 / len(shown)) * (len(shown) - 1 - index),
             )
             axes.fill_between(
                 seconds,
