@@ -1,10 +1,13 @@
 """A Spark of our own on this machine: loopback only, quiet, UTC, gone when we are."""
 
 import contextlib
+import logging
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -70,25 +73,79 @@ def spark_session(log: Path) -> Iterator[SparkSession]:
         conf = SparkConf(loadDefaults=False)
         for key, value in _settings(Path(scratch)).items():
             conf.set(key, value)
-        try:
+        with _python_side_in(output), _refusal_in_words(java, log), _interrupt_held_back() as held:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]  # PySpark has no types there
                 conf, {"stdout": output, "stderr": subprocess.STDOUT}
             )
-            context = SparkContext(conf=conf, gateway=gateway)
-        except Exception as error:  # whatever stopped Java, the log has its words
-            raise PipelineError(
-                f"Spark did not start with Java {java.version} at {java.home}: "
-                f"{str(error).splitlines()[0]}; Java's own words are in {log}"
-            ) from error
+        context = None
+        on_interrupt = signal.getsignal(signal.SIGINT)
         try:
-            yield SparkSession(context)
+            if held:
+                raise KeyboardInterrupt
+            with _python_side_in(output):
+                with _refusal_in_words(java, log):
+                    context = SparkContext(conf=conf, gateway=gateway)
+                # PySpark takes Ctrl-C for a call into Java, in the middle of the one it interrupts.
+                if _in_main_thread():
+                    signal.signal(signal.SIGINT, on_interrupt)
+                yield SparkSession(context)
         finally:
-            context.stop()
-            gateway.shutdown()
+            if _in_main_thread():
+                signal.signal(signal.SIGINT, on_interrupt)
+            with _python_side_in(output):
+                if context is not None:
+                    context.stop()
+                gateway.shutdown()
             _end(gateway.proc)
             # PySpark keeps them for the process; the next session needs a new Java.
             SparkContext._gateway = None
             SparkContext._jvm = None
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextlib.contextmanager
+def _interrupt_held_back() -> Iterator[list[int]]:
+    """Hold a Ctrl-C back until Java is ours to end: interrupted half-way, nobody would end it.
+
+    Gives the list of the signals held back.
+    """
+    held: list[int] = []
+    if not _in_main_thread():  # only the main thread is interrupted
+        yield held
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    try:
+        yield held
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _python_side_in(output: IO[str]) -> Iterator[None]:
+    """Send what py4j logs to Spark's log: it tells of every interrupted call with a traceback.
+
+    It logs to the root logger; whoever has handlers there keeps them.
+    """
+    handler = logging.StreamHandler(output)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+@contextlib.contextmanager
+def _refusal_in_words(java: Java, log: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # whatever stopped Java, the log has its words
+        raise PipelineError(
+            f"Spark did not start with Java {java.version} at {java.home}: "
+            f"{str(error).splitlines()[0]}; Java's own words are in {log}"
+        ) from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

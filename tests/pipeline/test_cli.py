@@ -115,6 +115,28 @@ def test_tables_that_were_never_written_are_told(tmp_path: Path) -> None:
         assert "motemq pipeline run" in err
 
 
+@pytest.mark.parametrize("line", ["starting Spark", "bronze_messages"])
+def test_ctrl_c_ends_it_with_all_it_started(tmp_path: Path, line: str) -> None:
+    argv = [sys.executable, "-m", "motemq", "pipeline", "run", *_folders(tmp_path)]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        try:
+            assert run.stdout is not None
+            for printed in run.stdout:
+                if line in printed:
+                    break
+            deadline = time.monotonic() + 30
+            while not (started := _descendants(run.pid)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            os.killpg(run.pid, signal.SIGINT)
+            _, err = run.communicate(timeout=_END_S)
+            assert (run.returncode, err) == (130, "pipeline: interrupted; Spark is stopped\n")
+            assert {pid for pid in started if _parent(pid)} == set()
+        finally:
+            run.kill()
+
+
 _HOLDER = """
 import signal, sys
 from pathlib import Path
