@@ -60,12 +60,14 @@ def run(journal: Path, rig: Path, tables: Path, report: Path | None, registry: P
     the start is read.
     """
     started = time.monotonic()
-    # Spark's own words; kept only when something went wrong.
+    # Spark's own words; kept only when an error sends a person there.
     with tempfile.NamedTemporaryFile(prefix="motemq-spark-", suffix=".log", delete=False) as file:
         log = Path(file.name)
     try:
         _run(journal.absolute(), rig.absolute(), tables.absolute(), registry, log)
     except PipelineError as error:
+        if str(log) not in str(error):
+            log.unlink(missing_ok=True)
         raise _Refused(str(error)) from None
     except KeyboardInterrupt:
         log.unlink(missing_ok=True)
