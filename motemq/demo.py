@@ -4,13 +4,17 @@ broker -> virtual boards flashed, installed and verified by the rig -> journal -
 report. Every step is a ``motemq`` command of its own with a deadline.
 """
 
+import os
 import shutil
 import time
 from pathlib import Path
 
 import click
 
+from boards.virtual.rp2040.node import NodeError, find_node
 from motemq.children import ChildFailed, Service, motemq, run, service
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.java import find_java
 
 _MARKER = ".motemq-demo"
 _BUILD_S = 1800.0
@@ -29,6 +33,13 @@ def _fresh(out: Path) -> None:
         shutil.rmtree(out)
     (out / "logs").mkdir(parents=True)
     (out / _MARKER).touch()
+
+
+def _need_tools(boards: tuple[str, ...]) -> None:
+    """Say now, not after minutes of work, that Java or Node is missing."""
+    find_java(os.environ)
+    if any(board.startswith("rp2040") for board in boards):
+        find_node()
 
 
 def _addresses(broker: Service) -> dict[str, str]:
@@ -74,10 +85,11 @@ def command(out: Path, boards: tuple[str, ...]) -> None:
     """
     started = time.monotonic()
     out = out.absolute()
-    _fresh(out)
     try:
+        _need_tools(boards)
+        _fresh(out)
         rig_code, pipeline_code = _run_parts(out, boards)
-    except ChildFailed as error:
+    except (ChildFailed, NodeError, PipelineError) as error:
         click.secho(f"demo: error: {error}", fg="red", err=True)
         raise SystemExit(3) from None
     except KeyboardInterrupt:

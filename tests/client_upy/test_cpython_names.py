@@ -1,6 +1,7 @@
 """What CPython is lent behaves as MicroPython's own, at the wrap too."""
 
 import pytest
+
 from umotemq import _cpython as lent
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import umotemq
 
+import umotemq
 from firmware.node_files import client_sha, client_sources
 from tests.client_upy.interpreters import CLIENT, Interpreter
 

@@ -167,16 +167,3 @@ def test_ctrl_c_while_boards_are_flashed_leaves_no_process(tmp_path: Path) -> No
     assert demo.wait(120) == 130, rest
     assert "Traceback" not in rest
     assert list(_processes_naming(str(out))) == []
-
-
-def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path) -> None:
-    (tmp_path / "thesis.txt").write_text("years of work")
-    result = subprocess.run(
-        [sys.executable, "-m", "motemq", "demo", "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert result.returncode == 1
-    assert "was not written by a demo" in result.stderr
-    assert (tmp_path / "thesis.txt").read_text() == "years of work"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
+
 from motemq_pipeline.job import Sources, Written, write_tables
 from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.session import spark_session
-from pyspark.sql import SparkSession
-
 from tests.pipeline.desk import write_journal, write_rig
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from pyspark_motemq.columns import batches
 from pyspark_motemq.records import JournalError, take_records
 from pyspark_motemq.snapshot import plan, read_stretch
-
 from tests.pipeline.desk import START_NS, Sender, header, packet, record, segment_path
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "journal.json").read_text())

@@ -4,8 +4,8 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from motemq_pipeline.report import write_report
 
+from motemq_pipeline.report import write_report
 from tests.pipeline.conftest import Tables
 from tests.pipeline.desk import MESSAGES, NO_WILL, ODD_BOARD
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from motemq_pipeline.job import Sources, write_tables
-from motemq_pipeline.schemas import TABLES, columns
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from motemq_pipeline.job import Sources, write_tables
+from motemq_pipeline.schemas import TABLES, columns
 from tests.pipeline.conftest import Tables
 from tests.pipeline.desk import MESSAGES, NO_WILL, ODD_BOARD, REFUSED, START_NS
 

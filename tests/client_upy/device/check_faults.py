@@ -4,6 +4,7 @@ import json
 import sys
 
 from checks import check, equal, raises, run, within
+
 from umotemq import tcp
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient, Refused

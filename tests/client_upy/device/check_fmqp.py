@@ -1,6 +1,7 @@
 """The FMQP client, over a stream in memory."""
 
 from checks import Memory, check, equal, raises, run, within
+
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkClosed, LinkTimeout, NoAnswer, WireError
 from umotemq.topic import is_equivalent, is_valid, normalised

@@ -5,6 +5,7 @@ import json
 import sys
 
 from checks import check, equal, run
+
 from umotemq import tcp
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient

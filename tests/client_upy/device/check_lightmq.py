@@ -1,6 +1,7 @@
 """The LightMQ client, over a stream in memory."""
 
 from checks import Memory, check, equal, raises, run, within
+
 from umotemq.lightmq import LightmqClient, Refused
 from umotemq.link import LinkClosed, LinkTimeout, NoAnswer, WireError
 

@@ -1,6 +1,7 @@
 """The UART stream over a UART that behaves like the RP2040's driver."""
 
 from checks import check, equal, raises, run, within
+
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkTimeout
 from umotemq.uart import UartStream

@@ -4,6 +4,7 @@ import json
 import sys
 
 from checks import Memory, check, equal, raises, run
+
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
 
