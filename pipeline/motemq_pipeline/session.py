@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -92,7 +93,9 @@ def spark_session(log: Path) -> Iterator[SparkSession]:
         finally:
             if _in_main_thread():
                 signal.signal(signal.SIGINT, on_interrupt)
-            with _python_side_in(output):
+            with _python_side_in(output), warnings.catch_warnings():
+                # After an interrupt PySpark may warn that Java does not answer; it is ended below.
+                warnings.simplefilter("ignore", RuntimeWarning)
                 if context is not None:
                     context.stop()
                 gateway.shutdown()
