@@ -7,13 +7,18 @@ from collections.abc import Iterator
 
 import click
 
+_OUT_OF_TIME = 124  # as timeout(1) says it
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell says it
 _PIPE_CLOSED = 141  # 128 + SIGPIPE
 
 
+class OutOfTime(Exception):
+    """The time the user gave is over; the text says what is missing."""
+
+
 @contextlib.contextmanager
 def failing_clearly(name: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turn the given errors into ``NAME: error: TEXT`` and exit code 1.
+    """Turn the given errors into ``NAME: error: TEXT`` and exit code 1, ``OutOfTime`` into 124.
 
     Ctrl-C gives 130 without a word; a reader of our stdout that went away (``| head``) gives 141,
     also without a word.
@@ -23,6 +28,9 @@ def failing_clearly(name: str, *errors: type[Exception]) -> Iterator[None]:
     except errors as error:
         click.echo(f"{name}: error: {error}", err=True)
         raise SystemExit(1) from error
+    except OutOfTime as error:
+        click.echo(f"{name}: error: {error}", err=True)
+        raise SystemExit(_OUT_OF_TIME) from error
     except KeyboardInterrupt:
         raise SystemExit(_INTERRUPTED) from None
     except BrokenPipeError:
