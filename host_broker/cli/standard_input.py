@@ -1,0 +1,66 @@
+"""Our stdin, read without going deaf to the connection meanwhile."""
+
+import os
+import select
+from collections.abc import Callable, Iterator
+
+import click
+
+MOST_BYTES = 64 * 1024 * 1024  # of one message; FMQP could carry 4 GiB, memory is the limit
+_CHUNK_BYTES = 64 * 1024
+_LOOK_S = 0.5  # a lost connection is noticed this soon, while nothing comes in
+
+
+class StandardInput:
+    """``watch`` is called at least every half second: to answer pings, to notice a lost broker."""
+
+    def __init__(self, watch: Callable[[], None], file: int = 0) -> None:
+        self._watch = watch
+        self._file = file
+
+    def lines(self) -> Iterator[bytes]:
+        """Each line without its end, as soon as it is there; also a last one without an end.
+
+        Raises ``UsageError`` for a line above 64 MiB or an input that cannot be read.
+        """
+        rest = bytearray()
+        for chunk in self._chunks():
+            first, *others = chunk.split(b"\n")
+            rest += first
+            for following in others:
+                yield bytes(rest.removesuffix(b"\r"))
+                rest[:] = following
+            if len(rest) > MOST_BYTES:
+                raise click.UsageError(f"a line on stdin is longer than {MOST_BYTES >> 20} MiB")
+        if rest:
+            yield bytes(rest)
+
+    def whole(self) -> bytes:
+        """Everything until the end. Raises ``UsageError`` above 64 MiB."""
+        everything = bytearray()
+        for chunk in self._chunks():
+            everything += chunk
+            if len(everything) > MOST_BYTES:
+                raise click.UsageError(f"stdin is more than {MOST_BYTES >> 20} MiB")
+        return bytes(everything)
+
+    def until_end(self) -> None:
+        """Return when it has ended; what comes is thrown away."""
+        for _ in self._chunks():
+            pass
+
+    def _chunks(self) -> Iterator[bytes]:
+        poller = select.poll()
+        poller.register(self._file, select.POLLIN)
+        while True:
+            ready = poller.poll(int(_LOOK_S * 1000))
+            self._watch()
+            if not ready:
+                continue
+            try:
+                chunk = os.read(self._file, _CHUNK_BYTES)
+            except OSError as error:
+                raise click.UsageError(f"stdin cannot be read: {error.strerror}") from error
+            if not chunk:
+                return
+            yield chunk
