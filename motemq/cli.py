@@ -19,8 +19,9 @@ class _SubCommand:
 
 _SUB_COMMANDS = {
     "broker": _SubCommand("host_broker.cli.broker:command", "Run the broker."),
-    "pub": _SubCommand("host_broker.cli.pub:command", "Publish one message."),
+    "pub": _SubCommand("host_broker.cli.pub:command", "Publish messages."),
     "sub": _SubCommand("host_broker.cli.sub:command", "Print messages as they arrive."),
+    "top": _SubCommand("host_broker.cli.top:command", "Show the busiest topics, live."),
     "ping": _SubCommand("host_broker.cli.ping:command", "Measure round trips to a broker."),
     "bridge": _SubCommand("boards.bridge.cli:command", "Join a serial port to a broker.", "rig"),
     "firmware": _SubCommand("firmware.cli:command", "Build or find board firmware.", "rig"),

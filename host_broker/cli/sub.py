@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from host_broker.cli import message_format
-from host_broker.cli.failure import OutOfTime, failing_clearly
+from host_broker.cli.failure import OutOfTime, failing_clearly, writing
 from host_broker.cli.listening import Heard, Listening
 from host_broker.cli.options import connected, timeout_option, url_argument
 from host_broker.cli.reconnecting import Backoff, reconnecting
@@ -173,6 +173,7 @@ class _Wanted:
         return _FOREVER_S if self.end is None else max(0.0, self.end - time.monotonic())
 
     def _print(self, heard: Heard) -> None:
-        sys.stdout.buffer.write(self.format(heard))
-        sys.stdout.buffer.flush()
+        with writing():
+            sys.stdout.buffer.write(self.format(heard))
+            sys.stdout.buffer.flush()
         self.printed += 1

@@ -1,0 +1,109 @@
+"""How ``motemq top`` shows a report: a table for a terminal, lines, JSON."""
+
+import json
+from datetime import UTC, datetime
+
+from rich import box
+from rich.console import Group
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from host_broker.cli.printable import printable
+from host_broker.cli.traffic import Report, TopicRow
+
+LINES_AROUND_ROWS = 6  # of a table: the summary, a gap, the head and its rule, the rest, a margin
+
+
+def table(url: str, report: Report) -> Group:
+    """A renderable of exactly ``len(rows) + LINES_AROUND_ROWS`` lines at most."""
+    grid = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
+    for name in ("messages/s", "bytes/s", "messages"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    grid.add_column("topic", no_wrap=True, overflow="ellipsis", ratio=1, style="bold")
+    grid.add_column("last payload", no_wrap=True, overflow="ellipsis", ratio=1)
+    for row in report.rows:
+        cells = [_rate(row.messages_per_second), decimal(int(row.bytes_per_second))]
+        cells += [f"{row.messages:,}", _topic(row), _preview(row)]
+        # Text, not str: what others published must not be read as markup.
+        grid.add_row(*map(Text, cells), style="" if row.messages_per_second else "dim")
+    rest = _rest(report) or "Ctrl-C ends"
+    summary = Text(_summary(url, report), no_wrap=True, overflow="ellipsis")
+    return Group(summary, grid, Text(rest, style="dim", no_wrap=True, overflow="ellipsis"))
+
+
+def lines(url: str, report: Report) -> str:
+    """The same without a terminal: a summary and one line per topic."""
+    text = [f"{_now()} {_summary(url, report)}"]
+    for row in report.rows:
+        rate, size = _rate(row.messages_per_second), decimal(int(row.bytes_per_second))
+        text.append(f"{rate:>10}/s {size:>10}/s {row.messages:>10}  {_topic(row)}  {_preview(row)}")
+    rest = _rest(report)
+    if rest:
+        text.append(rest)
+    return "\n".join(text) + "\n"
+
+
+def as_json(url: str, report: Report) -> str:
+    """One line of JSON; rates in messages and payload bytes per second."""
+    fields = {
+        "ts": _now(),
+        "url": url,
+        "interval_s": round(report.interval_s, 6),
+        "clients": report.clients,
+        "broker_messages_per_second": report.broker_messages_per_second,
+        "messages_per_second": round(report.messages_per_second, 3),
+        "bytes_per_second": round(report.bytes_per_second, 3),
+        "topics": [
+            {
+                "topic": row.topic,
+                "messages_per_second": round(row.messages_per_second, 3),
+                "bytes_per_second": round(row.bytes_per_second, 3),
+                "messages": row.messages,
+                "last": _preview(row),
+                "last_bytes": row.last_bytes,
+            }
+            for row in report.rows
+        ],
+        "topics_not_shown": report.topics - len(report.rows),
+        "topics_forgotten": report.forgotten,
+    }
+    return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def _summary(url: str, report: Report) -> str:
+    parts = [url]
+    if report.clients is not None:
+        parts.append(f"clients {report.clients}")
+    if report.broker_messages_per_second is not None:
+        parts.append(f"{report.broker_messages_per_second:,} messages/s sent to the broker")
+    parts.append(f"{_rate(report.messages_per_second)} messages/s seen")
+    parts.append(f"{decimal(int(report.bytes_per_second))}/s")
+    parts.append(f"{report.topics:,} topics")
+    return ", ".join(parts)
+
+
+def _rest(report: Report) -> str:
+    parts = []
+    if report.topics > len(report.rows):
+        parts.append(f"{report.topics - len(report.rows):,} more topics are not shown")
+    if report.forgotten:
+        parts.append(f"{report.forgotten:,} long silent ones forgotten")
+    return ", ".join(parts)
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.1f}" if rate < 1000 else f"{rate:,.0f}"
+
+
+def _topic(row: TopicRow) -> str:
+    return printable(row.topic.encode())
+
+
+def _preview(row: TopicRow) -> str:
+    more = "…" if row.last_bytes > len(row.preview) else ""
+    return printable(row.preview).replace("\t", " ") + more
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,127 @@
+"""What goes over a broker: counted per topic, in bounded memory. No clock, no sockets."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from host_broker.cli.listening import Heard
+
+PREVIEW_BYTES = 80
+# Beside names and previews a topic costs some 400 bytes here: 10 MB at most.
+_MOST_TOPICS = 10_000
+_CLIENTS = "$/info/clients"
+_MESSAGES_PER_SECOND = "$/info/messages/second"
+
+
+@dataclass(slots=True)
+class _Counted:
+    messages: int = 0  # since the start
+    new_messages: int = 0  # since the last report
+    new_bytes: int = 0
+    preview: bytes = b""
+    last_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic: rates over the last interval, ``messages`` since the start.
+
+    ``preview`` is the beginning of the last payload, ``last_bytes`` the length of all of it.
+    """
+
+    topic: str
+    messages_per_second: float
+    bytes_per_second: float
+    messages: int
+    preview: bytes
+    last_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One interval. ``rows`` are the busiest topics, ``topics`` how many are known.
+
+    ``forgotten``: topics dropped since the start, because there were too many to remember.
+    ``clients`` and ``broker_messages_per_second`` are the broker's own words (R40, R42), None while
+    it has not said them.
+    """
+
+    interval_s: float
+    messages_per_second: float
+    bytes_per_second: float
+    clients: int | None
+    broker_messages_per_second: int | None
+    topics: int
+    forgotten: int
+    rows: list[TopicRow]
+
+
+class Traffic:
+    """Counts messages; bodies are payloads, without FMQP's headers."""
+
+    def __init__(self, most_topics: int = _MOST_TOPICS) -> None:
+        self._most_topics = most_topics
+        self._topics: OrderedDict[str, _Counted] = OrderedDict()  # silent for longest first
+        self._forgotten = 0
+        self._messages = 0
+        self._bytes = 0
+        self._said: dict[str, int] = {}
+
+    def heard(self, heard: Heard) -> None:
+        """Count a message; what was only kept by the broker is shown, but is no traffic."""
+        if heard.topic in (_CLIENTS, _MESSAGES_PER_SECOND):
+            if heard.count is not None:
+                self._said[heard.topic] = heard.count
+            return
+        counted = self._topics.get(heard.topic)
+        if counted is None:
+            counted = self._remember(heard.topic)
+        else:
+            self._topics.move_to_end(heard.topic)
+        size = len(heard.payload)
+        counted.preview = heard.payload[:PREVIEW_BYTES]
+        counted.last_bytes = size
+        if not heard.kept:
+            counted.messages += 1
+            counted.new_messages += 1
+            counted.new_bytes += size
+            self._messages += 1
+            self._bytes += size
+
+    def report(self, interval_s: float, rows: int) -> Report:
+        """Sum up the ``interval_s`` seconds since the last report, and begin the next."""
+        busiest = sorted(
+            self._topics.items(),
+            key=lambda item: (-item[1].new_messages, -item[1].messages, item[0]),
+        )
+        report = Report(
+            interval_s,
+            self._messages / interval_s,
+            self._bytes / interval_s,
+            self._said.get(_CLIENTS),
+            self._said.get(_MESSAGES_PER_SECOND),
+            len(self._topics),
+            self._forgotten,
+            [_row(topic, counted, interval_s) for topic, counted in busiest[: max(0, rows)]],
+        )
+        self._messages = self._bytes = 0
+        for counted in self._topics.values():
+            counted.new_messages = counted.new_bytes = 0
+        return report
+
+    def _remember(self, topic: str) -> _Counted:
+        if len(self._topics) >= self._most_topics:
+            self._topics.popitem(last=False)
+            self._forgotten += 1
+        counted = self._topics[topic] = _Counted()
+        return counted
+
+
+def _row(topic: str, counted: _Counted, interval_s: float) -> TopicRow:
+    return TopicRow(
+        topic,
+        counted.new_messages / interval_s,
+        counted.new_bytes / interval_s,
+        counted.messages,
+        counted.preview,
+        counted.last_bytes,
+    )
