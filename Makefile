@@ -24,7 +24,7 @@ test: check ## pass all tests: pure, MicroPython, virtual boards, Spark
 	$(BIN)/pytest
 
 bench: setup ## benchmarks against named peers
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks broker
 
 clean: ## remove .venv and what the demo wrote (not the firmware cache)
 	rm -rf .venv out

@@ -1,6 +1,5 @@
-"""Us against a named peer, in one run, the ratio printed. `make bench` runs all of them.
+"""Us against named peers, in one run, the ratio printed. ``make bench`` runs all of it.
 
-``peers`` says how each broker is started and spoken to; ``load`` measures one broker once;
-``broker`` runs the rounds in turn and prints medians and ratios. Figures of different runs do not
-compare: machines are noisy, so every ratio is taken within one round.
+``broker``: throughput, latency and idle cost of the broker. Figures of different runs do not
+compare: machines are noisy, so every ratio is taken within one round. docs/benchmarks.md has more.
 """

@@ -1,34 +1,98 @@
 """The benchmark measures real deliveries; how fast is never a test's business."""
 
+import json
+import socket
 import subprocess
 import sys
+import threading
+from pathlib import Path
+from typing import Any
 
-from benchmarks.load import messages_per_second
-from benchmarks.peers import MOSQUITTO, MOTEMQ, NATS, PEERS, running
+import pytest
+
+from benchmarks.broker import burst, singles
+from benchmarks.broker.peers import MOSQUITTO, MOTEMQ, NATS, RELAY, Peer, PeerFailed, running
+from benchmarks.broker.wires import FMQP, MQTT
+from benchmarks.broker.workloads import WORKLOADS, Traffic, Workload
+
+_HERE = (MOTEMQ, RELAY)
+_BURSTS = [workload for workload in WORKLOADS if workload.kind == "burst"]
+_SINGLES = [workload for workload in WORKLOADS if workload.kind == "singles"]
 
 
-def test_our_broker_delivers_every_message_of_a_measurement() -> None:
-    """`messages_per_second` returns only after every byte of every delivery has arrived."""
-    with running(MOTEMQ) as port:
-        assert messages_per_second(MOTEMQ, port, payload_bytes=64, count=5_000) > 0
+@pytest.mark.parametrize("workload", _BURSTS, ids=lambda workload: workload.name)
+@pytest.mark.parametrize("peer", _HERE, ids=lambda peer: peer.name)
+def test_bursts_deliver_everything(peer: Peer, workload: Workload) -> None:
+    """A measurement returns only if exactly the expected bytes arrived at the subscribers."""
+    with running(peer) as broker:
+        assert burst.deliveries_per_second(peer, broker.port, workload.traffic, 0.05) > 0
+
+
+@pytest.mark.parametrize("workload", _SINGLES, ids=lambda workload: workload.name)
+@pytest.mark.parametrize("peer", _HERE, ids=lambda peer: peer.name)
+def test_singles_deliver_everything(peer: Peer, workload: Workload) -> None:
+    with running(peer) as broker:
+        assert singles.deliveries_per_second(peer, broker.port, workload.traffic, 0.05) > 0
 
 
 def test_publications_and_deliveries_are_spelled_right() -> None:
-    assert MOTEMQ.publication(b"hi") == b"\x00\x09\x00\x00\x00\x02bench/onehi"
-    assert MOSQUITTO.publication(b"hi") == b"\x30\x0d\x00\x09bench/onehi"
-    assert MOSQUITTO.publication(b"x" * 200)[:3] == b"\x30\xd3\x01"
-    assert NATS.publication(b"hi") == b"PUB bench.one 2\r\nhi\r\n"
-    assert NATS.delivery(b"hi") == b"MSG bench.one 1 2\r\nhi\r\n"
+    assert FMQP.publication("bench/one", b"hi") == b"\x00\x09\x00\x00\x00\x02bench/onehi"
+    assert MQTT.publication("bench/one", b"hi") == b"\x30\x0d\x00\x09bench/onehi"
+    assert MQTT.publication("bench/one", b"x" * 200)[:3] == b"\x30\xd3\x01"
+    assert MQTT.subscribe(["a/*"], 0)[0] == b"\x82\x08\x00\x01\x00\x03a/+\x00"
+    assert NATS.wire.publication("bench/one", b"hi") == b"PUB bench.one 2\r\nhi\r\n"
+    assert NATS.wire.delivery("bench/one", b"hi", 1) == b"MSG bench.one 101 2\r\nhi\r\n"
+    assert NATS.wire.subscribe(["a/*/b"], 0)[0] == b"SUB a.*.b 100\r\nPING\r\n"
+
+
+def _losing_relay(listening: socket.socket) -> None:
+    """One subscriber, one publisher; it forwards all but a few bytes."""
+    with listening, listening.accept()[0] as subscriber:
+        subscriber.recv(2)
+        subscriber.sendall(b"ok")
+        with listening.accept()[0] as publisher:
+            publisher.recv(2)
+            publisher.recv(9)
+            while data := publisher.recv(65536):
+                subscriber.sendall(data)
+
+
+@pytest.mark.parametrize("module", [burst, singles], ids=["burst", "singles"])
+def test_a_lost_delivery_is_never_speed(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STALL_S", 0.3)
+    traffic = Traffic((("bench/one",),), (("bench/one",),))
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    relay = threading.Thread(target=_losing_relay, args=(listening,))
+    relay.start()
+    with pytest.raises(PeerFailed, match=r"byte relay lost"):
+        module.deliveries_per_second(RELAY, port, traffic, 0.05)
+    relay.join(10)
+    assert not relay.is_alive()
+
+
+def _run(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks", "broker", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=None if path is None else {"PATH": path},
+    )
 
 
 def test_without_a_peer_it_says_so_and_fails() -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--rounds", "1"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PATH": "/nonexistent"},
-    )
+    result = _run("--rounds", "1", path="/nonexistent")
     assert result.returncode == 3
-    for peer in PEERS[1:]:
+    for peer in (MOSQUITTO, NATS):
         assert f"not measured: {peer.name} (apt-get install {peer.package})" in result.stderr
+
+
+def test_the_table_and_the_json_hold_the_same_workloads(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    arguments = ["1to1", "journal", "--rounds", "1", "--duration", "0.05", "--ours-only"]
+    result = _run(*arguments, "--json", str(file))
+    assert result.returncode == 0, result.stderr
+    assert "| 1→1, one topic |" in result.stdout
+    assert "| 1→1, journal on/off |" in result.stdout
+    assert list(json.loads(file.read_text())["workloads"]) == ["1to1", "journal"]

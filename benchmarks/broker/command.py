@@ -1,0 +1,66 @@
+"""``python -m benchmarks broker``."""
+
+import json
+from pathlib import Path
+
+import click
+
+from benchmarks.broker import report
+from benchmarks.broker.peers import MOTEMQ, RELAY, PeerFailed, installed
+from benchmarks.broker.rounds import PEERS, measure
+from benchmarks.broker.workloads import WORKLOADS
+
+_NAMES = [workload.name for workload in WORKLOADS]
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[WORKLOAD]...", type=click.Choice(_NAMES))
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 50))
+@click.option(
+    "--duration",
+    "duration_s",
+    default=0.7,
+    show_default=True,
+    type=click.FloatRange(0.05, 60),
+    help="Seconds of publishing per measurement.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write every figure to this file too.",
+)
+@click.option("--ours-only", is_flag=True, help="Leave the other brokers out (no verdicts).")
+def command(
+    names: tuple[str, ...], rounds: int, duration_s: float, json_file: Path | None, ours_only: bool
+) -> None:
+    """Measure our broker, mosquitto, nats-server and a byte relay in turn; print the ratios.
+
+    Without a WORKLOAD all are measured. Every delivery is waited for: a broker that loses one
+    fails the run.
+
+    Exit codes: 0 measured (reached or not), 1 a broker failed, 2 wrong usage, 3 no other broker
+    is installed: a figure without a peer says nothing.
+    """
+    wanted = (MOTEMQ, RELAY) if ours_only else PEERS
+    peers = tuple(peer for peer in wanted if installed(peer))
+    for peer in wanted:
+        if peer not in peers:
+            click.echo(f"not measured: {peer.name} (apt-get install {peer.package})", err=True)
+    if not ours_only and set(peers) == {MOTEMQ, RELAY}:
+        raise SystemExit(3)
+    chosen = [workload for workload in WORKLOADS if not names or workload.name in names]
+    results = []
+    try:
+        for workload in chosen:
+            results.append(measure(workload, peers, rounds, duration_s, _tell))  # noqa: PERF401
+    except PeerFailed as failed:
+        click.echo(f"broker benchmark: {failed}", err=True)
+        raise SystemExit(1) from None
+    click.echo(report.table(results))
+    if json_file is not None:
+        json_file.write_text(json.dumps(report.document(results), indent=1) + "\n")
+
+
+def _tell(line: str) -> None:
+    click.echo(line, err=True)

@@ -1,0 +1,133 @@
+"""The brokers that are compared: how each is started, and stopped whatever happens."""
+
+import contextlib
+import ctypes
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.broker import wires
+
+_START_S = 20.0
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One broker: its program, its command line for a port, its wire language."""
+
+    name: str
+    program: str
+    package: str  # the Debian package, "" for ours
+    argv: Callable[[int, Path], list[str]]
+    wire: wires.Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A started broker."""
+
+    port: int
+    pid: int
+
+
+class PeerFailed(Exception):
+    """A broker did not start, lost messages, or hung up; the text says which and how."""
+
+
+def _motemq_argv(port: int, folder: Path) -> list[str]:
+    options = ["--listen", f"fmqp://127.0.0.1:{port}", "--set", "net.max_connections=15000"]
+    return [sys.executable, "-m", "motemq", "broker", *options, "--ephemeral"]
+
+
+def _journal_argv(port: int, folder: Path) -> list[str]:
+    return [*_motemq_argv(port, folder)[:-1], "--data", str(folder / "data")]
+
+
+def _mosquitto_argv(port: int, folder: Path) -> list[str]:
+    config = folder / "mosquitto.conf"
+    # No limit to its queues, so that QoS 0 messages are delayed and not dropped.
+    config.write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n"
+        "max_queued_messages 0\nmax_connections -1\nlog_type none\n"
+    )
+    return ["mosquitto", "-c", str(config)]
+
+
+def _nats_argv(port: int, folder: Path) -> list[str]:
+    config = folder / "nats.conf"
+    # More pending bytes than any workload has under way: it disconnects who is slower than that.
+    config.write_text(f'listen: "127.0.0.1:{port}"\nmax_pending: 1GB\n')
+    return ["nats-server", "-c", str(config), "-l", str(folder / "nats.log")]
+
+
+def _relay_argv(port: int, folder: Path) -> list[str]:
+    return [sys.executable, "-m", "benchmarks.broker.relay", str(port)]
+
+
+MOTEMQ = Peer("motemq", sys.executable, "", _motemq_argv, wires.FMQP)
+JOURNAL = replace(MOTEMQ, name="motemq+journal", argv=_journal_argv)
+MOSQUITTO = Peer("mosquitto", "mosquitto", "mosquitto", _mosquitto_argv, wires.MQTT)
+NATS = Peer("nats-server", "nats-server", "nats-server", _nats_argv, wires.NATS)
+RELAY = Peer("byte relay", sys.executable, "", _relay_argv, wires.RELAY)
+
+
+def installed(peer: Peer) -> bool:
+    """Tell whether the peer's program is on this machine."""
+    return shutil.which(peer.program) is not None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def running(peer: Peer) -> Iterator[Running]:
+    """Run the peer on a free loopback port while the block lasts.
+
+    It ends with this process, even if that is killed. Raises ``PeerFailed`` if it does not accept
+    connections within 20 s.
+    """
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="motemq-bench-") as folder:
+        process = subprocess.Popen(
+            peer.argv(port, Path(folder)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent,
+        )
+        try:
+            _wait_until_accepting(peer, process, port)
+            yield Running(port, process.pid)
+        finally:
+            process.terminate()
+            try:
+                process.wait(_START_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait_until_accepting(peer: Peer, process: subprocess.Popen[bytes], port: int) -> None:
+    end = time.monotonic() + _START_S
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.02)  # a poll of another program's start, bounded by `end`
+    raise PeerFailed(f"{peer.name} did not accept connections within {_START_S:.0f} s")

@@ -1,0 +1,101 @@
+"""The words of each broker, prebuilt: topics are ours (``a/*/c``) and translated here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+FIRST_ID = 100  # NATS subscription ids have three digits, so that all deliveries are as long
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One wire language.
+
+    ``greeting`` and the second value of ``subscribe`` are what the broker's answer ends with,
+    b"" = it has none. ``room`` is for the relay only, which knows no topics.
+    """
+
+    hello: Callable[[int], bytes]  # a publisher's first words; its room
+    greeting: bytes
+    subscribe: Callable[[Sequence[str], int], tuple[bytes, bytes]]  # after hello; topics, room
+    publication: Callable[[str, bytes], bytes]
+    delivery: Callable[[str, bytes, int], bytes]  # topic, payload, number of the subscription
+
+
+def _fmqp(flags: int, topic: str, body: bytes) -> bytes:
+    raw = topic.encode()
+    return bytes([flags, len(raw)]) + len(body).to_bytes(4, "big") + raw + body
+
+
+def _fmqp_subscribe(topics: Sequence[str], room: int) -> tuple[bytes, bytes]:
+    # FMQP acknowledges nothing; packets of one client are handled in order, so the answer to a
+    # publication that it sends to itself says that the subscriptions are active.
+    echo, said = "bench-ready", _fmqp(0, "bench-ready", b"!")
+    words = b"".join(_fmqp(0x80, topic, b"") for topic in [*topics, echo])
+    return words + said + _fmqp(0xC0, echo, b""), said
+
+
+def _mqtt_length(length: int) -> bytes:
+    digits = bytearray()
+    while length > 127:
+        digits.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([*digits, length])
+
+
+def _mqtt_publication(topic: str, body: bytes) -> bytes:
+    raw = topic.encode()
+    rest = len(raw).to_bytes(2, "big") + raw + body
+    return b"\x30" + _mqtt_length(len(rest)) + rest
+
+
+def _mqtt_subscribe(topics: Sequence[str], room: int) -> tuple[bytes, bytes]:
+    words = b""
+    for number, topic in enumerate(topics, 1):
+        raw = topic.replace("*", "+").encode()
+        rest = number.to_bytes(2, "big") + len(raw).to_bytes(2, "big") + raw + b"\0"
+        words += b"\x82" + _mqtt_length(len(rest)) + rest
+    return words, b"\x90\x03" + len(topics).to_bytes(2, "big") + b"\0"
+
+
+def _nats_subject(topic: str) -> bytes:
+    return topic.replace("/", ".").encode()
+
+
+def _nats_subscribe(topics: Sequence[str], room: int) -> tuple[bytes, bytes]:
+    lines = [b"SUB %s %d\r\n" % (_nats_subject(t), FIRST_ID + n) for n, t in enumerate(topics)]
+    return b"".join(lines) + b"PING\r\n", b"PONG\r\n"
+
+
+FMQP = Wire(
+    hello=lambda room: b"",
+    greeting=b"",
+    subscribe=_fmqp_subscribe,
+    publication=lambda topic, body: _fmqp(0, topic, body),
+    delivery=lambda topic, body, number: _fmqp(0, topic, body),
+)
+MQTT = Wire(
+    hello=lambda room: b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00",
+    greeting=b"\x20\x02\x00\x00",
+    subscribe=_mqtt_subscribe,
+    publication=_mqtt_publication,
+    delivery=lambda topic, body, number: _mqtt_publication(topic, body),
+)
+NATS = Wire(
+    hello=lambda room: b'CONNECT {"verbose":false,"echo":true}\r\nPING\r\n',
+    greeting=b"PONG\r\n",
+    subscribe=_nats_subscribe,
+    publication=lambda topic, body: (
+        b"PUB %s %d\r\n%s\r\n" % (_nats_subject(topic), len(body), body)
+    ),
+    delivery=lambda topic, body, number: (
+        b"MSG %s %d %d\r\n%s\r\n" % (_nats_subject(topic), FIRST_ID + number, len(body), body)
+    ),
+)
+# Two bytes say who one is: a room, and whether one listens. It forwards FMQP without reading it.
+RELAY = Wire(
+    hello=lambda room: bytes([room, 0]),
+    greeting=b"",
+    subscribe=lambda topics, room: (bytes([room, 1]), b"ok"),
+    publication=FMQP.publication,
+    delivery=FMQP.delivery,
+)
