@@ -20,6 +20,10 @@ _SHORTEST_USER_TIMEOUT_S = 30.0
 # messages thousands of times; twice what fmqp.max_cached_bytes allows by default is honest.
 _LARGEST_WRITE_BYTES = 128 * 1024 * 1024
 
+# What is sent within one turn of the event loop is one write: a hundred reads of one publication
+# each would otherwise be a hundred system calls. This much is worth a write of its own.
+_WORTH_WRITING_BYTES = 64 * 1024
+
 
 class Connection(asyncio.Protocol):
     """A socket of the broker.
@@ -35,6 +39,9 @@ class Connection(asyncio.Protocol):
         self.ended = False  # the broker was told, or never knew it
         self.transport: asyncio.Transport
         self._server = server
+        self._unwritten: list[Buffer] = []  # of this turn of the event loop
+        self._unwritten_bytes = 0
+        self._senders: set[Connection] = set()  # whose reads asked for it
         self._held_by: set[object] = set()  # what we wait for; reading is paused while not empty
         self._holding: set[Connection] = set()  # who waits for us
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -58,8 +65,10 @@ class Connection(asyncio.Protocol):
         # A FIN ends the connection for the broker now: wills do not wait for its outbox. What is
         # in the outbox is still sent (returning None has asyncio flush, then close).
         self._server.ended(self)
+        self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._unwritten.clear()
         self._cancel_stall_timer()
         self._release_all()
         self._server.lost(self)
@@ -76,16 +85,42 @@ class Connection(asyncio.Protocol):
 
     # ---- called by the server ----
 
-    def write(self, buffers: list[Buffer]) -> None:
-        """Send: one write, however many buffers."""
+    def send(self, buffers: list[Buffer], sender: "Connection | None") -> None:
+        """Send in this turn of the event loop; ``sender`` waits if that congests this receiver."""
+        unwritten = self._unwritten
+        if not unwritten:
+            self._server.flush_soon(self)
+        unwritten += buffers
+        for buffer in buffers:
+            self._unwritten_bytes += len(buffer)
+        if sender is not None:
+            self._senders.add(sender)
+        if self._unwritten_bytes > _WORTH_WRITING_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was to be sent: one write, however many buffers."""
+        buffers, size = self._unwritten, self._unwritten_bytes
+        if not buffers:
+            return
+        self._unwritten, self._unwritten_bytes = [], 0
         if len(buffers) == 1:
             self.transport.write(buffers[0])
-        elif sum(map(len, buffers)) <= _LARGEST_WRITE_BYTES:
-            self.transport.writelines(buffers)
+        elif size <= _LARGEST_WRITE_BYTES:
+            self.transport.write(b"".join(buffers))
         else:
             self._server.gave_up(
                 self, f"one read asked for more than {_LARGEST_WRITE_BYTES >> 20} MiB of answers"
             )
+        if self.congested:
+            for sender in self._senders:
+                sender.wait_for(self)
+        self._senders.clear()
+
+    def close(self) -> None:
+        """Close when everything is sent."""
+        self.flush()
+        self.transport.close()
 
     def wait_for(self, receiver: "Connection") -> None:
         """Read no more until ``receiver`` is no longer congested."""

@@ -30,6 +30,7 @@ class Server:
         self._last_id = 0
         self._full = False  # said so already
         self._held_by_journal: set[Connection] = set()
+        self._unflushed: list[Connection] = []
         self._timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
         self._all_gone.set()
@@ -80,10 +81,21 @@ class Server:
         if not self._connections:
             self._all_gone.set()
 
+    def flush_soon(self, connection: Connection) -> None:
+        """Have a connection write when all reads that are there now were handled."""
+        if not self._unflushed:
+            self._loop.call_soon(self._flush)
+        self._unflushed.append(connection)
+
     def gave_up(self, connection: Connection, reason: str) -> None:
         """Disconnect a receiver that holds its publishers up."""
         _log.warning("connection %d is closed: %s", connection.id, reason)
         connection.transport.abort()
+
+    def _flush(self) -> None:
+        connections, self._unflushed = self._unflushed, []
+        for connection in connections:
+            connection.flush()
 
     # ---- called by the service ----
 
@@ -108,7 +120,7 @@ class Server:
             connection.ended = True
         self._run(self._broker.stop(self._now()), None)
         for connection in connections:
-            connection.transport.close()
+            connection.close()
         try:
             await asyncio.wait_for(self._all_gone.wait(), deadline_s)
         except TimeoutError:
@@ -141,11 +153,8 @@ class Server:
                 self._held_by_journal.add(sender)
         for identity, buffers in outputs.sends.items():
             receiver = self._connections.get(identity)
-            if receiver is None:
-                continue
-            receiver.write(buffers)
-            if receiver.congested and sender is not None:
-                sender.wait_for(receiver)
+            if receiver is not None:
+                receiver.send(buffers, sender)
         for close in outputs.closes:
             self._close(close)
         self._schedule()
@@ -158,7 +167,7 @@ class Server:
         if close.abort:
             connection.transport.abort()
         else:
-            connection.transport.close()
+            connection.close()
 
     def _schedule(self) -> None:
         """Keep one timer, at or before the broker's next deadline.
