@@ -95,8 +95,9 @@ class Execution:
         data, start = command.data, command.start
         run = data[start : command.end]
         self._journal(client, run, command.count)
-        sends = self.outputs.sends
-        self._translate(self._world.exchange.publish_run(sends, run, data, start, command.parts))
+        translations = self._world.exchange.publish_run(self.outputs.sends, run, command.topics)
+        if translations:
+            self._translate(translations)
 
     def _publish(self, client: Client, command: Publish) -> None:
         topic, body, retain, own = command.topic, command.body, command.retain, command.own

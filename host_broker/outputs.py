@@ -20,9 +20,9 @@ class Close:
     abort: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for every read
 class Record:
-    """One run of publications for the journal (docs/journal.md)."""
+    """One run of publications for the journal (docs/journal.md); nobody changes it."""
 
     connection: ConnectionId
     protocol: int

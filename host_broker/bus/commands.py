@@ -8,22 +8,20 @@ from dataclasses import dataclass
 
 from host_broker.outputs import Buffer, ConnectionId
 
-Part = tuple[bytes, int, int]  # topic, offset of the first publication, count
-
 
 @dataclass(slots=True)
 class PublishRun:
     """Publish ``data[start:end]``: ``count`` plain publications in stored form.
 
-    Plain: flags 0, a normal topic outside ``$``, a body. ``parts`` are its stretches of one topic,
-    in order. It is journalled and forwarded verbatim.
+    Plain: flags 0, a normal topic outside ``$``, a body. ``topics`` are all of theirs. It is
+    journalled verbatim, and forwarded so when all topics have the same receivers.
     """
 
     data: bytes
     start: int
     end: int
     count: int
-    parts: list[Part]
+    topics: set[bytes]
 
 
 @dataclass(slots=True)

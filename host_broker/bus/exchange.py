@@ -1,7 +1,6 @@
 """The bus: subscriptions, routes and retained messages, and deliveries made of them."""
 
-from host_broker.bus.commands import Part
-from host_broker.bus.publication import FEEDBACK, RETAINED, pack
+from host_broker.bus.publication import FEEDBACK, HEADER, RETAINED, pack
 from host_broker.bus.retained import Retained
 from host_broker.bus.routes import Group, Routes
 from host_broker.bus.subscriptions import Interest, Subscriptions
@@ -49,28 +48,34 @@ class Exchange:
             self._routes.forget()
         return self._subscriptions.remove(connection, topic, feedback)
 
-    def publish_run(
-        self, sends: Sends, run: bytes, data: bytes, start: int, parts: list[Part]
-    ) -> list[Translation]:
-        """Deliver plain publications: per stretch with the same receivers, one slice of ``data``.
+    def publish_run(self, sends: Sends, run: bytes, topics: set[bytes]) -> list[Translation]:
+        """Deliver plain publications in stored form, whose topics are ``topics``.
 
-        ``run`` is the slice of ``data`` at ``start`` that holds them all, already made for the
-        journal.
+        All of it as it is, if all topics have the same receivers; else a slice for each stretch
+        with the same receivers.
         """
-        routes = self._routes
-        cached = routes.by_topic
+        cached, find = self._routes.by_topic, self._routes.find
         translations: list[Translation] = []
+        groups = {cached.get(topic) or find(topic) for topic in topics}
+        if len(groups) == 1:
+            self._deliver(sends, groups.pop(), run, translations)
+            return translations
+        header = HEADER.unpack_from
         group: Group | None = None
-        first, end = start, start + len(run)
-        for topic, offset, _ in parts:
-            found = cached.get(topic) or routes.find(topic)
+        start = position = 0
+        while position < len(run):
+            _, topic_length, body_length = header(run, position)
+            body = position + HEADER.size + topic_length
+            topic = run[body - topic_length : body]
+            found = cached.get(topic) or find(topic)
             if found is not group:
                 if group is not None:
-                    self._deliver(sends, group, data[start:offset], translations)
+                    self._deliver(sends, group, run[start:position], translations)
                 group = found
-                start = offset
+                start = position
+            position = body + body_length
         if group is not None:
-            self._deliver(sends, group, run if start == first else data[start:end], translations)
+            self._deliver(sends, group, run[start:], translations)
         return translations
 
     def publish(self, sends: Sends, topic: bytes, packet: bytes, retain: bool) -> list[Translation]:
@@ -98,4 +103,5 @@ class Exchange:
                 sends[connection] = [run]
             else:
                 buffers.append(run)
-        translations.extend((connection, run) for connection in group.translated)
+        if group.translated:
+            translations.extend((connection, run) for connection in group.translated)

@@ -22,15 +22,14 @@ CACHE = 0x04
 class Publications:
     """``count`` consecutive plain publications: ``data[start:end]`` on the wire.
 
-    Plain: flags 0, a normal topic outside ``$``, a body. ``parts`` lists stretches of one topic
-    as (topic, offset of the first, count).
+    Plain: flags 0, a normal topic outside ``$``, a body. ``topics`` are all of theirs.
     """
 
     data: bytes
     start: int
     end: int
     count: int
-    parts: list[tuple[bytes, int, int]]
+    topics: set[bytes]
 
     def each(self) -> "Iterator[Publication]":
         """Take the batch apart, for those who want one event per message."""

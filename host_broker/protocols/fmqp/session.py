@@ -43,8 +43,11 @@ class FmqpSession:
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
-        commands = [self._command(event) for event in self._codec.receive_data(data)]
-        return [command for command in commands if command is not None]
+        return [
+            command
+            for event in self._codec.receive_data(data)
+            if (command := self._command(event)) is not None
+        ]
 
     def deliver(self, run: bytes, now: float) -> Sequence[Command]:
         """Never called: FMQP takes stored publications verbatim."""
@@ -61,7 +64,7 @@ class FmqpSession:
 
     def _command(self, event: Event) -> Command | None:
         if isinstance(event, Publications):
-            return PublishRun(event.data, event.start, event.end, event.count, event.parts)
+            return PublishRun(event.data, event.start, event.end, event.count, event.topics)
         if isinstance(event, Publication):
             return self._publish(event)
         if isinstance(event, Subscription):

@@ -28,11 +28,23 @@ _PLAIN = st.builds(
     ),
     st.integers(1, 5),
 )
+# Packets of one length, topic and body, are read in groups; now and then one of them is not plain.
+_TURNS = st.lists(
+    st.builds(
+        pack,
+        st.sampled_from([0] * 9 + [4, 8, 0x20]),
+        st.sampled_from([b"a", b"b", b"a", b"b", b"c", b"*", b"$", b"/"]),
+        st.sampled_from([b"1", b"2"]),
+    ),
+    max_size=60,
+).map(b"".join)
 _ANY = st.builds(pack, st.integers(0, 255), _TOPIC, _BODY)
 _BAD = st.builds(pack, st.integers(0, 255), _BAD_TOPIC, _BODY)
 _SUBSCRIBE = st.builds(pack, st.sampled_from([0x80, 0xC0, 0xA0, 0x90]), _TOPIC, st.just(b""))
 
-FMQP = st.lists(st.one_of(_PLAIN, _PLAIN, _ANY, _SUBSCRIBE, _BAD), max_size=12).map(b"".join)
+FMQP = st.lists(st.one_of(_PLAIN, _PLAIN, _TURNS, _ANY, _SUBSCRIBE, _BAD), max_size=12).map(
+    b"".join
+)
 
 _CLIENT = Codec("client")
 _ID = st.integers(0, 0xFFFF)
