@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable
 
 from host_broker.bus.commands import Command
 from host_broker.bus.exchange import Exchange
+from host_broker.bus.publication import RETAINED, WILL, unpack_one
 from host_broker.deadlines import Deadlines
 from host_broker.execution import Client, Execution, Stats, World
-from host_broker.outputs import ConnectionId, Outputs
+from host_broker.outputs import Close, ConnectionId, Outputs
 from host_broker.protocols.registry import PROTOCOLS
 from host_broker.settings import Settings
 
@@ -42,17 +43,37 @@ class Broker:
         self.stats = Stats()
         self._world = World(self._clients, self._servers, self._exchange, self.stats)
 
-    def opened(self, connection: ConnectionId, protocol: str, now: float) -> Outputs:
+    def restore(self, entries: Iterable[tuple[bytes, bytes]]) -> int:
+        """Take back retained messages that ``Outputs.retained`` gave (topic, stored form).
+
+        Call it before anything else. Returns how many did not fit the limits; ValueError if one
+        is not a retained message of its topic.
+        """
+        refused = self.retained_refused
+        for topic, packet in entries:
+            if unpack_one(packet)[:2] not in ((RETAINED, topic), (RETAINED | WILL, topic)):
+                raise ValueError(f"what was kept for {topic!r} is no retained message of it")
+            self._exchange.retained.put(topic, packet)
+        return self.retained_refused - refused
+
+    def opened(
+        self, connection: ConnectionId, protocol: str, now: float, loopback: bool = True
+    ) -> Outputs:
         """Begin a connection; ``connection`` is from 1 and never used again.
 
-        ValueError if the protocol is unknown or the connection is already open.
+        ``loopback``: its peer is on this machine (``fmqp.signals``). While the broker is ending
+        the answer is to close it. ValueError if the protocol is unknown or the connection is
+        already open.
         """
         server = self._servers.get(protocol)
         if server is None:
             raise ValueError(f"protocol {protocol!r} is none of {', '.join(self._servers)}")
         if connection in self._clients:
             raise ValueError(f"connection {connection} is already open")
-        client = Client(connection, server.session(connection, now), server.journal_code)
+        if self._world.ending:
+            return Outputs(closes=[Close(connection, "the broker is stopping", abort=True)])
+        session = server.session(connection, now, loopback)
+        client = Client(connection, session, server.journal_code)
         self._clients[connection] = client
         self._exchange.attach(connection, client.session.verbatim)
         execution = Execution(self._world, now)
@@ -61,10 +82,11 @@ class Broker:
         return execution.outputs
 
     def received(self, connection: ConnectionId, data: bytes, now: float) -> Outputs:
-        """Take one read, immutable and at most 1 MiB; ignored for a connection being closed."""
+        """Take one read, immutable and at most 1 MiB; ignored for a connection being closed, and
+        for all once the broker is ending (R34)."""
         client = self._clients.get(connection)
         execution = Execution(self._world, now)
-        if client is not None and not client.closing:
+        if client is not None and not client.closing and not self._world.ending:
             self._run(execution, client, client.session.received(data, now))
         return execution.outputs
 
@@ -84,6 +106,7 @@ class Broker:
 
         FMQP R36 and R37: all wills are sent, and received. Afterwards the broker knows nobody.
         """
+        self._world.ending = True
         execution = Execution(self._world, now)
         for client in list(self._clients.values()):
             self._run(execution, client, client.session.closed(now))

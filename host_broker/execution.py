@@ -13,6 +13,7 @@ from host_broker.bus.commands import (
     Publish,
     PublishRun,
     Send,
+    Signal,
     Subscribe,
     Unsubscribe,
 )
@@ -54,6 +55,7 @@ class World:
     servers: Mapping[str, ProtocolServer]
     exchange: Exchange
     stats: Stats
+    ending: bool = False  # a signal has come, or Broker.stop: nothing more is read
 
 
 class Execution:
@@ -70,9 +72,11 @@ class Execution:
         self._run_bytes = 0
 
     def run(self, client: Client, commands: Iterable[Command]) -> None:
-        """Execute a session's commands on behalf of its connection."""
+        """Execute a session's commands on behalf of its connection, up to a signal (R34)."""
         for command in commands:
             _EXECUTE[type(command)](self, client, command)
+            if self.outputs.signal:
+                break
         if self._run_count:
             self._end_record(client)
 
@@ -107,14 +111,27 @@ class Execution:
         if not body:
             # FMQP R18: never delivered; A6: with the flag it clears.
             if retain:
-                self._world.exchange.retained.clear(topic)
+                self._clear(topic)
             return
         packet = pack(WILL * command.will | RETAINED * retain, topic, body)
         if not own:
             self._journal(client, packet, 1)
         elif not is_service(topic):
             self.outputs.records.append(Record(0, 0, "", 1, packet))
-        self._translate(self._world.exchange.publish(self.outputs.sends, topic, packet, retain))
+        if retain:
+            kept = self._world.exchange.retained.put(topic, packet)
+            if not own:
+                self.outputs.retained[topic] = packet if kept else None
+        self._translate(self._world.exchange.publish(self.outputs.sends, topic, packet))
+
+    def _clear(self, topic: bytes) -> None:
+        if self._world.exchange.retained.clear(topic):
+            self.outputs.retained[topic] = None
+
+    def _signal(self, client: Client, command: Signal) -> None:
+        if not self._world.ending:
+            self._world.ending = True
+            self.outputs.signal = command.kind
 
     def _announce(self, client: Client, command: Announce) -> None:
         sends, topic = self.outputs.sends, command.topic
@@ -192,4 +209,5 @@ _EXECUTE: dict[type[Any], Callable[[Execution, Client, Any], None]] = {
     Send: Execution._send,
     Disconnect: Execution._disconnect,
     Discard: Execution._discard,
+    Signal: Execution._signal,
 }

@@ -1,11 +1,12 @@
 """What the pure broker asks its edge to do.
 
-The edge executes an ``Outputs`` in this order: records, sends, closes. It is an accumulator, not
-a list of command objects, because one read may touch fifty receivers and nobody needs fifty
-objects to say so.
+The edge executes an ``Outputs`` in this order: records, retained, sends, closes, signal. It is an
+accumulator, not a list of command objects, because one read may touch fifty receivers and nobody
+needs fifty objects to say so.
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 Buffer = bytes | bytearray | memoryview
 ConnectionId = int  # from 1, never reused; 0 is the broker itself
@@ -33,8 +34,17 @@ class Record:
 
 @dataclass(slots=True)
 class Outputs:
-    """Everything one call of the broker wants done."""
+    """Everything one call of the broker wants done.
+
+    ``retained``: entries that changed, topic to stored form or None (forgotten), for an edge that
+    keeps them across restarts; what the broker itself says is not among them.
+    ``signal``: a client has asked for the end (FMQP R31, R32). From then on the broker takes no
+    connection and reads nothing. ``"terminate"``: exit at once. ``"stop"``: close the listeners,
+    stop reading, drain, ``Broker.stop``, drain, close, exit.
+    """
 
     records: list[Record] = field(default_factory=list)
     sends: dict[ConnectionId, list[Buffer]] = field(default_factory=dict)
     closes: list[Close] = field(default_factory=list)
+    retained: dict[bytes, bytes | None] = field(default_factory=dict)
+    signal: Literal["", "stop", "terminate"] = ""

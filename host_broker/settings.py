@@ -10,9 +10,10 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class FmqpSettings:
-    """FMQP (protocols/fmqp.md A4, A11, A17)."""
+    """FMQP (protocols/fmqp.md A4, A11, A16, A17)."""
 
     feedback_payload: Literal["count", "event"] = "count"
+    signals: Literal["loopback", "on", "off"] = "loopback"  # whose $/signals/stop, terminate count
     max_body: int = 1024 * 1024  # bytes, up to 8 MiB; a larger one is skipped, not buffered
     hard_body_limit: int = 64 * 1024 * 1024  # bytes; a length above it closes the connection
     max_wills: int = 16  # per connection

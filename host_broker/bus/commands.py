@@ -5,6 +5,7 @@ for every read or message are not frozen, because freezing triples the time it t
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from host_broker.outputs import Buffer, ConnectionId
 
@@ -89,4 +90,13 @@ class Discard:
     rule: str
 
 
-Command = PublishRun | Publish | Announce | Subscribe | Unsubscribe | Send | Disconnect | Discard
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """End the whole broker; nothing that comes after it is executed."""
+
+    kind: Literal["stop", "terminate"]
+
+
+Command = (
+    PublishRun | Publish | Announce | Subscribe | Unsubscribe | Send | Disconnect | Discard | Signal
+)

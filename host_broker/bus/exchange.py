@@ -78,10 +78,8 @@ class Exchange:
             self._deliver(sends, group, run[start:], translations)
         return translations
 
-    def publish(self, sends: Sends, topic: bytes, packet: bytes, retain: bool) -> list[Translation]:
-        """Deliver one publication that has a body, in stored form, and retain it if asked."""
-        if retain:
-            self.retained.put(topic, packet)
+    def publish(self, sends: Sends, topic: bytes, packet: bytes) -> list[Translation]:
+        """Deliver one publication that has a body, in stored form."""
         translations: list[Translation] = []
         self._deliver(sends, self._routes.find(topic), packet, translations)
         return translations

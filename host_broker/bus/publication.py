@@ -32,3 +32,13 @@ def unpack(run: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         body = position + 6 + topic_length
         position = body + body_length
         yield flags, run[body - topic_length : body], run[body:position]
+
+
+def unpack_one(packet: bytes) -> tuple[int, bytes, bytes]:
+    """Read the only publication of a packet; ValueError if it is not exactly one."""
+    if len(packet) >= HEADER.size:
+        flags, topic_length, body_length = HEADER.unpack_from(packet)
+        body = HEADER.size + topic_length
+        if len(packet) == body + body_length:
+            return flags, packet[HEADER.size : body], packet[body:]
+    raise ValueError(f"{len(packet)} bytes are not one publication")

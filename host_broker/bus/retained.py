@@ -61,16 +61,17 @@ class Retained:
             self._idle[topic] = None
         return True
 
-    def clear(self, topic: bytes, *, feedback: bool = False) -> None:
-        """Forget a topic's message, if there is one."""
+    def clear(self, topic: bytes, *, feedback: bool = False) -> bool:
+        """Forget a topic's message; returns whether there was one."""
         kept = self._exact[feedback].pop(topic, None)
         if kept is None:
-            return
+            return False
         self._systems[feedback].remove(topic)
         self.count -= 1
         self._packet_bytes -= len(kept.packet)
         if feedback:
             self._idle.pop(topic, None)
+        return True
 
     def equivalent(self, topic: bytes, *, feedback: bool = False) -> list[bytes]:
         """Return the stored forms of all messages equivalent to a topic (R21)."""

@@ -43,8 +43,8 @@ class ProtocolServer(Protocol):
 
     journal_code: int
 
-    def session(self, connection: ConnectionId, now: float) -> Session:
-        """Begin a connection."""
+    def session(self, connection: ConnectionId, now: float, loopback: bool) -> Session:
+        """Begin a connection; ``loopback``: its peer is on this machine."""
 
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Somebody began or ended to want a path."""

@@ -41,10 +41,10 @@ class Desk:
         self.closes: list[Close] = []
         self._next = 1
 
-    def open(self, protocol: str = "fmqp") -> int:
+    def open(self, protocol: str = "fmqp", loopback: bool = True) -> int:
         connection = self._next
         self._next += 1
-        self.done(self.broker.opened(connection, protocol, self.now))
+        self.done(self.broker.opened(connection, protocol, self.now, loopback))
         return connection
 
     def lightmq(self, client_id: str) -> int:

@@ -22,9 +22,9 @@ class FmqpServer:
         self._settings = settings
         self._topics = PlainTopics()
 
-    def session(self, connection: ConnectionId, now: float) -> FmqpSession:
-        """Begin a connection."""
-        return FmqpSession(self._settings, self._topics)
+    def session(self, connection: ConnectionId, now: float, loopback: bool) -> FmqpSession:
+        """Begin a connection; only some may stop the broker (A16)."""
+        return FmqpSession(self._settings, self._topics, loopback)
 
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Announce on the same topic in the feedback system (R45).

@@ -8,6 +8,7 @@ from host_broker.bus.commands import (
     Disconnect,
     Publish,
     PublishRun,
+    Signal,
     Subscribe,
     Unsubscribe,
 )
@@ -28,6 +29,9 @@ from host_broker.protocols.session import NOTHING
 from host_broker.settings import FmqpSettings
 from host_broker.wire.violation import Violation
 
+# R31, R32: any message, whatever its body.
+_SIGNALS = {b"$/signals/stop": Signal("stop"), b"$/signals/terminate": Signal("terminate")}
+
 
 class FmqpSession:
     """Translates; holds nothing but the codec and the wills."""
@@ -36,10 +40,11 @@ class FmqpSession:
     client = ""
     deadline: float | None = None
 
-    def __init__(self, settings: FmqpSettings, topics: PlainTopics) -> None:
+    def __init__(self, settings: FmqpSettings, topics: PlainTopics, loopback: bool) -> None:
         self._codec = Codec("broker", settings.max_body, settings.hard_body_limit, topics)
         self._max_wills = settings.max_wills
-        self._wills: list[Publish] = []
+        self._may_signal = settings.signals == "on" or (settings.signals == "loopback" and loopback)
+        self._wills: list[Command] = []
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
@@ -72,13 +77,19 @@ class FmqpSession:
         return _refuse(event)
 
     def _publish(self, event: Publication) -> Command | None:
-        retain = bool(event.flags & CACHE)
-        if not event.flags & WILL:
-            return Publish(event.topic, event.body, retain=retain)
+        will = bool(event.flags & WILL)
+        command: Command | None = _SIGNALS.get(event.topic)
+        if command is None:
+            retain = bool(event.flags & CACHE)
+            command = Publish(event.topic, event.body, retain=retain, will=will)
+        elif not self._may_signal:
+            return Discard("fmqp.signals")
+        if not will:
+            return command
         if len(self._wills) >= self._max_wills:
             return Discard("fmqp.max_wills")
         # R24: not now.
-        self._wills.append(Publish(event.topic, event.body, retain=retain, will=True))
+        self._wills.append(command)
         return None
 
 

@@ -20,7 +20,7 @@ class LightmqServer:
         self._random_u16 = random_u16
         self._named: dict[str, LightmqSession] = {}
 
-    def session(self, connection: ConnectionId, now: float) -> LightmqSession:
+    def session(self, connection: ConnectionId, now: float, loopback: bool) -> LightmqSession:
         """Begin a connection, which must say CONNECT in time."""
         return LightmqSession(connection, self._settings, self._named, self._random_u16, now)
 

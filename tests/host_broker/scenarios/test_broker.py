@@ -40,7 +40,7 @@ class LineSession:
 class LineServer:
     journal_code = 9
 
-    def session(self, connection: ConnectionId, now: float) -> LineSession:
+    def session(self, connection: ConnectionId, now: float, loopback: bool) -> LineSession:
         return LineSession()
 
     def interest(self, interest: Interest) -> Sequence[Command]:
