@@ -1,8 +1,12 @@
 """``motemq ping``: measure round trips to a broker."""
 
+import json
+import sys
+
 import click
 
-from host_broker.cli.failure import failing_clearly
+from host_broker.cli import round_trips
+from host_broker.cli.failure import failing_clearly, writing
 from host_broker.cli.options import connected, timeout_option, url_argument
 from host_broker.client import ClientError, Timeout
 
@@ -11,40 +15,55 @@ from host_broker.client import ClientError, Timeout
 @url_argument
 @click.option(
     "--count",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=1_000_000),
     default=10,
     show_default=True,
     metavar="N",
     help="How many.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every time.")
 @timeout_option
-def command(url: str, count: int, timeout_s: float) -> None:
+def command(url: str, count: int, as_json: bool, timeout_s: float) -> None:
     """Send N pings to the broker URL, one after the other, and print the round trip times.
 
     URL is fmqp://host:port (a message to ourselves, FMQP has no ping) or
-    lightmq://host:port/client-id (PING and PONG).
+    lightmq://host:port/client-id (PING and PONG). All times are in microseconds; the second line
+    shows how they are spread.
 
     Exit codes: 0 all came back, 1 some were lost or no connection, 2 wrong arguments, 130 Ctrl-C.
     """
     times: list[float] = []
     lost = 0
     with failing_clearly("ping", ClientError), connected(url, timeout_s) as client:
-        for _ in range(count):
-            try:
-                times.append(client.ping(timeout_s))
-            except Timeout:
-                lost += 1
-        if times:
-            click.echo(_summary(times, lost))
+        try:
+            for _ in range(count):
+                try:
+                    times.append(client.ping(timeout_s))
+                except Timeout:
+                    lost += 1
+        finally:  # what was measured before Ctrl-C or a lost connection is of interest, too
+            if as_json:
+                _print(_json(url, times, lost))
+            elif times:
+                _print(f"{round_trips.summary(times, lost)}\n{round_trips.histogram(times)}")
         if lost:
             raise Timeout(f"{lost} of {count} pings were not answered within {timeout_s:g} s")
 
 
-def _summary(times: list[float], lost: int) -> str:
-    times.sort()
-    parts = [f"{len(times)} round trips, {lost} lost"]
-    for name, share in (("min", 0.0), ("median", 0.5), ("p99", 0.99), ("max", 1.0)):
-        # Nearest rank: a time that was measured, not one between two.
-        microseconds = times[min(len(times) - 1, int(share * len(times)))] * 1e6
-        parts.append(f"{name} {microseconds:.0f} us")
-    return ", ".join(parts)
+def _json(url: str, times_s: list[float], lost: int) -> str:
+    figures = round_trips.figures_us(times_s) if times_s else {}
+    return json.dumps(
+        {
+            "url": url,
+            "sent": len(times_s) + lost,
+            "lost": lost,
+            **{f"{name}_us": round(value, 1) for name, value in figures.items()},
+            "round_trips_us": [round(time_s * 1e6, 1) for time_s in times_s],
+        }
+    )
+
+
+def _print(text: str) -> None:
+    with writing():
+        sys.stdout.buffer.write(text.encode() + b"\n")
+        sys.stdout.buffer.flush()

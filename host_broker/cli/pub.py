@@ -20,7 +20,7 @@ from host_broker.client import ClientError, LightmqClient
 @click.argument("payload", required=False)
 @click.option(
     "--file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True, readable=True),
+    type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Publish what is in FILE, as one message.",
 )
@@ -104,7 +104,8 @@ def command(
         raise click.UsageError("--wait is for --wanted")
     if lines and repeat != 1:
         raise click.UsageError("--lines publishes each line once; leave out --repeat")
-    source = _Source(payload, file, whole, lines, repeat)
+    body = (payload or "").encode("utf-8", "surrogateescape") if file is None else _content(file)
+    source = _Source(body, whole, lines, repeat)
     holds = will or will_payload is not None
     with failing_clearly("pub", ClientError), connected(url, timeout_s) as client:
         outlet: Outlet
@@ -117,8 +118,8 @@ def command(
             outlet = LightmqOutlet(client, timeout_s)
         else:
             if will_payload is not None:
-                body = will_payload.encode("utf-8", "surrogateescape")
-                client.publish(will_topic or topic, body, cache=retain, will=True)
+                last = will_payload.encode("utf-8", "surrogateescape")
+                client.publish(will_topic or topic, last, cache=retain, will=True)
             outlet = FmqpOutlet(
                 client, topic, retain=retain, will=will, wanted=wanted, wait_s=wait_s
             )
@@ -139,34 +140,30 @@ def _publish(outlet: Outlet, messages: Iterator[bytes], delay_s: float) -> None:
     outlet.finish()
 
 
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            body = opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise click.UsageError(f"cannot read {file}: {error.strerror}") from error
+    if len(body) > MOST_BYTES:
+        raise click.UsageError(f"{file} is more than {MOST_BYTES >> 20} MiB")
+    return body
+
+
 @dataclass(frozen=True, slots=True)
 class _Source:
-    payload: str | None
-    file: Path | None
+    body: bytes
     whole: bool
     lines: bool
-    repeat: int
+    repeat: int  # 0 is without end
 
     def messages(self, stdin: StandardInput) -> Iterator[bytes]:
         if self.lines:
             yield from stdin.lines()
             return
-        body = self._body(stdin)
+        body = stdin.whole() if self.whole else self.body
         sent = 0
         while not self.repeat or sent < self.repeat:
             yield body
             sent += 1
-
-    def _body(self, stdin: StandardInput) -> bytes:
-        if self.whole:
-            return stdin.whole()
-        if self.file is not None:
-            try:
-                with self.file.open("rb") as opened:
-                    body = opened.read(MOST_BYTES + 1)
-            except OSError as error:
-                raise click.UsageError(f"cannot read {self.file}: {error.strerror}") from error
-            if len(body) > MOST_BYTES:
-                raise click.UsageError(f"{self.file} is more than {MOST_BYTES >> 20} MiB")
-            return body
-        return (self.payload or "").encode("utf-8", "surrogateescape")

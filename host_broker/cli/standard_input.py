@@ -2,6 +2,7 @@
 
 import os
 import select
+import sys
 from collections.abc import Callable, Iterator
 
 import click
@@ -14,9 +15,8 @@ _LOOK_S = 0.5  # a lost connection is noticed this soon, while nothing comes in
 class StandardInput:
     """``watch`` is called at least every half second: to answer pings, to notice a lost broker."""
 
-    def __init__(self, watch: Callable[[], None], file: int = 0) -> None:
+    def __init__(self, watch: Callable[[], None]) -> None:
         self._watch = watch
-        self._file = file
 
     def lines(self) -> Iterator[bytes]:
         """Each line without its end, as soon as it is there; also a last one without an end.
@@ -50,15 +50,18 @@ class StandardInput:
             pass
 
     def _chunks(self) -> Iterator[bytes]:
+        if sys.stdin is None:  # closed by our parent: descriptor 0 may be anything now
+            raise click.UsageError("stdin is closed; give it a file, a pipe or /dev/null")
+        file = sys.stdin.fileno()
         poller = select.poll()
-        poller.register(self._file, select.POLLIN)
+        poller.register(file, select.POLLIN)
         while True:
             ready = poller.poll(int(_LOOK_S * 1000))
             self._watch()
             if not ready:
                 continue
             try:
-                chunk = os.read(self._file, _CHUNK_BYTES)
+                chunk = os.read(file, _CHUNK_BYTES)
             except OSError as error:
                 raise click.UsageError(f"stdin cannot be read: {error.strerror}") from error
             if not chunk:

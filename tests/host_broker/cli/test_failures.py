@@ -1,0 +1,60 @@
+"""What a person mistypes, and a broker that is not there: the same for every command."""
+
+import socket
+
+import pytest
+
+from tests.host_broker.cli.processes import run
+from tests.host_broker.net.broker_process import BrokerProcess
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["pub", "{}", "a/b", "x"], "a client can only send up"),
+        (["pub", "{}", "up", "x", "--retain"], "retained"),
+        (["sub", "{}", "a/b"], "a client is only sent what is for it"),
+    ],
+)
+def test_lightmq_has_no_topics(running: BrokerProcess, command: list[str], words: str) -> None:
+    url = f"{running.urls['lightmq']}/picky"
+    done = run(*(argument.format(url) for argument in command))
+    assert done.returncode == 2
+    assert words in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["pub", "{}", "t", "x"], ["sub", "{}", "t"], ["ping", "{}"], ["top", "{}"]],
+    ids=lambda c: c[0],
+)
+def test_no_broker_is_one_clear_line(command: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
+    done = run(*(argument.format(url) for argument in command))
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        f"{command[0]}: error: nothing listens at {url}; is the broker running there?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["pub", "x", "t", "x"], ["sub", "mqtt://h", "t"], ["ping", "fmqp://h:99999"], ["top", ""]],
+)
+def test_a_wrong_address_is_a_usage_error(command: list[str]) -> None:
+    done = run(*command)
+    assert done.returncode == 2
+    assert b"Usage: " in done.stderr
+
+
+@pytest.mark.parametrize("topic", ["/", "x" * 300])
+def test_a_wrong_topic_is_a_usage_error(running: BrokerProcess, topic: str) -> None:
+    for command in (
+        ["pub", running.urls["fmqp"], topic, "x"],
+        ["sub", running.urls["fmqp"], "fine", topic],
+        ["top", running.urls["fmqp"], topic],
+    ):
+        done = run(*command)
+        assert done.returncode == 2
+        assert b"topic" in done.stderr
