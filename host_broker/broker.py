@@ -116,6 +116,8 @@ class Broker:
     def tick(self, now: float) -> Outputs:
         """Do what is due; call it when ``next_deadline()`` has come."""
         execution = Execution(self._world, now)
+        if self._world.ending:
+            return execution.outputs
         for connection in self._deadlines.due(now):
             client = self._clients.get(connection)
             if client is not None and not client.closing:
@@ -124,7 +126,7 @@ class Broker:
 
     def next_deadline(self) -> float | None:
         """When ``tick`` is wanted; may come a little before anything is due."""
-        return self._deadlines.next()
+        return None if self._world.ending else self._deadlines.next()
 
     @property
     def retained_count(self) -> int:

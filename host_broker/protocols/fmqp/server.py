@@ -7,6 +7,7 @@ from host_broker.bus.commands import Announce, Command, Publish
 from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import ConnectionId
 from host_broker.protocols.fmqp.session import FmqpSession
+from host_broker.protocols.fmqp.statistics import Meter
 from host_broker.protocols.fmqp.topics import PlainTopics
 from host_broker.settings import FmqpSettings
 
@@ -21,10 +22,11 @@ class FmqpServer:
     def __init__(self, settings: FmqpSettings) -> None:
         self._settings = settings
         self._topics = PlainTopics()
+        self._meter = Meter()
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> FmqpSession:
         """Begin a connection; only some may stop the broker (A16)."""
-        return FmqpSession(self._settings, self._topics, loopback)
+        return FmqpSession(self._settings, self._topics, self._meter, loopback)
 
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Announce on the same topic in the feedback system (R45).

@@ -24,6 +24,7 @@ from host_broker.protocols.fmqp.events import (
     Publications,
     Subscription,
 )
+from host_broker.protocols.fmqp.statistics import EQUIVALENT, Meter, Statistics
 from host_broker.protocols.fmqp.topics import PlainTopics
 from host_broker.protocols.session import NOTHING
 from host_broker.settings import FmqpSettings
@@ -34,24 +35,28 @@ _SIGNALS = {b"$/signals/stop": Signal("stop"), b"$/signals/terminate": Signal("t
 
 
 class FmqpSession:
-    """Translates; holds nothing but the codec and the wills."""
+    """Translates; holds the codec, the wills, and what its peer is told every second."""
 
     verbatim = True
     client = ""
     deadline: float | None = None
 
-    def __init__(self, settings: FmqpSettings, topics: PlainTopics, loopback: bool) -> None:
+    def __init__(
+        self, settings: FmqpSettings, topics: PlainTopics, meter: Meter, loopback: bool
+    ) -> None:
         self._codec = Codec("broker", settings.max_body, settings.hard_body_limit, topics)
         self._max_wills = settings.max_wills
         self._may_signal = settings.signals == "on" or (settings.signals == "loopback" and loopback)
         self._wills: list[Command] = []
+        self._meter = meter
+        self._statistics: Statistics | None = None  # few want them
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
         return [
             command
             for event in self._codec.receive_data(data)
-            if (command := self._command(event)) is not None
+            if (command := self._command(event, now)) is not None
         ]
 
     def deliver(self, run: bytes, now: float) -> Sequence[Command]:
@@ -59,22 +64,41 @@ class FmqpSession:
         raise NotImplementedError("an FMQP session takes stored publications verbatim")
 
     def tick(self, now: float) -> Sequence[Command]:
-        """Do nothing: FMQP has no timers."""
-        return NOTHING
+        """Tell the statistics of a second: FMQP has no other timer."""
+        if self._statistics is None:
+            return NOTHING
+        told = self._statistics.tick(now)
+        self.deadline = self._statistics.deadline
+        return told
 
     def closed(self, now: float) -> Sequence[Command]:
         """Publish every last will, in the order they came (R25, R28, A17)."""
         wills, self._wills = self._wills, []
+        self.deadline = self._statistics = None
         return wills
 
-    def _command(self, event: Event) -> Command | None:
+    def _command(self, event: Event, now: float) -> Command | None:
         if isinstance(event, Publications):
+            self._meter.received += event.count
             return PublishRun(event.data, event.start, event.end, event.count, event.topics)
         if isinstance(event, Publication):
+            self._meter.received += 1
             return self._publish(event)
         if isinstance(event, Subscription):
+            self._meter.received += 1
+            if event.topic in EQUIVALENT and not event.flags & FEEDBACK:
+                self._tell_statistics(event, now)
             return _subscribe(event)
         return _refuse(event)
+
+    def _tell_statistics(self, event: Subscription, now: float) -> None:
+        if self._statistics is None:
+            self._statistics = Statistics(self._meter)
+        if event.flags & UNSUBSCRIBE:
+            self._statistics.unsubscribed(event.topic)
+        else:
+            self._statistics.subscribed(event.topic, now)
+        self.deadline = self._statistics.deadline
 
     def _publish(self, event: Publication) -> Command | None:
         will = bool(event.flags & WILL)

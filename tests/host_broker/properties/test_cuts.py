@@ -74,6 +74,7 @@ def _outcome(reads: list[bytes], protocol: str, max_body: int = MAX_BODY) -> Any
 @settings(max_examples=300)
 @given(FMQP, CUTS)
 def test_fmqp_deliveries_and_records(data: bytes, places: list[int]) -> None:
+    """R51: any stream in order will do, however it cuts."""
     assert _outcome(cut(data, places), "fmqp") == _outcome([data], "fmqp")
 
 

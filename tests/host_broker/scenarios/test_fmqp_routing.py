@@ -38,7 +38,7 @@ def test_equivalence_decides(subscribed: str, published: str, delivered: bool) -
 
 
 def test_once_per_client_however_many_subscriptions_match() -> None:
-    """R15, A14: and a publisher gets its own."""
+    """R15, R50, A14: and a publisher gets its own."""
     desk = Desk()
     client = desk.open()
     for topic in ("a/b", "a/*", "*/b", "*/*", "a/b"):
@@ -159,3 +159,16 @@ def test_nothing_is_sent_to_the_gone() -> None:
     assert desk.pub(publisher, "a", b"x").sends == {}
     assert desk.messages(subscriber) == []
     assert desk.send(subscriber, pack(0, b"a", b"x")).records == []
+
+
+@pytest.mark.parametrize("flags", [0x00, 0x04, 0x80, 0xA0])
+def test_nobody_introduces_himself(flags: int) -> None:
+    """R52: no handshake and no secret; the first packet of a connection counts."""
+    desk = Desk()
+    client = desk.open()
+    assert desk.got(client) == b""
+    desk.send(client, pack(flags, b"a", b"x"))
+    desk.sub(client, "a")
+    desk.pub(client, "a", b"y")
+    assert desk.messages(client)[-1] == (0, "a", b"y")
+    assert desk.closes == []

@@ -97,3 +97,19 @@ def test_only_exactly_these_topics() -> None:
     client = desk.open()
     for topic in ("$/signals", "$/signals/stop/now", "$/signals/*", "signals/stop"):
         assert desk.pub(client, topic, b"x").signal == ""
+
+
+def test_after_a_stop_the_core_wants_nothing_more() -> None:
+    """R38, R39: no deadline, no answer, so that the process can end."""
+    desk = Desk()
+    fmqp, lightmq = desk.open(), desk.lightmq("board")
+    desk.sub(fmqp, "$/info/messages/second")
+    desk.pub(fmqp, "$/signals/stop", b"")
+    desk.done(desk.broker.stop(desk.now))
+    desk.got(fmqp)
+    desk.got(lightmq)
+    assert desk.broker.next_deadline() is None
+    desk.pub(fmqp, "$/info/x", b"x")
+    desk.close(lightmq)
+    desk.done(desk.broker.stop(desk.now))
+    assert (desk.got(fmqp), desk.got(lightmq)) == (b"", b"")
