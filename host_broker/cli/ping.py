@@ -1,13 +1,13 @@
 """``motemq ping``: measure round trips to a broker."""
 
 import json
-import sys
 
 import click
 
 from host_broker.cli import round_trips
-from host_broker.cli.failure import failing_clearly, writing
+from host_broker.cli.failure import failing_clearly
 from host_broker.cli.options import connected, timeout_option, url_argument
+from host_broker.cli.standard_output import put
 from host_broker.client import ClientError, Timeout
 
 
@@ -43,27 +43,28 @@ def command(url: str, count: int, as_json: bool, timeout_s: float) -> None:
                     lost += 1
         finally:  # what was measured before Ctrl-C or a lost connection is of interest, too
             if as_json:
-                _print(_json(url, times, lost))
+                put(_json(url, times, lost).encode())
             elif times:
-                _print(f"{round_trips.summary(times, lost)}\n{round_trips.histogram(times)}")
+                put(_text(times, lost).encode())
         if lost:
             raise Timeout(f"{lost} of {count} pings were not answered within {timeout_s:g} s")
 
 
+def _text(times_s: list[float], lost: int) -> str:
+    return f"{round_trips.summary(times_s, lost)}\n{round_trips.histogram(times_s)}\n"
+
+
 def _json(url: str, times_s: list[float], lost: int) -> str:
     figures = round_trips.figures_us(times_s) if times_s else {}
-    return json.dumps(
-        {
-            "url": url,
-            "sent": len(times_s) + lost,
-            "lost": lost,
-            **{f"{name}_us": round(value, 1) for name, value in figures.items()},
-            "round_trips_us": [round(time_s * 1e6, 1) for time_s in times_s],
-        }
+    return (
+        json.dumps(
+            {
+                "url": url,
+                "sent": len(times_s) + lost,
+                "lost": lost,
+                **{f"{name}_us": round(value, 1) for name, value in figures.items()},
+                "round_trips_us": [round(time_s * 1e6, 1) for time_s in times_s],
+            }
+        )
+        + "\n"
     )
-
-
-def _print(text: str) -> None:
-    with writing():
-        sys.stdout.buffer.write(text.encode() + b"\n")
-        sys.stdout.buffer.flush()

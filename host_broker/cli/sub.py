@@ -1,7 +1,6 @@
 """``motemq sub``: print messages as they arrive."""
 
 import functools
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +8,11 @@ from dataclasses import dataclass
 import click
 
 from host_broker.cli import message_format
-from host_broker.cli.failure import OutOfTime, failing_clearly, writing
+from host_broker.cli.failure import OutOfTime, failing_clearly
 from host_broker.cli.listening import Heard, Listening
 from host_broker.cli.options import connected, timeout_option, url_argument
 from host_broker.cli.reconnecting import Backoff, reconnecting
+from host_broker.cli.standard_output import put
 from host_broker.client import ClientError, FmqpClient, LightmqClient
 
 _FOREVER_S = 3600.0  # one wait; there is always another
@@ -173,7 +173,5 @@ class _Wanted:
         return _FOREVER_S if self.end is None else max(0.0, self.end - time.monotonic())
 
     def _print(self, heard: Heard) -> None:
-        with writing():
-            sys.stdout.buffer.write(self.format(heard))
-            sys.stdout.buffer.flush()
+        put(self.format(heard))
         self.printed += 1

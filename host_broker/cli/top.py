@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.live import Live
 
 from host_broker.cli import top_view
-from host_broker.cli.failure import failing_clearly, writing
+from host_broker.cli.failure import failing_clearly
 from host_broker.cli.listening import Listening
 from host_broker.cli.options import connected, timeout_option, url_argument
+from host_broker.cli.standard_output import put, writing
 from host_broker.cli.traffic import Traffic
 from host_broker.client import ClientError, FmqpClient
 
@@ -106,15 +107,13 @@ def _watch(listening: Listening, interval_s: float, once: bool, show: Show) -> N
 @contextlib.contextmanager
 def _view(url: str, rows: int | None, as_json: bool, once: bool) -> Iterator[Show]:
     console = Console()
-    live = sys.stdout.isatty() and not console.is_dumb_terminal and not as_json and not once
-    if not live:
+    terminal = sys.stdout is not None and sys.stdout.isatty() and not console.is_dumb_terminal
+    if as_json or once or not terminal:
         text = top_view.as_json if as_json else top_view.lines
 
         def show(traffic: Traffic, seconds: float) -> None:
             report = traffic.report(seconds, rows or _ROWS_WITHOUT_TERMINAL)
-            with writing():
-                sys.stdout.buffer.write(text(url, report).encode())
-                sys.stdout.buffer.flush()
+            put(text(url, report).encode())
 
         yield show
         return

@@ -1,6 +1,8 @@
 """What a person mistypes, and a broker that is not there: the same for every command."""
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -58,3 +60,20 @@ def test_a_wrong_topic_is_a_usage_error(running: BrokerProcess, topic: str) -> N
         done = run(*command)
         assert done.returncode == 2
         assert b"topic" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", ["sub {} full", "ping {}", "top {} --once --interval 0.1"])
+@pytest.mark.parametrize(
+    ("redirection", "reason"),
+    [("> /dev/full", "No space left on device"), (">&-", "stdout is closed")],
+    ids=["full disk", "closed"],
+)
+def test_an_output_that_fails_is_one_clear_line(
+    url: str, arguments: str, redirection: str, reason: str
+) -> None:
+    assert run("pub", url, "full", "x", "--retain").returncode == 0
+    script = f'exec "$0" -m motemq {arguments.format(url)} {redirection}'
+    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, timeout=30)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.decode().splitlines() if line != "subscribed"]
+    assert lines == [f"{arguments.split()[0]}: error: cannot write the output: {reason}"]

@@ -4,8 +4,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
-import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -144,17 +142,6 @@ def test_a_reader_that_goes_away_ends_it_quietly(url: str) -> None:
     assert process.wait(timeout=30) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
-
-
-def test_a_full_disk_is_one_clear_line(url: str) -> None:
-    with fmqp(url) as client:
-        client.publish("full", b"x", cache=True)
-        client.sync()
-    script = f'exec "$0" -m motemq sub {url} full > /dev/full'
-    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, timeout=30)
-    assert done.returncode == 1
-    expected = b"sub: error: cannot write the output: No space left on device\n"
-    assert done.stderr.endswith(expected)
 
 
 def test_it_says_when_the_broker_is_gone() -> None:
