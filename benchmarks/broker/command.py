@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from benchmarks.broker import report
+from benchmarks.broker import report, steady
 from benchmarks.broker.peers import MOTEMQ, RELAY, PeerFailed, installed
 from benchmarks.broker.rounds import PEERS, measure
 from benchmarks.broker.workloads import WORKLOADS
 
-_NAMES = [workload.name for workload in WORKLOADS]
+_NAMES = [*(workload.name for workload in WORKLOADS), *steady.MEASURES]
 
 
 @click.command()
@@ -50,16 +50,19 @@ def command(
     if not ours_only and set(peers) == {MOTEMQ, RELAY}:
         raise SystemExit(3)
     chosen = [workload for workload in WORKLOADS if not names or workload.name in names]
-    results = []
     try:
-        for workload in chosen:
-            results.append(measure(workload, peers, rounds, duration_s, _tell))  # noqa: PERF401
+        results = [measure(workload, peers, rounds, duration_s, _tell) for workload in chosen]
+        if results:
+            click.echo(report.table(results))
+        document = report.document(results)
+        for name in steady.MEASURES:
+            if not names or name in names:
+                click.echo(f"\n{steady.measure(name, peers, rounds, document, _tell)}")
     except PeerFailed as failed:
         click.echo(f"broker benchmark: {failed}", err=True)
         raise SystemExit(1) from None
-    click.echo(report.table(results))
     if json_file is not None:
-        json_file.write_text(json.dumps(report.document(results), indent=1) + "\n")
+        json_file.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def _tell(line: str) -> None:

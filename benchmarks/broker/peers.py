@@ -105,15 +105,17 @@ def running(peer: Peer) -> Iterator[Running]:
     """
     port = _free_port()
     with tempfile.TemporaryDirectory(prefix="motemq-bench-") as folder:
-        process = subprocess.Popen(
-            peer.argv(port, Path(folder)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,
-        )
+        log = Path(folder) / "stderr"
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                peer.argv(port, Path(folder)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+                preexec_fn=_die_with_parent,
+            )
         try:
-            _wait_until_accepting(peer, process, port)
+            _wait_until_accepting(peer, process, port, log)
             yield Running(port, process.pid)
         finally:
             process.terminate()
@@ -124,10 +126,13 @@ def running(peer: Peer) -> Iterator[Running]:
                 process.wait()
 
 
-def _wait_until_accepting(peer: Peer, process: subprocess.Popen[bytes], port: int) -> None:
+def _wait_until_accepting(
+    peer: Peer, process: subprocess.Popen[bytes], port: int, log: Path
+) -> None:
     end = time.monotonic() + _START_S
     while time.monotonic() < end and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.02)  # a poll of another program's start, bounded by `end`
-    raise PeerFailed(f"{peer.name} did not accept connections within {_START_S:.0f} s")
+    said = log.read_text(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
+    raise PeerFailed(f"{peer.name} did not accept connections within {_START_S:.0f} s: {said}")
