@@ -4,6 +4,7 @@ from host_broker.bus.publication import FEEDBACK, HEADER, RETAINED, pack
 from host_broker.bus.retained import Retained
 from host_broker.bus.routes import Group, Routes
 from host_broker.bus.subscriptions import Interest, Subscriptions
+from host_broker.bus.work import Work
 from host_broker.outputs import Buffer, ConnectionId
 
 Translation = tuple[ConnectionId, bytes]  # a receiver and a run of stored publications for it
@@ -15,9 +16,10 @@ class Exchange:
     some receiver's session must translate."""
 
     def __init__(self, max_subscriptions: int, max_retained: int, max_retained_bytes: int) -> None:
-        self._subscriptions = Subscriptions(max_subscriptions)
-        self._routes = Routes(self._subscriptions)
-        self.retained = Retained(max_retained, max_retained_bytes)
+        self.work = Work()
+        self._subscriptions = Subscriptions(max_subscriptions, work=self.work)
+        self._routes = Routes(self._subscriptions, self.work)
+        self.retained = Retained(max_retained, max_retained_bytes, self.work)
 
     def attach(self, connection: ConnectionId, verbatim: bool) -> None:
         """Say how a connection takes publications: in stored form, or translated."""
@@ -26,8 +28,8 @@ class Exchange:
 
     def detach(self, connection: ConnectionId) -> list[Interest]:
         """Forget a connection and its subscriptions; returns the interests that ended."""
-        if self._subscriptions.has_any(connection):
-            self._routes.forget()
+        for topic in self._subscriptions.regular(connection):
+            self._routes.changed(topic)
         self._routes.translated.discard(connection)
         return self._subscriptions.remove_all(connection)
 
@@ -35,17 +37,18 @@ class Exchange:
         self, connection: ConnectionId, topic: bytes, feedback: bool, quiet: bool
     ) -> tuple[bool, Interest | None]:
         """Subscribe; returns whether the limit allowed it, and the interest to announce."""
+        known = self._subscriptions.has(connection, topic, feedback)
         accepted, interest = self._subscriptions.add(connection, topic, feedback, quiet)
-        if accepted and not feedback:
-            self._routes.forget()
+        if accepted and not feedback and not known:
+            self._routes.changed(topic)
         return accepted, interest
 
     def unsubscribe(
         self, connection: ConnectionId, topic: bytes, feedback: bool
     ) -> Interest | None:
         """Unsubscribe; returns the interest to announce."""
-        if not feedback:
-            self._routes.forget()
+        if not feedback and self._subscriptions.has(connection, topic, feedback):
+            self._routes.changed(topic)
         return self._subscriptions.remove(connection, topic, feedback)
 
     def publish_run(self, sends: Sends, run: bytes, topics: set[bytes]) -> list[Translation]:

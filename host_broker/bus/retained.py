@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from host_broker.bus.trie import NODE_BYTES, Trie
+from host_broker.bus.work import Work
 
 
 @dataclass(slots=True)
@@ -20,10 +21,10 @@ class Retained:
     subscribing and unsubscribing, so the oldest of them give way (A5).
     """
 
-    def __init__(self, max_count: int, max_bytes: int) -> None:
+    def __init__(self, max_count: int, max_bytes: int, work: Work | None = None) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._systems: tuple[Trie[_Kept], Trie[_Kept]] = (Trie(), Trie())
+        self._systems: tuple[Trie[_Kept], Trie[_Kept]] = (Trie(work), Trie(work))
         # The same, by literal topic: replacing a message, the usual case, walks no trie.
         self._exact: tuple[dict[bytes, _Kept], dict[bytes, _Kept]] = ({}, {})
         self._idle: dict[bytes, None] = {}  # feedback topics nobody wants, oldest first

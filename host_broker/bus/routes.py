@@ -1,10 +1,17 @@
 """The cached answer to "who gets this topic": one dict lookup on the topic's bytes."""
 
+from weakref import WeakValueDictionary
+
 from host_broker.bus.subscriptions import Subscriptions
+from host_broker.bus.trie import Trie
+from host_broker.bus.work import Work
 from host_broker.outputs import ConnectionId
 
-# A topic costs at most 255 bytes plus one entry here, so this bounds the cache to a few MiB.
+# What the cache may hold before it starts anew: topics of at most 255 bytes, the index of them
+# (330 bytes a node), and the receivers in all groups made (8 bytes each). Some 50 MiB at most.
 _MAX_ROUTES = 16_384
+_MAX_NODES = 65_536
+_MAX_RECEIVERS = 2_000_000
 
 
 class Group:
@@ -13,7 +20,7 @@ class Group:
     ``verbatim`` take the stored form as it is; ``translated`` need their session to say it.
     """
 
-    __slots__ = ("translated", "verbatim")
+    __slots__ = ("__weakref__", "translated", "verbatim")
 
     def __init__(
         self, verbatim: tuple[ConnectionId, ...], translated: tuple[ConnectionId, ...]
@@ -22,38 +29,75 @@ class Group:
         self.translated = translated
 
 
-class Routes:
-    """Groups by topic, forgotten together whenever a subscription changes."""
+_NOBODY = Group((), ())
 
-    def __init__(self, subscriptions: Subscriptions) -> None:
+
+class Routes:
+    """Groups by topic. A change of subscriptions makes those forgotten that it concerns.
+
+    With a thousand clients that subscribe and unsubscribe all the time, a publisher of other
+    topics notices nothing.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, work: Work) -> None:
         self._subscriptions = subscriptions
-        self._groups: dict[frozenset[ConnectionId], Group] = {}
+        self._work = work
+        self._groups: WeakValueDictionary[tuple[ConnectionId, ...], Group] = WeakValueDictionary()
+        self._receivers = 0
+        self._known: Trie[bytes] = Trie(work)  # the keys of by_topic, to be found by equivalence
         self.translated: set[ConnectionId] = set()
         self.by_topic: dict[bytes, Group] = {}
 
-    def forget(self) -> None:
-        """Drop every cached answer."""
-        self.by_topic.clear()
-        self._groups.clear()
+    def changed(self, topic: bytes) -> None:
+        """Forget the answers that a subscription to ``topic``, or its end, has made wrong."""
+        if not self.by_topic:
+            return
+        stale = list(self._known.equivalent(topic))
+        if self._work.left <= 0:
+            self._forget()  # the search was cut short
+            return
+        for each in stale:
+            del self.by_topic[each]
+            self._known.remove(each)
 
     def find(self, topic: bytes) -> Group:
         """Return who gets a topic of the regular system, from the cache if possible."""
         group = self.by_topic.get(topic)
-        if group is None:
-            if len(self.by_topic) >= _MAX_ROUTES:
-                self.forget()
-            group = self.by_topic[topic] = self.group(topic, feedback=False)
+        if group is not None:
+            return group
+        group = self.group(topic, feedback=False)
+        if self._work.left > 0:
+            if (
+                len(self.by_topic) >= _MAX_ROUTES
+                or self._known.nodes >= _MAX_NODES
+                or self._receivers >= _MAX_RECEIVERS
+            ):
+                self._forget()
+            self.by_topic[topic] = group
+            self._known.put(topic, topic)
         return group
 
     def group(self, topic: bytes, feedback: bool) -> Group:
-        """Work out who gets a topic."""
-        receivers = frozenset(self._subscriptions.matching(topic, feedback))
+        """Work out who gets a topic; nobody, once the work allowed is done."""
+        receivers = tuple(sorted(self._subscriptions.matching(topic, feedback)))
+        if self._work.left <= 0:
+            return _NOBODY
         group = self._groups.get(receivers)
         if group is None:
-            group = Group(
-                tuple(sorted(receivers - self.translated)),
-                tuple(sorted(receivers & self.translated)),
-            )
-            if len(self._groups) < _MAX_ROUTES:
-                self._groups[receivers] = group
+            group = self._groups[receivers] = self._divided(receivers)
+            self._receivers += len(receivers)
         return group
+
+    def _divided(self, receivers: tuple[ConnectionId, ...]) -> Group:
+        translated = self.translated
+        if translated.isdisjoint(receivers):
+            return Group(receivers, ())
+        return Group(
+            tuple(each for each in receivers if each not in translated),
+            tuple(each for each in receivers if each in translated),
+        )
+
+    def _forget(self) -> None:
+        self.by_topic.clear()
+        self._known = Trie(self._work)
+        self._receivers = 0

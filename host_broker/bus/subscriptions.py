@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from host_broker.bus.trie import Trie
+from host_broker.bus.work import Work
 from host_broker.outputs import ConnectionId
 
 
@@ -28,10 +29,10 @@ class Subscriptions:
     subscriptions of 128 levels would otherwise take 400 MB. The default is about 330 MB.
     """
 
-    def __init__(self, limit: int, max_nodes: int = 1_000_000) -> None:
+    def __init__(self, limit: int, max_nodes: int = 1_000_000, work: Work | None = None) -> None:
         self._limit = limit
         self._max_nodes = max_nodes
-        self._systems: tuple[Trie[_Subscribers], Trie[_Subscribers]] = (Trie(), Trie())
+        self._systems: tuple[Trie[_Subscribers], Trie[_Subscribers]] = (Trie(work), Trie(work))
         self._of: dict[ConnectionId, dict[tuple[bytes, bool], None]] = {}
 
     def add(
@@ -83,9 +84,13 @@ class Subscriptions:
         self._of.pop(connection, None)
         return [interest for interest in ended if interest is not None]
 
-    def has_any(self, connection: ConnectionId) -> bool:
-        """Whether a connection has subscriptions."""
-        return bool(self._of.get(connection))
+    def has(self, connection: ConnectionId, topic: bytes, feedback: bool) -> bool:
+        """Whether a connection has exactly this subscription."""
+        return (topic, feedback) in self._of.get(connection, ())
+
+    def regular(self, connection: ConnectionId) -> list[bytes]:
+        """Return the topics of a connection's subscriptions outside the feedback system."""
+        return [topic for topic, feedback in self._of.get(connection, ()) if not feedback]
 
     def matching(self, topic: bytes, feedback: bool) -> set[ConnectionId]:
         """Return everyone with an equivalent subscription, each once (R14, R15)."""

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from host_broker.bus.work import Work
+
 V = TypeVar("V")
 
 ANY = b"*"
@@ -21,11 +23,12 @@ class Trie(Generic[V]):
     """A map from paths to values that also answers "which are equivalent to this path".
 
     Costs follow the path and the matches, never the number of entries, except that a ``*`` asked
-    for must visit every branch of its level.
+    for must visit every branch of its level. They are counted in ``work``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, work: Work | None = None) -> None:
         self._root: _Node[V] = _Node()
+        self._work = work if work is not None else Work()
         self.nodes = 0  # below the root: what the memory used follows
 
     def get(self, path: bytes) -> V | None:
@@ -38,7 +41,9 @@ class Trie(Generic[V]):
     def put(self, path: bytes, value: V) -> None:
         """Set the value under exactly this path."""
         node = self._root
-        for level in path.split(b"/"):
+        levels = path.split(b"/")
+        self._work.spend(len(levels))
+        for level in levels:
             child = node.children.get(level)
             if child is None:
                 child = node.children[level] = _Node()
@@ -50,7 +55,9 @@ class Trie(Generic[V]):
         """Forget exactly this path, and the branch that led only to it."""
         trail = []
         node = self._root
-        for level in path.split(b"/"):
+        levels = path.split(b"/")
+        self._work.spend(len(levels))
+        for level in levels:
             child = node.children.get(level)
             if child is None:
                 return
@@ -65,7 +72,11 @@ class Trie(Generic[V]):
             self.nodes -= 1
 
     def equivalent(self, path: bytes) -> Iterator[V]:
-        """Give the value of every path equivalent to this one (FMQP R10 to R13)."""
+        """Give the value of every path equivalent to this one (FMQP R10 to R13).
+
+        Gives nothing when the work that is left does not suffice: see ``Work.left`` afterwards.
+        """
+        work = self._work
         nodes = [self._root]
         for level in path.split(b"/"):
             if level == ANY:
@@ -77,7 +88,8 @@ class Trie(Generic[V]):
                     for child in (node.children.get(level), node.children.get(ANY))
                     if child is not None
                 ]
-            if not nodes:
+            work.spend(len(nodes) or 1)
+            if not nodes or work.left <= 0:
                 return
         for node in nodes:
             if node.value is not None:
