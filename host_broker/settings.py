@@ -17,6 +17,7 @@ class FmqpSettings:
     max_body: int = 1024 * 1024  # bytes, up to 8 MiB; a larger one is skipped, not buffered
     hard_body_limit: int = 64 * 1024 * 1024  # bytes; a length above it closes the connection
     max_wills: int = 16  # per connection
+    idle_timeout_s: float = 0.0  # silence that ends a connection, 0 = never; any packet is life
     max_subscriptions: int = 10_000  # per connection
     max_cached: int = 100_000  # retained topics, all together
     max_cached_bytes: int = 128 * 1024 * 1024  # their memory: topics, bodies, index
@@ -48,6 +49,17 @@ class NetSettings:
     outbox_high_bytes: int = 4 * 1024 * 1024  # pause those who publish to a receiver above it
     outbox_low_bytes: int = 1024 * 1024  # resume below it
     stalled_receiver_s: float = 30.0  # a receiver above the high mark this long is disconnected
+    # What is done about a receiver above the high mark; ?slow= of a listener wins. With the two
+    # that drop, a receiver may sleep for ever.
+    slow_consumer: Literal["pause", "drop-oldest", "drop-newest", "disconnect"] = "pause"
+    drain_s: float = 10.0  # at a stop: for messages to be taken, and once more for last wills
+    keepalive_idle_s: float = 15.0  # TCP: silence after which the peer is probed
+    keepalive_interval_s: float = 5.0  # TCP: between probes; three unanswered ones are the end
+    user_timeout_s: float = 30.0  # TCP: bytes unacknowledged this long are the end
+    tls_cert: str = ""  # PEM files, for listeners that name none
+    tls_key: str = ""
+    tls_client_ca: str = ""  # if given, clients need a certificate of it
+    tls_handshake_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

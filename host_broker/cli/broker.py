@@ -9,17 +9,19 @@ from pathlib import Path
 
 import click
 
-from host_broker.address import Address, AddressError, parse_address
+from host_broker.address import LISTEN_OPTIONS, Address, AddressError, parse_address
 from host_broker.cli.failure import failing_clearly
 from host_broker.net.data_dir import DataDirError
 from host_broker.net.journal_scan import JournalError
-from host_broker.net.listener import ListenError
+from host_broker.net.listen_error import ListenError
+from host_broker.net.retained_store import RetainedStoreError
 from host_broker.net.service import ServiceOptions, serve
 from host_broker.net.settings_source import SettingsError, load_settings
 from host_broker.settings import Settings
 
 _DEFAULT_LISTEN = ("fmqp://127.0.0.1:1884", "lightmq://127.0.0.1:1997")
 _FILES_BESIDE_CONNECTIONS = 64
+_FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
 
 
 @click.command()
@@ -30,13 +32,16 @@ _FILES_BESIDE_CONNECTIONS = 64
     default=_DEFAULT_LISTEN,
     show_default=True,
     metavar="PROTOCOL://HOST:PORT",
-    help="Where to listen, as often as wanted; port 0 is any free port.",
+    help=(
+        "Where to listen, as often as wanted; port 0 is any free port. PROTOCOL is fmqp or lightmq "
+        "(TCP), fmqps or lightmqs (TLS), fmqp+unix or lightmq+unix."
+    ),
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Keep the journal in DIR/journal; made if missing.",
+    help="Keep the journal and retained messages in DIR; made if missing.",
 )
 @click.option("--ephemeral", is_flag=True, help="Keep nothing (the default without --data).")
 @click.option(
@@ -66,7 +71,14 @@ def command(
     """Run the broker until SIGTERM or Ctrl-C.
 
     When ready it prints one line per listener on stdout: 'listening fmqp 127.0.0.1:1884'.
-    A stop runs last wills, sends what is waiting and writes the journal out, in at most 10 s.
+    A stop sends what is waiting, runs last wills and writes everything out; receivers get
+    net.drain_s to take it.
+
+    \b
+    TLS:            --listen 'fmqps://127.0.0.1:8884?cert=FILE&key=FILE&client_ca=FILE'
+    unix socket:    --listen 'fmqp+unix:///run/motemq.sock?mode=660' (600 without mode)
+    slow receivers: ?slow=pause|drop-oldest|drop-newest|disconnect on any of them; pause makes
+                    publishers wait and is the default (net.slow_consumer)
 
     Exit codes: 0 stopped by SIGTERM, 130 by Ctrl-C, 1 a port, folder or the journal could not be
     used, 2 a wrong option or setting.
@@ -75,7 +87,7 @@ def command(
         raise click.UsageError("--ephemeral and --data exclude each other; give one")
     try:
         settings = load_settings(config, assignments)
-        addresses = [parse_address(text) for text in listen]
+        addresses = [parse_address(text, LISTEN_OPTIONS) for text in listen]
     except (SettingsError, AddressError) as error:
         raise click.UsageError(str(error)) from error
     if data is None and not ephemeral:
@@ -83,7 +95,7 @@ def command(
     logging.basicConfig(
         format="broker: %(message)s", level=logging.INFO if verbose else logging.WARNING
     )
-    with failing_clearly("broker", ListenError, DataDirError, JournalError):
+    with failing_clearly("broker", *_FAILURES):
         raise SystemExit(_run(addresses, data, settings, insecure_bind))
 
 

@@ -8,7 +8,8 @@
         client.publish("home/kitchen/temperature", b"21.5")
         message = client.receive(timeout_s=2.0)
 
-``errors`` what can go wrong; ``link`` the socket; ``fmqp`` and ``lightmq`` the two clients.
+``errors`` what can go wrong; ``dialing`` reaches a broker; ``link`` the bytes; ``fmqp`` and
+``lightmq`` the two clients.
 """
 
 from typing import Literal
@@ -48,6 +49,10 @@ def connect(
     dialect: Literal["spec", "gbaranski"] = "spec",
 ) -> FmqpClient | LightmqClient:
     """Connect to a broker: ``fmqp://host:port`` or ``lightmq://host:port/client-id``.
+
+    By TLS ``fmqps://host:port?ca=FILE`` (also ``cert=FILE&key=FILE``; ``insecure=1`` trusts anyone)
+    and ``lightmqs://…``. By unix socket ``fmqp+unix:///path`` and
+    ``lightmq+unix:///path?client_id=NAME``.
 
     ``timeout_s`` bounds connecting, and every later operation without a timeout of its own.
     ``dialect`` is LightMQ's (docs: the broker's setting ``lightmq.dialect``). Without a client id

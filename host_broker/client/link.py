@@ -1,13 +1,15 @@
-"""A TCP connection with a deadline for everything."""
+"""A connection with a deadline for everything."""
 
 import contextlib
 import select
 import socket
+import ssl
 import struct
 import time
 
 from host_broker.address import Address
-from host_broker.client.errors import ConnectFailed, ConnectionLost, Timeout
+from host_broker.client.dialing import dial
+from host_broker.client.errors import ConnectionLost, Timeout
 
 _READ_BYTES = 256 * 1024
 # What may come in while we are still sending. Without reading then, a client that is sent its own
@@ -15,18 +17,18 @@ _READ_BYTES = 256 * 1024
 _EARLY_BYTES = 16 * 1024 * 1024
 
 
+# TLS has words of its own for "later". What it wants is what we wait for anyway: nobody
+# renegotiates here.
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
 class Link:
     """Bytes to and from one broker. Deadlines are on the clock of ``time.monotonic()``."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
-        """Connect. Raises ``ConnectFailed``."""
+        """Connect. Raises ``ConnectFailed``, ``BadArgument``."""
         self.address = address
-        try:
-            self._socket = socket.create_connection((address.host, address.port), timeout_s)
-        except (OSError, UnicodeError) as error:
-            raise ConnectFailed(_connect_advice(address, error, timeout_s)) from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setblocking(False)
+        self._socket = dial(address, timeout_s)
         self._early = bytearray()
         self._open = True
 
@@ -38,7 +40,7 @@ class Link:
         while remaining:
             try:
                 remaining = remaining[self._socket.send(remaining) :]
-            except BlockingIOError:
+            except _NOT_NOW:
                 self._wait_to_send(deadline)
             except OSError as error:
                 raise self._lost(error) from error
@@ -97,7 +99,7 @@ class Link:
     def _read_now(self) -> bytes | None:
         try:
             data = self._socket.recv(_READ_BYTES)
-        except BlockingIOError:
+        except _NOT_NOW:
             return None
         except OSError as error:
             raise self._lost(error) from error
@@ -127,13 +129,3 @@ class Link:
 def deadline_of(timeout_s: float) -> float:
     """Return the deadline that is ``timeout_s`` seconds from now."""
     return time.monotonic() + timeout_s
-
-
-def _connect_advice(address: Address, error: Exception, timeout_s: float) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return f"nothing listens at {address}; is the broker running there?"
-    if isinstance(error, TimeoutError):
-        return f"{address} did not answer within {timeout_s:g} s; is the address right?"
-    if isinstance(error, socket.gaierror):
-        return f"{address}: the host name is unknown ({error.strerror})"
-    return f"cannot connect to {address}: {getattr(error, 'strerror', None) or error}"

@@ -1,20 +1,17 @@
 """One accepted socket: reads go to the server, writes are bounded by making publishers wait."""
 
 import asyncio
-import socket
+import logging
 from typing import TYPE_CHECKING, cast
 
+from host_broker.net.slow import Overflow, Policy
+from host_broker.net.tuning import is_local, tune
 from host_broker.outputs import Buffer, ConnectionId
 
 if TYPE_CHECKING:
     from host_broker.net.server import Server
 
-# A peer that vanished without FIN or RST is noticed within about half a minute of silence
-# (idle + interval * probes), or once what we sent is unacknowledged for the user timeout.
-_KEEPALIVE_IDLE_S = 15
-_KEEPALIVE_INTERVAL_S = 5
-_KEEPALIVE_PROBES = 3
-_SHORTEST_USER_TIMEOUT_S = 30.0
+_log = logging.getLogger(__name__)
 
 # Back-pressure acts between reads. Within one, 256 KiB of subscriptions can ask for all retained
 # messages thousands of times; twice what fmqp.max_cached_bytes allows by default is honest.
@@ -23,6 +20,7 @@ _LARGEST_WRITE_BYTES = 128 * 1024 * 1024
 # What is sent within one turn of the event loop is one write: a hundred reads of one publication
 # each would otherwise be a hundred system calls. This much is worth a write of its own.
 _WORTH_WRITING_BYTES = 64 * 1024
+_WORTH_WRITING_ALONE = 4  # buffers, when they are more than that
 
 
 class Connection(asyncio.Protocol):
@@ -30,15 +28,22 @@ class Connection(asyncio.Protocol):
 
     Back-pressure: while ``congested`` (more than the high mark waits to be sent), connections that
     publish to it are put on hold by ``hold``; they go on when it has drained below the low mark.
+    With another policy than ``pause`` messages of others are dropped then, or it is disconnected;
+    a connection that congests itself waits for itself.
     """
 
-    def __init__(self, server: "Server", protocol: str) -> None:
+    def __init__(self, server: "Server", protocol: str, slow: Policy = "pause") -> None:
         self.id: ConnectionId = 0
         self.protocol = protocol
         self.congested = False
+        self.heard = True  # since the server last looked
+        self.local = True  # the peer is on this machine
         self.ended = False  # the broker was told, or never knew it
         self.transport: asyncio.Transport
         self._server = server
+        self._slow = slow
+        self._overflow: Overflow | None = None  # what drops, if we drop
+        self._drained: asyncio.Future[None] | None = None
         self._unwritten: list[Buffer] = []  # of this turn of the event loop
         self._unwritten_bytes = 0
         self._senders: set[Connection] = set()  # whose reads asked for it
@@ -52,10 +57,17 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         settings = self._server.settings
-        self.transport.set_write_buffer_limits(
-            settings.outbox_high_bytes, settings.outbox_low_bytes
-        )
-        _tune(transport.get_extra_info("socket"), settings.stalled_receiver_s)
+        high, low = settings.outbox_high_bytes, settings.outbox_low_bytes
+        if self._slow == "drop-newest":
+            self._overflow = Overflow(self.protocol, 0, self._server.dropped)
+        elif self._slow == "drop-oldest":
+            # Half of the outbox is out of our hands (asyncio's), half is what can give way.
+            self._overflow = Overflow(self.protocol, high // 2, self._server.dropped)
+            high, low = high // 2, low // 2
+        self.transport.set_write_buffer_limits(high, low)
+        sock = transport.get_extra_info("socket")
+        tune(sock, settings, patient=self._overflow is not None)
+        self.local = is_local(sock)
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -69,24 +81,42 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwritten.clear()
+        self._say_drained()
+        if self._overflow is not None and self._overflow.dropped.messages:
+            dropped = self._overflow.dropped
+            _log.warning(
+                "connection %d was slow: %d messages (%d bytes) were dropped",
+                self.id,
+                dropped.messages,
+                dropped.bytes,
+            )
         self._cancel_stall_timer()
         self._release_all()
         self._server.lost(self)
 
     def pause_writing(self) -> None:
         self.congested = True
-        self._stalled_bytes = self.transport.get_write_buffer_size()
-        self._watch_stall()
+        if self._overflow is None:
+            self._stalled_bytes = self.transport.get_write_buffer_size()
+            self._watch_stall()
 
     def resume_writing(self) -> None:
         self.congested = False
         self._cancel_stall_timer()
+        if self._overflow:
+            self._write_overflow(self._overflow)
+            if self.congested:
+                return  # once more; its publishers do not wait for it
         self._release_all()
+        self._say_drained()
 
     # ---- called by the server ----
 
     def send(self, buffers: list[Buffer], sender: "Connection | None") -> None:
         """Send in this turn of the event loop; ``sender`` waits if that congests this receiver."""
+        if self.congested and self._slow != "pause" and sender is not self:
+            self._too_slow(buffers)
+            return
         unwritten = self._unwritten
         if not unwritten:
             self._server.flush_soon(self)
@@ -104,7 +134,10 @@ class Connection(asyncio.Protocol):
         if not buffers:
             return
         self._unwritten, self._unwritten_bytes = [], 0
-        if len(buffers) == 1:
+        if len(buffers) <= _WORTH_WRITING_ALONE and size > _WORTH_WRITING_BYTES:
+            for buffer in buffers:  # system calls cost less than copying so much
+                self.transport.write(buffer)
+        elif len(buffers) == 1:
             self.transport.write(buffers[0])
         elif size <= _LARGEST_WRITE_BYTES:
             self.transport.write(b"".join(buffers))
@@ -114,13 +147,28 @@ class Connection(asyncio.Protocol):
             )
         if self.congested:
             for sender in self._senders:
-                sender.wait_for(self)
+                if self._slow == "pause" or sender is self:
+                    sender.wait_for(self)
         self._senders.clear()
 
     def close(self) -> None:
         """Close when everything is sent."""
         self.flush()
         self.transport.close()
+
+    def drained(self) -> "asyncio.Future[None]":
+        """Drop no more, and return a future that is done when the kernel has taken everything."""
+        self.flush()
+        self._slow = "pause"
+        while self._overflow and (buffer := self._overflow.get()) is not None:
+            self.transport.write(buffer)
+        # From now on "congested" is "has anything left".
+        self.transport.set_write_buffer_limits(0, 0)
+        self._cancel_stall_timer()
+        self._drained = asyncio.get_running_loop().create_future()
+        if not self.congested or self.transport.is_closing():
+            self._say_drained()
+        return self._drained
 
     def wait_for(self, receiver: "Connection") -> None:
         """Read no more until ``receiver`` is no longer congested."""
@@ -138,6 +186,31 @@ class Connection(asyncio.Protocol):
         self._held_by.discard(reason)
         if not self._held_by and not self.transport.is_closing():
             self.transport.resume_reading()
+
+    @property
+    def on_hold(self) -> bool:
+        """Whether it is our doing that nothing is read."""
+        return bool(self._held_by)
+
+    # ---- slow receivers ----
+
+    def _too_slow(self, buffers: list[Buffer]) -> None:
+        if self._overflow is None:
+            if not self.transport.is_closing():
+                self._server.gave_up(self, "its outbox is full (slow=disconnect)")
+            return
+        silent = not self._overflow.dropped.messages
+        self._overflow.put(buffers)
+        if silent and self._overflow.dropped.messages:
+            _log.warning("connection %d is slow: messages to it are dropped", self.id)
+
+    def _write_overflow(self, overflow: Overflow) -> None:
+        while not self.congested and (buffer := overflow.get()) is not None:
+            self.transport.write(buffer)
+
+    def _say_drained(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     # ---- stalled receivers ----
 
@@ -166,15 +239,3 @@ class Connection(asyncio.Protocol):
         holding, self._holding = self._holding, set()
         for publisher in holding:
             publisher.release(self)
-
-
-def _tune(sock: socket.socket, stalled_receiver_s: float) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
-    # It also ends a connection whose receiver lets its window closed, hence never shorter than
-    # what a stalled receiver is granted.
-    user_timeout_s = max(_SHORTEST_USER_TIMEOUT_S, stalled_receiver_s)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(user_timeout_s * 1000))

@@ -39,6 +39,11 @@ class DataDir:
         """The folder of the journal (docs/journal.md)."""
         return self.path / "journal"
 
+    @property
+    def retained(self) -> Path:
+        """The file of the retained messages (SQLite)."""
+        return self.path / "retained.sqlite"
+
     def release(self) -> None:
         """Let another broker have the folder."""
         os.close(self._lock)

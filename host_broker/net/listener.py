@@ -1,27 +1,89 @@
-"""Bind a listening socket, or say clearly why not."""
+"""One listener: its bound socket, its TLS, and what it does with slow receivers."""
 
+import asyncio
 import errno
 import ipaddress
+import os
 import socket
+import ssl
+from collections.abc import Callable
 
-from host_broker.address import Address
+from host_broker.address import Address, host_and_port
+from host_broker.net.listen_error import ListenError
 from host_broker.net.port_owner import port_owner
+from host_broker.net.slow import POLICIES, Policy
+from host_broker.net.tls import server_context
+from host_broker.net.unix_socket import bind_unix, remove_unix
+from host_broker.settings import NetSettings
 
 _BACKLOG = 1024
+_TLS_GOODBYE_S = 5.0  # for a peer to answer our close_notify
 
 
-class ListenError(Exception):
-    """An address cannot be listened on; the text is one line for its user."""
+class Listener:
+    """Bound when made, accepting after ``start``, gone after ``close``."""
+
+    def __init__(self, address: Address, settings: NetSettings, insecure: bool) -> None:
+        """Bind. Raises ``ListenError``."""
+        if address.client_id:
+            raise ListenError(f"--listen {address}: a listener has no client id")
+        self.protocol = address.protocol
+        self.slow = _policy(address, settings)
+        self._scheme = address.scheme
+        self._settings = settings
+        self._context: ssl.SSLContext | None = None
+        self._inode = 0
+        self._accepting: asyncio.Server | None = None
+        if address.transport == "unix":
+            self._socket = bind_unix(address, _BACKLOG)
+            self._inode = os.stat(address.path).st_ino
+            return
+        if address.transport == "tls":
+            self._context = server_context(address, settings)
+        self._socket = _bind_tcp(address, insecure)
+
+    def __str__(self) -> str:
+        """``fmqp 127.0.0.1:1884``, ``fmqps …``, ``fmqp+unix /path``: the ready line."""
+        name = self._socket.getsockname()
+        where = name if self._socket.family == socket.AF_UNIX else host_and_port(*name[:2])
+        return f"{self._scheme} {where}"
+
+    async def start(self, connection: Callable[[], asyncio.Protocol]) -> None:
+        """Accept; ``connection`` makes the protocol of each socket that came."""
+        loop = asyncio.get_running_loop()
+        tls = self._context is not None
+        self._accepting = await loop.create_server(
+            connection,
+            sock=self._socket,
+            backlog=_BACKLOG,
+            ssl=self._context,
+            ssl_handshake_timeout=self._settings.tls_handshake_s if tls else None,
+            ssl_shutdown_timeout=_TLS_GOODBYE_S if tls else None,
+        )
+
+    def close(self) -> None:
+        """Accept no more; harmless when closed already."""
+        if self._inode:
+            remove_unix(self._socket, self._inode)
+            self._inode = 0
+        if self._accepting is not None:
+            self._accepting.close()
+        self._socket.close()
 
 
-def bind(address: Address, insecure: bool) -> socket.socket:
+def _policy(address: Address, settings: NetSettings) -> Policy:
+    wanted = address.options.get("slow", settings.slow_consumer)
+    for policy in POLICIES:
+        if policy == wanted:
+            return policy
+    raise ListenError(f"{address}: slow is '{wanted}', it must be one of {', '.join(POLICIES)}")
+
+
+def _bind_tcp(address: Address, insecure: bool) -> socket.socket:
     """Return a listening socket; port 0 is any free one.
 
-    Only loopback unless ``insecure``: nothing on these ports asks who is there or hides what is
-    said. Raises ``ListenError``.
+    Without TLS only loopback, unless ``insecure``: nothing then hides what is said.
     """
-    if address.client_id:
-        raise ListenError(f"--listen {address}/{address.client_id}: a listener has no client id")
     try:
         family, _, _, _, where = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -29,10 +91,12 @@ def bind(address: Address, insecure: bool) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise ListenError(f"cannot listen on {address}: {error}") from error
     host = str(where[0])
-    if not insecure and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+    open_to_all = not insecure and address.transport != "tls"
+    if open_to_all and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
         raise ListenError(
             f"{address} can be reached from other machines, without encryption or passwords; "
-            "listen on 127.0.0.1, or add --insecure-bind if that is what you want"
+            f"listen on 127.0.0.1 or with {address.protocol}s://, or add --insecure-bind if that "
+            "is what you want"
         )
     try:
         return socket.create_server((host, address.port), family=family, backlog=_BACKLOG)

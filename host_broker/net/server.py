@@ -3,26 +3,46 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 from host_broker.broker import Broker
 from host_broker.net.connection import Connection
+from host_broker.net.idleness import Idleness
 from host_broker.net.journal import Journal
+from host_broker.net.retained_store import RetainedStore
+from host_broker.net.slow import Dropped
 from host_broker.outputs import Close, ConnectionId, Outputs
 from host_broker.settings import NetSettings
 
 _log = logging.getLogger(__name__)
 
+_GOODBYE_S = 5.0  # for TLS peers to say that they have read our last word
+
 
 class Server:
     """The broker's connections. One event loop, no task per connection.
 
-    Publications are lossless: a connection that publishes to a receiver above
-    ``net.outbox_high_bytes``, or while the journal is ``full``, is read no further until that is
-    over. A receiver that stalls for ``net.stalled_receiver_s`` is disconnected.
+    Publications are lossless, unless a listener's policy for slow receivers says otherwise: a
+    connection that publishes to a receiver above ``net.outbox_high_bytes``, or while the journal is
+    ``full``, is read no further until that is over. A receiver that stalls for
+    ``net.stalled_receiver_s`` is disconnected.
+
+    ``dropped`` counts what slow receivers were not sent.
     """
 
-    def __init__(self, broker: Broker, settings: NetSettings, journal: Journal | None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        settings: NetSettings,
+        journal: Journal | None,
+        store: RetainedStore | None = None,
+        on_signal: Callable[[str], None] | None = None,
+    ) -> None:
+        """``on_signal`` is called when a client asks for the end: ``stop`` or ``terminate``."""
         self.settings = settings
+        self.dropped = Dropped()
+        self._store = store
+        self._on_signal = on_signal
         self._broker = broker
         self._journal = journal
         self._loop = asyncio.get_running_loop()
@@ -55,7 +75,12 @@ class Server:
         self._connections[connection.id] = connection
         self._all_gone.clear()
         try:
-            self._run(self._broker.opened(connection.id, connection.protocol, self._now()), None)
+            self._run(
+                self._broker.opened(
+                    connection.id, connection.protocol, self._now(), connection.local
+                ),
+                None,
+            )
         except Exception:
             # asyncio closes a connection whose read failed, but not one that failed to begin.
             connection.transport.abort()
@@ -63,6 +88,7 @@ class Server:
 
     def received(self, connection: Connection, data: bytes) -> None:
         """Hand one read to the broker."""
+        connection.heard = True
         if not connection.ended:
             self._run(self._broker.received(connection.id, data, self._now()), connection)
 
@@ -105,31 +131,60 @@ class Server:
         for connection in held:
             connection.release(self._journal)
 
-    async def stop(self, deadline_s: float) -> None:
-        """Read no more, run all wills, send what is waiting, close.
+    def watch_idleness(self, protocol: str, timeout_s: float) -> None:
+        """From now on close connections of ``protocol`` from which nothing comes that long."""
+        Idleness(self._connections, protocol, timeout_s, self._close).start(self._loop)
 
-        What is not taken by its receiver within ``deadline_s`` is dropped.
+    async def stop(self, drain_s: float) -> None:
+        """End as FMQP R33 to R38 say; the listeners are closed already (R33).
+
+        Read no more (R34), wait until all is sent (R35), run all wills (R36), wait until they are
+        sent (R37), close (R38). Each wait is at most ``drain_s``; what was not taken by then is
+        dropped with its connection.
         """
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
-        connections = list(self._connections.values())
-        for connection in connections:
+        for connection in self._connections.values():
             connection.hold(self)
-        for connection in connections:
+        if not await self._drain(drain_s):
+            self.abort()  # or the next wait would be for the same sleepers
+            await asyncio.sleep(0)  # their wills run when asyncio has closed them
+        remaining = list(self._connections.values())
+        for connection in remaining:
             connection.ended = True
         self._run(self._broker.stop(self._now()), None)
-        for connection in connections:
+        if not await self._drain(drain_s):
+            self.abort()
+        for connection in remaining:
             connection.close()
         try:
-            await asyncio.wait_for(self._all_gone.wait(), deadline_s)
+            await asyncio.wait_for(self._all_gone.wait(), _GOODBYE_S)
         except TimeoutError:
             self.abort()
             await self._all_gone.wait()
 
+    async def terminate(self) -> None:
+        """End at once: no wills, nothing more is sent (FMQP R31)."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in self._connections.values():
+            connection.ended = True
+            connection.transport.abort()
+        await self._all_gone.wait()
+
+    async def _drain(self, deadline_s: float) -> bool:
+        """Wait until the kernel has taken everything; False if some was left at the deadline."""
+        waits = [connection.drained() for connection in self._connections.values()]
+        if not waits:
+            return True
+        _, late = await asyncio.wait(waits, timeout=deadline_s)
+        return not late
+
     def abort(self) -> None:
-        """Reset every connection, sending nothing more."""
-        connections = list(self._connections.values())
+        """Reset every connection that has something left, sending nothing more."""
+        connections = [each for each in self._connections.values() if each.congested]
         if connections:
             _log.warning("%d connections were reset, unsent messages are lost", len(connections))
         for connection in connections:
@@ -151,12 +206,16 @@ class Server:
             if journal.full and sender is not None:
                 sender.hold(journal)
                 self._held_by_journal.add(sender)
+        if outputs.retained and self._store is not None:
+            self._store.put(outputs.retained)
         for identity, buffers in outputs.sends.items():
             receiver = self._connections.get(identity)
             if receiver is not None:
                 receiver.send(buffers, sender)
         for close in outputs.closes:
             self._close(close)
+        if outputs.signal and self._on_signal is not None:
+            self._on_signal(outputs.signal)
         self._schedule()
 
     def _close(self, close: Close) -> None:

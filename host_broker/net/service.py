@@ -1,28 +1,30 @@
 """Start the broker, serve until told to stop, stop it in order."""
 
 import asyncio
+import functools
 import logging
 import random
 import signal
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from host_broker.address import Address, host_and_port
+from host_broker.address import Address
 from host_broker.broker import Broker
 from host_broker.net.connection import Connection
 from host_broker.net.data_dir import DataDir
 from host_broker.net.journal import Journal
 from host_broker.net.journal_scan import JournalError
-from host_broker.net.listener import bind
+from host_broker.net.listener import Listener
+from host_broker.net.retained_store import RetainedStore
 from host_broker.net.server import Server
 from host_broker.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-_STOP_DEADLINE_S = 5.0  # for receivers to take what they were sent, wills included
-_JOURNAL_DEADLINE_S = 5.0  # to write it out
+_TERMINATE = -1  # instead of an exit code: FMQP's $/signals/terminate
+
+_WRITE_OUT_S = 5.0  # the journal, and the retained messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,37 +38,46 @@ class ServiceOptions:
 
 
 async def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code (0; 130 for SIGINT).
+    """Serve until SIGTERM, SIGINT or a signal of FMQP; return the exit code (0; 130 for SIGINT).
 
     ``ready`` is called once with one ``"PROTOCOL HOST:PORT"`` per listener, when all are open.
-    A stop closes the listeners, reads no more, runs the wills, sends what is waiting (at most
-    5 s; a second signal drops it), closes, and writes the journal out (at most 5 s more).
-    Raises ``ListenError``, ``DataDirError`` or ``JournalError``.
+    A stop closes the listeners, reads no more, sends what is waiting, runs the wills, sends them,
+    closes (each wait at most ``net.drain_s``; a second SIGTERM or SIGINT drops what is waiting),
+    and writes journal and retained messages out. ``$/signals/terminate`` only writes out.
+    Raises ``ListenError``, ``DataDirError``, ``JournalError`` or ``RetainedStoreError``.
     """
-    sockets: list[tuple[str, socket.socket]] = []
-    data = None
+    settings = options.settings
+    listeners: list[Listener] = []
+    data: DataDir | None = None
+    store: RetainedStore | None = None
     try:
         for address in options.listen:
-            listening = bind(address, options.insecure_bind)
-            sockets.append((address.protocol, listening))
+            listeners.append(Listener(address, settings.net, options.insecure_bind))  # noqa: PERF401 - those made so far are closed if the next fails
+        broker = Broker(settings, lambda: random.getrandbits(16))
         data = DataDir(options.data) if options.data is not None else None
-        journal = Journal(data.journal, options.settings.journal) if data else None
-        return await _serve(sockets, journal, options.settings, ready)
+        if data is not None:
+            store = RetainedStore(data.retained)
+            _restore(broker, store)
+        journal = Journal(data.journal, settings.journal) if data else None
+        return await _serve(listeners, broker, journal, store, settings, ready)
     finally:
-        for _, listening in sockets:
-            listening.close()
+        for listener in listeners:
+            listener.close()
+        if store is not None:
+            await store.close(_WRITE_OUT_S)
         if data is not None:
             data.release()
 
 
 async def _serve(
-    sockets: list[tuple[str, socket.socket]],
+    listeners: list[Listener],
+    broker: Broker,
     journal: Journal | None,
+    store: RetainedStore | None,
     settings: Settings,
     ready: Callable[[list[str]], None],
 ) -> int:
     loop = asyncio.get_running_loop()
-    server = Server(Broker(settings, lambda: random.getrandbits(16)), settings.net, journal)
     stop: asyncio.Future[int] = loop.create_future()
 
     def stop_now(error: JournalError) -> None:
@@ -79,28 +90,50 @@ async def _serve(
         else:
             stop.set_result(code)
 
+    def signalled(kind: str) -> None:
+        # R33, R34: from this very message on; the rest when the loop comes to it.
+        for listener in listeners:
+            listener.close()
+        if not stop.done():
+            stop.set_result(_TERMINATE if kind == "terminate" else 0)
+
+    server = Server(broker, settings.net, journal, store, signalled)
     loop.add_signal_handler(signal.SIGTERM, asked, 0)
     loop.add_signal_handler(signal.SIGINT, asked, 128 + signal.SIGINT)
     if journal is not None:
         journal.start(loop, stop_now, server.journal_drained)
-    listeners = [await _listen(loop, server, protocol, sock) for protocol, sock in sockets]
+    if store is not None:
+        store.start()
+    if settings.fmqp.idle_timeout_s:
+        server.watch_idleness("fmqp", settings.fmqp.idle_timeout_s)
+    for listener in listeners:
+        await listener.start(
+            functools.partial(Connection, server, listener.protocol, listener.slow)
+        )
+    code = 0
     try:
-        ready([_where(protocol, sock) for protocol, sock in sockets])
-        return await stop
+        ready([str(listener) for listener in listeners])
+        code = await stop
+        return max(0, code)
     finally:
         for listener in listeners:
             listener.close()
-        await server.stop(_STOP_DEADLINE_S)
+        if code == _TERMINATE:
+            await server.terminate()
+        else:
+            await server.stop(settings.net.drain_s)
         if journal is not None:
-            await journal.close(_JOURNAL_DEADLINE_S)
+            await journal.close(_WRITE_OUT_S)
 
 
-async def _listen(
-    loop: asyncio.AbstractEventLoop, server: Server, protocol: str, sock: socket.socket
-) -> asyncio.Server:
-    return await loop.create_server(lambda: Connection(server, protocol), sock=sock)
-
-
-def _where(protocol: str, sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"{protocol} {host_and_port(host, port)}"
+def _restore(broker: Broker, store: RetainedStore) -> None:
+    try:
+        refused = broker.restore(store.entries())
+    except ValueError as error:
+        raise store.unusable(error) from error
+    if refused:
+        _log.warning(
+            "%d retained messages were not taken back: fmqp.max_cached or fmqp.max_cached_bytes "
+            "allows no more",
+            refused,
+        )

@@ -15,7 +15,12 @@ from host_broker.settings import Settings
 # A run of up to 8 MiB and one message more must fit a journal record, which is at most 16 MiB +
 # 64 KiB (docs/journal.md).
 _LARGEST_BODY = 8 * 1024 * 1024
-_MAY_BE_ZERO = {"lightmq.ping_interval_s", "fmqp.max_wills", "fmqp.max_cached"}
+_MAY_BE_ZERO = {
+    "lightmq.ping_interval_s",
+    "fmqp.idle_timeout_s",
+    "fmqp.max_wills",
+    "fmqp.max_cached",
+}
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -121,6 +126,8 @@ def _complaint(key: str, value: object, kind: object) -> str:
         return "" if value in choices else "one of " + ", ".join(choices)
     if kind is bool:
         return "" if isinstance(value, bool) else "true or false"
+    if kind is str:
+        return "" if isinstance(value, str) else "a text"
     what = "a whole number" if kind is int else "a number of seconds"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return what

@@ -37,7 +37,7 @@ class BrokerProcess:
             listening, protocol, address = line.split()
             assert listening == "listening"
             self.urls[protocol] = f"{protocol}://{address}"
-            self.ports[protocol] = int(address.rpartition(":")[2])
+            self.ports[protocol] = int(address.rpartition(":")[2]) if ":" in address else 0
 
     def end(self, sent: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Signal it and return its exit code and what it said on stderr."""

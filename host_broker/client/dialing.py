@@ -1,0 +1,90 @@
+"""Reach a broker by TCP, TLS or a unix socket."""
+
+import socket
+import ssl
+import time
+
+from host_broker.address import Address
+from host_broker.client.errors import BadArgument, ConnectFailed
+
+
+def dial(address: Address, timeout_s: float) -> socket.socket:
+    """Return a connected socket that does not block, after the TLS handshake if there is one.
+
+    Options of a TLS address: ``ca=FILE`` instead of the system's authorities, ``cert=FILE`` and
+    ``key=FILE`` to show who we are, ``insecure=1`` to trust whoever answers. ``timeout_s`` bounds
+    it all. Raises ``ConnectFailed``, and ``BadArgument`` for files and options that cannot be.
+    """
+    deadline = time.monotonic() + timeout_s
+    context = _context(address) if address.transport == "tls" else None
+    raw: socket.socket | None = None
+    try:
+        raw = _connected(address, timeout_s)
+        if context is not None:
+            raw.settimeout(max(0.001, deadline - time.monotonic()))
+            raw = context.wrap_socket(raw, server_hostname=address.host)
+        raw.setblocking(False)
+    except (OSError, UnicodeError, ValueError) as error:
+        if raw is not None:
+            raw.close()
+        raise ConnectFailed(_advice(address, error, timeout_s)) from error
+    return raw
+
+
+def _connected(address: Address, timeout_s: float) -> socket.socket:
+    if address.transport == "unix":
+        unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        unix.settimeout(timeout_s)
+        try:
+            unix.connect(address.path)
+        except BaseException:
+            unix.close()
+            raise
+        return unix
+    tcp = socket.create_connection((address.host, address.port), timeout_s)
+    tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return tcp
+
+
+def _context(address: Address) -> ssl.SSLContext:
+    options = address.options
+    insecure = options.get("insecure", "0")
+    if insecure not in ("0", "1"):
+        raise BadArgument(f"{address}: insecure is '{insecure}', it must be 0 or 1")
+    if options.get("key") and not options.get("cert"):
+        raise BadArgument(f"{address}: a key without cert=FILE is of no use")
+    try:
+        context = ssl.create_default_context(cafile=options.get("ca") or None)
+        if options.get("cert"):
+            context.load_cert_chain(
+                options["cert"], options.get("key") or None, password=_no_password
+            )
+    except (OSError, ValueError) as error:
+        raise BadArgument(f"{address}: cannot use its ca, cert or key: {error}") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if insecure == "1":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _no_password() -> str:
+    # Without this OpenSSL would ask on the terminal and wait.
+    raise ValueError("the key is encrypted")
+
+
+def _advice(address: Address, error: Exception, timeout_s: float) -> str:
+    if isinstance(error, ConnectionRefusedError | FileNotFoundError):
+        return f"nothing listens at {address}; is the broker running there?"
+    if isinstance(error, TimeoutError):
+        return f"{address} did not answer within {timeout_s:g} s; is the address right?"
+    if isinstance(error, socket.gaierror):
+        return f"{address}: the host name is unknown ({error.strerror})"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"{address} cannot prove who it is: {error.verify_message}; name its authority with "
+            "?ca=FILE"
+        )
+    if isinstance(error, ssl.SSLError | ConnectionResetError) and address.transport == "tls":
+        return f"{address} did not agree on TLS ({error.strerror}); is TLS spoken on this port?"
+    return f"cannot connect to {address}: {getattr(error, 'strerror', None) or error}"
