@@ -26,6 +26,7 @@ from host_broker.protocols.session import ProtocolServer, Session
 # A record is at most 16 MiB (docs/journal.md): a run is ended as soon as it is this long, and
 # what makes it so is at most a read and the longest body, 8 MiB.
 _LONG_RUN = 4 * 1024 * 1024
+_WORTH_A_RECORD = 32 * 1024  # bytes; more is not copied to be in one record with what came before
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class World:
 
 
 class Execution:
-    """Executes commands in order. One record holds all publications of one client in one call."""
+    """Executes commands in order. The short runs of one client in one call share a record."""
 
     __slots__ = ("_now", "_pieces", "_run_bytes", "_run_count", "_world", "outputs")
 
@@ -184,6 +185,8 @@ class Execution:
 
     def _journal(self, client: Client, run: bytes, count: int) -> None:
         self._world.stats.publications += count
+        if self._run_count and len(run) > _WORTH_A_RECORD:
+            self._end_record(client)
         self._pieces.append(run)
         self._run_count += count
         self._run_bytes += len(run)

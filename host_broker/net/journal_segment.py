@@ -9,6 +9,7 @@ from host_broker.net.journal_format import record_head, segment_header, segment_
 from host_broker.net.journal_scan import next_sequence
 from host_broker.outputs import Buffer, Record
 
+_MOST_BUFFERS = os.sysconf("SC_IOV_MAX")  # of one call
 _UNBORN = ".new"  # a segment gets its name when its header is whole
 
 
@@ -84,10 +85,24 @@ class Partition:
 
 
 def write_all(file: int, buffers: Sequence[Buffer]) -> None:
-    """Write all buffers, however many calls the kernel wants for it."""
-    remaining = memoryview(b"".join(buffers))
-    while remaining:
-        remaining = remaining[os.write(file, remaining) :]
+    """Write all buffers, however many calls the kernel wants for it.
+
+    They are not joined first: copying them would keep the event loop from running meanwhile.
+    """
+    for first in range(0, len(buffers), _MOST_BUFFERS):
+        some = [memoryview(buffer) for buffer in buffers[first : first + _MOST_BUFFERS]]
+        written = os.writev(file, some)
+        while some := _after(some, written):
+            written = os.writev(file, some)
+
+
+def _after(buffers: list[memoryview], written: int) -> list[memoryview]:
+    """Return what is left of buffers when so many bytes of them are written."""
+    for number, buffer in enumerate(buffers):
+        if written < len(buffer):
+            return [buffer[written:], *buffers[number + 1 :]]
+        written -= len(buffer)
+    return []
 
 
 def _fsync_folder(folder: Path) -> None:

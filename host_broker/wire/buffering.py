@@ -26,6 +26,25 @@ class Unfinished:
         kept.clear()
         return joined
 
+    def finish(self, data: bytes, position: int) -> tuple[bytes | None, int]:
+        """Join what was kept with as much of a read, from ``position`` on, as it needs.
+
+        Returns that (None while it is still too short) and the position behind it: the rest of a
+        long read need not be copied because it begins in the middle of a frame.
+        """
+        kept = self._kept
+        end = min(len(data), position + self._needed - len(kept))
+        kept += data[position:end]
+        if len(kept) < self._needed:
+            return None, end
+        joined = bytes(kept)
+        kept.clear()
+        return joined, end
+
+    def __bool__(self) -> bool:
+        """Whether anything is kept."""
+        return bool(self._kept)
+
     def keep(self, rest: bytes, needed: int) -> None:
         """Keep the beginning of a frame until ``needed`` bytes of it are there."""
         self._kept = bytearray(rest)

@@ -54,25 +54,35 @@ class Codec:
         """Take one read (immutable: batches refer to it) and return what it completes."""
         if self._dead:
             return []
-        if self._skip:
-            if self._skip >= len(data):
-                self._skip -= len(data)
-                self._offset += len(data)
-                return []
-            data, self._offset = data[self._skip :], self._offset + self._skip
-            self._skip = 0
-        whole = self._unfinished.complete(data)
-        if whole is None:
-            return []
-        return self._read(whole)
-
-    def _read(self, data: bytes) -> list[Event]:
+        if not (self._unfinished or self._skip):
+            return self._read(data, 0)
         events: list[Event] = []
+        position = 0
+        while self._unfinished:
+            packet, position = self._unfinished.finish(data, position)
+            if packet is None:
+                return events
+            # Either this is one whole packet, or its header told how much more is needed.
+            events += self._read(packet, 0)
+        if self._skip:
+            skipped = min(self._skip, len(data) - position)
+            self._skip -= skipped
+            self._offset += skipped
+            position += skipped
+        if position < len(data) and not self._dead:
+            events += self._read(data, position)
+        return events
+
+    def _read(self, data: bytes, position: int) -> list[Event]:
+        """Read from ``position`` on."""
+        events: list[Event] = []
+        self._offset -= position
         topics: set[bytes] = set()
         plain, learn = self._topics.known, self._topics.learn
         header, max_body = HEADER.unpack_from, self._max_body
         size = len(data)
-        first = count = position = retry = 0
+        first = retry = position
+        count = 0
         needed = _HEADER_LENGTH
         while size - position >= _HEADER_LENGTH:
             flags, topic_length, body_length = header(data, position)
