@@ -41,7 +41,9 @@ class Broker:
         self._clients: dict[ConnectionId, Client] = {}
         self._deadlines = Deadlines()
         self.stats = Stats()
-        self._world = World(self._clients, self._servers, self._exchange, self.stats)
+        self._world = World(
+            self._clients, self._servers, self._exchange, self.stats, limits.max_steps_per_s
+        )
 
     def restore(self, entries: Iterable[tuple[bytes, bytes]]) -> int:
         """Take back retained messages that ``Outputs.retained`` gave (topic, stored form).
@@ -109,6 +111,7 @@ class Broker:
         self._world.ending = True
         execution = Execution(self._world, now)
         for client in list(self._clients.values()):
+            client.steps = 0
             self._run(execution, client, client.session.closed(now))
         self._clients.clear()
         return execution.outputs

@@ -37,6 +37,8 @@ class Client:
     session: Session
     journal_code: int
     closing: bool = False
+    steps: int = 0  # through the index, made for it and not yet paid off
+    paid: float = 0.0  # until when they were
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class World:
     servers: Mapping[str, ProtocolServer]
     exchange: Exchange
     stats: Stats
+    max_steps_per_s: int
     ending: bool = False  # a signal has come, or Broker.stop: nothing more is read
 
 
@@ -71,13 +74,28 @@ class Execution:
         self._pieces: list[bytes] = []
         self._run_count = 0
         self._run_bytes = 0
+        world.exchange.work.left = world.max_steps_per_s
 
     def run(self, client: Client, commands: Iterable[Command]) -> None:
-        """Execute a session's commands on behalf of its connection, up to a signal (R34)."""
+        """Execute a session's commands on behalf of its connection, up to a signal (R34).
+
+        A client that makes the broker search more than ``fmqp.max_steps_per_s`` is disconnected:
+        wildcards can ask for thousands of times what they cost to send.
+        """
+        work = self._world.exchange.work
+        if client.steps:
+            self._pay_off(client)
+        before = work.left = self._world.max_steps_per_s - client.steps
         for command in commands:
             _EXECUTE[type(command)](self, client, command)
-            if self.outputs.signal:
+            if self.outputs.signal or work.left <= 0:
                 break
+        if work.left != before:
+            if not client.steps:
+                client.paid = self._now
+            client.steps += before - work.left
+            if work.left <= 0:
+                self._overworked(client)
         if self._run_count:
             self._end_record(client)
 
@@ -89,8 +107,26 @@ class Execution:
     def leave(self, client: Client) -> None:
         """Take a connection off the bus: from now on it gets nothing."""
         client.closing = True
+        client.steps = 0  # its wills are searched for as anybody's
+        work = self._world.exchange.work
+        left, work.left = work.left, self._world.max_steps_per_s
         for interest in self._world.exchange.detach(client.connection):
             self._interest(client, interest)
+        work.left = left
+
+    def _pay_off(self, client: Client) -> None:
+        passed = self._now - client.paid
+        client.steps = max(0, client.steps - int(passed * self._world.max_steps_per_s))
+        client.paid = self._now
+
+    def _overworked(self, client: Client) -> None:
+        if client.closing:
+            return
+        limit = self._world.max_steps_per_s
+        reason = f"it asked for more than fmqp.max_steps_per_s = {limit} steps through the index"
+        self._world.stats.discarded["fmqp.max_steps_per_s"] += 1
+        self._disconnect(client, Disconnect(reason, abort=True))
+        self.outputs.sends.pop(client.connection, None)
 
     def _all(self, client: Client, commands: Iterable[Command]) -> None:
         for command in commands:

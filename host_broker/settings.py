@@ -20,6 +20,7 @@ class FmqpSettings:
     idle_timeout_s: float = 0.0  # silence that ends a connection, 0 = never; any packet is life
     max_subscriptions: int = 10_000  # per connection
     max_cached: int = 100_000  # retained topics, all together
+    max_steps_per_s: int = 2_000_000  # per connection, through the index; more disconnects it
     max_cached_bytes: int = 128 * 1024 * 1024  # their memory: topics, bodies, index
 
     def __post_init__(self) -> None:

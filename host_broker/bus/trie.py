@@ -77,6 +77,8 @@ class Trie(Generic[V]):
         Gives nothing when the work that is left does not suffice: see ``Work.left`` afterwards.
         """
         work = self._work
+        if work.left <= 0:
+            return
         nodes = [self._root]
         for level in path.split(b"/"):
             if level == ANY:
