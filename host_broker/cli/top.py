@@ -90,6 +90,7 @@ def _watch(listening: Listening, interval_s: float, once: bool, show: Show) -> N
         heard = listening.next(interval_s)
         if heard is not None:
             traffic.heard(heard)
+    traffic.report(1.0, rows=0)  # what came until now is of no interval
     began = time.monotonic()
     window_s = interval_s if once else min(interval_s, _FIRST_S)
     while True:

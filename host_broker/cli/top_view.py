@@ -79,7 +79,7 @@ def _summary(url: str, report: Report) -> str:
         parts.append(f"{report.broker_messages_per_second:,} messages/s sent to the broker")
     parts.append(f"{_rate(report.messages_per_second)} messages/s seen")
     parts.append(f"{decimal(int(report.bytes_per_second))}/s")
-    parts.append(f"{report.topics:,} topics")
+    parts.append(f"topics {report.topics:,}")
     return ", ".join(parts)
 
 

@@ -28,7 +28,8 @@ def test_json_once_tells_rates_and_what_is_kept(url: str) -> None:
         busy = spawn(motemq("pub", url, "top/busy", "12345678", "--repeat", "0", "--delay", "0.02"))
         client.subscribe("top/busy")
         assert client.receive(END_S) is not None
-        done = run("top", url, "--once", "--json", "--interval", "1")
+        # Above a second, so that the broker tells its own count meanwhile.
+        done = run("top", url, "--once", "--json", "--interval", "1.5")
         busy.send_signal(signal.SIGINT)
         ended(busy)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -36,7 +37,7 @@ def test_json_once_tells_rates_and_what_is_kept(url: str) -> None:
     first, second = report["topics"]
     assert first["topic"] == "top/busy"
     assert first["last"] == "12345678"
-    assert 5 <= first["messages_per_second"] <= 50
+    assert 1 <= first["messages_per_second"] <= 100
     assert first["bytes_per_second"] == pytest.approx(8 * first["messages_per_second"], rel=0.01)
     assert first["messages_per_second"] == report["messages_per_second"]
     assert second == {
@@ -48,7 +49,8 @@ def test_json_once_tells_rates_and_what_is_kept(url: str) -> None:
         "last_bytes": 11,
     }
     assert report["clients"] == 3
-    assert report["interval_s"] == pytest.approx(1.0, abs=0.5)
+    assert 1 <= report["broker_messages_per_second"] <= 200
+    assert report["interval_s"] == pytest.approx(1.5, abs=0.5)
     assert (report["topics_not_shown"], report["topics_forgotten"]) == (0, 0)
 
 
