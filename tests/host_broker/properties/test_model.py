@@ -1,69 +1,62 @@
-"""The whole broker against FMQP as the text says it: twenty lines without tries or batches."""
+"""The whole broker against a naive one: the same bytes for every client, whatever was said."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host_broker.bus.publication import pack
-from tests.host_broker.desk import Desk, Message
+from host_broker.bus.publication import pack, unpack
+from tests.host_broker.desk import Desk
+from tests.host_broker.properties.naive import Block, NaiveBroker
+from tests.host_broker.properties.traffic import CUTS, FMQP, HARD_LIMIT, MAX_BODY, cut, mutated
 
-_LEVEL = st.sampled_from(["a", "b", "*"])
-_TOPIC = st.lists(_LEVEL, min_size=1, max_size=3).map("/".join)
 _CLIENTS = 3
-_ACTION = st.tuples(
-    st.integers(0, _CLIENTS - 1),
-    st.sampled_from([0x00, 0x00, 0x00, 0x04, 0x80, 0xC0, 0x90]),
-    _TOPIC,
-    st.sampled_from([b"1", b"2", b""]),
+_SAID = st.lists(
+    st.tuples(st.integers(0, _CLIENTS - 1), st.one_of(FMQP, FMQP, mutated(FMQP)), CUTS),
+    max_size=8,
 )
+_LEAVES = st.lists(st.booleans(), min_size=8, max_size=8)
 
 
-def _equivalent(one: str, other: str) -> bool:
-    ones, others = one.split("/"), other.split("/")
-    return len(ones) == len(others) and all(
-        a == b or "*" in (a, b) for a, b in zip(ones, others, strict=True)
-    )
+def _agree(got: bytes, blocks: list[Block]) -> None:
+    """The bytes are the blocks, in order; the packets within a block in any."""
+    packets = [pack(*each) for each in unpack(got)]
+    for block in blocks:
+        assert sorted(packets[: len(block)]) == sorted(block)
+        del packets[: len(block)]
+    assert packets == []
 
 
-class _Model:
-    """R14 to R23, literally."""
+@settings(max_examples=400, deadline=None)
+@given(_SAID, _LEAVES)
+def test_the_broker_is_the_text(
+    said: list[tuple[int, bytes, list[int]]], leaves: list[bool]
+) -> None:
+    """R4 to R30, R40, R41, R43 to R49: several clients, arbitrary cuts, some leave and return."""
+    desk = Desk(fmqp={"max_body": MAX_BODY, "hard_body_limit": HARD_LIMIT, "signals": "off"})
+    naive = NaiveBroker(MAX_BODY, HARD_LIMIT)
+    names = [0] * _CLIENTS
 
-    def __init__(self) -> None:
-        self.subscribed: list[set[str]] = [set() for _ in range(_CLIENTS)]
-        self.got: list[list[Message]] = [[] for _ in range(_CLIENTS)]
-        self.cache = {"$/info/clients": _CLIENTS.to_bytes(8, "big")}  # R41, A15
+    def check() -> None:
+        for name in names:
+            if name:
+                _agree(desk.got(name), naive.got(name))
 
-    def act(self, client: int, flags: int, topic: str, body: bytes) -> list[Message]:
-        """Returns what is owed from the cache, in no particular order."""
-        if flags & 0xC0 == 0xC0:
-            self.subscribed[client].discard(topic)
-        elif flags & 0x80:
-            self.subscribed[client].add(topic)
-            return [
-                (4, kept, body) for kept, body in self.cache.items() if _equivalent(kept, topic)
-            ]
-        else:
-            if flags & 4:
-                self.cache.pop(topic, None)
-                if body:
-                    self.cache[topic] = body
-            for receiver, topics in enumerate(self.subscribed):
-                if body and any(_equivalent(topic, wanted) for wanted in topics):
-                    self.got[receiver].append((flags, topic, body))
-        return []
+    def enter(client: int) -> None:
+        names[client] = desk.open()
+        naive.opened(names[client])
 
-
-@settings(max_examples=300)
-@given(st.lists(_ACTION, max_size=25))
-def test_the_broker_is_the_text(actions: list[tuple[int, int, str, bytes]]) -> None:
-    desk, model = Desk(), _Model()
-    connections = [desk.open() for _ in range(_CLIENTS)]
-    for client, flags, topic, body in actions:
-        owed = model.act(client, flags, topic, body)
-        desk.send(connections[client], pack(flags, topic.encode(), body))
-        for number, connection in enumerate(connections):
-            got = desk.messages(connection)
-            if number == client and flags & 0x80:
-                assert sorted(got) == sorted(owed)
-            else:
-                assert got == model.got[number]
-            model.got[number].clear()
+    for client in range(_CLIENTS):
+        enter(client)
+    for (client, data, places), goes in zip(said, leaves, strict=False):
+        for read in cut(data, places):
+            desk.send(names[client], read)
+            naive.received(names[client], read)
+            check()
+        if goes or desk.closes:
+            gone, names[client] = names[client], 0
+            desk.close(gone)
+            desk.got(gone)
+            naive.closed(gone)
+            check()
+            enter(client)
+            desk.closes.clear()
+            check()
