@@ -35,9 +35,17 @@ def _line(result: Result, name: str) -> str:
         f"{result.median(name) / 1e6:.3f}",
         f"{ratio:.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})",  # noqa: RUF001
         "" if must is None else f"{must:g}",
-        "" if must is None else ("yes" if ratio >= must else "**no**"),
+        "" if must is None else _verdict(result, ratio >= must),
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def _verdict(result: Result, reached: bool) -> str:
+    # How `singles` waits changes its rates, and their order, more than the brokers do
+    # (docs/benchmarks.md): until that is mended its ratios decide nothing.
+    if result.workload.kind == "singles":
+        return "unsettled"
+    return "yes" if reached else "**no**"
 
 
 def machine() -> str:

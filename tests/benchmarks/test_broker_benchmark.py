@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.broker import burst, singles
+from benchmarks.broker import burst, idle, latency, singles
 from benchmarks.broker.peers import MOSQUITTO, MOTEMQ, NATS, RELAY, Peer, PeerFailed, running
 from benchmarks.broker.wires import FMQP, MQTT
 from benchmarks.broker.workloads import WORKLOADS, Traffic, Workload
@@ -33,6 +33,20 @@ def test_bursts_deliver_everything(peer: Peer, workload: Workload) -> None:
 def test_singles_deliver_everything(peer: Peer, workload: Workload) -> None:
     with running(peer) as broker:
         assert singles.deliveries_per_second(peer, broker.port, workload.traffic, 0.05) > 0
+
+
+@pytest.mark.parametrize("peer", _HERE, ids=lambda peer: peer.name)
+def test_every_delivery_is_timed(peer: Peer) -> None:
+    with running(peer) as broker:
+        found = latency.measure(peer, broker.port, 2_000, 0.2)
+    assert 0 < found.p50 <= found.p99 <= found.p999 < latency.STALL_S * 1e6
+
+
+def test_idle_clients_cost_memory() -> None:
+    with running(MOTEMQ) as broker:
+        found = idle.measure(MOTEMQ, broker, count=200)
+    assert found.kib_per_client > 0
+    assert 0 <= found.cpu_percent < 100
 
 
 def test_publications_and_deliveries_are_spelled_right() -> None:
