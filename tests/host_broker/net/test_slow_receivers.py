@@ -1,0 +1,116 @@
+"""Slow receivers with the policies that do not pause: others are not slowed, memory is flat."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from host_broker.client import FmqpClient, connect
+from tests.host_broker.net.broker_process import BrokerProcess, broker, until
+from tests.host_broker.net.certificates import Authority
+
+BODY = bytes(8 * 1024)
+COUNT = 8192  # 64 MiB
+LIMITS = ("--set", "net.outbox_high_bytes=2000000", "--set", "net.outbox_low_bytes=500000")
+SUBSCRIBE = bytes.fromhex("800100000000") + b"t"
+
+
+def fmqp(url: str) -> FmqpClient:
+    client = connect(url, timeout_s=20.0)
+    assert isinstance(client, FmqpClient)
+    return client
+
+
+def flood(running: BrokerProcess, url: str) -> int:
+    """Publish everything to a reader that keeps up; return how much memory the broker took."""
+    with fmqp(url) as reader, fmqp(url) as publisher:
+        reader.subscribe("t")
+        reader.sync()
+        before = running.rss_bytes()
+        most = 0
+        for number in range(COUNT):
+            publisher.publish("t", number.to_bytes(4, "big") + BODY)
+            message = reader.receive(10.0)
+            assert message is not None
+            assert int.from_bytes(message.payload[:4], "big") == number
+            if number % 256 == 0:
+                most = max(most, running.rss_bytes())
+        return most - before
+
+
+def numbers_of(sleeper: FmqpClient) -> list[int]:
+    numbers = []
+    while (message := sleeper.receive(0.5)) is not None:
+        assert len(message.payload) == 4 + len(BODY)
+        numbers.append(int.from_bytes(message.payload[:4], "big"))
+    return numbers
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
+@pytest.mark.parametrize("scheme", ["fmqp", "fmqps"])
+def test_messages_for_a_sleeper_are_dropped_whole(policy: str, scheme: str, tmp_path: Path) -> None:
+    query = f"?slow={policy}"
+    trust = ""
+    if scheme == "fmqps":
+        cert, key = Authority(tmp_path, "ours").issue("broker")
+        query += f"&cert={cert}&key={key}"
+        trust = "?insecure=1"
+    stalled = ("--set", "net.stalled_receiver_s=1")
+    with broker("--listen", f"{scheme}://127.0.0.1:0{query}", *LIMITS, *stalled) as running:
+        url = running.urls[scheme] + trust
+        with fmqp(url) as sleeper:
+            sleeper.subscribe("t")
+            sleeper.sync()
+            assert flood(running, url) < 16 * 1024 * 1024
+            numbers = numbers_of(sleeper)
+            assert 100 < len(numbers) < COUNT
+            assert numbers == sorted(set(numbers))
+            assert numbers[0] == 0
+            # The newest survive, or the oldest.
+            assert (numbers[-1] == COUNT - 1) == (policy == "drop-oldest")
+            sleeper.publish("t", b"\0\0\0\0" + BODY)
+            assert sleeper.receive(5.0) is not None  # as good as new
+        code, stderr = running.end()
+        assert code == 0
+        assert "is slow: messages to it are dropped" in stderr
+        told = re.search(r"was slow: (\d+) messages \((\d+) bytes\) were dropped", stderr)
+        assert told is not None
+        missing = COUNT - len(numbers)
+        assert int(told[1]) == missing
+        assert int(told[2]) == missing * (6 + 1 + 4 + len(BODY))
+
+
+def test_a_sleeper_is_disconnected_at_once_if_that_is_the_policy() -> None:
+    with broker("--listen", "fmqp://127.0.0.1:0?slow=disconnect", *LIMITS) as running:
+        with running.raw("fmqp") as sleeper:
+            sleeper.sendall(SUBSCRIBE)
+            started = time.monotonic()
+            assert flood(running, running.urls["fmqp"]) < 16 * 1024 * 1024
+            assert time.monotonic() - started < 20
+        code, stderr = running.end()
+        assert code == 0
+        assert stderr.count("its outbox is full (slow=disconnect)") == 1
+
+
+def test_a_pause_holds_only_those_who_publish_to_the_sleeper() -> None:
+    with broker(*LIMITS) as running, running.raw("fmqp") as sleeper, running.raw("fmqp") as busy:
+        sleeper.sendall(bytes.fromhex("800100000000") + b"s")
+        url = running.urls["fmqp"]
+        with fmqp(url) as ordered:
+            ordered.sync()
+        packet = bytes.fromhex("000100002000") + b"s" + BODY
+        busy.setblocking(False)
+        sent = 0
+
+        def nothing_more_is_taken() -> bool:
+            nonlocal sent
+            before = sent
+            try:
+                while True:
+                    sent += busy.send(packet[sent % len(packet) :])
+            except BlockingIOError:
+                return sent == before and sent > 2_000_000
+
+        until(nothing_more_is_taken)
+        assert flood(running, url) < 16 * 1024 * 1024
