@@ -85,6 +85,7 @@ class Listening:
             if not self.active and time.monotonic() >= self._answer_by:
                 raise Timeout(
                     f"the broker did not answer within {self._answer_within_s:g} s of subscribing"
+                    f"{self._client.doubt}"
                 )
             return None
         if message.topic == self._marker and not message.feedback:

@@ -8,8 +8,8 @@
         client.publish("home/kitchen/temperature", b"21.5")
         message = client.receive(timeout_s=2.0)
 
-``errors`` what can go wrong; ``dialing`` reaches a broker; ``link`` the bytes; ``fmqp`` and
-``lightmq`` the two clients.
+``errors`` what can go wrong; ``dialing`` reaches a broker; ``link`` the bytes, ``first_words`` who
+else may answer; ``connection`` what both clients have in common; ``fmqp`` and ``lightmq`` the two.
 """
 
 from typing import Literal

@@ -7,6 +7,10 @@ import time
 from host_broker.address import Address
 from host_broker.client.errors import BadArgument, ConnectFailed
 
+# OpenSSL's X509_V_ERR_… codes.
+_WRONG_NAME = (62, 64)  # HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH
+_WRONG_TIME = (9, 10)  # CERT_NOT_YET_VALID, CERT_HAS_EXPIRED
+
 
 def dial(address: Address, timeout_s: float) -> socket.socket:
     """Return a connected socket that does not block, after the TLS handshake if there is one.
@@ -76,15 +80,25 @@ def _no_password() -> str:
 def _advice(address: Address, error: Exception, timeout_s: float) -> str:
     if isinstance(error, ConnectionRefusedError | FileNotFoundError):
         return f"nothing listens at {address}; is the broker running there?"
+    if isinstance(error, PermissionError) and address.transport == "unix":
+        return (
+            f"no permission to use {address}; only its owner may, unless the broker listens with "
+            "?mode=660 (its group) or ?mode=666"
+        )
     if isinstance(error, TimeoutError):
         return f"{address} did not answer within {timeout_s:g} s; is the address right?"
     if isinstance(error, socket.gaierror):
         return f"{address}: the host name is unknown ({error.strerror})"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"{address} cannot prove who it is: {error.verify_message}; name its authority with "
-            "?ca=FILE"
-        )
+        return f"{address} cannot prove who it is: {error.verify_message}; {_remedy(error)}"
     if isinstance(error, ssl.SSLError | ConnectionResetError) and address.transport == "tls":
         return f"{address} did not agree on TLS ({error.strerror}); is TLS spoken on this port?"
     return f"cannot connect to {address}: {getattr(error, 'strerror', None) or error}"
+
+
+def _remedy(error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in _WRONG_NAME:
+        return "connect by a name its certificate is for"
+    if error.verify_code in _WRONG_TIME:
+        return "renew its certificate, or set the clock"
+    return "name its authority with ?ca=FILE"

@@ -3,20 +3,17 @@
 import secrets
 import struct
 import time
-from collections import deque
 from dataclasses import dataclass
-from types import TracebackType
 
 from host_broker.address import Address
-from host_broker.client.errors import ClientError, Timeout, callers_mistakes
+from host_broker.client.connection import Connection
+from host_broker.client.errors import Timeout, callers_mistakes
 from host_broker.client.link import Link, deadline_of
 from host_broker.protocols.fmqp.codec import Codec, encode_publication, encode_subscription
 from host_broker.protocols.fmqp.events import FEEDBACK, Publication, Publications
 from host_broker.wire.violation import Violation
 
 _LARGEST_BODY = 64 * 1024 * 1024  # bytes; larger ones are skipped, as the protocol allows
-_INBOX_BYTES = 64 * 1024 * 1024  # of messages that arrive while we wait for an echo
-_MESSAGE_OVERHEAD = 256  # what a small message costs beside its body
 _ECHO = struct.Struct(">Q")
 
 
@@ -31,7 +28,7 @@ class Message:
     received_ns: int
 
 
-class FmqpClient:
+class FmqpClient(Connection[Message]):
     """A connection to an FMQP broker. Made by ``connect``; a context manager that closes.
 
     FMQP acknowledges nothing: a return from ``publish`` or ``subscribe`` means the bytes were taken
@@ -42,11 +39,9 @@ class FmqpClient:
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         """Connect. ``timeout_s`` bounds this and whatever has no timeout of its own."""
+        super().__init__(Link(address, timeout_s))
         self._timeout_s = timeout_s
-        self._link = Link(address, timeout_s)
         self._codec = Codec("client", _LARGEST_BODY, (1 << 32) - 1)
-        self._inbox: deque[Message] = deque()
-        self._inbox_bytes = 0
         self._echo_topic = f"motemq/echo/{secrets.token_hex(8)}"
         self._echo_subscribed = False
         self._echo_count = 0
@@ -80,9 +75,7 @@ class FmqpClient:
         while not self._inbox:
             if not self._read(deadline):
                 return None
-        message = self._inbox.popleft()
-        self._inbox_bytes -= len(message.payload) + _MESSAGE_OVERHEAD
-        return message
+        return self._next_kept()
 
     def ping(self, timeout_s: float) -> float:
         """Return the seconds from publishing a message to getting it back from the broker.
@@ -92,10 +85,28 @@ class FmqpClient:
         """
         deadline = deadline_of(timeout_s)
         if not self._echo_subscribed:
+            self._await_echo(self.checkpoint(), deadline)  # what is measured must not wait for it
+        started = time.perf_counter()
+        self._await_echo(self.checkpoint(), deadline)
+        return time.perf_counter() - started
+
+    def checkpoint(self) -> int:
+        """Send a message to ourselves and do not wait: ``reached`` becomes the returned number
+        (or more) when the broker has processed everything this connection sent before.
+
+        It comes back while this client reads, i.e. in ``receive``, ``ping`` and ``sync``.
+        """
+        if not self._echo_subscribed:
             self._echo_subscribed = True
             self.subscribe(self._echo_topic, debug=True)
-            self._echo(deadline)  # the measured one must not wait for the subscription
-        return self._echo(deadline)
+        self._echo_count += 1
+        self._send(encode_publication(self._echo_topic, _ECHO.pack(self._echo_count)))
+        return self._echo_count
+
+    @property
+    def reached(self) -> int:
+        """The latest checkpoint that came back; 0 before the first."""
+        return self._echoed
 
     def sync(self, timeout_s: float | None = None) -> None:
         """Return when the broker has processed everything this connection sent before.
@@ -104,37 +115,16 @@ class FmqpClient:
         """
         self.ping(self._timeout_s if timeout_s is None else timeout_s)
 
-    def close(self) -> None:
-        """Close the connection (FIN); the broker publishes the wills."""
-        self._link.close()
-
-    def abort(self) -> None:
-        """Reset the connection (RST), as when a client dies; the broker publishes the wills."""
-        self._link.abort()
-
-    def __enter__(self) -> "FmqpClient":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _send(self, data: bytes) -> None:
         self._link.send(data, deadline_of(self._timeout_s))
 
-    def _echo(self, deadline: float) -> float:
-        self._echo_count += 1
-        packet = encode_publication(self._echo_topic, _ECHO.pack(self._echo_count))
-        started = time.perf_counter()
-        self._link.send(packet, deadline)
-        while self._echoed < self._echo_count:
+    def _await_echo(self, number: int, deadline: float) -> None:
+        while self._echoed < number:
             if not self._read(deadline):
-                raise Timeout(f"{self._link.address} did not echo a message before the deadline")
-        return time.perf_counter() - started
+                raise Timeout(
+                    f"{self._link.address} did not echo a message before the deadline"
+                    f"{self._link.doubt()}"
+                )
 
     def _read(self, deadline: float) -> bool:
         data = self._link.read(deadline)
@@ -159,13 +149,5 @@ class FmqpClient:
             if len(publication.body) == _ECHO.size:
                 (self._echoed,) = _ECHO.unpack(publication.body)
             return
-        self._inbox_bytes += len(publication.body) + _MESSAGE_OVERHEAD
-        if self._inbox_bytes > _INBOX_BYTES:
-            self._link.abort()
-            raise ClientError(
-                f"more than {_INBOX_BYTES >> 20} MiB of messages are unread; the connection was "
-                "closed; call receive() more often, or ping and sync on another connection"
-            )
-        self._inbox.append(
-            Message(topic, publication.body, publication.flags, feedback, received_ns)
-        )
+        message = Message(topic, publication.body, publication.flags, feedback, received_ns)
+        self._keep(message, len(publication.body))

@@ -3,11 +3,10 @@
 import random
 import secrets
 import time
-from collections import deque
 from dataclasses import dataclass
-from types import TracebackType
 
 from host_broker.address import Address
+from host_broker.client.connection import Connection
 from host_broker.client.errors import (
     ClientError,
     ConnectionLost,
@@ -21,8 +20,6 @@ from host_broker.protocols.lightmq.dialects import DIALECTS, DialectName, Refusa
 from host_broker.protocols.lightmq.events import Connack, Event, Ping, Pong, Send, SendResp
 from host_broker.wire.violation import Violation
 
-_INBOX_BYTES = 64 * 1024 * 1024  # of SENDs that arrive while we wait for something else
-_REQUEST_OVERHEAD = 256
 _ADVICE = {
     Refusal.VERSION: "it does not speak this version of LightMQ",
     Refusal.UNAVAILABLE: "it is unavailable; try again later",
@@ -40,7 +37,7 @@ class Request:
     received_ns: int
 
 
-class LightmqClient:
+class LightmqClient(Connection[Request]):
     """A connection to a LightMQ broker. Made by ``connect``; a context manager that closes.
 
     The broker's PINGs are answered whenever this client reads: in ``receive``, and while ``send``
@@ -58,13 +55,11 @@ class LightmqClient:
         with callers_mistakes():
             hello = self._codec.connect(self.client_id)
         self._connack: Connack | None = None
-        self._inbox: deque[Request] = deque()
-        self._inbox_bytes = 0
         self._next_id = random.getrandbits(16)
         self._waiting: dict[int, bytes | None] = {}  # our SENDs: their response, None until it came
         self._pings: dict[int, None] = {}  # ids of PINGs that wait for their PONG, oldest first
         deadline = deadline_of(timeout_s)
-        self._link = Link(address, timeout_s)
+        super().__init__(Link(address, timeout_s))
         try:
             self._link.send(hello, deadline)
             self._await_connack(deadline)
@@ -93,9 +88,7 @@ class LightmqClient:
         while not self._inbox:
             if not self._read(deadline):
                 return None
-        request = self._inbox.popleft()
-        self._inbox_bytes -= len(request.data) + _REQUEST_OVERHEAD
-        return request
+        return self._next_kept()
 
     def respond(self, request: Request, data: bytes) -> None:
         """Answer a SEND with SENDRESP (at most 65464 bytes)."""
@@ -117,32 +110,15 @@ class LightmqClient:
             self._pings.pop(id, None)
         return time.perf_counter() - started
 
-    def close(self) -> None:
-        """Close the connection (FIN); LightMQ has no goodbye."""
-        self._link.close()
-
-    def abort(self) -> None:
-        """Reset the connection (RST), as when a client dies."""
-        self._link.abort()
-
-    def __enter__(self) -> "LightmqClient":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _await_connack(self, deadline: float) -> None:
         while self._connack is None:
             try:
                 self._read_or_raise(deadline, "did not answer CONNECT")
             except ConnectionLost as error:
-                text = f"{error} instead of answering CONNECT; does it speak LightMQ there?"
-                raise ConnectionLost(text) from error
+                if self._link.heard:
+                    raise  # it says what came instead
+                text = f"{self._link.address} closed the connection instead of answering CONNECT"
+                raise ConnectionLost(text + self._link.doubt()) from error
         if not self._connack.accepted:
             refusal = Refusal(self._connack.code - self._dialect.accepted)
             raise Refused(
@@ -156,7 +132,7 @@ class LightmqClient:
 
     def _read_or_raise(self, deadline: float, silence: str) -> None:
         if not self._read(deadline):
-            raise Timeout(f"{self._link.address} {silence} before the deadline")
+            raise Timeout(f"{self._link.address} {silence} before the deadline{self._link.doubt()}")
 
     def _read(self, deadline: float) -> bool:
         data = self._link.read(deadline)
@@ -187,14 +163,4 @@ class LightmqClient:
             if event.id in self._waiting:
                 self._waiting[event.id] = event.data
         elif isinstance(event, Send):
-            self._keep(Request(event.id, event.data, received_ns))
-
-    def _keep(self, request: Request) -> None:
-        self._inbox_bytes += len(request.data) + _REQUEST_OVERHEAD
-        if self._inbox_bytes > _INBOX_BYTES:
-            self._link.abort()
-            raise ClientError(
-                f"more than {_INBOX_BYTES >> 20} MiB of SENDs are unread; the connection was "
-                "closed; call receive() more often"
-            )
-        self._inbox.append(request)
+            self._keep(Request(event.id, event.data, received_ns), len(event.data))

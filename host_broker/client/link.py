@@ -10,12 +10,13 @@ import time
 from host_broker.address import Address
 from host_broker.client.dialing import dial
 from host_broker.client.errors import ConnectionLost, Timeout
+from host_broker.client.first_words import stranger
 
 _READ_BYTES = 256 * 1024
 # What may come in while we are still sending. Without reading then, a client that is sent its own
 # messages and the broker could wait for each other; without a limit memory would be the queue.
 _EARLY_BYTES = 16 * 1024 * 1024
-
+_DOUBT = "; is it the right port and protocol?"
 
 # TLS has words of its own for "later". What it wants is what we wait for anyway: nobody
 # renegotiates here.
@@ -23,11 +24,15 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Link:
-    """Bytes to and from one broker. Deadlines are on the clock of ``time.monotonic()``."""
+    """Bytes to and from one broker. Deadlines are on the clock of ``time.monotonic()``.
+
+    ``heard``: the peer has said anything yet.
+    """
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         """Connect. Raises ``ConnectFailed``, ``BadArgument``."""
         self.address = address
+        self.heard = False
         self._socket = dial(address, timeout_s)
         self._early = bytearray()
         self._open = True
@@ -80,7 +85,11 @@ class Link:
     def broken(self, reason: str) -> ConnectionLost:
         """Close because the peer broke the protocol; returns the error to raise."""
         self.abort()
-        return ConnectionLost(f"{self.address}: {reason}; is it the right port and protocol?")
+        return ConnectionLost(f"{self.address}: {reason}{_DOUBT}")
+
+    def doubt(self) -> str:
+        """Return a question to end an error text with, if no broker has been heard yet."""
+        return "" if self.heard else _DOUBT
 
     def _wait_to_send(self, deadline: float) -> None:
         events = select.POLLOUT
@@ -105,7 +114,11 @@ class Link:
             raise self._lost(error) from error
         if not data:
             self.close()
-            raise ConnectionLost(f"{self.address} closed the connection")
+            raise ConnectionLost(f"{self.address} closed the connection{self.doubt()}")
+        if not self.heard:
+            self.heard = True
+            if speaks := stranger(data[:16]):
+                raise self.broken(f"what answers there speaks {speaks}")
         return data
 
     def _wait(self, events: int, deadline: float) -> int:
@@ -123,7 +136,9 @@ class Link:
 
     def _lost(self, error: OSError) -> ConnectionLost:
         self.close()
-        return ConnectionLost(f"the connection to {self.address} was lost: {error.strerror}")
+        return ConnectionLost(
+            f"the connection to {self.address} was lost: {error.strerror or error}{self.doubt()}"
+        )
 
 
 def deadline_of(timeout_s: float) -> float:

@@ -181,7 +181,10 @@ def test_a_broker_that_says_nothing_is_told() -> None:
         url = f"fmqp://127.0.0.1:{silent.getsockname()[1]}"
         done = run("sub", url, "t", "--answer-within", "0.2")
     assert done.returncode == 1
-    expected = b"sub: error: the broker did not answer within 0.2 s of subscribing\n"
+    expected = (
+        b"sub: error: the broker did not answer within 0.2 s of subscribing; "
+        b"is it the right port and protocol?\n"
+    )
     assert done.stderr == expected
 
 

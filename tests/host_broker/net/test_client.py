@@ -80,6 +80,22 @@ def test_messages_that_come_during_a_ping_are_kept_in_order(running: BrokerProce
         assert client.receive(0) is None
 
 
+def test_a_checkpoint_comes_back_when_all_before_it_is_processed(running: BrokerProcess) -> None:
+    with fmqp(running) as client, fmqp(running) as witness:
+        client.publish("checkpoint/kept", b"1", cache=True)
+        number = client.checkpoint()
+        assert client.reached < number
+        while client.reached < number:
+            assert client.receive(0.05) is None  # an echo is no message
+        witness.subscribe("checkpoint/kept")
+        message = witness.receive(5.0)
+        assert message is not None
+        assert message.payload == b"1"
+        assert client.checkpoint() == number + 1
+        client.sync()  # reaches all before it, too
+        assert client.reached > number + 1
+
+
 def test_receive_waits_no_longer_than_asked(running: BrokerProcess) -> None:
     with fmqp(running) as client:
         started = time.monotonic()

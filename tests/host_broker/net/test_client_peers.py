@@ -18,6 +18,7 @@ from host_broker.client import (
     Timeout,
     connect,
 )
+from host_broker.client.first_words import stranger
 
 
 @contextlib.contextmanager
@@ -106,7 +107,7 @@ def test_a_silent_peer_is_a_timeout() -> None:
         ("02000109", "CONNACK code 9"),
         ("0200020000", "CONNACK has 2 bytes"),
         ("0400020001", "no CONNACK"),
-        ("485454502f", "opcode 0x48 is reserved"),
+        ("48454c4c4f", "opcode 0x48 is reserved"),
         ("0200010002000100", "second CONNACK"),
     ],
 )
@@ -146,3 +147,57 @@ def test_what_nobody_reads_is_not_kept_for_ever() -> None:
         pytest.raises(ClientError, match="64 MiB of messages are unread"),
     ):
         client.ping(20.0)
+
+
+@pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", "speaks HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "speaks SSH"),
+        (bytes.fromhex("15030300020228"), "speaks TLS .*fmqps://"),
+        (b"220 mail.example ESMTP\r\n", "speaks SMTP or FTP"),
+        (b'INFO {"server_id":"x"}\r\n', "speaks NATS"),
+    ],
+)
+def test_a_stranger_is_named(protocol: str, answer: bytes, words: str) -> None:
+    with (
+        peer(protocol, answering(answer)) as url,
+        pytest.raises(ConnectionLost, match=f"{words}.*is it the right port"),
+        connect(url, timeout_s=5.0) as client,
+    ):
+        client.ping(5.0)
+
+
+def test_no_message_of_a_broker_is_taken_for_a_stranger() -> None:
+    """Every flags byte a broker sends, with lengths that come close to a stranger's words."""
+    for flags in (0x00, 0x04, 0x08, 0x0C, 0x20, 0x24):
+        for topic_length in range(256):
+            for body in (0, 3, 0x02_0000, 0x0300_0202):
+                first = bytes([flags, topic_length]) + body.to_bytes(4, "big") + b"HTTP/SSH-"
+                assert stranger(first) is None
+    for opcode in range(1, 0x15):  # LightMQ's, and some more
+        assert stranger(bytes([opcode, 3, 1, 0])) is None
+
+
+def test_who_has_never_said_a_word_is_doubted_who_has_is_not() -> None:
+    with (
+        peer("fmqp", lambda sock: None) as url,
+        connect(url) as client,
+        pytest.raises(ConnectionLost, match="right port and protocol"),
+    ):
+        client.ping(5.0)
+    echo = bytes.fromhex("000100000001") + b"tx"
+    with peer("fmqp", lambda sock: sock.sendall(echo)) as url, connect(url) as client:
+        assert isinstance(client, FmqpClient)
+        assert client.receive(5.0) is not None
+        with pytest.raises(ConnectionLost) as lost:
+            client.ping(5.0)
+        assert "right port" not in str(lost.value)
+
+
+@pytest.mark.parametrize("host", ["255.255.255.255", "nobody.invalid"])
+def test_what_cannot_be_reached_is_said(host: str) -> None:
+    words = {"255.255.255.255": "Network is unreachable", "nobody.invalid": "host name is unknown"}
+    with pytest.raises(ConnectFailed, match=words[host]):
+        connect(f"fmqp://{host}:1884", timeout_s=5.0)
