@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from host_broker.bus.commands import Command
 from host_broker.bus.exchange import Exchange
-from host_broker.bus.publication import RETAINED, WILL, unpack_one
+from host_broker.bus.publication import RETAINED, SERVICE, WILL, unpack_one
 from host_broker.deadlines import Deadlines
 from host_broker.execution import Client, Execution, Stats, World
 from host_broker.outputs import Close, ConnectionId, Outputs
@@ -36,13 +36,21 @@ class Broker:
         random_u16 = random_u16 or _counting()
         self._servers = {name: make(settings, random_u16) for name, make in PROTOCOLS.items()}
         self._exchange = Exchange(
-            limits.max_subscriptions, limits.max_cached, limits.max_cached_bytes
+            limits.max_subscriptions,
+            limits.max_cached,
+            limits.max_cached_bytes,
+            apart=None if limits.wildcard_matches_service else SERVICE,
         )
         self._clients: dict[ConnectionId, Client] = {}
         self._deadlines = Deadlines()
         self.stats = Stats()
         self._world = World(
-            self._clients, self._servers, self._exchange, self.stats, limits.max_steps_per_s
+            self._clients,
+            self._servers,
+            self._exchange,
+            self.stats,
+            limits.max_steps_per_s,
+            limits.max_discards_per_s,
         )
 
     def restore(self, entries: Iterable[tuple[bytes, bytes]]) -> int:

@@ -26,6 +26,7 @@ from host_broker.protocols.session import ProtocolServer, Session
 # A record is at most 16 MiB (docs/journal.md): a run is ended as soon as it is this long, and
 # what makes it so is at most a read and the longest body, 8 MiB.
 _LONG_RUN = 4 * 1024 * 1024
+_LENIENCE_S = 0.1  # of discarded packets at once: a mistake is none to rest for
 _WORTH_A_RECORD = 32 * 1024  # bytes; more is not copied to be in one record with what came before
 
 
@@ -39,6 +40,8 @@ class Client:
     closing: bool = False
     steps: int = 0  # through the index, made for it and not yet paid off
     paid: float = 0.0  # until when they were
+    discards: float = 0.0  # packets, not yet paid off
+    discards_paid: float = 0.0  # until when they were
 
 
 @dataclass(slots=True)
@@ -59,6 +62,7 @@ class World:
     exchange: Exchange
     stats: Stats
     max_steps_per_s: int
+    max_discards_per_s: int
     ending: bool = False  # a signal has come, or Broker.stop: nothing more is read
 
 
@@ -172,7 +176,10 @@ class Execution:
 
     def _announce(self, client: Client, command: Announce) -> None:
         sends, topic = self.outputs.sends, command.topic
-        self._translate(self._world.exchange.announce(sends, topic, command.body, command.idle))
+        exchange = self._world.exchange
+        self._translate(exchange.announce(sends, topic, command.body, command.idle))
+        if command.forget:
+            exchange.retained.clear(topic, feedback=True)
 
     def _subscribe(self, client: Client, command: Subscribe) -> None:
         topic, feedback, exchange = command.topic, command.feedback, self._world.exchange
@@ -206,7 +213,20 @@ class Execution:
         self.leave(ended)
 
     def _discard(self, client: Client, command: Discard) -> None:
-        self._world.stats.discarded[command.rule] += 1
+        self._world.stats.discarded[command.rule] += command.count
+        self._charge(client, command.distinct)
+
+    def _charge(self, client: Client, packets: int) -> None:
+        """Let a client rest that sends more to be discarded than ``fmqp.max_discards_per_s``.
+
+        R4 forbids no more than the effect: its connection is kept, it only waits its turn.
+        """
+        limit = self._world.max_discards_per_s
+        passed = self._now - client.discards_paid
+        client.discards_paid = self._now
+        client.discards = max(0.0, client.discards - passed * limit) + packets
+        if client.discards > limit * _LENIENCE_S:
+            self.outputs.rest_s = client.discards / limit
 
     def _interest(self, client: Client, interest: Interest | None) -> None:
         if interest is not None:

@@ -41,6 +41,8 @@ class Outputs:
     ``signal``: a client has asked for the end (FMQP R31, R32). From then on the broker takes no
     connection and reads nothing. ``"terminate"``: exit at once. ``"stop"``: close the listeners,
     stop reading, drain, ``Broker.stop``, drain, close, exit.
+    ``rest_s``: how long the connection whose read this was is to be read no further, because it
+    sent too much that had to be discarded.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -48,3 +50,4 @@ class Outputs:
     closes: list[Close] = field(default_factory=list)
     retained: dict[bytes, bytes | None] = field(default_factory=dict)
     signal: Literal["", "stop", "terminate"] = ""
+    rest_s: float = 0.0

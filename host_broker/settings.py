@@ -10,9 +10,16 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class FmqpSettings:
-    """FMQP (protocols/fmqp.md A4, A11, A16, A17)."""
+    """FMQP (protocols/fmqp/NOTES.md: A1, A2, A4 to A6, A8, A10, A11, A15 to A17)."""
 
+    bit_order: Literal["msb", "lsb"] = "msb"  # where flag 0 is: 0x80 or 0x01
+    strict_reserved: bool = False  # a packet with a reserved flag is incorrect
+    collapse_inner: bool = False  # a//b is a/b
+    ascii_topics: bool = False  # a topic that is not ASCII is none
+    wildcard_matches_service: bool = True  # a first level * equals $
     feedback_payload: Literal["count", "event"] = "count"
+    feedback_cache_empty: Literal["keep", "drop"] = "keep"  # feedback that nobody is left
+    empty_clears_cache: bool = True  # an empty publication with the cache flag clears its topic
     signals: Literal["loopback", "on", "off"] = "loopback"  # whose $/signals/stop, terminate count
     max_body: int = 1024 * 1024  # bytes, up to 8 MiB; a larger one is skipped, not buffered
     hard_body_limit: int = 64 * 1024 * 1024  # bytes; a length above it closes the connection
@@ -21,6 +28,7 @@ class FmqpSettings:
     max_subscriptions: int = 10_000  # per connection
     max_cached: int = 100_000  # retained topics, all together
     max_steps_per_s: int = 2_000_000  # per connection, through the index; more disconnects it
+    max_discards_per_s: int = 50_000  # packets per connection; one that sends more is let rest
     max_cached_bytes: int = 128 * 1024 * 1024  # their memory: topics, bodies, index
 
     def __post_init__(self) -> None:

@@ -43,11 +43,15 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Publish in the feedback system, retained, never journalled; ``idle``: nobody wants it."""
+    """Publish in the feedback system, retained, never journalled.
+
+    ``idle``: nobody wants the topic; ``forget``: what was retained of it goes, instead.
+    """
 
     topic: bytes
     body: bytes
     idle: bool
+    forget: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +89,12 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Say that a packet was dropped, for the statistics: by which rule or limit."""
+    """Say that packets were dropped: by which rule or limit, how many in a row, and how many of
+    them were not the one before said again (those cost work)."""
 
     rule: str
+    count: int = 1
+    distinct: int = 1
 
 
 @dataclass(frozen=True, slots=True)

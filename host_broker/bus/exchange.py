@@ -15,11 +15,18 @@ class Exchange:
     """Who gets what. Verbatim receivers are served into ``sends``; what it returns are runs that
     some receiver's session must translate."""
 
-    def __init__(self, max_subscriptions: int, max_retained: int, max_retained_bytes: int) -> None:
+    def __init__(
+        self,
+        max_subscriptions: int,
+        max_retained: int,
+        max_retained_bytes: int,
+        apart: bytes | None = None,
+    ) -> None:
+        """``apart``: a first level that no ``*`` equals."""
         self.work = Work()
-        self._subscriptions = Subscriptions(max_subscriptions, work=self.work)
+        self._subscriptions = Subscriptions(max_subscriptions, work=self.work, apart=apart)
         self._routes = Routes(self._subscriptions, self.work)
-        self.retained = Retained(max_retained, max_retained_bytes, self.work)
+        self.retained = Retained(max_retained, max_retained_bytes, self.work, apart)
 
     def attach(self, connection: ConnectionId, verbatim: bool) -> None:
         """Say how a connection takes publications: in stored form, or translated."""

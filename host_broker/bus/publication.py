@@ -12,6 +12,7 @@ WILL = 0x08
 RETAINED = 0x04
 FEEDBACK = 0x20
 MAX_TOPIC = 255
+SERVICE = b"$"  # the first level of the broker's own topics
 
 
 def is_service(topic: bytes) -> bool:

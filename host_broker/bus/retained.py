@@ -21,10 +21,16 @@ class Retained:
     subscribing and unsubscribing, so the oldest of them give way (A5).
     """
 
-    def __init__(self, max_count: int, max_bytes: int, work: Work | None = None) -> None:
+    def __init__(
+        self,
+        max_count: int,
+        max_bytes: int,
+        work: Work | None = None,
+        apart: bytes | None = None,
+    ) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._systems: tuple[Trie[_Kept], Trie[_Kept]] = (Trie(work), Trie(work))
+        self._systems: tuple[Trie[_Kept], Trie[_Kept]] = (Trie(work, apart), Trie(work, apart))
         # The same, by literal topic: replacing a message, the usual case, walks no trie.
         self._exact: tuple[dict[bytes, _Kept], dict[bytes, _Kept]] = ({}, {})
         self._idle: dict[bytes, None] = {}  # feedback topics nobody wants, oldest first

@@ -29,10 +29,19 @@ class Subscriptions:
     subscriptions of 128 levels would otherwise take 400 MB. The default is about 330 MB.
     """
 
-    def __init__(self, limit: int, max_nodes: int = 1_000_000, work: Work | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        max_nodes: int = 1_000_000,
+        work: Work | None = None,
+        apart: bytes | None = None,
+    ) -> None:
         self._limit = limit
         self._max_nodes = max_nodes
-        self._systems: tuple[Trie[_Subscribers], Trie[_Subscribers]] = (Trie(work), Trie(work))
+        self._systems: tuple[Trie[_Subscribers], Trie[_Subscribers]] = (
+            Trie(work, apart),
+            Trie(work, apart),
+        )
         self._of: dict[ConnectionId, dict[tuple[bytes, bool], None]] = {}
 
     def add(

@@ -24,11 +24,14 @@ class Trie(Generic[V]):
 
     Costs follow the path and the matches, never the number of entries, except that a ``*`` asked
     for must visit every branch of its level. They are counted in ``work``.
+
+    ``apart``: a first level that no ``*`` equals; what is below it can only be named.
     """
 
-    def __init__(self, work: Work | None = None) -> None:
+    def __init__(self, work: Work | None = None, apart: bytes | None = None) -> None:
         self._root: _Node[V] = _Node()
         self._work = work if work is not None else Work()
+        self._apart = apart
         self.nodes = 0  # below the root: what the memory used follows
 
     def get(self, path: bytes) -> V | None:
@@ -80,7 +83,11 @@ class Trie(Generic[V]):
         if work.left <= 0:
             return
         nodes = [self._root]
-        for level in path.split(b"/"):
+        levels = path.split(b"/")
+        if self._apart is not None:
+            nodes = self._first(levels.pop(0))
+            work.spend(len(nodes) or 1)
+        for level in levels:
             if level == ANY:
                 nodes = [child for node in nodes for child in node.children.values()]
             else:
@@ -96,3 +103,11 @@ class Trie(Generic[V]):
         for node in nodes:
             if node.value is not None:
                 yield node.value
+
+    def _first(self, level: bytes) -> list[_Node[V]]:
+        """Return the nodes of a first level, where ``apart`` is equal to itself only."""
+        children = self._root.children
+        if level == ANY:
+            return [child for name, child in children.items() if name != self._apart]
+        wanted = (level,) if level == self._apart else (level, ANY)
+        return [children[name] for name in wanted if name in children]

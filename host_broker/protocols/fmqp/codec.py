@@ -6,7 +6,8 @@ Same bytes, any cuts, same messages: only the size of the batches depends on the
 from struct import iter_unpack
 from typing import Literal
 
-from host_broker.bus.publication import HEADER, MAX_TOPIC, pack
+from host_broker.bus.publication import HEADER, MAX_TOPIC, is_service, pack
+from host_broker.protocols.fmqp.dialect import REFUSED, Dialect
 from host_broker.protocols.fmqp.events import (
     CACHE,
     DEBUG,
@@ -19,11 +20,18 @@ from host_broker.protocols.fmqp.events import (
     Publications,
     Subscription,
 )
-from host_broker.protocols.fmqp.topics import PlainTopics, TopicFault, normal
+from host_broker.protocols.fmqp.topics import TopicFault, normal, reason
 from host_broker.wire.buffering import Unfinished
+from host_broker.wire.repeats import repeats
 from host_broker.wire.violation import Violation
 
 _HEADER_LENGTH = 6
+_REFUSALS = {
+    "R4": "a broker sent a subscription",
+    "R44": "a client published in the feedback system",
+    "fmqp.strict_reserved": "a reserved flag is set",
+}
+_UNCOMMON = SUBSCRIPTION | FEEDBACK  # REFUSED, which is -1, has all bits
 _RETRY = 8  # packets; the first group that is read at once, and how far to go after the last
 
 
@@ -39,12 +47,14 @@ class Codec:
         role: Literal["broker", "client"],
         max_body: int,
         hard_body_limit: int,
-        topics: PlainTopics | None = None,
+        dialect: Dialect | None = None,
     ) -> None:
         self._of_broker = role == "broker"
         self._max_body = max_body
         self._hard_body_limit = hard_body_limit
-        self._topics = topics if topics is not None else PlainTopics()
+        dialect = dialect if dialect is not None else Dialect()
+        self._topics = dialect.topics
+        self._flags = dialect.flags
         self._unfinished = Unfinished()
         self._skip = 0  # bytes of a too long packet still to come
         self._offset = 0  # bytes of the connection before the data being read
@@ -120,10 +130,10 @@ class Codec:
                     position += alike * step
                     retry = position + _RETRY * step
                 continue
-            events += self._batch(data, first, position, count, topics)
-            events.append(self._packet(flags, topic, data[body:end], position))
-            position = first = end
-            count, topics = 0, set()
+            if count:
+                events.append(Publications(data, first, position, count, topics))
+                count, topics = 0, set()
+            position = first = self._single(events, data, position, body, end)
         events += self._batch(data, first, position, count, topics)
         self._offset += position
         if position < size:
@@ -160,20 +170,48 @@ class Codec:
     def _batch(data: bytes, start: int, end: int, count: int, topics: set[bytes]) -> list[Event]:
         return [Publications(data, start, end, count, topics)] if count else []
 
-    def _packet(self, flags: int, raw: bytes, body: bytes, position: int) -> Event:
-        try:
-            topic = raw if raw in self._topics.known else normal(raw)
-        except TopicFault as fault:
-            return Violation(fault.rule, str(fault), self._offset + position, fatal=False)
+    def _single(self, events: list[Event], data: bytes, position: int, body: int, end: int) -> int:
+        """Read the packet at ``position``, and what only repeats it; returns where that ends.
+
+        What may be said without end at no cost to the speaker must cost us next to nothing:
+        incorrect packets, and those without a body that nobody keeps.
+        """
+        raw = data[position + _HEADER_LENGTH : body]
+        flags = self._flags[data[position]]
+        topics = self._topics
+        known = raw in topics.known
+        rule = "" if known else topics.broken_rule(raw)
+        if not rule and flags & _UNCOMMON:
+            rule = self._refused(flags)
+        if rule:
+            again = repeats(data, position, end)
+            last = events[-1] if events else None
+            if type(last) is Violation and last.rule == rule:
+                last.count += 1 + again
+                last.distinct += 1
+            else:
+                offset = self._offset + position
+                why = _REFUSALS[rule] if rule in _REFUSALS else reason(rule, raw)
+                events.append(Violation(rule, why, offset, fatal=False, count=1 + again))
+            return end + again * (end - position)
+        topic = raw if known else topics.normal(raw)
         if flags & SUBSCRIPTION:
-            if self._of_broker:
-                return Subscription(flags, topic)
-            reason = "a broker sent a subscription"
-            return Violation("R4", reason, self._offset + position, fatal=False)
-        if flags & FEEDBACK and self._of_broker:
-            reason = "a client published in the feedback system"
-            return Violation("R44", reason, self._offset + position, fatal=False)
-        return Publication(flags, topic, body)
+            events.append(Subscription(flags, topic))
+            return end
+        again = 0
+        idle = body == end and not flags & (CACHE | WILL)
+        if idle and self._of_broker and not is_service(topic):
+            again = repeats(data, position, end)
+        events.append(Publication(flags, topic, data[body:end], 1 + again))
+        return end + again * (end - position)
+
+    def _refused(self, flags: int) -> str:
+        """Return the rule that flags break, "" if none."""
+        if flags == REFUSED:
+            return "fmqp.strict_reserved"
+        if flags & SUBSCRIPTION:
+            return "" if self._of_broker else "R4"
+        return "R44" if flags & FEEDBACK and self._of_broker else ""
 
     def _too_long(self, length: int, position: int) -> Violation:
         fatal = self._dead = length > self._hard_body_limit

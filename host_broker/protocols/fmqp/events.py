@@ -39,11 +39,15 @@ class Publications:
 
 @dataclass(slots=True)
 class Publication:
-    """One publication; ``flags`` as on the wire."""
+    """One publication; ``flags`` as on the wire.
+
+    ``count``: said so often in a row; above 1 only without a body, where once is as good.
+    """
 
     flags: int
     topic: bytes
     body: bytes
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

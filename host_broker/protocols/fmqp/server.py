@@ -6,6 +6,8 @@ from struct import Struct
 from host_broker.bus.commands import Announce, Command, Publish
 from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import ConnectionId
+from host_broker.protocols.fmqp.dialect import Dialect
+from host_broker.protocols.fmqp.lsb_session import LsbSession
 from host_broker.protocols.fmqp.session import FmqpSession
 from host_broker.protocols.fmqp.statistics import Meter
 from host_broker.protocols.fmqp.topics import PlainTopics
@@ -21,12 +23,16 @@ class FmqpServer:
 
     def __init__(self, settings: FmqpSettings) -> None:
         self._settings = settings
-        self._topics = PlainTopics()
+        topics = PlainTopics(
+            collapse_inner=settings.collapse_inner, ascii_only=settings.ascii_topics
+        )
+        self._dialect = Dialect(topics, settings.bit_order, settings.strict_reserved)
         self._meter = Meter()
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> FmqpSession:
         """Begin a connection; only some may stop the broker (A16)."""
-        return FmqpSession(self._settings, self._topics, self._meter, loopback)
+        make = LsbSession if self._settings.bit_order == "lsb" else FmqpSession
+        return make(self._settings, self._dialect, self._meter, loopback)
 
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Announce on the same topic in the feedback system (R45).
@@ -38,7 +44,9 @@ class FmqpServer:
             body = b"\x01" if interest.began else b""
         else:
             body = _COUNT.pack(interest.count) if interest.count else b""
-        return [Announce(interest.topic, body, idle=interest.count == 0)]
+        idle = interest.count == 0
+        forget = idle and self._settings.feedback_cache_empty == "drop"
+        return [Announce(interest.topic, body, idle, forget)]
 
     def population(self, count: int) -> Sequence[Command]:
         """R40, R41: on every change, the number of clients, cached."""

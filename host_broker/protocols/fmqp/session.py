@@ -12,7 +12,9 @@ from host_broker.bus.commands import (
     Subscribe,
     Unsubscribe,
 )
+from host_broker.bus.publication import is_service
 from host_broker.protocols.fmqp.codec import Codec
+from host_broker.protocols.fmqp.dialect import Dialect
 from host_broker.protocols.fmqp.events import (
     CACHE,
     DEBUG,
@@ -24,8 +26,7 @@ from host_broker.protocols.fmqp.events import (
     Publications,
     Subscription,
 )
-from host_broker.protocols.fmqp.statistics import EQUIVALENT, Meter, Statistics
-from host_broker.protocols.fmqp.topics import PlainTopics
+from host_broker.protocols.fmqp.statistics import EQUIVALENT, NAMED, Meter, Statistics
 from host_broker.protocols.session import NOTHING
 from host_broker.settings import FmqpSettings
 from host_broker.wire.violation import Violation
@@ -42,13 +43,15 @@ class FmqpSession:
     deadline: float | None = None
 
     def __init__(
-        self, settings: FmqpSettings, topics: PlainTopics, meter: Meter, loopback: bool
+        self, settings: FmqpSettings, dialect: Dialect, meter: Meter, loopback: bool
     ) -> None:
-        self._codec = Codec("broker", settings.max_body, settings.hard_body_limit, topics)
+        self._codec = Codec("broker", settings.max_body, settings.hard_body_limit, dialect)
         self._max_wills = settings.max_wills
+        self._empty_clears = settings.empty_clears_cache
         self._may_signal = settings.signals == "on" or (settings.signals == "loopback" and loopback)
         self._wills: list[Command] = []
         self._meter = meter
+        self._statistical = EQUIVALENT if settings.wildcard_matches_service else NAMED
         self._statistics: Statistics | None = None  # few want them
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
@@ -82,11 +85,11 @@ class FmqpSession:
             self._meter.received += event.count
             return PublishRun(event.data, event.start, event.end, event.count, event.topics)
         if isinstance(event, Publication):
-            self._meter.received += 1
+            self._meter.received += event.count
             return self._publish(event)
         if isinstance(event, Subscription):
             self._meter.received += 1
-            if event.topic in EQUIVALENT and not event.flags & FEEDBACK:
+            if event.topic in self._statistical and not event.flags & FEEDBACK:
                 self._tell_statistics(event, now)
             return _subscribe(event)
         return _refuse(event)
@@ -101,14 +104,20 @@ class FmqpSession:
         self.deadline = self._statistics.deadline
 
     def _publish(self, event: Publication) -> Command | None:
-        will = bool(event.flags & WILL)
-        command: Command | None = _SIGNALS.get(event.topic)
-        if command is None:
-            retain = bool(event.flags & CACHE)
-            command = Publish(event.topic, event.body, retain=retain, will=will)
-        elif not self._may_signal:
-            return Discard("fmqp.signals")
-        if not will:
+        topic, body, flags = event.topic, event.body, event.flags
+        command: Command
+        if is_service(topic):
+            if topic not in _SIGNALS:
+                return Discard("R30")
+            if not self._may_signal:
+                return Discard("fmqp.signals")
+            command = _SIGNALS[topic]
+        else:
+            retain = bool(flags & CACHE)
+            if not body and not (retain and self._empty_clears):
+                return None  # R18: no more than a sign of life
+            command = Publish(topic, body, retain=retain, will=bool(flags & WILL))
+        if not flags & WILL:
             return command
         if len(self._wills) >= self._max_wills:
             return Discard("fmqp.max_wills")
@@ -127,4 +136,4 @@ def _subscribe(event: Subscription) -> Command:
 def _refuse(violation: Violation) -> Command:
     if violation.fatal:
         return Disconnect(f"{violation.rule}: {violation.reason}", abort=True)
-    return Discard(violation.rule)
+    return Discard(violation.rule, violation.count, violation.distinct)

@@ -5,7 +5,7 @@ from itertools import product
 from struct import Struct
 
 from host_broker.bus.commands import Command, Send
-from host_broker.bus.publication import pack
+from host_broker.bus.publication import is_service, pack
 from host_broker.protocols.session import NOTHING
 
 _TOPIC = b"$/info/messages/second"
@@ -14,6 +14,7 @@ _COUNT = Struct(">Q")
 EQUIVALENT = frozenset(
     b"/".join(levels) for levels in product(*((level, b"*") for level in _TOPIC.split(b"/")))
 )
+NAMED = frozenset(topic for topic in EQUIVALENT if is_service(topic))  # of those, if "*" is not "$"
 
 
 class Meter:

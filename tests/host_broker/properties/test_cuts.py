@@ -1,5 +1,6 @@
 """The law: same bytes, any cuts, same events, same deliveries, same records."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -7,8 +8,9 @@ from hypothesis import strategies as st
 
 from host_broker.bus.publication import pack
 from host_broker.protocols.fmqp.codec import Codec as FmqpCodec
-from host_broker.protocols.fmqp.events import Publications
+from host_broker.protocols.fmqp.events import Publication, Publications
 from host_broker.protocols.lightmq.codec import Codec as LightmqCodec
+from host_broker.wire.violation import Violation
 from tests.host_broker.desk import Desk, Message
 from tests.host_broker.properties.traffic import CUTS, FMQP, HARD_LIMIT, LIGHTMQ, MAX_BODY, cut
 
@@ -20,8 +22,24 @@ def _fmqp_events(reads: list[bytes], role: Any) -> list[Any]:
     found: list[Any] = []
     for read in reads:
         for event in codec.receive_data(read):
-            found += event.each() if isinstance(event, Publications) else [event]
+            if isinstance(event, Publications):
+                found += event.each()
+            elif isinstance(event, Publication):
+                found += [replace(event, count=1)] * event.count
+            elif isinstance(event, Violation):
+                _gather(found, event)
+            else:
+                found.append(event)
     return found
+
+
+def _gather(found: list[Any], violation: Violation) -> None:
+    """Add a violation to an equal one right before it: reads may end between them."""
+    last = found[-1] if found else None
+    if isinstance(last, Violation) and last.rule == violation.rule:
+        last.count += violation.count
+    else:
+        found.append(replace(violation, distinct=1))
 
 
 @given(FMQP, CUTS, st.sampled_from(["broker", "client"]))
