@@ -9,7 +9,9 @@ import ssl
 from collections.abc import Callable
 
 from host_broker.address import Address, host_and_port
+from host_broker.net.acceptor import Acceptor
 from host_broker.net.listen_error import ListenError
+from host_broker.net.poller import Poller
 from host_broker.net.port_owner import port_owner
 from host_broker.net.slow import POLICIES, Policy
 from host_broker.net.tls import server_context
@@ -33,7 +35,7 @@ class Listener:
         self._settings = settings
         self._context: ssl.SSLContext | None = None
         self._inode = 0
-        self._accepting: asyncio.Server | None = None
+        self._accepting: asyncio.Server | Acceptor | None = None
         if address.transport == "unix":
             self._socket = bind_unix(address, _BACKLOG)
             self._inode = os.stat(address.path).st_ino
@@ -48,17 +50,21 @@ class Listener:
         where = name if self._socket.family == socket.AF_UNIX else host_and_port(*name[:2])
         return f"{self._scheme} {where}"
 
-    async def start(self, connection: Callable[[], asyncio.Protocol]) -> None:
-        """Accept; ``connection`` makes the protocol of each socket that came."""
-        loop = asyncio.get_running_loop()
-        tls = self._context is not None
-        self._accepting = await loop.create_server(
+    async def start(self, connection: Callable[[], asyncio.Protocol], poller: Poller) -> None:
+        """Accept; ``connection`` makes the protocol of each socket that came.
+
+        Plain sockets are the poller's, TLS is asyncio's.
+        """
+        if self._context is None:
+            self._accepting = Acceptor(self._socket, connection, poller)
+            return
+        self._accepting = await asyncio.get_running_loop().create_server(
             connection,
             sock=self._socket,
             backlog=_BACKLOG,
             ssl=self._context,
-            ssl_handshake_timeout=self._settings.tls_handshake_s if tls else None,
-            ssl_shutdown_timeout=_TLS_GOODBYE_S if tls else None,
+            ssl_handshake_timeout=self._settings.tls_handshake_s,
+            ssl_shutdown_timeout=_TLS_GOODBYE_S,
         )
 
     def close(self) -> None:

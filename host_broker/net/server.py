@@ -9,6 +9,7 @@ from host_broker.broker import Broker
 from host_broker.net.connection import Connection
 from host_broker.net.idleness import Idleness
 from host_broker.net.journal import Journal
+from host_broker.net.poller import Poller
 from host_broker.net.retained_store import RetainedStore
 from host_broker.net.slow import Dropped
 from host_broker.outputs import Close, ConnectionId, Outputs
@@ -51,6 +52,8 @@ class Server:
         self._full = False  # said so already
         self._held_by_journal: set[Connection] = set()
         self._unflushed: list[Connection] = []
+        self._in_turn = False
+        self.poller = Poller(self._loop, self._begin_turn, self._end_turn)
         self._timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
         self._all_gone.set()
@@ -109,7 +112,7 @@ class Server:
 
     def flush_soon(self, connection: Connection) -> None:
         """Have a connection write when all reads that are there now were handled."""
-        if not self._unflushed:
+        if not self._unflushed and not self._in_turn:
             self._loop.call_soon(self._flush)
         self._unflushed.append(connection)
 
@@ -117,6 +120,14 @@ class Server:
         """Disconnect a receiver that holds its publishers up."""
         _log.warning("connection %d is closed: %s", connection.id, reason)
         connection.transport.abort()
+
+    def _begin_turn(self) -> None:
+        self._in_turn = True
+
+    def _end_turn(self) -> None:
+        self._in_turn = False
+        if self._unflushed:
+            self._flush()
 
     def _flush(self) -> None:
         connections, self._unflushed = self._unflushed, []

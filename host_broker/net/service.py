@@ -108,7 +108,7 @@ async def _serve(
         server.watch_idleness("fmqp", settings.fmqp.idle_timeout_s)
     for listener in listeners:
         await listener.start(
-            functools.partial(Connection, server, listener.protocol, listener.slow)
+            functools.partial(Connection, server, listener.protocol, listener.slow), server.poller
         )
     code = 0
     try:
