@@ -28,10 +28,10 @@ def measure(peer: Peer, broker: Running, count: int = CLIENTS) -> Idle:
     Needs ``ulimit -n`` above ``count`` for this process and for the broker.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(subscriber(peer, broker.port, ("bench/first",)))
+        stack.enter_context(subscriber(peer, broker, ("bench/first",)))
         before = _resident_bytes(broker.pid)
         for number in range(count):
-            stack.enter_context(subscriber(peer, broker.port, (f"idle/{number:05}",)))
+            stack.enter_context(subscriber(peer, broker, (f"idle/{number:05}",)))
         after = _resident_bytes(broker.pid)
         started = _cpu_s(broker.pid)
         time.sleep(_WATCH_S)  # the measurement itself: nothing is waited for

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.broker.clients import STALL_S, clients
-from benchmarks.broker.peers import Peer, PeerFailed
+from benchmarks.broker.peers import Peer, PeerFailed, Running
 from benchmarks.broker.workloads import Traffic
 
 RATES = (1_000, 10_000, 100_000)  # messages per second
@@ -29,7 +29,7 @@ class Latency:
     p999: float
 
 
-def measure(peer: Peer, port: int, rate: int, duration_s: float) -> Latency:
+def measure(peer: Peer, broker: Running, rate: int, duration_s: float) -> Latency:
     """Publish ``rate`` messages per second for ``duration_s``.
 
     Raises ``PeerFailed`` if the broker hangs up or a delivery is missing 10 s later.
@@ -39,7 +39,7 @@ def measure(peer: Peer, port: int, rate: int, duration_s: float) -> Latency:
     at = empty.index(b"\0" * _TRAFFIC.payload_bytes)
     head, foot = empty[:at], _TAIL + empty[at + _TRAFFIC.payload_bytes :]
     count = int(rate * duration_s)
-    with clients(peer, port, _TRAFFIC) as (publishers, subscribers):
+    with clients(peer, broker, _TRAFFIC) as (publishers, subscribers):
         publisher, subscriber = publishers[0], subscribers[0]
         publisher.setblocking(True)
         publisher.settimeout(STALL_S)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.broker import wires
+from benchmarks.broker import certificates, wires
+from benchmarks.broker.certificates import Certificate
 
 _START_S = 20.0
 _PR_SET_PDEATHSIG = 1
@@ -22,12 +23,15 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One broker: its program, its command line for a port, its wire language."""
+    """One broker: its program, its command line, its wire language.
+
+    ``argv`` is given a port, a folder for its files, and a certificate if it shall speak TLS.
+    """
 
     name: str
     program: str
     package: str  # the Debian package, "" for ours
-    argv: Callable[[int, Path], list[str]]
+    argv: Callable[[int, Path, Certificate | None], list[str]]
     wire: wires.Wire
 
 
@@ -37,40 +41,55 @@ class Running:
 
     port: int
     pid: int
+    certificate: Path | None = None  # PEM; None = it does not speak TLS
 
 
 class PeerFailed(Exception):
     """A broker did not start, lost messages, or hung up; the text says which and how."""
 
 
-def _motemq_argv(port: int, folder: Path) -> list[str]:
-    options = ["--listen", f"fmqp://127.0.0.1:{port}", "--set", "net.max_connections=15000"]
+def _motemq_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
+    address = f"fmqp://127.0.0.1:{port}"
+    if tls is not None:
+        address = f"fmqps://127.0.0.1:{port}?cert={tls.file}&key={tls.key}"
+    options = ["--listen", address, "--set", "net.max_connections=15000"]
     return [sys.executable, "-m", "motemq", "broker", *options, "--ephemeral"]
 
 
-def _journal_argv(port: int, folder: Path) -> list[str]:
-    return [*_motemq_argv(port, folder)[:-1], "--data", str(folder / "data")]
+def _journal_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
+    return [*_motemq_argv(port, folder, tls)[:-1], "--data", str(folder / "data")]
 
 
-def _mosquitto_argv(port: int, folder: Path) -> list[str]:
+def _mosquitto_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
     config = folder / "mosquitto.conf"
     # No limit to its queues, so that QoS 0 messages are delayed and not dropped.
-    config.write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous true\nset_tcp_nodelay true\n"
-        "max_queued_messages 0\nmax_connections -1\nlog_type none\n"
-    )
+    lines = [
+        f"listener {port} 127.0.0.1",
+        *([f"certfile {tls.file}", f"keyfile {tls.key}"] if tls is not None else []),
+        "allow_anonymous true",
+        "set_tcp_nodelay true",
+        "max_queued_messages 0",
+        "max_connections -1",
+        "log_type none",
+        "user root",  # else it would drop its rights and could not read its key
+    ]
+    config.write_text("\n".join(lines) + "\n")
     return ["mosquitto", "-c", str(config)]
 
 
-def _nats_argv(port: int, folder: Path) -> list[str]:
+def _nats_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
     config = folder / "nats.conf"
     # More pending bytes than any workload has under way: it disconnects who is slower than that.
-    config.write_text(f'listen: "127.0.0.1:{port}"\nmax_pending: 1GB\n')
+    text = f'listen: "127.0.0.1:{port}"\nmax_pending: 1GB\n'
+    if tls is not None:
+        text += f'tls {{ cert_file: "{tls.file}", key_file: "{tls.key}" }}\n'
+    config.write_text(text)
     return ["nats-server", "-c", str(config), "-l", str(folder / "nats.log")]
 
 
-def _relay_argv(port: int, folder: Path) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.broker.relay", str(port)]
+def _relay_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
+    files = [str(tls.file), str(tls.key)] if tls is not None else []
+    return [sys.executable, "-m", "benchmarks.broker.relay", str(port), *files]
 
 
 MOTEMQ = Peer("motemq", sys.executable, "", _motemq_argv, wires.FMQP)
@@ -97,8 +116,8 @@ def _die_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def running(peer: Peer) -> Iterator[Running]:
-    """Run the peer on a free loopback port while the block lasts.
+def running(peer: Peer, tls: bool = False) -> Iterator[Running]:
+    """Run the peer on a free loopback port while the block lasts, with TLS or without.
 
     It ends with this process, even if that is killed. Raises ``PeerFailed`` if it does not accept
     connections within 20 s.
@@ -106,9 +125,10 @@ def running(peer: Peer) -> Iterator[Running]:
     port = _free_port()
     with tempfile.TemporaryDirectory(prefix="motemq-bench-") as folder:
         log = Path(folder) / "stderr"
+        certificate = certificates.make(Path(folder)) if tls else None
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                peer.argv(port, Path(folder)),
+                peer.argv(port, Path(folder), certificate),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
@@ -116,7 +136,7 @@ def running(peer: Peer) -> Iterator[Running]:
             )
         try:
             _wait_until_accepting(peer, process, port, log)
-            yield Running(port, process.pid)
+            yield Running(port, process.pid, certificate.file if certificate else None)
         finally:
             process.terminate()
             try:

@@ -3,49 +3,52 @@
 import datetime
 import os
 import platform
+import statistics
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from benchmarks.broker.rounds import Result
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return the table: rates are medians, ratios are medians of per-round ratios (range)."""
+    """Return the table: figures are medians, ratios are medians of per-round ratios (range)."""
     lines = [
         f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, {machine()}",
+        disturbances(results),
         "",
-        "| workload | ours, M/s | to | M/s | ours/theirs | must reach | reached |",
+        "| workload | broker | M/s | CPU, µs each | ours/theirs | must reach | reached |",
         "|---|---|---|---|---|---|---|",
     ]
     for result in results:
-        for name in result.rates:
-            if name != result.ours:
-                lines.append(_line(result, name))  # noqa: PERF401
+        names = [result.ours, *(name for name in result.measured if name != result.ours)]
+        lines += [_line(result, name) for name in names]
     return "\n".join(lines)
 
 
 def _line(result: Result, name: str) -> str:
-    ratios = sorted(result.ratios(name))
-    ratio = ratios[len(ratios) // 2]
-    must = result.workload.must.get(name)
     cells = [
-        result.workload.title,
-        f"{result.median(result.ours) / 1e6:.3f}",
+        result.workload.title if name == result.ours else "",
         name,
-        f"{result.median(name) / 1e6:.3f}",
-        f"{ratio:.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})",  # noqa: RUF001
-        "" if must is None else f"{must:g}",
-        "" if must is None else _verdict(result, ratio >= must),
+        f"{result.rate(name) / 1e6:.3f}",
+        f"{result.cpu_us(name):.2f}",
     ]
+    if name == result.ours:
+        cells += ["", "", ""]
+    else:
+        ratios = result.ratios(name)
+        ratio = statistics.median(ratios)
+        must = result.workload.must.get(name)
+        cells.append(f"{ratio:.2f} ({min(ratios):.2f}–{max(ratios):.2f})")  # noqa: RUF001
+        cells.append("" if must is None else f"{must:g}")
+        cells.append("" if must is None else "yes" if ratio >= must else "**no**")
     return "| " + " | ".join(cells) + " |"
 
 
-def _verdict(result: Result, reached: bool) -> str:
-    # How `singles` waits changes its rates, and their order, more than the brokers do
-    # (docs/benchmarks.md): until that is mended its ratios decide nothing.
-    if result.workload.kind == "singles":
-        return "unsettled"
-    return "yes" if reached else "**no**"
+def disturbances(results: Sequence[Result]) -> str:
+    """Say how many measurements other programs disturbed, after all attempts."""
+    all_ = [each for result in results for list_ in result.measured.values() for each in list_]
+    return f"{sum(each.disturbed for each in all_)} of {len(all_)} measurements were disturbed."
 
 
 def machine() -> str:
@@ -65,7 +68,9 @@ def document(results: Sequence[Result]) -> dict[str, Any]:
         "workloads": {
             result.workload.name: {
                 "ours": result.ours,
-                "deliveries_per_second": result.rates,
+                "measured": {
+                    name: [asdict(each) for each in all_] for name, all_ in result.measured.items()
+                },
                 "must": result.workload.must,
             }
             for result in results

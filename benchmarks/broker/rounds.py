@@ -1,33 +1,39 @@
 """Rounds: every broker once, in turn, so that a ratio never spans a change of the machine."""
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.broker import burst, singles
+from benchmarks.broker.metering import Measured
 from benchmarks.broker.peers import JOURNAL, MOSQUITTO, MOTEMQ, NATS, RELAY, Peer, running
 from benchmarks.broker.workloads import Workload
 
 PEERS = (MOTEMQ, MOSQUITTO, NATS, RELAY)
-_MEASURE = {"burst": burst.deliveries_per_second, "singles": singles.deliveries_per_second}
+MEASURE = {"burst": burst.measure, "singles": singles.measure}
+_ATTEMPTS = 4
 
 
 @dataclass(slots=True)
 class Result:
-    """Rates of one workload: deliveries per second by broker, one per round."""
+    """All measurements of one workload: by broker, one per round."""
 
     workload: Workload
     ours: str
-    rates: dict[str, list[float]] = field(default_factory=dict)
+    measured: dict[str, list[Measured]] = field(default_factory=dict)
 
-    def median(self, name: str) -> float:
-        """Return the median rate of a broker."""
-        return statistics.median(self.rates[name])
+    def rate(self, name: str) -> float:
+        """Return the median deliveries per second of a broker."""
+        return statistics.median(each.deliveries_per_second for each in self.measured[name])
+
+    def cpu_us(self, name: str) -> float:
+        """Return the median processor time per delivery of a broker, microseconds."""
+        return statistics.median(each.cpu_us for each in self.measured[name])
 
     def ratios(self, name: str) -> list[float]:
         """Return ours / theirs, round by round."""
-        pairs = zip(self.rates[self.ours], self.rates[name], strict=True)
-        return [ours / theirs for ours, theirs in pairs]
+        pairs = zip(self.measured[self.ours], self.measured[name], strict=True)
+        return [ours.deliveries_per_second / theirs.deliveries_per_second for ours, theirs in pairs]
 
 
 def measure(
@@ -45,12 +51,27 @@ def measure(
         ours, measured = MOTEMQ, peers
     result = Result(workload, ours.name, {peer.name: [] for peer in measured})
     for number in range(1, rounds + 1):
-        # Who is first changes, so that nobody always follows the same neighbour.
-        first = number % len(measured)
-        for peer in measured[first:] + measured[:first]:
-            with running(peer) as broker:
-                rate = _MEASURE[workload.kind](peer, broker.port, workload.traffic, duration_s)
-            result.rates[peer.name].append(rate)
-        line = ", ".join(f"{name} {rates[-1] / 1e6:.3f}" for name, rates in result.rates.items())
+        for peer in in_turn(measured, number):
+            result.measured[peer.name].append(_undisturbed(workload, peer, duration_s))
+        line = ", ".join(
+            f"{name} {all_[-1].deliveries_per_second / 1e6:.3f}{'!' * all_[-1].disturbed}"
+            for name, all_ in result.measured.items()
+        )
         told(f"{workload.name} {number}/{rounds}, M/s: {line}")
     return result
+
+
+def in_turn(peers: Sequence[Peer], number: int) -> list[Peer]:
+    """Return who is measured when in a round: nobody always follows the same neighbour."""
+    first = number % len(peers)
+    return [*peers[first:], *peers[:first]]
+
+
+def _undisturbed(workload: Workload, peer: Peer, duration_s: float) -> Measured:
+    """Measure again while others use the machine; the last attempt counts, and says so."""
+    for _ in range(_ATTEMPTS):
+        with running(peer, workload.tls) as broker:
+            measured = MEASURE[workload.kind](peer, broker, workload.traffic, duration_s)
+        if not measured.disturbed:
+            break
+    return measured

@@ -1,80 +1,106 @@
-"""Throughput when every read of the broker returns one publication: many publishers, each of
-which sends its next one only after its last one was delivered."""
+"""Throughput when every read of the broker returns one publication.
+
+Every publisher has at most one publication under way: it sends its next one when its last one was
+delivered to all who listen. All of them do so at once and as fast as they can. So no read can
+return two frames of a client, and there is no window, no pace and no chunk that could be tuned.
+
+Nothing here may set ``SO_RCVLOWAT``: the kernel then acknowledges late, by its timer of 40 ms, and
+a broker that writes small segments waits for that with a full congestion window.
+"""
 
 import select
 import socket
+import struct
 import time
 
 from benchmarks.broker.clients import STALL_S, clients
-from benchmarks.broker.peers import Peer, PeerFailed
+from benchmarks.broker.metering import Measured, Meter
+from benchmarks.broker.peers import Peer, PeerFailed, Running
 from benchmarks.broker.workloads import Traffic
 
-# Publications under way. Fewer than publishers: each has at most one, as they take turns.
-_WINDOW_SHARE = 0.8
-_CHUNK_SHARE = 0.2  # sent between two looks at what was delivered
 _READ_BYTES = 256 * 1024
+_NUMBER = struct.Struct("<H")  # of the publisher: the first two bytes of each payload
 
 
-class _Reader:
-    """A subscriber of deliveries that are all as long."""
+class _Subscriber:
+    """Tells of which publishers the deliveries are; all are as long."""
 
-    def __init__(self, peer: Peer, client: socket.socket, delivery_bytes: int) -> None:
-        self._peer = peer
+    def __init__(self, client: socket.socket, delivery_bytes: int, number_at: int) -> None:
         self._client = client
-        self._delivery_bytes = delivery_bytes
-        self._got = 0
-        self._buffer = bytearray(_READ_BYTES)
-        self._poll = select.poll()
-        self._poll.register(client, select.POLLIN)
+        self._size = delivery_bytes
+        self._form = struct.Struct(
+            f"<{number_at}x{_NUMBER.format[1:]}{delivery_bytes - number_at - _NUMBER.size}x"
+        )
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._filled = 0  # bytes of a delivery that has not come whole
 
-    def wake_at(self, count: int) -> None:
-        """Let the kernel wake us only for so many deliveries, so that waiting costs little."""
-        size = count * self._delivery_bytes
-        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
-
-    def wait(self, wanted: int) -> None:
-        """Return when there were ``wanted`` deliveries since the start."""
-        while (missing := wanted * self._delivery_bytes - self._got) > 0:
-            try:
-                size = self._client.recv_into(self._buffer)
-            except BlockingIOError:
-                if not self._poll.poll(STALL_S * 1000):
-                    count = missing / self._delivery_bytes
-                    raise PeerFailed(
-                        f"{self._peer.name} lost {count:.1f} deliveries, or stalls"
-                    ) from None
-                continue
-            if not size:
-                raise PeerFailed(f"{self._peer.name} hung up on a subscriber")
-            self._got += size
+    def receive(self) -> list[int] | None:
+        """Read once, which does not block; None when the broker hung up."""
+        size = self._client.recv_into(self._buffer[self._filled :])
+        if not size:
+            return None
+        filled = self._filled + size
+        whole = filled // self._size * self._size
+        numbers = [number for (number,) in self._form.iter_unpack(self._buffer[:whole])]
+        self._filled = filled - whole
+        self._buffer[: self._filled] = bytes(self._buffer[whole:filled])
+        return numbers
 
 
-def deliveries_per_second(peer: Peer, port: int, traffic: Traffic, duration_s: float) -> float:
-    """Publish for ``duration_s``, wait for every delivery; return deliveries per second.
+def measure(peer: Peer, broker: Running, traffic: Traffic, duration_s: float) -> Measured:
+    """Publish for ``duration_s``, wait for every delivery.
 
-    Raises ``PeerFailed`` if the broker hangs up or deliveries are missing 10 s later.
+    Raises ``PeerFailed`` if the broker hangs up, a delivery is still missing 10 s later, or one
+    comes that was not due.
     """
-    payload = b"x" * traffic.payload_bytes
-    delivery_bytes = len(peer.wire.delivery(traffic.publishers[0][0], payload, 0))
-    with clients(peer, port, traffic) as (publishers, subscribers):
-        frames = [peer.wire.publication(topics[0], payload) for topics in traffic.publishers]
-        turns = list(zip(publishers, frames, strict=True))
-        readers = [_Reader(peer, client, delivery_bytes) for client in subscribers]
-        chunk = max(1, int(len(turns) * _CHUNK_SHARE))
-        window = max(1, int(len(turns) * _WINDOW_SHARE))
-        for reader in readers:
-            reader.wake_at(chunk)
-        sent = turn = 0
-        started = time.perf_counter()
-        while time.perf_counter() - started < duration_s:
-            for client, frame in turns[turn : turn + chunk]:
-                client.send(frame)
-            sent += chunk
-            turn = (turn + chunk) % len(turns)
-            for reader in readers:
-                reader.wait(sent - window + chunk)
-        for reader in readers:
-            reader.wake_at(1)
-            reader.wait(sent)
-        elapsed = time.perf_counter() - started
-    return sent * traffic.fan_out / elapsed
+    rest = b"x" * (traffic.payload_bytes - _NUMBER.size)
+    publications = [
+        peer.wire.publication(topics[0], _NUMBER.pack(number) + rest)
+        for number, topics in enumerate(traffic.publishers)
+    ]
+    example = peer.wire.delivery(traffic.publishers[0][0], b"\xff" * _NUMBER.size + rest, 0)
+    number_at = example.index(b"\xff" * _NUMBER.size)
+    with clients(peer, broker, traffic) as (publishers, subscribers), select.epoll() as poll:
+        readers = {}
+        for client in subscribers:
+            poll.register(client, select.EPOLLIN)
+            readers[client.fileno()] = _Subscriber(client, len(example), number_at)
+        sends = [client.send for client in publishers]
+        missing = [0] * len(sends)  # deliveries of the publication that a publisher has under way
+        ready = list(range(len(sends)))
+        sent = heard = 0
+        meter = Meter(broker.pid)
+        end = meter.started + duration_s
+        while heard < sent * traffic.fan_out or time.perf_counter() < end:
+            if ready and time.perf_counter() < end:
+                for number in ready:
+                    missing[number] = traffic.fan_out
+                    sends[number](publications[number])
+                sent += len(ready)
+                ready = []
+            events = poll.poll(STALL_S)
+            if not events:
+                raise PeerFailed(f"{peer.name} lost {sent * traffic.fan_out - heard} deliveries")
+            for fd, _ in events:
+                numbers = readers[fd].receive()
+                if numbers is None:
+                    raise PeerFailed(f"{peer.name} hung up on a subscriber")
+                heard += len(numbers)
+                ready += _finished(peer, missing, numbers)
+        measured = meter.stop(heard)
+        if any(missing) or poll.poll(0):
+            raise PeerFailed(f"{peer.name} delivered other publications than were due")
+    return measured
+
+
+def _finished(peer: Peer, missing: list[int], numbers: list[int]) -> list[int]:
+    """Count deliveries; return the publishers whose publication all have got."""
+    finished = []
+    try:
+        for number in numbers:
+            missing[number] -= 1
+            if not missing[number]:
+                finished.append(number)
+    except IndexError:
+        raise PeerFailed(f"{peer.name} delivered bytes that nobody published") from None
+    return finished

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.broker import idle, latency
 from benchmarks.broker.peers import MOSQUITTO, MOTEMQ, RELAY, Peer, PeerFailed, running
+from benchmarks.broker.rounds import in_turn
 
 MEASURES = ("latency", "idle")
 _DURATION_S = 1.0
@@ -40,9 +41,9 @@ def _latency(
     for rate in latency.RATES:
         found: dict[str, list[latency.Latency]] = {peer.name: [] for peer in peers}
         for number in range(rounds):
-            for peer in (*peers[number % len(peers) :], *peers[: number % len(peers)]):
+            for peer in in_turn(peers, number):
                 with running(peer) as broker:
-                    found[peer.name].append(latency.measure(peer, broker.port, rate, _DURATION_S))
+                    found[peer.name].append(latency.measure(peer, broker, rate, _DURATION_S))
             told(f"latency at {rate}/s: round {number + 1}/{rounds}")
         for peer in peers:
             lines.append(_latency_line(rate, peer, found))  # noqa: PERF401

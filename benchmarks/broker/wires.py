@@ -11,7 +11,8 @@ class Wire:
     """One wire language.
 
     ``greeting`` and the second value of ``subscribe`` are what the broker's answer ends with,
-    b"" = it has none. ``room`` is for the relay only, which knows no topics.
+    b"" = it has none. ``room`` is for the relay only, which knows no topics. ``before_tls`` is what
+    the broker's words end with that it says before TLS begins, b"" = it says none.
     """
 
     hello: Callable[[int], bytes]  # a publisher's first words; its room
@@ -19,6 +20,7 @@ class Wire:
     subscribe: Callable[[Sequence[str], int], tuple[bytes, bytes]]  # after hello; topics, room
     publication: Callable[[str, bytes], bytes]
     delivery: Callable[[str, bytes, int], bytes]  # topic, payload, number of the subscription
+    before_tls: bytes = b""
 
 
 def _fmqp(flags: int, topic: str, body: bytes) -> bytes:
@@ -90,6 +92,7 @@ NATS = Wire(
     delivery=lambda topic, body, number: (
         b"MSG %s %d %d\r\n%s\r\n" % (_nats_subject(topic), FIRST_ID + number, len(body), body)
     ),
+    before_tls=b"\r\n",
 )
 # Two bytes say who one is: a room, and whether one listens. It forwards FMQP without reading it.
 RELAY = Wire(

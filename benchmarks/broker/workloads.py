@@ -33,6 +33,7 @@ class Workload:
     traffic: Traffic
     must: dict[str, float] = field(default_factory=dict)
     journal: bool = False  # against ourselves with the journal on, instead of the peers
+    tls: bool = False
 
 
 _ONE = ("bench/one",)
@@ -58,6 +59,7 @@ WORKLOADS = (
     _burst("8to8", "8→8, 8 topics", Traffic(_8, _8, rooms=8)),
     _burst("1to50", "1→50, one topic", Traffic((_ONE,), (_ONE,) * 50)),
     _burst("1KiB", "1→1, 1 KiB", Traffic((_ONE,), (_ONE,), payload_bytes=1024)),
+    Workload("tls", "1→1, TLS", "burst", Traffic((_ONE,), (_ONE,)), _BURST, tls=True),
     _singles("500to1", "500→1, a frame per read", Traffic((_ONE,) * 500, (_ONE,))),
     _singles("500to5", "500→5, a frame per read", Traffic((_ONE,) * 500, (_ONE,) * 5)),
     _singles("500to1*", "500→1, by wildcard", Traffic(_ROOMS, (("home/*/temperature",),))),

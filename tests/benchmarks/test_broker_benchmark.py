@@ -1,17 +1,30 @@
 """The benchmark measures real deliveries; how fast is never a test's business."""
 
+import contextlib
 import json
+import os
+import select
 import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.broker import burst, idle, latency, singles
-from benchmarks.broker.peers import MOSQUITTO, MOTEMQ, NATS, RELAY, Peer, PeerFailed, running
+from benchmarks.broker import burst, idle, latency, metering, rounds, singles
+from benchmarks.broker.peers import (
+    MOSQUITTO,
+    MOTEMQ,
+    NATS,
+    RELAY,
+    Peer,
+    PeerFailed,
+    Running,
+    running,
+)
 from benchmarks.broker.wires import FMQP, MQTT
 from benchmarks.broker.workloads import WORKLOADS, Traffic, Workload
 
@@ -24,21 +37,25 @@ _SINGLES = [workload for workload in WORKLOADS if workload.kind == "singles"]
 @pytest.mark.parametrize("peer", _HERE, ids=lambda peer: peer.name)
 def test_bursts_deliver_everything(peer: Peer, workload: Workload) -> None:
     """A measurement returns only if exactly the expected bytes arrived at the subscribers."""
-    with running(peer) as broker:
-        assert burst.deliveries_per_second(peer, broker.port, workload.traffic, 0.05) > 0
+    with running(peer, workload.tls) as broker:
+        found = burst.measure(peer, broker, workload.traffic, 0.05)
+    assert found.deliveries_per_second > 0
+    assert found.cpu_us > 0
 
 
 @pytest.mark.parametrize("workload", _SINGLES, ids=lambda workload: workload.name)
 @pytest.mark.parametrize("peer", _HERE, ids=lambda peer: peer.name)
 def test_singles_deliver_everything(peer: Peer, workload: Workload) -> None:
     with running(peer) as broker:
-        assert singles.deliveries_per_second(peer, broker.port, workload.traffic, 0.05) > 0
+        found = singles.measure(peer, broker, workload.traffic, 0.05)
+    assert found.deliveries_per_second > 0
+    assert found.cpu_us > 0
 
 
 @pytest.mark.parametrize("peer", _HERE, ids=lambda peer: peer.name)
 def test_every_delivery_is_timed(peer: Peer) -> None:
     with running(peer) as broker:
-        found = latency.measure(peer, broker.port, 2_000, 0.2)
+        found = latency.measure(peer, broker, 2_000, 0.2)
     assert 0 < found.p50 <= found.p99 <= found.p999 < latency.STALL_S * 1e6
 
 
@@ -76,13 +93,86 @@ def test_a_lost_delivery_is_never_speed(module: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "STALL_S", 0.3)
     traffic = Traffic((("bench/one",),), (("bench/one",),))
     listening = socket.create_server(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
+    broker = Running(listening.getsockname()[1], os.getpid())
     relay = threading.Thread(target=_losing_relay, args=(listening,))
     relay.start()
     with pytest.raises(PeerFailed, match=r"byte relay lost"):
-        module.deliveries_per_second(RELAY, port, traffic, 0.05)
+        module.measure(RELAY, broker, traffic, 0.05)
     relay.join(10)
     assert not relay.is_alive()
+
+
+def _three_at_a_time(listening: socket.socket, reads: list[int], frame: int, lie: bool) -> None:
+    """A subscriber, three publishers; delivers when all three have published, then looks at them.
+
+    ``reads``: the bytes of every read. ``lie``: deliver as if publisher 7 had published.
+    """
+    with contextlib.ExitStack() as stack:
+        subscriber = stack.enter_context(listening.accept()[0])
+        subscriber.recv(2)
+        subscriber.sendall(b"ok")
+        publishers = [stack.enter_context(listening.accept()[0]) for _ in range(3)]
+        for publisher in publishers:
+            publisher.recv(2)
+        while True:
+            said = []
+            for publisher in publishers:
+                said.append(publisher.recv(65536))
+                reads.append(len(said[-1]))
+            if not said[0]:
+                return
+            # Whoever does not wait for its delivery would speak now.
+            reads.extend(frame + 1 for _ in select.select(publishers, [], [], 0.02)[0])
+            data = b"".join(said)
+            subscriber.sendall(data.replace(b"\x02\0", b"\x07\0") if lie else data)
+
+
+@pytest.mark.parametrize("lie", [False, True], ids=["true", "lie"])
+def test_a_publisher_has_one_publication_under_way(lie: bool) -> None:
+    """Else a read of a broker could return two, and would not measure what it says."""
+    frame = len(FMQP.publication("bench/one", b"x" * 64))
+    reads: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        broker = Running(listening.getsockname()[1], os.getpid())
+        relay = threading.Thread(target=_three_at_a_time, args=(listening, reads, frame, lie))
+        relay.start()
+        traffic = Traffic((("bench/one",),) * 3, (("bench/one",),))
+        if lie:
+            with pytest.raises(PeerFailed, match="that nobody published"):
+                singles.measure(RELAY, broker, traffic, 0.1)
+        else:
+            assert singles.measure(RELAY, broker, traffic, 0.1).deliveries_per_second > 0
+        relay.join(10)
+    assert not relay.is_alive()
+    assert set(reads) - {0} == {frame}
+
+
+def test_the_processor_time_is_that_of_the_broker() -> None:
+    """Ours, while a child is busy: its time is others', not ours."""
+    busy = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    with subprocess.Popen(busy, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            mine, others = metering.Meter(os.getpid()), metering.Meter(child.pid)
+            until = metering.cpu_s(child.pid) + 0.3
+            while metering.cpu_s(child.pid) < until:
+                pass
+            of_others, of_me = others.stop(1000), mine.stop(1000)
+        finally:
+            child.kill()
+    assert of_others.cpu_us >= 300
+    assert 0 < of_me.broker_cores <= 1.1
+    assert of_me.disturbed
+
+
+def test_a_disturbed_measurement_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = metering.Measured(1.0, 1.0, 1.0, 1.0, others_share=0.0, stolen_share=0.0)
+    for noise in (replace(quiet, others_share=0.2), replace(quiet, stolen_share=0.2)):
+        answers = iter([noise, quiet])
+        monkeypatch.setitem(rounds.MEASURE, "burst", lambda *_: next(answers))  # noqa: B023
+        result = rounds.measure(WORKLOADS[0], (RELAY,), 1, 0.1, lambda _: None)
+        assert result.measured == {RELAY.name: [quiet]}
 
 
 def _run(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:

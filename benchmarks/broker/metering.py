@@ -1,0 +1,80 @@
+"""What a measurement cost and whether anybody disturbed it.
+
+The broker's processor time does not depend on how the load generator waits; where the generator
+or the second core is the limit, it tells more than the rate.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+# A measurement counts as disturbed when programs that are no part of it, or other guests of the
+# same host ("steal"), used more than this share of the machine. Undisturbed, kernel threads and
+# the hundredths of a second in which /proc/stat counts make up to 3 %.
+_OTHERS_SHARE = 0.05
+_STOLEN_SHARE = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One measurement of one broker."""
+
+    deliveries_per_second: float
+    cpu_us: float  # processor time of the broker per delivery, microseconds, all its threads
+    broker_cores: float  # cores that the broker kept busy
+    generator_cores: float  # cores that the load generator kept busy
+    others_share: float  # of the machine's time, used by programs that are no part of this
+    stolen_share: float  # of the machine's time, taken by other guests of the host
+
+    @property
+    def disturbed(self) -> bool:
+        """Tell whether the figures say more about others than about the broker."""
+        return self.others_share > _OTHERS_SHARE or self.stolen_share > _STOLEN_SHARE
+
+
+class Meter:
+    """Counts from its creation to ``stop``. ``pid``: the broker's process."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._idle_s, self._stolen_s = _idle_and_stolen_s()
+        self._began = time.perf_counter()
+        self._generator_s = time.process_time()
+        self._broker_s = cpu_s(pid)
+        self.started = time.perf_counter()  # of the load, seconds on the clock of perf_counter
+
+    def stop(self, deliveries: int) -> Measured:
+        """Return what ``deliveries`` have cost since the start."""
+        ended = time.perf_counter()
+        broker_s = cpu_s(self._pid) - self._broker_s
+        generator_s = time.process_time() - self._generator_s
+        whole_s = time.perf_counter() - self._began
+        idle_s, stolen_s = _idle_and_stolen_s()
+        machine_s = whole_s * (os.cpu_count() or 1)
+        unused_s = idle_s - self._idle_s
+        elapsed_s = ended - self.started
+        return Measured(
+            deliveries / elapsed_s,
+            broker_s / deliveries * 1e6,
+            broker_s / elapsed_s,
+            generator_s / elapsed_s,
+            max(0.0, machine_s - unused_s - broker_s - generator_s) / machine_s,
+            (stolen_s - self._stolen_s) / machine_s,
+        )
+
+
+def cpu_s(pid: int) -> float:
+    """Return the seconds of processor time that all threads of a process have used.
+
+    Linux only. Raises ``OSError`` if there is no such process.
+    """
+    # The clock of a process is its negated id and CPUCLOCK_SCHED (2): clock_getcpuclockid(3).
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def _idle_and_stolen_s() -> tuple[float, float]:
+    """Return the seconds that cores were idle, and that other guests took, since the start."""
+    fields = Path("/proc/stat").read_text().split(maxsplit=9)
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    return (int(fields[4]) + int(fields[5])) * tick_s, int(fields[8]) * tick_s
