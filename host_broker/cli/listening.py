@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from host_broker.client import FmqpClient, Message, Timeout
 from host_broker.protocols.fmqp.events import CACHE, WILL
 
+ECHO_TOPICS = "motemq/echo/"  # what clients tell themselves, to see that the broker is there
 _COUNT = struct.Struct(">Q")
 
 
@@ -67,7 +68,7 @@ class Listening:
         self._client = client
         self._answer_within_s = answer_within_s
         self._answer_by = time.monotonic() + answer_within_s
-        self._marker = f"motemq/echo/{secrets.token_hex(8)}"
+        self._marker = f"{ECHO_TOPICS}{secrets.token_hex(8)}"
         for topic in topics:
             client.subscribe(topic, feedback=feedback, debug=debug)
         client.subscribe(self._marker, debug=True)

@@ -19,21 +19,22 @@ def raw(heard: Heard) -> bytes:
 
 def line(heard: Heard, *, topic: bool = False, hexadecimal: bool = False) -> bytes:
     """One line, safe for a terminal; a broker's numbers are written as numbers."""
-    if hexadecimal:
-        text = heard.payload.hex()
-    elif heard.count is not None:
-        text = str(heard.count)
-    elif heard.feedback:
-        text = "wanted"
-    else:
-        text = printable(heard.payload)
+    said = heard.payload.hex() if hexadecimal else text(heard)
     prefix = f"{printable(heard.topic.encode())} " if topic else ""
-    return f"{prefix}{text}\n".encode()
+    return f"{prefix}{said}\n".encode()
 
 
-def as_json(heard: Heard) -> bytes:
-    """One JSON object a line; ``encoding`` says how to read ``payload``: utf-8 or base64."""
-    fields: dict[str, object] = {"ts": _utc(heard.received_ns), "topic": heard.topic}
+def text(heard: Heard) -> str:
+    """What a message says, as one line that is safe for a terminal."""
+    if heard.count is not None:
+        return str(heard.count)
+    return "wanted" if heard.feedback else printable(heard.payload)
+
+
+def as_json(heard: Heard, *, pretty: bool = False) -> bytes:
+    """One JSON object, one a line unless ``pretty``; ``encoding`` says how to read ``payload``:
+    utf-8 or base64."""
+    fields: dict[str, object] = {"ts": _utc(heard), "topic": heard.topic}
     fields |= payload_fields(heard.payload)
     if heard.count is not None:
         fields["count"] = heard.count
@@ -43,7 +44,7 @@ def as_json(heard: Heard) -> bytes:
         "feedback": heard.feedback,
         "kept": heard.kept,
     }
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(fields, ensure_ascii=False, indent=2 if pretty else None).encode() + b"\n"
 
 
 def payload_fields(payload: bytes) -> dict[str, object]:
@@ -54,7 +55,11 @@ def payload_fields(payload: bytes) -> dict[str, object]:
         return {"payload": base64.b64encode(payload).decode(), "encoding": "base64"}
 
 
-def _utc(monotonic_ns: int) -> str:
-    wall_ns = time.time_ns() - (time.monotonic_ns() - monotonic_ns)
-    moment = datetime.fromtimestamp(wall_ns / 1e9, UTC)
+def arrival_ns(heard: Heard) -> int:
+    """When a message arrived, in nanoseconds since 1970."""
+    return time.time_ns() - (time.monotonic_ns() - heard.received_ns)
+
+
+def _utc(heard: Heard) -> str:
+    moment = datetime.fromtimestamp(arrival_ns(heard) / 1e9, UTC)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
 """What the commands that talk to a broker have in common on the command line."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 
@@ -19,12 +19,39 @@ timeout_option = click.option(
     help="How long the broker may take to answer.",
 )
 
+reconnect_option = click.option(
+    "--reconnect/--no-reconnect",
+    default=False,
+    show_default=True,
+    help="Connect again when the broker is not there or is lost; says so on stderr.",
+)
+
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Nothing but errors that end it on stderr."
+)
+
+
+def speaker(name: str, quiet: bool) -> Callable[[str], None]:
+    """Return what says a line on stderr, unless it is to be quiet."""
+
+    def say(text: str) -> None:
+        if not quiet:
+            click.echo(f"{name}: {text}", err=True)
+
+    return say
+
+
+@contextlib.contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn what the user mistyped into a usage error."""
+    try:
+        yield
+    except (AddressError, BadArgument) as error:
+        raise click.UsageError(str(error)) from error
+
 
 @contextlib.contextmanager
 def connected(url: str, timeout_s: float) -> Iterator[FmqpClient | LightmqClient]:
     """Connect while the block lasts; what the user mistyped in it is a usage error."""
-    try:
-        with connect(url, timeout_s=timeout_s) as client:
-            yield client
-    except (AddressError, BadArgument) as error:
-        raise click.UsageError(str(error)) from error
+    with usage_errors(), connect(url, timeout_s=timeout_s) as client:
+        yield client

@@ -2,20 +2,25 @@
 
 import functools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import click
 
-from host_broker.cli import message_format
+from host_broker.cli import format_string, message_format
 from host_broker.cli.failure import OutOfTime, failing_clearly
-from host_broker.cli.listening import Heard, Listening
-from host_broker.cli.options import connected, timeout_option, url_argument
-from host_broker.cli.reconnecting import Backoff, reconnecting
-from host_broker.cli.standard_output import put
-from host_broker.client import ClientError, FmqpClient, LightmqClient
-
-_FOREVER_S = 3600.0  # one wait; there is always another
+from host_broker.cli.listening import Listening
+from host_broker.cli.options import (
+    connected,
+    quiet_option,
+    reconnect_option,
+    speaker,
+    timeout_option,
+    url_argument,
+)
+from host_broker.cli.outlet import Will
+from host_broker.cli.reconnecting import Reconnection
+from host_broker.cli.topic_filter import TopicFilter
+from host_broker.cli.wanted import Wanted
+from host_broker.client import ClientError, FmqpClient
 
 
 @click.command()
@@ -23,6 +28,7 @@ _FOREVER_S = 3600.0  # one wait; there is always another
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("-v", "--verbose", is_flag=True, help="Print the topic before each message.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@click.option("--pretty", is_flag=True, help="With --json: for people, on several lines.")
 @click.option("--hex", "hexadecimal", is_flag=True, help="Print payloads as hexadecimal digits.")
 @click.option(
     "--output",
@@ -32,9 +38,18 @@ _FOREVER_S = 3600.0  # one wait; there is always another
     help="A safe line per message, or the bytes of the payloads and nothing else.",
 )
 @click.option(
-    "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages, exit 0."
+    "-F",
+    "--format",
+    "pattern",
+    metavar="FORMAT",
+    help="Print each message like this, e.g. '%I %t %p'; see docs/commands.md.",
+)
+@click.option("-N", "--no-newline", is_flag=True, help="Print no line end after a message.")
+@click.option(
+    "-C", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages, exit 0."
 )
 @click.option(
+    "-W",
     "--timeout",
     "wait_s",
     type=click.FloatRange(min=0.0, min_open=True),
@@ -42,36 +57,57 @@ _FOREVER_S = 3600.0  # one wait; there is always another
     help="Stop this long after the start: exit 0 without --count, 124 with.",
 )
 @click.option(
+    "-T",
+    "--filter-out",
+    "unwanted",
+    multiple=True,
+    metavar="TOPIC",
+    help="Leave out messages of TOPIC, as often as wanted; a level '*' is any level.",
+)
+@click.option(
     "--retained-only", is_flag=True, help="Print what the broker keeps of TOPIC now, and stop."
 )
-@click.option("--no-retained", is_flag=True, help="Leave that out; print only what comes after.")
+@click.option(
+    "-R", "--no-retained", is_flag=True, help="Leave that out; print only what comes after."
+)
+@click.option(
+    "--remove-retained", is_flag=True, help="Clear what is kept and printed, at the broker."
+)
 @click.option(
     "--feedback", is_flag=True, help="Print how many subscribe to TOPIC, not what is published."
 )
 @click.option(
     "--debug-subscription", "debug", is_flag=True, help="Do not be counted in others' feedback."
 )
-@click.option(
-    "--reconnect/--no-reconnect",
-    default=False,
-    show_default=True,
-    help="Connect again when the broker is not there or is lost; says so on stderr.",
-)
+@click.option("--will-topic", metavar="TOPIC", help="Leave a last will for TOPIC with the broker.")
+@click.option("--will-payload", metavar="TEXT", help="The text of that will.")
+@click.option("--will-retain", is_flag=True, help="The broker shall keep that will.")
+@reconnect_option
+@quiet_option
 @timeout_option
 def command(
     url: str,
     topics: tuple[str, ...],
     verbose: bool,
     as_json: bool,
+    pretty: bool,
     hexadecimal: bool,
     output: str,
+    pattern: str | None,
+    no_newline: bool,
     count: int | None,
     wait_s: float | None,
+    unwanted: tuple[str, ...],
     retained_only: bool,
     no_retained: bool,
+    remove_retained: bool,
     feedback: bool,
     debug: bool,
+    will_topic: str | None,
+    will_payload: str | None,
+    will_retain: bool,
     reconnect: bool,
+    quiet: bool,
     timeout_s: float,
 ) -> None:
     """Print the messages of every TOPIC at the broker URL, one a line.
@@ -85,93 +121,89 @@ def command(
     exact bytes take --json, --hex or --output raw. In JSON, 'kept' is true for what the broker
     kept when the subscription began; 'cache' and 'will' are the flags as published.
 
+    With --reconnect, what is published while there is no connection is missed.
+
     Exit codes: 0 done, 1 no connection or it was lost, 2 wrong arguments, 124 --timeout was over
     before --count messages came, 130 Ctrl-C, 141 the reader of the output went away.
     """
-    if ((as_json or hexadecimal or verbose) and output == "raw") or (as_json and hexadecimal):
-        raise click.UsageError("choose one of --output raw, --json, --hex; -v is for lines")
     if retained_only and no_retained:
         raise click.UsageError("--retained-only and --no-retained leave nothing to print")
-    started = time.monotonic()
-    wanted = _Wanted(
+    if remove_retained and (no_retained or feedback):
+        raise click.UsageError("--remove-retained is not for --no-retained or --feedback")
+    if (will_topic is None) != (will_payload is None) or (will_retain and will_topic is None):
+        raise click.UsageError("a will needs --will-topic and --will-payload")
+    will = None
+    if will_topic is not None and will_payload is not None:
+        last = will_payload.encode("utf-8", "surrogateescape")
+        will = Will(will_topic, last, will_retain)
+    wanted = Wanted(
         count,
-        None if wait_s is None else started + wait_s,
+        None if wait_s is None else time.monotonic() + wait_s,
         retained_only,
         no_retained,
-        _format(as_json, output, verbose, hexadecimal),
+        remove_retained,
+        TopicFilter(unwanted),
+        _format(as_json, pretty, output, pattern, verbose, hexadecimal, no_newline),
     )
+    say = speaker("sub", quiet)
+    reconnection = Reconnection(again=reconnect, say=say, end=wanted.end)
 
-    def session(backoff: Backoff) -> None:
+    def subscribed() -> None:
+        reconnection.well()
+        if not quiet:
+            click.echo("subscribed", err=True)
+
+    def session() -> None:
         with connected(url, timeout_s) as client:
             if isinstance(client, FmqpClient):
+                if will is not None:
+                    client.publish(will.topic, will.payload, cache=will.retain, will=True)
                 listening = Listening(
                     client, topics, feedback=feedback, debug=debug, answer_within_s=timeout_s
                 )
-                wanted.of_fmqp(listening, backoff.reset)
-            elif topics != ("down",) or feedback or debug or retained_only or no_retained:
+                wanted.of_fmqp(client, listening, subscribed)
+            elif topics != ("down",) or (
+                feedback or debug or retained_only or no_retained or remove_retained or will
+            ):
                 raise click.UsageError(
                     "LightMQ has no topics: a client is only sent what is for it; write: "
                     f"motemq sub {url} down"
                 )
             else:
-                wanted.of_lightmq(client, backoff.reset)
+                wanted.of_lightmq(client, subscribed)
 
     with failing_clearly("sub", ClientError):
-        reconnecting("sub", session, again=reconnect, end=wanted.end)
+        reconnection.run(session)
         if count is not None and wanted.printed < count and not retained_only:
             raise OutOfTime(f"{wanted.printed} of {count} messages came within {wait_s:g} s")
 
 
-def _format(as_json: bool, output: str, verbose: bool, hexadecimal: bool) -> message_format.Format:
+def _format(
+    as_json: bool,
+    pretty: bool,
+    output: str,
+    pattern: str | None,
+    verbose: bool,
+    hexadecimal: bool,
+    no_newline: bool,
+) -> message_format.Format:
+    forms = sum([as_json, output == "raw", pattern is not None, hexadecimal])
+    if forms > 1 or (verbose and (output == "raw" or pattern is not None)):
+        raise click.UsageError(
+            "choose one of --output raw, --json, --hex, --format; -v is for lines"
+        )
+    if pretty and not as_json:
+        raise click.UsageError("--pretty is for --json")
+    chosen: message_format.Format
     if as_json:
-        return message_format.as_json
-    if output == "raw":
+        chosen = functools.partial(message_format.as_json, pretty=pretty)
+    elif output == "raw":
         return message_format.raw
-    return functools.partial(message_format.line, topic=verbose, hexadecimal=hexadecimal)
-
-
-@dataclass(slots=True)
-class _Wanted:
-    """What to print and until when; lives through reconnections."""
-
-    count: int | None
-    end: float | None  # on the clock of monotonic()
-    retained_only: bool
-    no_retained: bool
-    format: message_format.Format
-    printed: int = 0
-
-    def of_fmqp(self, listening: Listening, subscribed: Callable[[], None]) -> None:
-        while self._more():
-            was_active = listening.active
-            heard = listening.next(self._wait_s())
-            if listening.active and not was_active:
-                subscribed()
-                click.echo("subscribed", err=True)
-                if self.retained_only:
-                    return
-            if heard is None or (heard.kept and self.no_retained):
-                continue
-            if heard.kept or not self.retained_only:
-                self._print(heard)
-
-    def of_lightmq(self, client: LightmqClient, subscribed: Callable[[], None]) -> None:
-        subscribed()
-        click.echo("subscribed", err=True)
-        while self._more():
-            request = client.receive(self._wait_s())
-            if request is not None:
-                client.respond(request, b"")
-                self._print(Heard("down", request.data, request.received_ns))
-
-    def _more(self) -> bool:
-        if self.count is not None and self.printed >= self.count:
-            return False
-        return self.end is None or time.monotonic() < self.end
-
-    def _wait_s(self) -> float:
-        return _FOREVER_S if self.end is None else max(0.0, self.end - time.monotonic())
-
-    def _print(self, heard: Heard) -> None:
-        put(self.format(heard))
-        self.printed += 1
+    elif pattern is not None:
+        try:
+            chosen = format_string.compiled(pattern)
+        except format_string.FormatError as error:
+            raise click.UsageError(f"--format: {error}") from error
+    else:
+        chosen = functools.partial(message_format.line, topic=verbose, hexadecimal=hexadecimal)
+    return (lambda heard: chosen(heard)[:-1]) if no_newline else chosen

@@ -10,26 +10,35 @@ from rich.table import Table
 from rich.text import Text
 
 from host_broker.cli.printable import printable
-from host_broker.cli.traffic import Report, TopicRow
+from host_broker.cli.traffic import Order, Report, TopicRow
 
 LINES_AROUND_ROWS = 6  # of a table: the summary, a gap, the head and its rule, the rest, a margin
 
 
-def table(url: str, report: Report) -> Group:
-    """A renderable of exactly ``len(rows) + LINES_AROUND_ROWS`` lines at most."""
+_KEYS = "q quit, sort by: r messages/s, b bytes/s, m messages, t topic; p pause"
+
+
+def table(url: str, report: Report, order: Order, note: str) -> Group:
+    """A renderable of at most ``len(rows) + LINES_AROUND_ROWS`` lines; ``note`` is at the end."""
     grid = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
-    for name in ("messages/s", "bytes/s", "messages"):
-        grid.add_column(name, justify="right", no_wrap=True)
-    grid.add_column("topic", no_wrap=True, overflow="ellipsis", ratio=1, style="bold")
+    for name, of in (("messages/s", "rate"), ("bytes/s", "bytes"), ("messages", "messages")):
+        grid.add_column(_head(name, of, order), justify="right", no_wrap=True)
+    topic = _head("topic", "topic", order)
+    grid.add_column(topic, no_wrap=True, overflow="ellipsis", ratio=1, style="bold")
     grid.add_column("last payload", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in report.rows:
         cells = [_rate(row.messages_per_second), decimal(int(row.bytes_per_second))]
         cells += [f"{row.messages:,}", _topic(row), _preview(row)]
         # Text, not str: what others published must not be read as markup.
         grid.add_row(*map(Text, cells), style="" if row.messages_per_second else "dim")
-    rest = _rest(report) or "Ctrl-C ends"
+    rest = note or ", ".join(part for part in (_rest(report), _KEYS) if part)
     summary = Text(_summary(url, report), no_wrap=True, overflow="ellipsis")
-    return Group(summary, grid, Text(rest, style="dim", no_wrap=True, overflow="ellipsis"))
+    style = "reverse" if note else "dim"
+    return Group(summary, grid, Text(rest, style=style, no_wrap=True, overflow="ellipsis"))
+
+
+def _head(name: str, of: str, order: Order) -> str:
+    return f"▾ {name}" if of == order else name
 
 
 def lines(url: str, report: Report) -> str:

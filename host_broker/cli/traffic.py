@@ -1,7 +1,10 @@
 """What goes over a broker: counted per topic, in bounded memory. No clock, no sockets."""
 
+import heapq
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from host_broker.cli.listening import Heard
 
@@ -12,13 +15,27 @@ _CLIENTS = "$/info/clients"
 _MESSAGES_PER_SECOND = "$/info/messages/second"
 
 
+Order = Literal["rate", "bytes", "messages", "topic"]
+
+
 @dataclass(slots=True)
 class _Counted:
     messages: int = 0  # since the start
-    new_messages: int = 0  # since the last report
+    new_messages: int = 0  # in the interval that is not over
     new_bytes: int = 0
+    last_messages: int = 0  # in the one before
+    last_bytes_sum: int = 0
     preview: bytes = b""
     last_bytes: int = 0
+
+
+_Item = tuple[str, _Counted]
+_KEYS: dict[Order, Callable[[_Item], tuple[object, ...]]] = {
+    "rate": lambda item: (-item[1].last_messages, -item[1].messages, item[0]),
+    "bytes": lambda item: (-item[1].last_bytes_sum, -item[1].messages, item[0]),
+    "messages": lambda item: (-item[1].messages, item[0]),
+    "topic": lambda item: (item[0],),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +55,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One interval. ``rows`` are the busiest topics, ``topics`` how many are known.
+    """One interval. ``rows`` are the first topics in the order asked for, of ``topics`` known.
 
     ``forgotten``: topics dropped since the start, because there were too many to remember.
     ``clients`` and ``broker_messages_per_second`` are the broker's own words (R40, R42), None while
@@ -64,6 +81,7 @@ class Traffic:
         self._forgotten = 0
         self._messages = 0
         self._bytes = 0
+        self._last = (1.0, 0, 0)  # the interval that is over: seconds, messages, bytes
         self._said: dict[str, int] = {}
 
     def heard(self, heard: Heard) -> None:
@@ -87,26 +105,32 @@ class Traffic:
             self._messages += 1
             self._bytes += size
 
-    def report(self, interval_s: float, rows: int) -> Report:
-        """Sum up the ``interval_s`` seconds since the last report, and begin the next."""
-        busiest = sorted(
-            self._topics.items(),
-            key=lambda item: (-item[1].new_messages, -item[1].messages, item[0]),
-        )
-        report = Report(
-            interval_s,
-            self._messages / interval_s,
-            self._bytes / interval_s,
+    def next_interval(self, seconds: float) -> None:
+        """End the interval that began ``seconds`` ago; ``report`` tells of it from now on."""
+        self._last = (seconds, self._messages, self._bytes)
+        self._messages = self._bytes = 0
+        for counted in self._topics.values():
+            counted.last_messages, counted.last_bytes_sum = counted.new_messages, counted.new_bytes
+            counted.new_messages = counted.new_bytes = 0
+
+    def broker_lost(self) -> None:
+        """Forget what the broker said of itself."""
+        self._said.clear()
+
+    def report(self, rows: int, order: Order = "rate") -> Report:
+        """Sum up the last whole interval: at most ``rows`` topics, the first in that order."""
+        seconds, messages, size = self._last
+        first = heapq.nsmallest(max(0, rows), self._topics.items(), key=_KEYS[order])
+        return Report(
+            seconds,
+            messages / seconds,
+            size / seconds,
             self._said.get(_CLIENTS),
             self._said.get(_MESSAGES_PER_SECOND),
             len(self._topics),
             self._forgotten,
-            [_row(topic, counted, interval_s) for topic, counted in busiest[: max(0, rows)]],
+            [_row(topic, counted, seconds) for topic, counted in first],
         )
-        self._messages = self._bytes = 0
-        for counted in self._topics.values():
-            counted.new_messages = counted.new_bytes = 0
-        return report
 
     def _remember(self, topic: str) -> _Counted:
         if len(self._topics) >= self._most_topics:
@@ -119,8 +143,8 @@ class Traffic:
 def _row(topic: str, counted: _Counted, interval_s: float) -> TopicRow:
     return TopicRow(
         topic,
-        counted.new_messages / interval_s,
-        counted.new_bytes / interval_s,
+        counted.last_messages / interval_s,
+        counted.last_bytes_sum / interval_s,
         counted.messages,
         counted.preview,
         counted.last_bytes,

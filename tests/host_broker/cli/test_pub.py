@@ -190,7 +190,7 @@ def test_lightmq(running: BrokerProcess) -> None:
         ([], "give one of PAYLOAD"),
         (["x", "--null"], "give one of PAYLOAD"),
         (["x", "--wait", "1"], "--wait is for --wanted"),
-        (["x", "--will-topic", "a"], "--will-topic needs --will-payload"),
+        (["x", "--will-topic", "a"], "--will-topic and --will-retain need"),
         (["--lines", "--repeat", "2"], "leave out --repeat"),
         (["--file", "/does/not/exist"], "cannot read /does/not/exist: No such file"),
     ],

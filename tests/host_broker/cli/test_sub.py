@@ -157,7 +157,7 @@ def test_it_waits_for_a_broker_and_comes_back_after_a_loss() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
     arguments = (url, "t", "--reconnect", "--count", "2", "--timeout", "60")
-    process = started("sub", *arguments, says=rb"nothing listens at .*; trying again in 0\.[12] s")
+    process = started("sub", *arguments, says=rb"sub: trying again: nothing listens at ")
     for payload in (b"one", b"two"):
         with broker("--listen", url) as mortal, fmqp(url) as client:
             while error_line(process) != b"subscribed\n":
@@ -173,7 +173,7 @@ def test_no_try_begins_after_the_time_is_over() -> None:
         url = f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
     done = run("sub", url, "t", "--reconnect", "--timeout", "0.5")
     assert done.returncode == 1
-    assert re.search(rb"trying again in .*\nsub: error: nothing listens", done.stderr, re.DOTALL)
+    assert re.search(rb"sub: trying again: .*\nsub: error: nothing listens", done.stderr)
 
 
 def test_a_broker_that_says_nothing_is_told() -> None:
