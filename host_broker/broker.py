@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable
 
-from host_broker.bus.commands import Command
+from host_broker.bus.commands import Command, PublishRun
 from host_broker.bus.exchange import Exchange
 from host_broker.bus.publication import RETAINED, SERVICE, WILL, unpack_one
+from host_broker.bus.routes import Group
 from host_broker.deadlines import Deadlines
 from host_broker.execution import Client, Execution, Stats, World
-from host_broker.outputs import Close, ConnectionId, Outputs
+from host_broker.gathering import Gathering
+from host_broker.outputs import Close, ConnectionId, Gathered, Outputs
 from host_broker.protocols.registry import PROTOCOLS
 from host_broker.settings import Settings
 
@@ -29,9 +31,15 @@ class Broker:
 
     ``now`` is seconds on any clock that never goes back, the same for all calls. ``random_u16``
     returns 0 to 65535; the edge passes a real source, without one ids are a fixed sequence.
+    ``journalled``: the edge wants ``Outputs.records``.
     """
 
-    def __init__(self, settings: Settings, random_u16: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        random_u16: Callable[[], int] | None = None,
+        journalled: bool = True,
+    ) -> None:
         limits = settings.fmqp
         random_u16 = random_u16 or _counting()
         self._servers = {name: make(settings, random_u16) for name, make in PROTOCOLS.items()}
@@ -43,6 +51,7 @@ class Broker:
         )
         self._clients: dict[ConnectionId, Client] = {}
         self._deadlines = Deadlines()
+        self._gathering = Gathering(journalled)
         self.stats = Stats()
         self._world = World(
             self._clients,
@@ -51,6 +60,7 @@ class Broker:
             self.stats,
             limits.max_steps_per_s,
             limits.max_discards_per_s,
+            journalled,
         )
 
     def restore(self, entries: Iterable[tuple[bytes, bytes]]) -> int:
@@ -99,6 +109,39 @@ class Broker:
         if client is not None and not client.closing and not self._world.ending:
             self._run(execution, client, client.session.received(data, now))
         return execution.outputs
+
+    def gather(self, connection: ConnectionId, data: bytes, now: float) -> Outputs | None:
+        """Take one read as ``received`` does, but keep what can be forwarded as it is.
+
+        Returns None if that was all. Otherwise nothing of this read is kept, and what is to be done
+        is to be done after what was kept before: take ``gathered`` first. It must be taken before
+        any other method is called, and soon, because it is memory.
+        """
+        client = self._clients.get(connection)
+        if client is None or client.closing or self._world.ending:
+            return None
+        session = client.session
+        commands = session.received(data, now)
+        runs: list[tuple[PublishRun, Group]] = []
+        for command in commands:
+            if (
+                type(command) is not PublishRun
+                or (group := self._exchange.verbatim(command.topics)) is None
+            ):
+                execution = Execution(self._world, now)
+                self._run(execution, client, commands)
+                return execution.outputs
+            runs.append((command, group))
+        for run, group in runs:
+            self.stats.publications += run.count
+            self._gathering.put(client, run, group)
+        if session.deadline is not None:
+            self._deadlines.renew(connection, session.deadline)
+        return None
+
+    def gathered(self) -> Gathered | None:
+        """Return what ``gather`` has kept since the last time."""
+        return self._gathering.take()
 
     def closed(self, connection: ConnectionId, now: float) -> Outputs:
         """End a connection, whatever ended it. Wills and presence are published here, once."""

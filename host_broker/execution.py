@@ -63,6 +63,7 @@ class World:
     stats: Stats
     max_steps_per_s: int
     max_discards_per_s: int
+    journalled: bool = True  # records are wanted
     ending: bool = False  # a signal has come, or Broker.stop: nothing more is read
 
 
@@ -157,7 +158,7 @@ class Execution:
         packet = pack(WILL * command.will | RETAINED * retain, topic, body)
         if not own:
             self._journal(client, packet, 1)
-        elif not is_service(topic):
+        elif self._world.journalled and not is_service(topic):
             self.outputs.records.append(Record(0, 0, "", 1, packet))
         if retain:
             kept = self._world.exchange.retained.put(topic, packet)
@@ -241,6 +242,8 @@ class Execution:
 
     def _journal(self, client: Client, run: bytes, count: int) -> None:
         self._world.stats.publications += count
+        if not self._world.journalled:
+            return
         if self._run_count and len(run) > _WORTH_A_RECORD:
             self._end_record(client)
         self._pieces.append(run)

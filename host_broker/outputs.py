@@ -51,3 +51,20 @@ class Outputs:
     retained: dict[bytes, bytes | None] = field(default_factory=dict)
     signal: Literal["", "stop", "terminate"] = ""
     rest_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Forward:
+    """Send these buffers to each of these receivers; ``senders`` are those whose reads had them."""
+
+    receivers: tuple[ConnectionId, ...]
+    buffers: list[Buffer]
+    senders: list[ConnectionId]
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What gathered reads want done: records, then forwards, each in order."""
+
+    records: list[Record]
+    forwards: list[Forward]

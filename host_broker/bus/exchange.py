@@ -88,6 +88,19 @@ class Exchange:
             self._deliver(sends, group, run[start:], translations)
         return translations
 
+    def verbatim(self, topics: set[bytes]) -> Group | None:
+        """Return who gets all of ``topics``, if that is known and nobody needs a translation."""
+        cached = self._routes.by_topic
+        if len(topics) == 1:
+            for topic in topics:
+                group = cached.get(topic)
+        else:
+            groups = set(map(cached.get, topics))
+            if len(groups) != 1:
+                return None
+            group = groups.pop()
+        return None if group is None or group.translated else group
+
     def publish(self, sends: Sends, topic: bytes, packet: bytes) -> list[Translation]:
         """Deliver one publication that has a body, in stored form."""
         translations: list[Translation] = []

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from host_broker.net.slow import Overflow, Policy
@@ -112,9 +113,9 @@ class Connection(asyncio.Protocol):
 
     # ---- called by the server ----
 
-    def send(self, buffers: list[Buffer], sender: "Connection | None") -> None:
-        """Send in this turn of the event loop; ``sender`` waits if that congests this receiver."""
-        if self.congested and self._slow != "pause" and sender is not self:
+    def send(self, buffers: list[Buffer], senders: "Sequence[Connection]") -> None:
+        """Send in this turn of the event loop; ``senders`` wait if that congests this receiver."""
+        if self.congested and self._slow != "pause" and self not in senders:
             self._too_slow(buffers)
             return
         unwritten = self._unwritten
@@ -123,8 +124,7 @@ class Connection(asyncio.Protocol):
         unwritten += buffers
         for buffer in buffers:
             self._unwritten_bytes += len(buffer)
-        if sender is not None:
-            self._senders.add(sender)
+        self._senders.update(senders)
         if self._unwritten_bytes > _WORTH_WRITING_BYTES:
             self.flush()
 

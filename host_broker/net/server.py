@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from host_broker.broker import Broker
 from host_broker.net.connection import Connection
@@ -12,10 +12,14 @@ from host_broker.net.journal import Journal
 from host_broker.net.poller import Poller
 from host_broker.net.retained_store import RetainedStore
 from host_broker.net.slow import Dropped
-from host_broker.outputs import Close, ConnectionId, Outputs
+from host_broker.outputs import Close, ConnectionId, Outputs, Record
 from host_broker.settings import NetSettings
 
 _log = logging.getLogger(__name__)
+
+_RESTING = "fmqp.max_discards_per_s"  # why a connection is not read
+
+_FEW_BUFFERS = 4  # more, of reads of one turn, are joined
 
 _GOODBYE_S = 5.0  # for TLS peers to say that they have read our last word
 
@@ -52,7 +56,8 @@ class Server:
         self._full = False  # said so already
         self._held_by_journal: set[Connection] = set()
         self._unflushed: list[Connection] = []
-        self._in_turn = False
+        self._in_turn = False  # of the poller
+        self._turn_began = 0.0
         self.poller = Poller(self._loop, self._begin_turn, self._end_turn)
         self._timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
@@ -81,8 +86,7 @@ class Server:
             self._run(
                 self._broker.opened(
                     connection.id, connection.protocol, self._now(), connection.local
-                ),
-                None,
+                )
             )
         except Exception:
             # asyncio closes a connection whose read failed, but not one that failed to begin.
@@ -92,14 +96,22 @@ class Server:
     def received(self, connection: Connection, data: bytes) -> None:
         """Hand one read to the broker."""
         connection.heard = True
-        if not connection.ended:
-            self._run(self._broker.received(connection.id, data, self._now()), connection)
+        if connection.ended:
+            return
+        if not self._in_turn:
+            self._run(self._broker.received(connection.id, data, self._now()), (connection,))
+            return
+        outputs = self._broker.gather(connection.id, data, self._turn_began)
+        if outputs is not None:
+            self._forward()
+            self._run(outputs, (connection,))
 
     def ended(self, connection: Connection) -> None:
         """Tell the broker, once, that a connection is over: wills run now."""
         if not connection.ended:
             connection.ended = True
-            self._run(self._broker.closed(connection.id, self._now()), None)
+            self._forward()
+            self._run(self._broker.closed(connection.id, self._now()))
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection whose socket is closed."""
@@ -123,8 +135,10 @@ class Server:
 
     def _begin_turn(self) -> None:
         self._in_turn = True
+        self._turn_began = self._now()
 
     def _end_turn(self) -> None:
+        self._forward()
         self._in_turn = False
         if self._unflushed:
             self._flush()
@@ -164,7 +178,7 @@ class Server:
         remaining = list(self._connections.values())
         for connection in remaining:
             connection.ended = True
-        self._run(self._broker.stop(self._now()), None)
+        self._run(self._broker.stop(self._now()))
         if not await self._drain(drain_s):
             self.abort()
         for connection in remaining:
@@ -206,28 +220,57 @@ class Server:
     def _now(self) -> float:
         return self._loop.time()
 
-    def _run(self, outputs: Outputs, sender: Connection | None) -> None:
+    def _run(self, outputs: Outputs, senders: Sequence[Connection] = ()) -> None:
         """Do what the broker wants: records, sends, closes.
 
-        ``sender`` is the connection whose bytes caused it; it waits for receivers it has congested.
+        ``senders`` has the connection whose bytes caused it, if any: it waits for receivers it has
+        congested.
         """
-        journal = self._journal
-        if outputs.records and journal is not None:
-            journal.append(time.time_ns(), outputs.records)
-            if journal.full and sender is not None:
-                sender.hold(journal)
-                self._held_by_journal.add(sender)
+        if outputs.records:
+            self._keep(outputs.records, senders)
         if outputs.retained and self._store is not None:
             self._store.put(outputs.retained)
         for identity, buffers in outputs.sends.items():
             receiver = self._connections.get(identity)
             if receiver is not None:
-                receiver.send(buffers, sender)
+                receiver.send(buffers, senders)
         for close in outputs.closes:
             self._close(close)
+        if outputs.rest_s:
+            for sender in senders:
+                sender.hold(_RESTING)
+                self._loop.call_later(outputs.rest_s, sender.release, _RESTING)
         if outputs.signal and self._on_signal is not None:
             self._on_signal(outputs.signal)
         self._schedule()
+
+    def _forward(self) -> None:
+        """Send what the reads of this turn have for others, so far."""
+        gathered = self._broker.gathered()
+        if gathered is None:
+            return
+        connections = self._connections
+        for forward in gathered.forwards:
+            senders = [connections[each] for each in forward.senders]
+            buffers = forward.buffers
+            if len(buffers) > _FEW_BUFFERS:  # joined once, for all receivers
+                buffers = [b"".join(buffers)]
+            for identity in forward.receivers:
+                receiver = connections.get(identity)
+                if receiver is not None:
+                    receiver.send(buffers, senders)
+        if gathered.records:
+            senders = [connections[record.connection] for record in gathered.records]
+            self._keep(gathered.records, senders)
+
+    def _keep(self, records: list[Record], senders: Sequence[Connection]) -> None:
+        journal = self._journal
+        if journal is not None:
+            journal.append(time.time_ns(), records)
+            if journal.full:
+                for sender in senders:
+                    sender.hold(journal)
+                self._held_by_journal.update(senders)
 
     def _close(self, close: Close) -> None:
         connection = self._connections.get(close.connection)
@@ -255,4 +298,4 @@ class Server:
 
     def _tick(self) -> None:
         self._timer = None
-        self._run(self._broker.tick(self._now()), None)
+        self._run(self._broker.tick(self._now()))

@@ -53,7 +53,7 @@ async def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> 
     try:
         for address in options.listen:
             listeners.append(Listener(address, settings.net, options.insecure_bind))  # noqa: PERF401 - those made so far are closed if the next fails
-        broker = Broker(settings, lambda: random.getrandbits(16))
+        broker = Broker(settings, lambda: random.getrandbits(16), options.data is not None)
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:
             store = RetainedStore(data.retained)

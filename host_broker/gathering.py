@@ -1,0 +1,73 @@
+"""Plain publications of many reads, until they are forwarded together.
+
+With five hundred publishers of one frame each, making and running ``Outputs`` costs more than all
+the rest; so what many reads of one turn of the event loop have for the same receivers is one piece
+of work, as what one read has.
+"""
+
+from dataclasses import dataclass, field
+
+from host_broker.bus.commands import PublishRun
+from host_broker.bus.routes import Group
+from host_broker.execution import Client
+from host_broker.outputs import Buffer, ConnectionId, Forward, Gathered, Record
+
+_COPIED_BYTES = 1024  # a slice of less is copied: a view costs as much and keeps the read
+
+
+@dataclass(slots=True)
+class _Together:
+    """What goes to one group, in order, and whose it was."""
+
+    group: Group
+    buffers: list[Buffer] = field(default_factory=list)
+    senders: list[ConnectionId] = field(default_factory=list)
+
+
+class Gathering:
+    """Takes runs in order, gives them as ``Gathered``. ``journalled``: with their records."""
+
+    __slots__ = ("_journalled", "_last", "_records", "_together")
+
+    def __init__(self, journalled: bool) -> None:
+        self._journalled = journalled
+        self._records: list[Record] = []
+        self._together: list[_Together] = []
+        self._last: _Together | None = None
+
+    def put(self, client: Client, run: PublishRun, group: Group) -> None:
+        """Take a run of a client, for a group in which nobody needs a translation."""
+        data = run.data
+        body: Buffer
+        length = run.end - run.start
+        if length == len(data):
+            body = data
+        elif length < _COPIED_BYTES or length < len(data) // 2:
+            # A view would keep the whole read in memory for the sake of less than half of it.
+            body = data[run.start : run.end]
+        else:
+            body = memoryview(data)[run.start : run.end]
+        connection = client.connection
+        if self._journalled:
+            name = client.session.client
+            self._records.append(Record(connection, client.journal_code, name, run.count, body))
+        last = self._last
+        if last is None or last.group is not group:
+            last = self._last = _Together(group)
+            self._together.append(last)
+        last.buffers.append(body)
+        last.senders.append(connection)
+
+    def take(self) -> Gathered | None:
+        """Return what was put since the last time; None if nothing."""
+        together = self._together
+        if not together:
+            return None
+        forwards = [
+            Forward(each.group.verbatim, each.buffers, each.senders)
+            for each in together
+            if each.group.verbatim
+        ]
+        gathered = Gathered(self._records, forwards)
+        self._records, self._together, self._last = [], [], None
+        return gathered

@@ -1,0 +1,82 @@
+"""What many reads have for the same receivers is forwarded together."""
+
+from host_broker.broker import Broker
+from host_broker.bus.publication import pack
+from host_broker.settings import Settings
+
+NOW = 1.0
+SUBSCRIBE = 0x80
+
+
+def _broker(publishers: int, journalled: bool = True) -> Broker:
+    """A broker with subscriber 1 to ``home/*``, publishers from 2 on, and one route known."""
+    broker = Broker(Settings(), journalled=journalled)
+    for connection in range(1, publishers + 2):
+        broker.opened(connection, "fmqp", NOW)
+    broker.received(1, pack(SUBSCRIBE, b"home/*", b""), NOW)
+    for connection in range(2, publishers + 2):
+        broker.received(connection, pack(0, b"home/%d" % connection, b"first"), NOW)
+    return broker
+
+
+def test_a_hundred_reads_of_one_frame_are_one_forward() -> None:
+    broker = _broker(100)
+    frames = [pack(0, b"home/%d" % connection, b"21.5") for connection in range(2, 102)]
+    for connection, frame in enumerate(frames, 2):
+        assert broker.gather(connection, frame, NOW) is None
+    gathered = broker.gathered()
+    assert gathered is not None
+    (forward,) = gathered.forwards
+    assert forward.receivers == (1,)
+    assert forward.buffers == frames
+    assert forward.senders == list(range(2, 102))
+    assert [(record.connection, record.body) for record in gathered.records] == list(
+        enumerate(frames, 2)
+    )
+    assert broker.gathered() is None
+
+
+def test_a_read_that_is_not_plain_comes_after_what_was_gathered() -> None:
+    broker = _broker(2)
+    plain = pack(0, b"home/2", b"x")
+    assert broker.gather(2, plain, NOW) is None
+    outputs = broker.gather(2, pack(0x04, b"home/2", b"kept"), NOW)
+    assert outputs is not None
+    assert outputs.sends == {1: [pack(0x04, b"home/2", b"kept")]}
+    gathered = broker.gathered()
+    assert gathered is not None
+    assert gathered.forwards[0].buffers == [plain]
+
+
+def test_a_long_read_is_not_copied_and_a_short_part_does_not_keep_one() -> None:
+    broker = _broker(1)
+    run = pack(0, b"home/2", bytes(1024)) * 9
+    begun = pack(0, b"home/2", bytes(1024))
+    assert broker.gather(2, run + begun[:-1], NOW) is None
+    assert broker.gather(2, begun[-1:] + begun + bytes(3), NOW) is None
+    gathered = broker.gathered()
+    assert gathered is not None
+    (forward,) = gathered.forwards
+    assert [type(buffer) for buffer in forward.buffers] == [memoryview, bytes, memoryview]
+    assert b"".join(forward.buffers) == run + begun * 2
+
+
+def test_nothing_is_recorded_for_an_edge_without_a_journal() -> None:
+    broker = _broker(1, journalled=False)
+    assert broker.received(2, pack(0x04, b"home/2", b"kept"), NOW).records == []
+    assert broker.gather(2, pack(0, b"home/2", b"x"), NOW) is None
+    gathered = broker.gathered()
+    assert gathered is not None
+    assert gathered.records == []
+    assert broker.stats.publications == 3
+
+
+def test_a_read_without_a_listener_is_recorded() -> None:
+    broker = Broker(Settings())
+    broker.opened(1, "fmqp", NOW)
+    frame = pack(0, b"nobody", b"x")
+    assert broker.received(1, frame, NOW).records != []
+    assert broker.gather(1, frame, NOW) is None
+    gathered = broker.gathered()
+    assert gathered is not None
+    assert (gathered.forwards, [record.body for record in gathered.records]) == ([], [frame])
