@@ -1,6 +1,7 @@
 """Order of the suite, and the rule that nothing vanishes: a skip is reported, and fails in CI."""
 
 import os
+from collections.abc import Callable
 
 import pytest
 
@@ -25,3 +26,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             f"in CI nothing may be skipped, but {len(skipped)} tests were", red=True
         )
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture
+def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Write a figure into the report of a run, passed or failed."""
+    reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    assert reporter is not None
+    return lambda line: reporter.write_line(f"\n{line}", cyan=True)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,14 +42,6 @@ def interpreter(request: pytest.FixtureRequest) -> Interpreter:
     if request.param == "micropython":
         return micropython(executable)
     return micropython(executable, request.getfixturevalue("compiled") / "lib")
-
-
-@pytest.fixture
-def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Write a figure into the report of a run, passed or failed."""
-    reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
-    assert reporter is not None
-    return lambda line: reporter.write_line(f"\n{line}", cyan=True)
 
 
 @pytest.fixture(scope="session")

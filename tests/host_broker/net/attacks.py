@@ -1,0 +1,206 @@
+"""Hostile clients, a process each: ``python -m tests.host_broker.net.attacks NAME PORT``.
+
+Ends by itself and says on stdout, as JSON, what was sent. Loopback only.
+"""
+
+import contextlib
+import json
+import random
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+
+GIB = 1024 * 1024 * 1024
+_CHUNK = 1024 * 1024
+_PATIENCE_S = 60.0  # for one send; a broker that stops reading for longer has hung
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close with RST
+_RANDOM = random.Random(53)
+
+
+def _connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)
+
+
+def _reset(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    sock.close()
+
+
+def _packet(flags: int, topic: bytes, body: bytes = b"") -> bytes:
+    return struct.pack(">BBI", flags, len(topic), len(body)) + topic + body
+
+
+def _sync(sock: socket.socket, own: bytes) -> None:
+    """Wait until the broker has read all that was sent: it sends back what comes last.
+
+    What a flood was answered meanwhile is read away, so that the broker need not keep it.
+    """
+    last = _packet(0, own, own)
+    sock.sendall(_packet(0x90, own) + last)
+    tail = b""
+    while not tail.endswith(last):
+        chunk = sock.recv(_CHUNK)
+        assert chunk, "disconnected"
+        tail = (tail + chunk)[-len(last) :]
+
+
+def _one_connection(port: int, chunk: bytes, total: int) -> Iterator[tuple[str, int]]:
+    with _connected(port) as sock:
+        sent = 0
+        while sent < total:
+            sock.sendall(chunk)
+            sent += len(chunk)
+        yield "bytes", sent
+        _sync(sock, b"own")
+        yield "still connected", 1
+
+
+def zeros(port: int) -> Iterator[tuple[str, int]]:
+    """1 GiB of zeros: 179 million packets with an empty topic."""
+    return _one_connection(port, bytes(6 * (_CHUNK // 6)), GIB)
+
+
+def empties(port: int) -> Iterator[tuple[str, int]]:
+    """1 GiB of publications without a body."""
+    packet = _packet(0, b"t" * 10)
+    return _one_connection(port, packet * (_CHUNK // len(packet)), GIB)
+
+
+def garbage(port: int) -> Iterator[tuple[str, int]]:
+    """1 GiB of random bytes. Most lengths in them are such that the broker hangs up (A11), so it
+    takes many connections: a new one whenever the last was reset."""
+    noise = _RANDOM.randbytes(8 * _CHUNK)
+    sent = connections = 0
+    while sent < GIB:
+        place = _RANDOM.randrange(7 * _CHUNK)
+        with _connected(port) as sock, contextlib.suppress(ConnectionError):
+            connections += 1
+            while sent < GIB:
+                sent += sock.send(memoryview(noise)[place : place + _CHUNK])
+    yield "bytes", sent
+    yield "connections", connections
+
+
+def framed_garbage(port: int) -> Iterator[tuple[str, int]]:
+    """1 GiB of random packets whose lengths are believable and whose topics are none."""
+    packets = bytearray()
+    while len(packets) < 8 * _CHUNK:
+        topic = _RANDOM.randbytes(_RANDOM.randrange(255)) + b"\xff"
+        body = _RANDOM.randbytes(_RANDOM.randrange(8192))
+        packets += _packet(_RANDOM.randrange(256), topic, body)
+    return _one_connection(port, bytes(packets), GIB)
+
+
+def incorrect(port: int) -> Iterator[tuple[str, int]]:
+    """Eight connections that send the shortest incorrect packets, no two neighbours equal, as
+    fast as they are read, for five seconds."""
+    noise = b"".join(_packet(flags % 256, b"") for flags in range(0, 7 * 40_000, 7))
+    sockets = [_connected(port) for _ in range(8)]
+    for sock in sockets:
+        sock.setblocking(False)
+        # What the kernel keeps for the broker is still there when we are gone.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
+    sent = [0] * len(sockets)
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end:
+        for index, sock in enumerate(sockets):
+            with contextlib.suppress(BlockingIOError):
+                sent[index] += sock.send(memoryview(noise)[sent[index] % len(noise) :])
+        time.sleep(0.002)  # as many as the kernel takes; spinning would only heat the other core
+    for sock in sockets:
+        sock.send(b"")  # raises if the broker has hung up
+        sock.close()
+    yield "bytes", sum(sent)
+    yield "packets", sum(sent) // 6
+
+
+def subscriptions(port: int) -> Iterator[tuple[str, int]]:
+    """100 000 subscriptions to topics of 255 bytes, by ten connections; then as many by one."""
+    with contextlib.ExitStack() as stack:
+        for first in range(0, 100_000, 10_000):
+            sock = stack.enter_context(_connected(port))
+            _subscribe(sock, first, 9_999)
+        greedy = stack.enter_context(_connected(port))
+        _subscribe(greedy, 1_000_000, 100_000)
+        yield "subscriptions", 200_000 - 10
+
+
+def _subscribe(sock: socket.socket, first: int, count: int) -> None:
+    own = b"own%d" % first
+    _sync(sock, own)
+    topics = (b"%07d" % number + b"t" * 248 for number in range(first, first + count))
+    said = b"".join(_packet(0x80, topic) for topic in topics)
+    for start in range(0, len(said), _CHUNK):
+        sock.sendall(said[start : start + _CHUNK])
+    _sync(sock, own)
+
+
+def drip(port: int) -> Iterator[tuple[str, int]]:
+    """300 connections, each of which begins a packet of 64 KiB and sends a byte at a time."""
+    sockets = [_connected(port) for _ in range(300)]
+    start = struct.pack(">BBI", 0, 255, 65536)
+    for step in range(40):
+        byte = start[step : step + 1] or b"x"
+        for sock in sockets:
+            sock.sendall(byte)
+        time.sleep(0.1)
+    for sock in sockets:
+        _reset(sock)
+    yield "bytes", 40 * len(sockets)
+
+
+def churn(port: int) -> Iterator[tuple[str, int]]:
+    """10 000 connections opened and dropped: half with FIN, half with RST."""
+    for number in range(10_000):
+        sock = _connected(port)
+        if number % 2:
+            sock.close()
+        else:
+            _reset(sock)
+    yield "connections", 10_000
+
+
+def half_open(port: int) -> Iterator[tuple[str, int]]:
+    """2 000 connections that say half of something, close their half or not, and reset."""
+    pieces = [
+        b"\x00",
+        _packet(0x80, b"half/open")[:-1],
+        _packet(0x80, b"half/open"),
+        _packet(0x08, b"half/will", b"never whole")[:-1],
+        _packet(0, b"half", bytes(100_000))[:60_000],
+        _RANDOM.randbytes(3000),
+        bytes(5000),
+    ]
+    for number in range(2000):
+        sock = _connected(port)
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(pieces[number % len(pieces)])
+            if number % 3 == 0:
+                sock.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError):
+            _reset(sock)
+    yield "connections", 2000
+
+
+ATTACKS = {
+    attack.__name__: attack
+    for attack in (
+        zeros,
+        empties,
+        garbage,
+        framed_garbage,
+        incorrect,
+        subscriptions,
+        drip,
+        churn,
+        half_open,
+    )
+}
+
+if __name__ == "__main__":
+    began = time.monotonic()
+    told: dict[str, float] = dict(ATTACKS[sys.argv[1]](int(sys.argv[2])))
+    told["seconds"] = round(time.monotonic() - began, 2)
+    sys.stdout.write(json.dumps(told) + "\n")

@@ -1,0 +1,146 @@
+"""Whatever one client does, memory stays bounded and two others exchange every message meanwhile.
+
+Attackers are processes (``attacks``). The two others are here: one publishes numbers, the other
+must get each of them, in order, within ``WORST_S``. Figures are printed; ``-s`` shows them.
+"""
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from host_broker.client import FmqpClient, connect
+from tests.host_broker.net.attacks import ATTACKS
+from tests.host_broker.net.broker_process import (
+    END_S,
+    BrokerProcess,
+    broker,
+    line_of,
+    spawn,
+    until,
+)
+
+MIB = 1024 * 1024
+ATTACK_S = 90.0  # after which it counts as hung
+# From publishing to receiving, on two cores that attacker, broker and both clients share, with
+# whoever else is on the machine; alone on it, most are below 0.05 s.
+WORST_S = dict.fromkeys(ATTACKS, 1.0) | {
+    "incorrect": 2.0,  # eight first reads of 40 000 packets each, before they are let rest
+    "subscriptions": 4.0,  # eleven clients with 10 000 subscriptions each leave at once
+}
+
+# What the broker may take in memory, in all; it begins with about 26 MiB.
+MOST_BYTES = dict.fromkeys(ATTACKS, 64 * MIB) | {
+    "subscriptions": 256 * MIB,  # 110 000 topics, in an index and, with their feedback, in another
+}
+
+
+@dataclass
+class Exchange:
+    """What two well-behaved clients saw."""
+
+    messages: int = 0
+    worst_s: float = 0.0
+    most_bytes: int = 0
+
+
+def _client(running: BrokerProcess) -> FmqpClient:
+    client = connect(running.urls["fmqp"], timeout_s=20.0)
+    assert isinstance(client, FmqpClient)
+    return client
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerProcess]:
+    """A broker that says where it is when it is aborted."""
+    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
+    with broker() as process:
+        yield process
+
+
+@contextlib.contextmanager
+def _stacks_on_failure(running: BrokerProcess) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            error.add_note(f"the broker was here:\n{running.end(signal.SIGABRT)[1][-6000:]}")
+        raise
+
+
+def _exchange_while(running: BrokerProcess, goes_on: Callable[[], bool]) -> Exchange:
+    """Publish a number, receive it, and so on."""
+    seen = Exchange()
+    with _client(running) as subscriber, _client(running) as publisher:
+        subscriber.subscribe("well/behaved")
+        subscriber.sync()
+        end = time.monotonic() + ATTACK_S
+        while goes_on():
+            assert time.monotonic() < end, f"it goes on for more than {ATTACK_S} s"
+            started = time.monotonic()
+            publisher.publish("well/behaved", b"%d" % seen.messages)
+            message = subscriber.receive(ATTACK_S)
+            assert message is not None, f"message {seen.messages} did not arrive"
+            assert message.payload == b"%d" % seen.messages
+            seen.worst_s = max(seen.worst_s, time.monotonic() - started)
+            seen.messages += 1
+            seen.most_bytes = max(seen.most_bytes, running.rss_bytes())
+        assert subscriber.receive(0.0) is None
+    return seen
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_others_notice_nothing(
+    name: str, running: BrokerProcess, say: Callable[[str], None]
+) -> None:
+    with _stacks_on_failure(running):
+        attack = spawn(
+            [
+                sys.executable,
+                "-m",
+                "tests.host_broker.net.attacks",
+                name,
+                str(running.ports["fmqp"]),
+            ]
+        )
+        try:
+
+            def attacking() -> bool:
+                time.sleep(0.001)  # leaves the processor to those who are measured
+                return attack.poll() is None
+
+            seen = _exchange_while(running, attacking)
+            told = json.loads(line_of(attack, 1.0))
+        finally:
+            attack.kill()
+            stderr = attack.communicate(timeout=END_S)[1].decode()
+        assert attack.returncode == 0, stderr
+        say(
+            f"{name}: {told}; {seen.messages} messages, worst {seen.worst_s * 1e3:.0f} ms, "
+            f"most memory {seen.most_bytes / MIB:.0f} MiB"
+        )
+        assert seen.messages > 50
+        assert seen.worst_s < WORST_S[name]
+        assert seen.most_bytes < MOST_BYTES[name]
+        _nothing_is_left(running)
+    code, stderr = running.end()
+    assert code == 0
+    assert "Traceback" not in stderr
+
+
+def _nothing_is_left(running: BrokerProcess) -> None:
+    """The broker knows that the attackers are gone: only we are there."""
+    with _client(running) as client:
+        client.subscribe("$/info/clients")
+
+        def alone() -> bool:
+            message = client.receive(30.0)
+            assert message is not None
+            return int.from_bytes(message.payload, "big") == 1
+
+        until(alone, 30.0)
