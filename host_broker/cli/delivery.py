@@ -113,9 +113,9 @@ class Delivery:
 
     def _send_held(self, outlet: Outlet) -> None:
         while self._on_way < len(self._held):
-            outlet.send(self._held[self._on_way])
+            processed = outlet.send(self._held[self._on_way])
             self._on_way += 1
-            if not self._reconnection.again:
+            if processed or not self._reconnection.again:
                 self._release(self._released + 1)
             elif len(self._held) >= _MOST_MESSAGES or self._held_bytes >= _MOST_BYTES:
                 outlet.finish()

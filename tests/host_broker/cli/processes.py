@@ -23,14 +23,8 @@ def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[byte
 
 
 def opened(*arguments: str) -> Process:
-    """Start a command, its stdin a pipe that stays open, which ends it if pytest dies."""
-    return subprocess.Popen(
-        motemq(*arguments),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-    )
+    """Start a command whose stdin is a pipe that stays open."""
+    return spawn(motemq(*arguments), stdin=subprocess.PIPE)
 
 
 def started(*arguments: str, says: bytes) -> Process:

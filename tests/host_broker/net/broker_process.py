@@ -59,10 +59,12 @@ class BrokerProcess:
         return socket.create_connection(("127.0.0.1", self.ports[protocol]), timeout=10)
 
 
-def spawn(argv: list[str]) -> "subprocess.Popen[bytes]":
+def spawn(argv: list[str], stdin: int | None = None) -> "subprocess.Popen[bytes]":
+    """Start a process that ends with pytest; ``stdin`` as for Popen."""
     # Unbuffered: a line that select() promises must not already be in a buffer of ours.
     return subprocess.Popen(
         argv,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
