@@ -60,6 +60,25 @@ class Codec:
         self._offset = 0  # bytes of the connection before the data being read
         self._dead = False
 
+    def only(self, data: bytes) -> bytes | None:
+        """Take a read that is exactly one plain publication of a known topic; returns the topic.
+
+        None if it is anything else: then it was not taken, and is ``receive_data``'s. From many
+        publishers that is most reads, and this costs a fifth of it.
+        """
+        size = len(data)
+        if size <= _HEADER_LENGTH or self._unfinished or self._skip or self._dead:
+            return None
+        flags, topic_length, body_length = HEADER.unpack_from(data)
+        body = _HEADER_LENGTH + topic_length
+        if flags or body >= size or body + body_length != size or body_length > self._max_body:
+            return None
+        topic = data[_HEADER_LENGTH:body]
+        if topic not in self._topics.known:
+            return None
+        self._offset += size
+        return topic
+
     def receive_data(self, data: bytes) -> list[Event]:
         """Take one read (immutable: batches refer to it) and return what it completes."""
         if self._dead:

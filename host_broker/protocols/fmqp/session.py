@@ -56,6 +56,10 @@ class FmqpSession:
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
+        topic = self._codec.only(data)
+        if topic is not None:
+            self._meter.received += 1
+            return (PublishRun(data, 0, len(data), 1, {topic}),)
         return [
             command
             for event in self._codec.receive_data(data)

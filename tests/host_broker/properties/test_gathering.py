@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from host_broker.bus.publication import pack
+from host_broker.bus.publication import pack, unpack_one
 from host_broker.outputs import Outputs
+from host_broker.protocols.fmqp.codec import Codec
+from host_broker.protocols.fmqp.events import Publications
 from tests.host_broker.desk import Desk
 from tests.host_broker.properties.test_cuts import _joined
 from tests.host_broker.properties.traffic import CUTS, FMQP, HARD_LIMIT, MAX_BODY, cut
@@ -85,6 +87,27 @@ def _outcome(desk: Desk, said: list[tuple[int, bytes, list[int]]], taken: list[b
         stats.publications,
         desk.broker.retained_count,
     )
+
+
+@given(FMQP, _PLAIN, CUTS)
+def test_a_read_taken_whole_is_one_plain_publication(
+    data: bytes, plain: bytes, places: list[int]
+) -> None:
+    """Whatever came before: the shortcut of the codec gives what the codec gives."""
+    short, long = (Codec("broker", MAX_BODY, HARD_LIMIT) for _ in range(2))
+    for codec in (short, long):
+        for topic in (b"a", b"b", b"a/b"):
+            codec.receive_data(pack(0, topic, b"known"))
+    taken = 0
+    for read in cut(data, places) + cut(plain, [7 + plain[1] + plain[5]]):
+        topic = short.only(read)
+        if topic is None:
+            assert short.receive_data(read) == long.receive_data(read)
+            continue
+        taken += 1
+        assert long.receive_data(read) == [Publications(read, 0, len(read), 1, {topic})]
+        assert unpack_one(read)[:2] == (0, topic)
+    event("taken" if taken else "not taken")
 
 
 @settings(max_examples=300, deadline=None)
