@@ -3,15 +3,15 @@
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from benchmarks.broker import burst, singles
-from benchmarks.broker.metering import Measured
+from benchmarks.broker.metering import Measured, undisturbed
 from benchmarks.broker.peers import JOURNAL, MOSQUITTO, MOTEMQ, NATS, RELAY, Peer, running
 from benchmarks.broker.workloads import Workload
 
 PEERS = (MOTEMQ, MOSQUITTO, NATS, RELAY)
 MEASURE = {"burst": burst.measure, "singles": singles.measure}
-_ATTEMPTS = 4
 
 
 @dataclass(slots=True)
@@ -52,7 +52,8 @@ def measure(
     result = Result(workload, ours.name, {peer.name: [] for peer in measured})
     for number in range(1, rounds + 1):
         for peer in in_turn(measured, number):
-            result.measured[peer.name].append(_undisturbed(workload, peer, duration_s))
+            found = undisturbed(partial(_once, workload, peer, duration_s))
+            result.measured[peer.name].append(found)
         line = ", ".join(
             f"{name} {all_[-1].deliveries_per_second / 1e6:.3f}{'!' * all_[-1].disturbed}"
             for name, all_ in result.measured.items()
@@ -67,11 +68,6 @@ def in_turn(peers: Sequence[Peer], number: int) -> list[Peer]:
     return [*peers[first:], *peers[:first]]
 
 
-def _undisturbed(workload: Workload, peer: Peer, duration_s: float) -> Measured:
-    """Measure again while others use the machine; the last attempt counts, and says so."""
-    for _ in range(_ATTEMPTS):
-        with running(peer, workload.tls) as broker:
-            measured = MEASURE[workload.kind](peer, broker, workload.traffic, duration_s)
-        if not measured.disturbed:
-            break
-    return measured
+def _once(workload: Workload, peer: Peer, duration_s: float) -> Measured:
+    with running(peer, workload.tls) as broker:
+        return MEASURE[workload.kind](peer, broker, workload.traffic, duration_s)

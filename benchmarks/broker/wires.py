@@ -13,6 +13,7 @@ class Wire:
     ``greeting`` and the second value of ``subscribe`` are what the broker's answer ends with,
     b"" = it has none. ``room`` is for the relay only, which knows no topics. ``before_tls`` is what
     the broker's words end with that it says before TLS begins, b"" = it says none.
+    ``aside``: what it tells a subscriber between two deliveries if that lasts two seconds.
     """
 
     hello: Callable[[int], bytes]  # a publisher's first words; its room
@@ -21,6 +22,7 @@ class Wire:
     publication: Callable[[str, bytes], bytes]
     delivery: Callable[[str, bytes, int], bytes]  # topic, payload, number of the subscription
     before_tls: bytes = b""
+    aside: bytes = b""
 
 
 def _fmqp(flags: int, topic: str, body: bytes) -> bytes:
@@ -93,6 +95,7 @@ NATS = Wire(
         b"MSG %s %d %d\r\n%s\r\n" % (_nats_subject(topic), FIRST_ID + number, len(body), body)
     ),
     before_tls=b"\r\n",
+    aside=b"PING\r\n",
 )
 # Two bytes say who one is: a room, and whether one listens. It forwards FMQP without reading it.
 RELAY = Wire(
