@@ -160,13 +160,18 @@ class Connection(asyncio.Protocol):
         """Drop no more, and return a future that is done when the kernel has taken everything."""
         self.flush()
         self._slow = "pause"
-        while self._overflow and (buffer := self._overflow.get()) is not None:
-            self.transport.write(buffer)
-        # From now on "congested" is "has anything left".
-        self.transport.set_write_buffer_limits(0, 0)
         self._cancel_stall_timer()
         self._drained = asyncio.get_running_loop().create_future()
-        if not self.congested or self.transport.is_closing():
+        if self.transport.is_closing():
+            self._say_drained()
+            return self._drained
+        while self._overflow and (buffer := self._overflow.get()) is not None:
+            self.transport.write(buffer)
+        # From now on "congested" is "has anything left": more than the mark, but for asyncio's TLS
+        # as much as the mark is too much.
+        tls = self.transport.get_extra_info("sslcontext") is not None
+        self.transport.set_write_buffer_limits(high=int(tls), low=0)
+        if not self.congested:
             self._say_drained()
         return self._drained
 

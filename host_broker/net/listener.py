@@ -18,7 +18,9 @@ from host_broker.net.tls import server_context
 from host_broker.net.unix_socket import bind_unix, remove_unix
 from host_broker.settings import NetSettings
 
-_BACKLOG = 1024
+# Connections that wait to be accepted. When they are too many the kernel ignores new ones, which
+# try again after 1, 3, 7, 15, 31 s: to their user that is a hang. Linux allows 4096 by default.
+_BACKLOG = 4096
 _TLS_GOODBYE_S = 5.0  # for a peer to answer our close_notify
 
 

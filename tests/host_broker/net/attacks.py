@@ -163,7 +163,7 @@ def churn(port: int) -> Iterator[tuple[str, int]]:
 
 
 def half_open(port: int) -> Iterator[tuple[str, int]]:
-    """2 000 connections that say half of something, close their half or not, and reset."""
+    """10 000 connections that say half of something, close their half or not, and reset."""
     pieces = [
         b"\x00",
         _packet(0x80, b"half/open")[:-1],
@@ -173,7 +173,7 @@ def half_open(port: int) -> Iterator[tuple[str, int]]:
         _RANDOM.randbytes(3000),
         bytes(5000),
     ]
-    for number in range(2000):
+    for number in range(10_000):
         sock = _connected(port)
         with contextlib.suppress(ConnectionError):
             sock.sendall(pieces[number % len(pieces)])
@@ -181,7 +181,7 @@ def half_open(port: int) -> Iterator[tuple[str, int]]:
                 sock.shutdown(socket.SHUT_WR)
         with contextlib.suppress(OSError):
             _reset(sock)
-    yield "connections", 2000
+    yield "connections", 10_000
 
 
 ATTACKS = {

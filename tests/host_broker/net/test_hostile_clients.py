@@ -124,7 +124,7 @@ def test_others_notice_nothing(
             f"{name}: {told}; {seen.messages} messages, worst {seen.worst_s * 1e3:.0f} ms, "
             f"most memory {seen.most_bytes / MIB:.0f} MiB"
         )
-        assert seen.messages > 50
+        assert seen.messages > 10
         assert seen.worst_s < WORST_S[name]
         assert seen.most_bytes < MOST_BYTES[name]
         _nothing_is_left(running)

@@ -3,19 +3,21 @@
 import contextlib
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
 from host_broker.client import ConnectFailed, ConnectionLost, FmqpClient, connect
-from tests.host_broker.net.broker_process import BrokerProcess, broker, until
+from tests.host_broker.net.broker_process import broker, until
+from tests.host_broker.net.certificates import Authority
 
 SUBSCRIBE = bytes.fromhex("800100000000") + b"t"
 BIG = 256 * 1024
 LARGE = ("--set", "net.outbox_high_bytes=64_000_000")  # so that the publisher is not paused
 
 
-def fmqp(running: BrokerProcess) -> FmqpClient:
-    client = connect(running.urls["fmqp"], timeout_s=20.0)
+def fmqp(url: str) -> FmqpClient:
+    client = connect(url, timeout_s=20.0)
     assert isinstance(client, FmqpClient)
     return client
 
@@ -32,12 +34,16 @@ def rest(sock: socket.socket) -> bytes:
 
 
 def test_a_stop_takes_its_steps_in_order() -> None:
-    with broker(*LARGE) as running, running.raw("fmqp") as sleeper, fmqp(running) as mortal:
+    with (
+        broker(*LARGE) as running,
+        running.raw("fmqp") as sleeper,
+        fmqp(running.urls["fmqp"]) as mortal,
+    ):
         mortal.publish("t", b"will", will=True)
         mortal.publish("t", b"second", will=True)
         mortal.sync()
         sleeper.sendall(SUBSCRIBE)
-        with fmqp(running) as publisher:
+        with fmqp(running.urls["fmqp"]) as publisher:
             publisher.sync()
             published = [number.to_bytes(4, "big") + bytes(BIG) for number in range(40)]
             for body in published:  # 10 MiB: more than the kernel takes, so that it must wait
@@ -72,7 +78,7 @@ def test_a_stop_waits_for_sleepers_no_longer_than_it_may() -> None:
     with (
         broker("--set", "net.drain_s=1", *LARGE) as running,
         running.raw("fmqp") as sleeper,
-        fmqp(running) as mortal,
+        fmqp(running.urls["fmqp"]) as mortal,
     ):
         sleeper.sendall(SUBSCRIBE)
         mortal.subscribe("will")
@@ -92,8 +98,73 @@ def test_a_stop_waits_for_sleepers_no_longer_than_it_may() -> None:
         assert "1 connections were reset, unsent messages are lost" in stderr
 
 
+def listener(scheme: str, folder: Path) -> tuple[str, str]:
+    """What to listen on, and what clients append to its address."""
+    listen = f"{scheme}://127.0.0.1:0"
+    if scheme == "fmqp":
+        return listen, ""
+    cert, key = Authority(folder, "ours").issue("broker")
+    return f"{listen}?cert={cert}&key={key}", "?insecure=1"
+
+
+@pytest.mark.parametrize("scheme", ["fmqp", "fmqps"])
+def test_nobody_is_waited_for_who_has_taken_everything(scheme: str, tmp_path: Path) -> None:
+    """R35 to R37: whatever carries it, nothing left is nothing left."""
+    listen, trust = listener(scheme, tmp_path)
+    with (
+        broker("--listen", listen, "--set", "net.drain_s=20") as running,
+        fmqp(running.urls[scheme] + trust) as heir,
+        fmqp(running.urls[scheme] + trust) as mortal,
+    ):
+        heir.subscribe("will")
+        heir.sync()
+        mortal.publish("will", b"bye", will=True)
+        mortal.sync()
+        started = time.monotonic()
+        running.process.terminate()
+        message = heir.receive(10.0)
+        assert message is not None
+        assert message.payload == b"bye"
+        for client in (heir, mortal):
+            with pytest.raises(ConnectionLost):
+                client.receive(10.0)
+        assert running.wait() == (0, "")
+        assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("scheme", ["fmqp", "fmqps"])
+def test_those_who_are_reset_have_their_wills_too(scheme: str, tmp_path: Path) -> None:
+    """R36, R37: whoever missed the first drain gets no more, but what they leave reaches others."""
+    listen, trust = listener(scheme, tmp_path)
+    arguments = ("--listen", listen, "--data", str(tmp_path / "data"))
+    with broker(*arguments, "--set", "net.drain_s=1", *LARGE) as running:
+        url = running.urls[scheme] + trust
+        with contextlib.ExitStack() as stack:
+            heir, *sleepers = (stack.enter_context(fmqp(url)) for _ in range(4))
+            heir.subscribe("will")
+            for number, sleeper in enumerate(sleepers):
+                sleeper.subscribe("t")
+                sleeper.publish("will", b"%d" % number, will=True)
+                sleeper.sync()
+            for _ in range(40):
+                heir.publish("t", bytes(BIG))
+            heir.sync()
+            running.process.terminate()
+            wills = [message.payload for _ in range(3) if (message := heir.receive(10.0))]
+            assert sorted(wills) == [b"0", b"1", b"2"]
+            with pytest.raises(ConnectionLost):
+                heir.receive(10.0)
+        code, stderr = running.wait()
+        assert code == 0
+        assert stderr == "broker: 3 connections were reset, unsent messages are lost\n"
+
+
 def test_terminate_ends_at_once_without_wills() -> None:
-    with broker() as running, fmqp(running) as heir, fmqp(running) as mortal:
+    with (
+        broker() as running,
+        fmqp(running.urls["fmqp"]) as heir,
+        fmqp(running.urls["fmqp"]) as mortal,
+    ):
         heir.subscribe("*")
         heir.sync()
         mortal.publish("will", b"bye", will=True)
@@ -107,4 +178,4 @@ def test_terminate_ends_at_once_without_wills() -> None:
             while True:
                 assert heir.receive(5.0) is None
         with pytest.raises(ConnectFailed):
-            fmqp(running)
+            fmqp(running.urls["fmqp"])
