@@ -191,8 +191,8 @@ def _telling_what_may_be_lost(delivery: Delivery, say: Callable[[str], None]) ->
             say(f"messages that may not have arrived: {delivery.unconfirmed}")
         raise
     except ClientError as error:
-        if not delivery.sent:
-            raise
+        if delivery.sent < 2:
+            raise  # there is no doubt about which message is meant
         text = f"{error} (messages sent before: {delivery.sent}; the last of them may be lost)"
         raise ClientError(text) from error
 

@@ -31,6 +31,11 @@ def dial(address: Address, timeout_s: float) -> socket.socket:
     except (OSError, UnicodeError, ValueError) as error:
         if raw is not None:
             raw.close()
+            if isinstance(error, TimeoutError):
+                raise ConnectFailed(
+                    f"{address} did not begin TLS within {timeout_s:g} s; is TLS spoken on this "
+                    "port?"
+                ) from error
         raise ConnectFailed(_advice(address, error, timeout_s)) from error
     return raw
 

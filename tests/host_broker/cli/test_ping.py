@@ -4,6 +4,7 @@ import json
 import math
 import re
 import socket
+import time
 
 import pytest
 
@@ -45,6 +46,14 @@ def test_json_has_every_time(running: BrokerProcess) -> None:
     }
 
 
+def test_an_interval_is_waited_for(running: BrokerProcess) -> None:
+    began = time.monotonic()
+    done = run("ping", running.urls["lightmq"], "-c", "3", "-i", "0.2")
+    assert done.returncode == 0
+    assert time.monotonic() - began >= 0.4
+    assert done.stdout.startswith(b"3 round trips, 0 lost")
+
+
 def test_it_fails_when_nothing_comes_back() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"fmqp://127.0.0.1:{silent.getsockname()[1]}"
@@ -52,7 +61,10 @@ def test_it_fails_when_nothing_comes_back() -> None:
         done = run(*arguments)
         as_json = run(*arguments, "--json")
     assert done.returncode == as_json.returncode == 1
-    assert done.stderr == b"ping: error: 2 of 2 pings were not answered within 0.2 s\n"
+    assert done.stderr == (
+        b"ping: error: 2 of 2 pings were not answered within 0.2 s; "
+        b"is it the right port and protocol?\n"
+    )
     assert done.stdout == b""
     assert json.loads(as_json.stdout) == {"url": url, "sent": 2, "lost": 2, "round_trips_us": []}
 

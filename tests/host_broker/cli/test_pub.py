@@ -41,6 +41,20 @@ def test_text_is_taken_when_it_returns(url: str) -> None:
     assert _heard(url, "pub/text", 1, "21.5 °C") == ["21.5 °C".encode()]
 
 
+def test_a_text_may_begin_with_a_dash(url: str) -> None:
+    assert _heard(url, "pub/minus", 1, "-m", "-5") == [b"-5"]
+
+
+def test_short_options(url: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"f")
+    assert _heard(url, "short/file", 1, "-r", "-f", str(tmp_path / "file")) == [b"f"]
+    assert run("sub", url, "short/file", "--retained-only").stdout == b"f\n"
+    assert run("pub", url, "short/file", "-n", "-r").returncode == 0
+    assert run("sub", url, "short/file", "--retained-only").stdout == b""
+    assert _heard(url, "short/lines", 2, "-l", stdin=b"a\nb\n") == [b"a", b"b"]
+    assert _heard(url, "short/stdin", 1, "-s", stdin=b"a\nb\n") == [b"a\nb\n"]
+
+
 def test_a_file_is_one_message(url: str, tmp_path: Path) -> None:
     content = bytes(range(256)) * 1000
     (tmp_path / "image").write_bytes(content)
@@ -166,6 +180,17 @@ def test_a_will_may_go_elsewhere_and_be_the_only_message(url: str) -> None:
     assert ended(listener) == (0, b"pub/gone/b last\npub/gone/a bye\n", b"")
 
 
+def test_a_will_is_kept_if_it_shall_be(url: str) -> None:
+    for topic, option, kept in (
+        ("pub/lasting", "--will-retain", b"last\n"),
+        ("pub/passing", "--no-will-retain", b"x\n"),
+    ):
+        retain = [] if option == "--will-retain" else ["--retain"]
+        arguments = ("x", *retain, "--will-payload", "last", option)
+        assert run("pub", url, topic, *arguments, "--quiet").stderr == b""
+        assert run("sub", url, topic, "--retained-only").stdout == kept
+
+
 def test_a_holder_says_when_the_broker_is_gone() -> None:
     with broker() as mortal:
         url = mortal.urls["fmqp"]
@@ -192,6 +217,9 @@ def test_lightmq(running: BrokerProcess) -> None:
         (["x", "--wait", "1"], "--wait is for --wanted"),
         (["x", "--will-topic", "a"], "--will-topic and --will-retain need"),
         (["--lines", "--repeat", "2"], "leave out --repeat"),
+        (["x", "-m", "y"], "give one of PAYLOAD"),
+        (["x", "--will-retain"], "--will-topic and --will-retain need"),
+        (["--lines", "--will", "--reconnect"], "--will is for one message"),
         (["--file", "/does/not/exist"], "cannot read /does/not/exist: No such file"),
     ],
 )

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import socket
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -188,6 +189,117 @@ def test_a_broker_that_says_nothing_is_told() -> None:
     assert done.stderr == expected
 
 
+def test_topics_can_be_left_out(url: str) -> None:
+    process = subscribed(url, "out/*", "-T", "out/loud", "-T", "/*/b/", "-C", "2", "-v")
+    with fmqp(url) as client:
+        for name in ("a", "loud", "b", "c"):
+            client.publish(f"out/{name}", b"x")
+    assert ended(process) == (0, b"out/a x\nout/c x\n", b"")
+
+
+def test_what_is_kept_can_be_cleared(url: str) -> None:
+    with fmqp(url) as client:
+        for name in ("a", "b", "precious"):
+            client.publish(f"clear/{name}", b"x", cache=True)
+        client.sync()
+    arguments = ("clear/*", "$/info/*", "--retained-only", "-v", "-T", "$/*/*")
+    done = run("sub", url, *arguments, "-T", "clear/precious", "--remove-retained")
+    assert (done.returncode, sorted(done.stdout.split())) == (
+        0,
+        [b"clear/a", b"clear/b", b"x", b"x"],
+    )
+    done = run("sub", url, "clear/*", "$/info/clients", "--retained-only", "-v")
+    assert sorted(done.stdout.splitlines()) == [b"$/info/clients 1", b"clear/precious x"]
+
+
+def test_it_clears_no_topic_of_the_broker(url: str) -> None:
+    done = run("sub", url, "$/info/clients", "--retained-only", "--remove-retained")
+    assert (done.returncode, done.stdout) == (0, b"1\n")
+    done = run("sub", url, "$/info/clients", "--retained-only")
+    assert done.stdout == b"1\n"
+
+
+def test_a_format(url: str) -> None:
+    with fmqp(url) as client:
+        client.publish("format/kept", b"\x01\xff", cache=True)
+        client.sync()
+        pattern = r"%%|%8t|%-12t|%.3t|%p|%x|%X|%l|%03l|%r%w|@@\\t"
+        process = subscribed(url, "format/*", "-C", "2", "-F", pattern)
+        client.publish("format/b", b"x y", will=True)
+    rows = [
+        rb"%|format/kept|format/kept |for|\x01\xff|01ff|01FF|2|002|10|@\t",
+        rb"%|format/b|format/b    |for|x y|782079|782079|3|003|01|@\t",
+    ]
+    assert ended(process) == (0, b"\n".join(rows) + b"\n", b"")
+
+
+def test_times_in_a_format(url: str) -> None:
+    before = time.time()
+    process = subscribed(url, "timed", "-C", "1", "-F", "%U %I @s @N @Y-@m-@d")
+    with fmqp(url) as client:
+        client.publish("timed", b"x")
+    code, stdout, _ = ended(process)
+    assert code == 0
+    unix, iso, seconds, nanoseconds, date = stdout.decode().split()
+    assert before <= float(unix) <= time.time()
+    assert unix == f"{seconds}.{nanoseconds}"
+    moment = datetime.fromisoformat(iso)
+    assert moment.timestamp() == int(seconds)
+    assert date == moment.strftime("%Y-%m-%d")
+
+
+def test_json_for_people_and_without_line_ends(url: str) -> None:
+    for option, check in (
+        (["--json", "--pretty"], lambda out: out.count(b"\n") > 5 and json.loads(out)),
+        (["-F", "%p;", "-N"], lambda out: out == b"x;"),
+        (["-N"], lambda out: out == b"x"),
+    ):
+        process = subscribed(url, "pretty", "-C", "1", *option)
+        with fmqp(url) as client:
+            client.publish("pretty", b"x")
+        code, stdout, _ = ended(process)
+        assert code == 0
+        assert check(stdout), stdout
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("100%", "'%' is no sequence"),
+        ("%q", "there is no '%q'; there are: %I"),
+        ("@?", "there is no '@?'"),
+        (r"\q", r"there is no '\q'"),
+    ],
+)
+def test_a_format_that_cannot_be(url: str, pattern: str, words: str) -> None:
+    done = run("sub", url, "t", "--format", pattern)
+    assert done.returncode == 2
+    assert words in done.stderr.decode()
+
+
+def test_its_own_will(url: str) -> None:
+    with fmqp(url) as client:
+        client.subscribe("ears/status")
+        client.sync()
+        will = ("--will-topic", "ears/status", "--will-payload", "deaf", "--will-retain")
+        process = subscribed(url, "t", *will)
+        client.sync()
+        assert client.receive(0.0) is None
+        process.kill()
+        message = client.receive(10.0)
+        assert message is not None
+        assert message.payload == b"deaf"
+        ended(process)
+    assert run("sub", url, "ears/status", "--retained-only").stdout == b"deaf\n"
+
+
+def test_quiet_says_nothing_but_errors(url: str) -> None:
+    done = run("sub", url, "silence", "-q", "-W", "0.2")
+    assert (done.returncode, done.stderr) == (0, b"")
+    done = run("sub", url, "silence", "-q", "-W", "0.2", "-C", "1")
+    assert (done.returncode, done.stderr.count(b"\n")) == (124, 1)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -195,6 +307,13 @@ def test_a_broker_that_says_nothing_is_told() -> None:
         ["--output", "raw", "-v"],
         ["--output", "raw", "--json"],
         ["--retained-only", "--no-retained"],
+        ["--hex", "--format", "%p"],
+        ["-v", "--format", "%p"],
+        ["--pretty"],
+        ["--remove-retained", "--no-retained"],
+        ["--remove-retained", "--feedback"],
+        ["--will-topic", "w"],
+        ["--will-retain"],
         ["--count", "0"],
         ["--timeout", "0"],
     ],
