@@ -1,7 +1,9 @@
-"""Order of the suite, and the rule that nothing vanishes: a skip is reported, and fails in CI."""
+"""Order of the suite; the rule that nothing vanishes: a skip is reported, and fails in CI; and what
+several folders run on: MicroPython's unix port, and the files of a board."""
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +36,27 @@ def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
     reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
     assert reporter is not None
     return lambda line: reporter.write_line(f"\n{line}", cyan=True)
+
+
+@pytest.fixture(scope="session")
+def unix_port() -> Path:
+    """MicroPython's unix port; ``MOTEMQ_MICROPYTHON`` names another one than ours."""
+    other = os.environ.get("MOTEMQ_MICROPYTHON")
+    if other:
+        return Path(other)
+    import firmware.build
+
+    return firmware.build.ensure("unix")
+
+
+@pytest.fixture(scope="session")
+def board_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that is a board's ``/``: the client and the node as the rig installs them."""
+    from firmware.node_files import compile_node
+
+    out = tmp_path_factory.mktemp("board")
+    for file, path in compile_node(out):
+        target = out / path.lstrip("/")
+        if target != file:
+            target.write_bytes(file.read_bytes())
+    return out

@@ -1,37 +1,12 @@
 """The interpreters that every check runs on, and what the checks talk to."""
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from firmware.node_files import compile_node
 from tests.client_upy.fault_server import FaultServer
 from tests.client_upy.interpreters import ROOT, Interpreter, cpython, micropython
-
-
-@pytest.fixture(scope="session")
-def unix_port() -> Path:
-    """MicroPython's unix port; ``MOTEMQ_MICROPYTHON`` names another one than ours."""
-    other = os.environ.get("MOTEMQ_MICROPYTHON")
-    if other:
-        return Path(other)
-    import firmware.build
-
-    return firmware.build.ensure("unix")
-
-
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that is a board's ``/``: the client and the node as the rig installs them."""
-    out = tmp_path_factory.mktemp("board")
-    for file, path in compile_node(out):
-        target = out / path.lstrip("/")
-        if target != file:
-            target.write_bytes(file.read_bytes())
-    return out
 
 
 @pytest.fixture(scope="session", params=["cpython", "micropython", "micropython-mpy"])
@@ -41,7 +16,7 @@ def interpreter(request: pytest.FixtureRequest) -> Interpreter:
     executable = request.getfixturevalue("unix_port")
     if request.param == "micropython":
         return micropython(executable)
-    return micropython(executable, request.getfixturevalue("compiled") / "lib")
+    return micropython(executable, request.getfixturevalue("board_files") / "lib")
 
 
 @pytest.fixture(scope="session")

@@ -18,16 +18,16 @@ _BUDGET = {
 
 
 def test_messages_allocate_nothing(
-    unix_port: Path, compiled: Path, fault_ports: str, say: Callable[[str], None]
+    unix_port: Path, board_files: Path, fault_ports: str, say: Callable[[str], None]
 ) -> None:
-    text = run_checks(micropython(unix_port, compiled / "lib"), "heap", fault_ports)
+    text = run_checks(micropython(unix_port, board_files / "lib"), "heap", fault_ports)
     figures = [line for line in text.splitlines() if line.startswith("heap: ")]
     assert len(figures) == 4
     say("\n".join(figures))
 
 
-def test_compiled_size_is_within_its_budget(compiled: Path, say: Callable[[str], None]) -> None:
-    sizes = {path.stem: path.stat().st_size for path in (compiled / "lib/umotemq").glob("*.mpy")}
+def test_compiled_size_is_within_its_budget(board_files: Path, say: Callable[[str], None]) -> None:
+    sizes = {path.stem: path.stat().st_size for path in (board_files / "lib/umotemq").glob("*.mpy")}
     assert sizes.keys() == _BUDGET.keys()
     lines = [f"{name}.mpy {size} B of {_BUDGET[name]}" for name, size in sorted(sizes.items())]
     say("\n".join([*lines, f"all of umotemq {sum(sizes.values())} B"]))

@@ -1,4 +1,4 @@
-"""The unix port is built once for the whole session (and cached for the next)."""
+"""What is checked here is what we build, whatever ``MOTEMQ_MICROPYTHON`` says."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ from firmware.build import ensure
 
 @pytest.fixture(scope="session")
 def unix_port() -> Path:
-    """The built unix port of MicroPython."""
+    """Our unix port, built once (and cached for the next session)."""
     return ensure("unix")

@@ -1,22 +1,16 @@
 """A real broker, and a board that is the unix port with what the rig would install."""
 
-import os
-import re
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from firmware.node_files import compile_node
 from host_broker.client import FmqpClient, connect
 from tests.firmware_node.board import AgentProcess, Board
-
-_READY_S = 20
+from tests.host_broker.net import broker_process
 
 
 @dataclass(frozen=True)
@@ -33,27 +27,6 @@ class BrokerPorts:
         return client
 
 
-@pytest.fixture(scope="session")
-def unix_port() -> Path:
-    """MicroPython's unix port; ``MOTEMQ_MICROPYTHON`` names another one than ours."""
-    other = os.environ.get("MOTEMQ_MICROPYTHON")
-    if other:
-        return Path(other)
-    import firmware.build
-
-    return firmware.build.ensure("unix")
-
-
-@pytest.fixture(scope="session")
-def board_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("board")
-    for file, path in compile_node(out):
-        target = out / path.lstrip("/")
-        if target != file:
-            shutil.copy(file, target)
-    return out
-
-
 @pytest.fixture
 def board(unix_port: Path, board_files: Path, tmp_path: Path) -> Board:
     folder = tmp_path / "board"
@@ -63,17 +36,8 @@ def board(unix_port: Path, board_files: Path, tmp_path: Path) -> Board:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[BrokerPorts]:
-    command = [sys.executable, "-m", "motemq", "broker", "--ephemeral"]
-    listen = ["--listen", "fmqp://127.0.0.1:0", "--listen", "lightmq://127.0.0.1:0"]
-    with subprocess.Popen([*command, *listen], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            lines = process.stdout.readline() + process.stdout.readline()
-            found = dict(re.findall(r"^listening (\w+) 127\.0\.0\.1:(\d+)$", lines, re.M))
-            yield BrokerPorts(int(found["fmqp"]), int(found["lightmq"]))
-        finally:
-            process.terminate()
-            process.wait(timeout=_READY_S)
+    with broker_process.broker() as running:
+        yield BrokerPorts(**running.ports)
 
 
 @pytest.fixture
