@@ -122,6 +122,28 @@ def test_lines_wait_for_the_first_broker(address: str) -> None:
         assert ended(process) == (0, b"", b"pub: connected again\n")
 
 
+def test_ctrl_c_tells_what_may_be_missing(address: str) -> None:
+    with broker("--listen", address) as stopped:
+        process = opened("pub", address, "steady/torn", "--lines", "--reconnect")
+        with fmqp(address) as client:
+            client.subscribe("steady/torn")
+            _write(process, b"first\n")
+            assert _next(client) == b"first"
+            client.subscribe("motemq/echo/*", debug=True)
+            _write(process, b"second\n")
+            while _next(client) != b"second":
+                pass
+            assert client.receive(END_S) is not None  # its echo: nothing is held any more
+        stopped.process.send_signal(signal.SIGSTOP)
+        _write(process, b"a\nb\n")
+        until(lambda: _unread_bytes(address) > 0)
+        process.send_signal(signal.SIGINT)
+        code, _, stderr = ended(process)
+        stopped.process.send_signal(signal.SIGCONT)
+    assert code == 130
+    assert re.fullmatch(rb"pub: messages that may not have arrived: [123]\n", stderr)
+
+
 def test_without_reconnect_it_says_how_much_was_sent(address: str) -> None:
     with broker("--listen", address) as mortal, fmqp(address) as client:
         client.subscribe("steady/brief")
