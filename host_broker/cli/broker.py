@@ -1,6 +1,5 @@
 """``motemq broker``: run the broker."""
 
-import asyncio
 import gc
 import logging
 import resource
@@ -105,7 +104,7 @@ def _run(
     _allow_open_files(settings.net.max_connections + _FILES_BESIDE_CONNECTIONS)
     gc.freeze()  # what is loaded now stays; the collector need not look at it again
     options = ServiceOptions(addresses, data, settings, insecure_bind)
-    return asyncio.run(serve(options, _say_listening))
+    return serve(options, _say_listening)
 
 
 def _say_listening(where: list[str]) -> None:

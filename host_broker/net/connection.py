@@ -21,7 +21,6 @@ _LARGEST_WRITE_BYTES = 128 * 1024 * 1024
 # What is sent within one turn of the event loop is one write: a hundred reads of one publication
 # each would otherwise be a hundred system calls. This much is worth a write of its own.
 _WORTH_WRITING_BYTES = 64 * 1024
-_WORTH_WRITING_ALONE = 4  # buffers, when they are more than that
 
 
 class Connection(asyncio.Protocol):
@@ -134,13 +133,8 @@ class Connection(asyncio.Protocol):
         if not buffers:
             return
         self._unwritten, self._unwritten_bytes = [], 0
-        if len(buffers) <= _WORTH_WRITING_ALONE and size > _WORTH_WRITING_BYTES:
-            for buffer in buffers:  # system calls cost less than copying so much
-                self.transport.write(buffer)
-        elif len(buffers) == 1:
-            self.transport.write(buffers[0])
-        elif size <= _LARGEST_WRITE_BYTES:
-            self.transport.write(b"".join(buffers))
+        if size <= _LARGEST_WRITE_BYTES:
+            self.transport.writelines(buffers)
         else:
             self._server.gave_up(
                 self, f"one read asked for more than {_LARGEST_WRITE_BYTES >> 20} MiB of answers"

@@ -1,13 +1,15 @@
-"""All plain sockets in one epoll: what one look returns is handled in one callback of the loop.
+"""The selector of the event loop: streams are handled where they are found, all others by asyncio.
 
 asyncio's selector makes a few objects and a callback for every socket that is ready; with five
-hundred publishers of one frame each that costs as much as the broker.
+hundred publishers of one frame each that costs as much as the broker, and with one of ten thousand
+frames a second as much as sending them.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from select import EPOLLIN, EPOLLOUT, epoll
-from typing import TYPE_CHECKING
+from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from host_broker.net.stream import Stream
@@ -16,31 +18,41 @@ _MOST_EVENTS = 256  # of one look; the others are in the next one, none is passe
 # A turn ends after so many bytes: what it sends waits for its end, and who is to be held up is only
 # known then.
 _TURN_BYTES = 256 * 1024
-# Looks in one callback, while they find more than a few: going through asyncio's loop costs as
-# much as three frames. Then timers and TLS have their turn.
-_LOOKS = 8
-_FEW_EVENTS = 4
-_LOOKS_BYTES = 1024 * 1024
 
 
-class Poller:
-    """Tells streams when they can read or write.
+class _HasFileno(Protocol):
+    def fileno(self) -> int: ...
 
-    Reads come in turns: ``begin`` is called before those of a turn, ``end`` after them.
+
+def _nothing() -> None:
+    """What a turn begins and ends with before ``Poller.turns``."""
+
+
+class Poller(BaseSelector):
+    """A selector for asyncio that also tells streams when they can read or write.
+
+    It does so inside of ``select``, hence between the callbacks of the loop.
     """
 
-    def __init__(
+    def __init__(self) -> None:
+        self._epoll = epoll()
+        self._keys: dict[int, SelectorKey] = {}
+        self._streams: dict[int, Stream] = {}
+        self._begin: Callable[[], None] = _nothing
+        self._end: Callable[[], None] = _nothing
+        self._failed: Callable[[dict[str, Any]], None] | None = None
+
+    def turns(
         self,
-        loop: asyncio.AbstractEventLoop,
         begin: Callable[[], None],
         end: Callable[[], None],
+        failed: Callable[[dict[str, Any]], None],
     ) -> None:
-        self._begin = begin
-        self._end = end
-        self._epoll = epoll()
-        self._streams: dict[int, Stream] = {}
-        self._loop = loop
-        loop.add_reader(self._epoll.fileno(), self._look)
+        """Reads of streams come in turns: call ``begin`` before those of one, ``end`` after them.
+
+        ``failed`` is told, as the loop's exception handler, of errors that are nobody's else.
+        """
+        self._begin, self._end, self._failed = begin, end, failed
 
     def watch(self, stream: "Stream", events: int) -> None:
         """Look for ``events`` of a stream from now on: EPOLLIN, EPOLLOUT, both, or 0 for none."""
@@ -52,46 +64,103 @@ class Poller:
             # Otherwise it would still be told of hang-ups, again and again.
             self._epoll.unregister(fd)
             del self._streams[fd]
-            return
-        if watched:
+        elif watched:
             self._epoll.modify(fd, events)
         else:
             self._epoll.register(fd, events)
             self._streams[fd] = stream
 
+    # ---- selectors.BaseSelector ----
+
+    def register(self, fileobj: "int | _HasFileno", events: int, data: Any = None) -> SelectorKey:
+        """Look for the events of a file of asyncio."""
+        fd = _fd(fileobj)
+        self._epoll.register(fd, _mask(events))
+        key = self._keys[fd] = SelectorKey(fileobj, fd, events, data)
+        return key
+
+    def modify(self, fileobj: "int | _HasFileno", events: int, data: Any = None) -> SelectorKey:
+        """Look for other events of it."""
+        fd = _fd(fileobj)
+        self._epoll.modify(fd, _mask(events))
+        key = self._keys[fd] = SelectorKey(fileobj, fd, events, data)
+        return key
+
+    def unregister(self, fileobj: "int | _HasFileno") -> SelectorKey:
+        """Look for it no more."""
+        fd = _fd(fileobj)
+        key = self._keys.pop(fd)
+        self._epoll.unregister(fd)
+        return key
+
+    def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        """Wait at most ``timeout`` seconds (None: for ever), handle streams, return the rest."""
+        found = self._epoll.poll(timeout if timeout is None or timeout > 0 else 0, _MOST_EVENTS)
+        rest: list[tuple[SelectorKey, int]] = []
+        if found:
+            try:
+                self._handle(found, rest)
+            except Exception as error:
+                # Out of select it would end the loop, which survives a callback that fails.
+                if self._failed is None:
+                    raise
+                self._failed({"message": "a turn failed", "exception": error})
+        return rest
+
     def close(self) -> None:
         """Look no more."""
-        self._loop.remove_reader(self._epoll.fileno())
+        self._keys.clear()
         self._epoll.close()
 
-    def _look(self) -> None:
-        read = 0
-        for _ in range(_LOOKS):
-            events = self._epoll.poll(0, _MOST_EVENTS)
-            read += self._handle(events)
-            if len(events) < _FEW_EVENTS or read > _LOOKS_BYTES:
-                return
+    def get_map(self) -> Mapping[Any, SelectorKey]:
+        """Return the keys by file number."""
+        return self._keys
 
-    def _handle(self, events: list[tuple[int, int]]) -> int:
-        """Have streams do what they can; returns how many bytes they read."""
+    def get_key(self, fileobj: "int | _HasFileno") -> SelectorKey:
+        """Return the key of a file; KeyError if it is not registered."""
+        return self._keys[_fd(fileobj)]
+
+    # ---- streams ----
+
+    def _handle(self, found: list[tuple[int, int]], rest: list[tuple[SelectorKey, int]]) -> None:
+        """Have streams do what they can; what is asyncio's is added to ``rest``."""
         streams = self._streams
-        total = read = 0
+        read = 0
         self._begin()
         try:
-            for fd, what in events:
+            for fd, what in found:
                 stream = streams.get(fd)
                 if stream is None:
-                    continue  # it ended in this turn; its number is not used again before the next
+                    key = self._keys.get(fd)  # None: a stream that ended in this turn
+                    if key is not None:
+                        rest.append((key, _events(what) & key.events))
+                    continue
                 # Hang-ups and errors are found by whatever it wanted to do.
                 if what != EPOLLOUT:
                     read += stream.ready_to_read()
                     if read > _TURN_BYTES:
                         self._end()
-                        total += read
                         read = 0
                         self._begin()
                 if what != EPOLLIN:
                     stream.ready_to_write()
         finally:
             self._end()
-        return total + read
+
+
+def event_loop(poller: Poller) -> asyncio.AbstractEventLoop:
+    """Return an event loop that waits in ``poller``."""
+    return asyncio.SelectorEventLoop(poller)
+
+
+def _fd(fileobj: "int | _HasFileno") -> int:
+    return fileobj if isinstance(fileobj, int) else fileobj.fileno()
+
+
+def _mask(events: int) -> int:
+    return EPOLLIN * bool(events & EVENT_READ) | EPOLLOUT * bool(events & EVENT_WRITE)
+
+
+def _events(what: int) -> int:
+    """Hang-ups and errors are for whoever waits for anything."""
+    return EVENT_READ * bool(what & ~EPOLLOUT) | EVENT_WRITE * bool(what & ~EPOLLIN)

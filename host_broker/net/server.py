@@ -39,6 +39,7 @@ class Server:
         self,
         broker: Broker,
         settings: NetSettings,
+        poller: Poller,
         journal: Journal | None,
         store: RetainedStore | None = None,
         on_signal: Callable[[str], None] | None = None,
@@ -58,7 +59,7 @@ class Server:
         self._unflushed: list[Connection] = []
         self._in_turn = False  # of the poller
         self._turn_began = 0.0
-        self.poller = Poller(self._loop, self._begin_turn, self._end_turn)
+        poller.turns(self._begin_turn, self._end_turn, self._loop.call_exception_handler)
         self._timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
         self._all_gone.set()

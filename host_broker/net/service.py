@@ -16,6 +16,7 @@ from host_broker.net.data_dir import DataDir
 from host_broker.net.journal import Journal
 from host_broker.net.journal_scan import JournalError
 from host_broker.net.listener import Listener
+from host_broker.net.poller import Poller, event_loop
 from host_broker.net.retained_store import RetainedStore
 from host_broker.net.server import Server
 from host_broker.settings import Settings
@@ -37,7 +38,7 @@ class ServiceOptions:
     insecure_bind: bool = False
 
 
-async def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
+def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     """Serve until SIGTERM, SIGINT or a signal of FMQP; return the exit code (0; 130 for SIGINT).
 
     ``ready`` is called once with one ``"PROTOCOL HOST:PORT"`` per listener, when all are open.
@@ -46,6 +47,14 @@ async def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> 
     and writes journal and retained messages out. ``$/signals/terminate`` only writes out.
     Raises ``ListenError``, ``DataDirError``, ``JournalError`` or ``RetainedStoreError``.
     """
+    poller = Poller()
+    with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:
+        return runner.run(_prepare(options, poller, ready))
+
+
+async def _prepare(
+    options: ServiceOptions, poller: Poller, ready: Callable[[list[str]], None]
+) -> int:
     settings = options.settings
     listeners: list[Listener] = []
     data: DataDir | None = None
@@ -59,7 +68,7 @@ async def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> 
             store = RetainedStore(data.retained)
             _restore(broker, store)
         journal = Journal(data.journal, settings.journal) if data else None
-        return await _serve(listeners, broker, journal, store, settings, ready)
+        return await _serve(listeners, broker, poller, journal, store, settings, ready)
     finally:
         for listener in listeners:
             listener.close()
@@ -72,6 +81,7 @@ async def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> 
 async def _serve(
     listeners: list[Listener],
     broker: Broker,
+    poller: Poller,
     journal: Journal | None,
     store: RetainedStore | None,
     settings: Settings,
@@ -97,7 +107,7 @@ async def _serve(
         if not stop.done():
             stop.set_result(_TERMINATE if kind == "terminate" else 0)
 
-    server = Server(broker, settings.net, journal, store, signalled)
+    server = Server(broker, settings.net, poller, journal, store, signalled)
     loop.add_signal_handler(signal.SIGTERM, asked, 0)
     loop.add_signal_handler(signal.SIGINT, asked, 128 + signal.SIGINT)
     if journal is not None:
@@ -108,7 +118,7 @@ async def _serve(
         server.watch_idleness("fmqp", settings.fmqp.idle_timeout_s)
     for listener in listeners:
         await listener.start(
-            functools.partial(Connection, server, listener.protocol, listener.slow), server.poller
+            functools.partial(Connection, server, listener.protocol, listener.slow), poller
         )
     code = 0
     try:
