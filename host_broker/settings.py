@@ -24,6 +24,8 @@ class FmqpSettings:
     max_body: int = 1024 * 1024  # bytes, up to 8 MiB; a larger one is skipped, not buffered
     hard_body_limit: int = 64 * 1024 * 1024  # bytes; a length above it closes the connection
     max_wills: int = 16  # per connection
+    # Bytes of what all connections have begun to send and not yet ended, and of their last wills.
+    max_held_bytes: int = 256 * 1024 * 1024
     idle_timeout_s: float = 0.0  # silence that ends a connection, 0 = never; any packet is life
     max_subscriptions: int = 10_000  # per connection
     max_cached: int = 100_000  # retained topics, all together

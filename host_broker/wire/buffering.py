@@ -41,9 +41,15 @@ class Unfinished:
         kept.clear()
         return joined, end
 
-    def __bool__(self) -> bool:
-        """Whether anything is kept."""
-        return bool(self._kept)
+    def __len__(self) -> int:
+        """How many bytes are kept."""
+        return len(self._kept)
+
+    def drop(self) -> int:
+        """Forget what is kept; returns how many bytes of the frame are still to come."""
+        missing = self._needed - len(self._kept)
+        self._kept = bytearray()
+        return missing
 
     def keep(self, rest: bytes, needed: int) -> None:
         """Keep the beginning of a frame until ``needed`` bytes of it are there."""

@@ -21,6 +21,7 @@ from host_broker.protocols.fmqp.events import (
     Subscription,
 )
 from host_broker.protocols.fmqp.topics import TopicFault, normal, reason
+from host_broker.wire.budget import Budget
 from host_broker.wire.buffering import Unfinished
 from host_broker.wire.repeats import repeats
 from host_broker.wire.violation import Violation
@@ -32,6 +33,7 @@ _REFUSALS = {
     "fmqp.strict_reserved": "a reserved flag is set",
 }
 _UNCOMMON = SUBSCRIPTION | FEEDBACK  # REFUSED, which is -1, has all bits
+_SMALL = 16 * 1024  # bytes; a shorter unfinished packet is what a connection costs anyway
 _RETRY = 8  # packets; the first group that is read at once, and how far to go after the last
 
 
@@ -39,7 +41,8 @@ class Codec:
     """Reads one connection. ``role`` is whose bytes these are read by.
 
     ``max_body``: a longer body is skipped without being buffered; ``hard_body_limit``: a length
-    above it is a fatal violation, after which nothing is read (bytes, A11).
+    above it is a fatal violation, after which nothing is read (bytes, A11). ``budget``: what a long
+    unfinished packet takes it from; one that finds nothing left is skipped. Call ``close`` then.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Codec:
         max_body: int,
         hard_body_limit: int,
         dialect: Dialect | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._of_broker = role == "broker"
         self._max_body = max_body
@@ -59,6 +63,13 @@ class Codec:
         self._skip = 0  # bytes of a too long packet still to come
         self._offset = 0  # bytes of the connection before the data being read
         self._dead = False
+        self._budget = budget
+        self._taken = 0  # bytes of the budget
+
+    def close(self) -> None:
+        """Forget what is unfinished."""
+        self._unfinished.drop()
+        self._give_back()
 
     def only(self, data: bytes) -> bytes | None:
         """Take a read that is exactly one plain publication of a known topic; returns the topic.
@@ -90,7 +101,11 @@ class Codec:
         while self._unfinished:
             packet, position = self._unfinished.finish(data, position)
             if packet is None:
+                if len(self._unfinished) > _SMALL:
+                    self._take(events)
                 return events
+            if self._taken:
+                self._give_back()
             # Either this is one whole packet, or its header told how much more is needed.
             events += self._read(packet, 0)
         if self._skip:
@@ -157,6 +172,8 @@ class Codec:
         self._offset += position
         if position < size:
             self._unfinished.keep(data[position:], needed)
+            if size - position > _SMALL:
+                self._take(events)
         return events
 
     def _alike(self, data: bytes, position: int, head: bytes, step: int, topics: set[bytes]) -> int:
@@ -231,6 +248,25 @@ class Codec:
         if flags & SUBSCRIPTION:
             return "" if self._of_broker else "R4"
         return "R44" if flags & FEEDBACK and self._of_broker else ""
+
+    def _take(self, events: list[Event]) -> None:
+        """Take what is kept from the budget, or do not keep it."""
+        if self._budget is None:
+            return
+        kept = len(self._unfinished)
+        if self._budget.take(kept - self._taken):
+            self._taken = kept
+            return
+        reason = "all clients together hold as much as fmqp.max_held_bytes allows"
+        events.append(Violation("fmqp.max_held_bytes", reason, self._offset, fatal=False))
+        self._skip = self._unfinished.drop()
+        self._offset += kept
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._budget is not None:
+            self._budget.give(self._taken)
+            self._taken = 0
 
     def _too_long(self, length: int, position: int) -> Violation:
         fatal = self._dead = length > self._hard_body_limit

@@ -8,10 +8,11 @@ from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import ConnectionId
 from host_broker.protocols.fmqp.dialect import Dialect
 from host_broker.protocols.fmqp.lsb_session import LsbSession
-from host_broker.protocols.fmqp.session import FmqpSession
+from host_broker.protocols.fmqp.session import FmqpSession, Shared
 from host_broker.protocols.fmqp.statistics import Meter
 from host_broker.protocols.fmqp.topics import PlainTopics
 from host_broker.settings import FmqpSettings
+from host_broker.wire.budget import Budget
 
 _COUNT = Struct(">Q")
 
@@ -27,12 +28,12 @@ class FmqpServer:
             collapse_inner=settings.collapse_inner, ascii_only=settings.ascii_topics
         )
         self._dialect = Dialect(topics, settings.bit_order, settings.strict_reserved)
-        self._meter = Meter()
+        self._shared = Shared(Meter(), Budget(settings.max_held_bytes))
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> FmqpSession:
         """Begin a connection; only some may stop the broker (A16)."""
         make = LsbSession if self._settings.bit_order == "lsb" else FmqpSession
-        return make(self._settings, self._dialect, self._meter, loopback)
+        return make(self._settings, self._dialect, self._shared, loopback)
 
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Announce on the same topic in the feedback system (R45).

@@ -1,6 +1,7 @@
 """One FMQP connection: its packets as bus commands, and its last wills."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from host_broker.bus.commands import (
     Command,
@@ -29,10 +30,19 @@ from host_broker.protocols.fmqp.events import (
 from host_broker.protocols.fmqp.statistics import EQUIVALENT, NAMED, Meter, Statistics
 from host_broker.protocols.session import NOTHING
 from host_broker.settings import FmqpSettings
+from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
 
 # R31, R32: any message, whatever its body.
 _SIGNALS = {b"$/signals/stop": Signal("stop"), b"$/signals/terminate": Signal("terminate")}
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the sessions of one broker have in common: counts, and memory for what they hold."""
+
+    meter: Meter
+    budget: Budget
 
 
 class FmqpSession:
@@ -43,14 +53,17 @@ class FmqpSession:
     deadline: float | None = None
 
     def __init__(
-        self, settings: FmqpSettings, dialect: Dialect, meter: Meter, loopback: bool
+        self, settings: FmqpSettings, dialect: Dialect, shared: Shared, loopback: bool
     ) -> None:
-        self._codec = Codec("broker", settings.max_body, settings.hard_body_limit, dialect)
+        limits = settings.max_body, settings.hard_body_limit
+        self._codec = Codec("broker", *limits, dialect, shared.budget)
+        self._budget = shared.budget
         self._max_wills = settings.max_wills
         self._empty_clears = settings.empty_clears_cache
         self._may_signal = settings.signals == "on" or (settings.signals == "loopback" and loopback)
         self._wills: list[Command] = []
-        self._meter = meter
+        self._wills_bytes = 0
+        self._meter = shared.meter
         self._statistical = EQUIVALENT if settings.wildcard_matches_service else NAMED
         self._statistics: Statistics | None = None  # few want them
 
@@ -81,6 +94,9 @@ class FmqpSession:
     def closed(self, now: float) -> Sequence[Command]:
         """Publish every last will, in the order they came (R25, R28, A17)."""
         wills, self._wills = self._wills, []
+        self._budget.give(self._wills_bytes)
+        self._wills_bytes = 0
+        self._codec.close()
         self.deadline = self._statistics = None
         return wills
 
@@ -125,7 +141,11 @@ class FmqpSession:
             return command
         if len(self._wills) >= self._max_wills:
             return Discard("fmqp.max_wills")
+        size = len(topic) + len(body)
+        if not self._budget.take(size):
+            return Discard("fmqp.max_held_bytes")
         # R24: not now.
+        self._wills_bytes += size
         self._wills.append(command)
         return None
 

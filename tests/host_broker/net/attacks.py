@@ -151,6 +151,22 @@ def drip(port: int) -> Iterator[tuple[str, int]]:
     yield "bytes", 40 * len(sockets)
 
 
+def hoard(port: int) -> Iterator[tuple[str, int]]:
+    """1 GiB for the broker to keep: 600 connections with a megabyte that lacks its last byte, and
+    30 with 16 last wills of a megabyte, which reset when all is said."""
+    body = bytes(_CHUNK - 1)
+    unfinished = _packet(0, b"hoard", body + b"x")[:-1]
+    will = _packet(0x08, b"hoard", body)
+    sockets = [_connected(port) for _ in range(630)]
+    for number, sock in enumerate(sockets):
+        sock.sendall(unfinished if number < 600 else will * 16)
+    for sock in sockets[600:]:
+        _sync(sock, b"own")
+    for sock in sockets:
+        _reset(sock)
+    yield "bytes", 600 * len(unfinished) + 30 * 16 * len(will)
+
+
 def churn(port: int) -> Iterator[tuple[str, int]]:
     """10 000 connections opened and dropped: half with FIN, half with RST."""
     for number in range(10_000):
@@ -194,6 +210,7 @@ ATTACKS = {
         incorrect,
         subscriptions,
         drip,
+        hoard,
         churn,
         half_open,
     )
