@@ -1,11 +1,12 @@
 """What the commands that talk to a broker have in common on the command line."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import click
 
 from host_broker.client import AddressError, BadArgument, FmqpClient, LightmqClient, connect
+from host_broker.protocols.fmqp.codec import encode_subscription
 
 url_argument = click.argument("url")
 
@@ -39,6 +40,15 @@ def speaker(name: str, quiet: bool) -> Callable[[str], None]:
             click.echo(f"{name}: {text}", err=True)
 
     return say
+
+
+def require_topics(topics: Iterable[str]) -> None:
+    """Raise ``UsageError`` for what is no topic: at once, not when a broker is there at last."""
+    for topic in topics:
+        try:
+            encode_subscription(topic)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from host_broker.cli.failure import failing_clearly
 from host_broker.cli.options import (
     quiet_option,
     reconnect_option,
+    require_topics,
     speaker,
     timeout_option,
     url_argument,
@@ -137,10 +138,12 @@ def command(
         raise click.UsageError("--lines publishes each line once; leave out --repeat")
     if will and reconnect and (lines or repeat != 1):
         raise click.UsageError("with --reconnect, --will is for one message")
+    last_topic = topic if will_topic is None else will_topic
+    require_topics([topic, last_topic])
     last_will = None
     if will_payload is not None:
         kept = retain if will_retain is None else will_retain
-        last_will = Will(will_topic or topic, _bytes(will_payload), kept)
+        last_will = Will(last_topic, _bytes(will_payload), kept)
     manner = FmqpManner(topic, retain, will, last_will, wanted, wait_s)
     body = _bytes(payload or text or "") if file is None else content(file)
     source = Source(body, whole, lines, repeat)

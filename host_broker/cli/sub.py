@@ -12,6 +12,7 @@ from host_broker.cli.options import (
     connected,
     quiet_option,
     reconnect_option,
+    require_topics,
     speaker,
     timeout_option,
     url_argument,
@@ -132,6 +133,7 @@ def command(
         raise click.UsageError("--remove-retained is not for --no-retained or --feedback")
     if (will_topic is None) != (will_payload is None) or (will_retain and will_topic is None):
         raise click.UsageError("a will needs --will-topic and --will-payload")
+    require_topics([*topics, *unwanted, *([] if will_topic is None else [will_topic])])
     will = None
     if will_topic is not None and will_payload is not None:
         last = will_payload.encode("utf-8", "surrogateescape")

@@ -20,6 +20,7 @@ from host_broker.cli.options import (
     connected,
     quiet_option,
     reconnect_option,
+    require_topics,
     speaker,
     timeout_option,
     url_argument,
@@ -102,6 +103,7 @@ def command(
     Exit codes: 0 done (--once, q), 1 no connection or it was lost, 2 wrong arguments, 130 Ctrl-C,
     141 the reader of the output went away.
     """
+    require_topics(topics)
     wildcards = topics or tuple("/".join("*" * levels) for levels in range(1, depth + 1))
     write = top_view.as_json if as_json else top_view.lines if once else None
     traffic = Traffic()
