@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 from select import EPOLLIN, EPOLLOUT
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from host_broker.outputs import Buffer
@@ -17,10 +18,13 @@ from host_broker.outputs import Buffer
 if TYPE_CHECKING:
     from host_broker.net.poller import Poller
 
-# What one read asks for: memory of the smaller size costs nothing to get. The larger is wanted once
-# a read was full, and no longer when reads are short again.
+# What one read asks for: memory of the smaller size costs nothing to get. More, up to the larger,
+# is wanted once a read was full, and no longer when reads are short again.
 _READ_BYTES = 16 * 1024
 _LONG_READ_BYTES = 256 * 1024
+# How long others may wait for what one read brings. 256 KiB of the shortest packets that the broker
+# must look at one by one take 0.1 s; then reads are shorter.
+_READ_S = 0.01
 
 _SMALL_BYTES = 4096  # buffers of less are joined: a copy costs less than being one of a list
 _JOINED_BYTES = 64 * 1024
@@ -96,8 +100,9 @@ class Stream(asyncio.Transport):
             self._end(error)
             return 0
         size = len(data)
-        if size == wanted:
-            self._read_bytes = _LONG_READ_BYTES
+        full = size == wanted
+        if full:
+            began = perf_counter()
         elif size < _READ_BYTES:
             self._read_bytes = _READ_BYTES
         try:
@@ -107,6 +112,10 @@ class Stream(asyncio.Transport):
                 self.close()
         except Exception as error:
             self._failed(error)
+        if full:
+            passed_s = max(perf_counter() - began, 1e-6)
+            affordable = int(size * _READ_S / passed_s)
+            self._read_bytes = min(max(affordable, _READ_BYTES), _LONG_READ_BYTES)
         return size
 
     def ready_to_write(self) -> None:
@@ -125,13 +134,13 @@ class Stream(asyncio.Transport):
             return
         if not self._backlog:
             self._backlog = None
-            if self._closing:
-                self._end(None)
-                return
-            self._watch()
         if self._paused and self._backlog_bytes <= self._low:
             self._paused = False
-            self._protocol.resume_writing()
+            self._protocol.resume_writing()  # which may write more, even if it is closing
+        if self._closing and not self._backlog:
+            self._end(None)
+        else:
+            self._watch()
 
     # ---- asyncio.Transport ----
 
