@@ -41,6 +41,7 @@ class Delivery:
         self._say = say
         self._repeat_all = repeat_all
         self._repeat_last = repeat_last
+        self._asks = reconnection.again and not repeat_all  # what was processed, to drop it
         self._outlet: Outlet | None = None
         self._held: deque[bytes] = deque()
         self._held_bytes = 0
@@ -70,7 +71,7 @@ class Delivery:
 
         def act(outlet: Outlet) -> None:
             outlet.watch(until)
-            if self._reconnection.again and self._on_way and not self._marks:
+            if self._asks and self._on_way and not self._marks:
                 self._mark(outlet)  # nothing new comes: find out soon
 
         self._steadily(act)

@@ -7,6 +7,14 @@ import time
 from host_broker.address import Address
 from host_broker.client.errors import BadArgument, ConnectFailed
 
+# The same as the broker's (net.keepalive_…, net.user_timeout_s): seconds, probes, milliseconds.
+# Not every system has all of them.
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": 15,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 30_000,
+}
 # OpenSSL's X509_V_ERR_… codes.
 _WRONG_NAME = (62, 64)  # HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH
 _WRONG_TIME = (9, 10)  # CERT_NOT_YET_VALID, CERT_HAS_EXPIRED
@@ -52,6 +60,11 @@ def _connected(address: Address, timeout_s: float) -> socket.socket:
         return unix
     tcp = socket.create_connection((address.host, address.port), timeout_s)
     tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A broker that lost its power says no goodbye, and FMQP has no ping of its own.
+    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            tcp.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return tcp
 
 

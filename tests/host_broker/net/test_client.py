@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from host_broker.client import (
     Refused,
     connect,
 )
-from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +95,20 @@ def test_a_checkpoint_comes_back_when_all_before_it_is_processed(running: Broker
         assert client.checkpoint() == number + 1
         client.sync()  # reaches all before it, too
         assert client.reached > number + 1
+
+
+def test_a_silent_connection_is_probed(running: BrokerProcess) -> None:
+    """A broker without power says no goodbye: our kernel's keepalive timer runs (proc(5))."""
+    with fmqp(running) as client:
+        client.sync()
+        peer = f":{running.ports['fmqp']:04X}"
+
+        def timers() -> list[str]:
+            rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+            return [row[5] for row in rows if row[2].endswith(peer) and row[3] == "01"]
+
+        until(lambda: timers() != [] and all(timer.startswith("02:") for timer in timers()))
+        assert max(int(timer.split(":")[1], 16) for timer in timers()) <= 15 * 100
 
 
 def test_receive_waits_no_longer_than_asked(running: BrokerProcess) -> None:
