@@ -11,7 +11,7 @@ from benchmarks.broker.metering import Measured, Meter
 from benchmarks.broker.peers import Peer, PeerFailed, Running
 from benchmarks.broker.workloads import Traffic
 
-_WRITE_BYTES = 64 * 1024
+_WRITE_BYTES = 256 * 1024
 _READ_BYTES = 256 * 1024
 
 

@@ -15,11 +15,11 @@ _NAMES = [*(workload.name for workload in WORKLOADS), *steady.MEASURES]
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[WORKLOAD]...", type=click.Choice(_NAMES))
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 50))
+@click.option("--rounds", default=7, show_default=True, type=click.IntRange(1, 50))
 @click.option(
     "--duration",
     "duration_s",
-    default=0.7,
+    default=0.4,
     show_default=True,
     # After two seconds nats-server has more to say than deliveries, which counted as a failure.
     type=click.FloatRange(0.05, 1.5),

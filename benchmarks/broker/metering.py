@@ -17,6 +17,8 @@ from typing import Protocol, TypeVar
 _OTHERS_SHARE = 0.05
 _STOLEN_SHARE = 0.03
 _ATTEMPTS = 4
+_SETTLE_S = 3.0
+_SETTLE_LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,16 @@ def undisturbed(take: Callable[[], _T]) -> _T:
         if not taken.disturbed:
             break
     return taken
+
+
+def settle(pid: int) -> None:
+    """Return when a process uses less than a twentieth of a core, or after 3 s."""
+    end = time.monotonic() + _SETTLE_S
+    while time.monotonic() < end:
+        before = cpu_s(pid)
+        time.sleep(_SETTLE_LOOK_S)
+        if cpu_s(pid) - before < 0.05 * _SETTLE_LOOK_S:
+            return
 
 
 def cpu_s(pid: int) -> float:

@@ -1,13 +1,18 @@
-"""Rounds: every broker once, in turn, so that a ratio never spans a change of the machine."""
+"""Rounds: every broker once, in turn, so that a ratio never spans a change of the machine.
 
+All brokers of a workload run during all of its rounds, so that a round takes two seconds and not
+five: the machine, a neighbour's guest perhaps, has less time to become another one within it.
+"""
+
+import contextlib
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from benchmarks.broker import burst, singles
-from benchmarks.broker.metering import Measured, undisturbed
-from benchmarks.broker.peers import JOURNAL, MOSQUITTO, MOTEMQ, NATS, RELAY, Peer, running
+from benchmarks.broker.metering import Measured, settle, undisturbed
+from benchmarks.broker.peers import JOURNAL, MOSQUITTO, MOTEMQ, NATS, RELAY, Peer, Running, running
 from benchmarks.broker.workloads import Workload
 
 PEERS = (MOTEMQ, MOSQUITTO, NATS, RELAY)
@@ -50,15 +55,17 @@ def measure(
     else:
         ours, measured = MOTEMQ, peers
     result = Result(workload, ours.name, {peer.name: [] for peer in measured})
-    for number in range(1, rounds + 1):
-        for peer in in_turn(measured, number):
-            found = undisturbed(partial(_once, workload, peer, duration_s))
-            result.measured[peer.name].append(found)
-        line = ", ".join(
-            f"{name} {all_[-1].deliveries_per_second / 1e6:.3f}{'!' * all_[-1].disturbed}"
-            for name, all_ in result.measured.items()
-        )
-        told(f"{workload.name} {number}/{rounds}, M/s: {line}")
+    with contextlib.ExitStack() as stack:
+        brokers = {peer: stack.enter_context(running(peer, workload.tls)) for peer in measured}
+        for number in range(1, rounds + 1):
+            for peer in in_turn(measured, number):
+                found = undisturbed(partial(_once, workload, peer, brokers[peer], duration_s))
+                result.measured[peer.name].append(found)
+            line = ", ".join(
+                f"{name} {all_[-1].deliveries_per_second / 1e6:.3f}{'!' * all_[-1].disturbed}"
+                for name, all_ in result.measured.items()
+            )
+            told(f"{workload.name} {number}/{rounds}, M/s: {line}")
     return result
 
 
@@ -68,6 +75,7 @@ def in_turn(peers: Sequence[Peer], number: int) -> list[Peer]:
     return [*peers[first:], *peers[:first]]
 
 
-def _once(workload: Workload, peer: Peer, duration_s: float) -> Measured:
-    with running(peer, workload.tls) as broker:
-        return MEASURE[workload.kind](peer, broker, workload.traffic, duration_s)
+def _once(workload: Workload, peer: Peer, broker: Running, duration_s: float) -> Measured:
+    measured = MEASURE[workload.kind](peer, broker, workload.traffic, duration_s)
+    settle(broker.pid)  # it forgets its clients: not at the expense of who is next
+    return measured

@@ -171,7 +171,10 @@ def test_the_processor_time_is_that_of_the_broker() -> None:
         child.stdin.flush()
         child.stdout.readline()
         of_child, of_me = its.stop(1000), mine.stop(1000)
+        metering.settle(child.pid)
+        settled_s = metering.cpu_s(child.pid)
         child.stdin.close()
+    assert settled_s >= 0.5
     assert 300 < of_child.cpu_us < 600
     assert of_me.cpu_us < 100
     assert of_me.others_share > of_child.others_share
