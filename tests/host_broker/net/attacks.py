@@ -167,6 +167,43 @@ def hoard(port: int) -> Iterator[tuple[str, int]]:
     yield "bytes", 600 * len(unfinished) + 30 * 16 * len(will)
 
 
+def deaf(port: int) -> Iterator[tuple[str, int]]:
+    """Twenty connections that subscribe to what they publish, never read, and go on for 3 s."""
+    body = _RANDOM.randbytes(1000)
+    return _deaf(
+        port,
+        [_packet(0x80, b"deaf%d" % n) for n in range(20)],
+        [_packet(0, b"deaf%d" % n, body) for n in range(20)],
+    )
+
+
+def deaf_boards(port: int) -> Iterator[tuple[str, int]]:
+    """Twenty LightMQ connections that send PING and never read PONG, for 3 s."""
+    names = (b"board%02d" % n for n in range(20))
+    return _deaf(
+        port, [b"\x01\x00\x08\x07" + name for name in names], [b"\x03\x00\x02\x00\x07"] * 20
+    )
+
+
+def _deaf(port: int, first: list[bytes], then: list[bytes]) -> Iterator[tuple[str, int]]:
+    sockets = [_connected(port) for _ in first]
+    for sock, data in zip(sockets, first, strict=True):
+        sock.sendall(data)
+        sock.setblocking(False)
+    floods = [data * (_CHUNK // len(data)) for data in then]
+    sent = [0] * len(sockets)
+    end = time.monotonic() + 3.0
+    while time.monotonic() < end:
+        for index, sock in enumerate(sockets):
+            with contextlib.suppress(BlockingIOError):
+                place = sent[index] % len(floods[index])
+                sent[index] += sock.send(memoryview(floods[index])[place:])
+        time.sleep(0.002)
+    for sock in sockets:
+        _reset(sock)
+    yield "bytes", sum(sent)
+
+
 def churn(port: int) -> Iterator[tuple[str, int]]:
     """10 000 connections opened and dropped: half with FIN, half with RST."""
     for number in range(10_000):
@@ -211,10 +248,14 @@ ATTACKS = {
         subscriptions,
         drip,
         hoard,
+        deaf,
+        deaf_boards,
         churn,
         half_open,
     )
 }
+
+LIGHTMQ = {"deaf_boards"}  # the others speak FMQP
 
 if __name__ == "__main__":
     began = time.monotonic()

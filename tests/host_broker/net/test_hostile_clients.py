@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from host_broker.client import FmqpClient, connect
-from tests.host_broker.net.attacks import ATTACKS
+from tests.host_broker.net.attacks import ATTACKS, LIGHTMQ
 from tests.host_broker.net.broker_process import (
     END_S,
     BrokerProcess,
@@ -36,6 +36,8 @@ WORST_S = dict.fromkeys(ATTACKS, 1.0) | {
 # What the broker may take in memory, in all; it begins with about 26 MiB.
 MOST_BYTES = dict.fromkeys(ATTACKS, 64 * MIB) | {
     "subscriptions": 256 * MIB,  # 110 000 topics, in an index and, with their feedback, in another
+    "deaf": 192 * MIB,  # twenty times net.outbox_high_bytes, 4 MiB, and a read
+    "deaf_boards": 192 * MIB,
     "hoard": 416 * MIB,  # fmqp.max_held_bytes is 256 MiB; twice a body while it is put together
 }
 
@@ -105,7 +107,7 @@ def test_others_notice_nothing(
                 "-m",
                 "tests.host_broker.net.attacks",
                 name,
-                str(running.ports["fmqp"]),
+                str(running.ports["lightmq" if name in LIGHTMQ else "fmqp"]),
             ]
         )
         try:
