@@ -118,14 +118,14 @@ def test_for_ever_is_until_ctrl_c(url: str) -> None:
 
 def test_it_publishes_only_while_somebody_subscribes(url: str) -> None:
     """By a wildcard, too: feedback names the subscriber's topic, not ours (R49)."""
-    arguments = (url, "pub/wanted", "x", "--repeat", "0", "--delay", "0.05", "--wanted")
-    process = started("pub", *arguments, says=rb"nobody subscribes to pub/wanted yet; waiting")
+    arguments = (url, "wanted/pub", "x", "--repeat", "0", "--delay", "0.05", "--wanted")
+    process = started("pub", *arguments, says=rb"nobody subscribes to wanted/pub yet; waiting")
     with fmqp(url) as watcher:
-        watcher.subscribe("pub/wanted", debug=True)  # hears, but is not counted
+        watcher.subscribe("wanted/pub", debug=True)  # hears, but is not counted
         watcher.sync()
         assert watcher.receive(0.3) is None
-        listener = subscribed(url, "pub/*", "--count", "2")
-        assert ended(listener) == (0, b"x\nx\n", b"")
+        done = run("sub", url, "wanted/*", "--count", "2")
+        assert (done.returncode, done.stdout) == (0, b"x\nx\n")
         assert error_line(process).endswith(b"waiting\n")
         watcher.sync()
         while watcher.receive(0.0):
