@@ -58,12 +58,11 @@ class Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         settings = self._server.settings
         high, low = settings.outbox_high_bytes, settings.outbox_low_bytes
-        if self._slow == "drop-newest":
-            self._overflow = Overflow(self.protocol, 0, self._server.dropped)
-        elif self._slow == "drop-oldest":
-            # Half of the outbox is out of our hands (asyncio's), half is what can give way.
-            self._overflow = Overflow(self.protocol, high // 2, self._server.dropped)
+        if self._slow in ("drop-oldest", "drop-newest"):
+            # Half of the outbox is the transport's, half is what can give way.
             high, low = high // 2, low // 2
+            oldest = self._slow == "drop-oldest"
+            self._overflow = Overflow(self.protocol, high, self._server.dropped, oldest=oldest)
         self.transport.set_write_buffer_limits(high, low)
         sock = transport.get_extra_info("socket")
         tune(sock, settings, patient=self._overflow is not None)

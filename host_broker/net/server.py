@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from host_broker.broker import Broker
+from host_broker.net.alarm import Alarm
 from host_broker.net.connection import Connection
 from host_broker.net.idleness import Idleness
 from host_broker.net.journal import Journal
@@ -60,7 +61,7 @@ class Server:
         self._in_turn = False  # of the poller
         self._turn_began = 0.0
         poller.turns(self._begin_turn, self._end_turn, self._loop.call_exception_handler)
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._loop, self._tick)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
         self._stopping = False
@@ -169,8 +170,7 @@ class Server:
         dropped with its connection.
         """
         self._stopping = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         for connection in self._connections.values():
             connection.hold(self)
         if not await self._drain(drain_s):
@@ -193,8 +193,7 @@ class Server:
     async def terminate(self) -> None:
         """End at once: no wills, nothing more is sent (FMQP R31)."""
         self._stopping = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         for connection in self._connections.values():
             connection.ended = True
             connection.transport.abort()
@@ -243,7 +242,7 @@ class Server:
                 self._loop.call_later(outputs.rest_s, sender.release, _RESTING)
         if outputs.signal and self._on_signal is not None:
             self._on_signal(outputs.signal)
-        self._schedule()
+        self._alarm.set(self._broker.next_deadline())
 
     def _forward(self) -> None:
         """Send what the reads of this turn have for others, so far."""
@@ -251,6 +250,9 @@ class Server:
         if gathered is None:
             return
         connections = self._connections
+        if gathered.records:
+            senders = [connections[record.connection] for record in gathered.records]
+            self._keep(gathered.records, senders)
         for forward in gathered.forwards:
             senders = [connections[each] for each in forward.senders]
             buffers = forward.buffers
@@ -260,9 +262,6 @@ class Server:
                 receiver = connections.get(identity)
                 if receiver is not None:
                     receiver.send(buffers, senders)
-        if gathered.records:
-            senders = [connections[record.connection] for record in gathered.records]
-            self._keep(gathered.records, senders)
 
     def _keep(self, records: list[Record], senders: Sequence[Connection]) -> None:
         journal = self._journal
@@ -283,20 +282,5 @@ class Server:
         else:
             connection.close()
 
-    def _schedule(self) -> None:
-        """Keep one timer, at or before the broker's next deadline.
-
-        A timer that comes too early costs one tick; moving it at every read would cost more.
-        """
-        deadline = self._broker.next_deadline()
-        if deadline is None or self._stopping:
-            return
-        if self._timer is not None:
-            if self._timer.when() <= deadline:
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         self._run(self._broker.tick(self._now()))

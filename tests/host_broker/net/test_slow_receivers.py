@@ -1,11 +1,13 @@
 """Slow receivers with the policies that do not pause: others are not slowed, memory is flat."""
 
+import contextlib
 import re
 import time
 from pathlib import Path
 
 import pytest
 
+from host_broker.bus.publication import pack, unpack
 from host_broker.client import FmqpClient, connect
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.certificates import Authority
@@ -114,3 +116,44 @@ def test_a_pause_holds_only_those_who_publish_to_the_sleeper() -> None:
 
         until(nothing_more_is_taken)
         assert flood(running, url) < 16 * 1024 * 1024
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
+def test_the_outbox_is_used_up_to_the_last_message_that_fits(policy: str) -> None:
+    """Publishers write hundreds of messages at once; what is dropped are messages, not writes."""
+    count, waiting_most = 200_000, 2_000_000 // 2
+    packets = [pack(0, b"t", number.to_bytes(4, "big") + bytes(96)) for number in range(count)]
+    size = len(packets[0])
+    with broker("--listen", f"fmqp://127.0.0.1:0?slow={policy}", *LIMITS) as running:
+        with running.raw("fmqp") as sleeper, running.raw("fmqp") as publisher:
+            sleeper.sendall(SUBSCRIBE)
+            publisher.sendall(pack(0x80, b"done", b""))
+            for start in range(0, count, 1000):
+                publisher.sendall(b"".join(packets[start : start + 1000]))
+            publisher.sendall(pack(0, b"done", b"!"))
+            assert publisher.recv(100) == pack(0, b"done", b"!")
+            received = bytearray()
+            sleeper.settimeout(1.0)
+            with contextlib.suppress(TimeoutError):  # it is awake now, until nothing more comes
+                while data := sleeper.recv(1 << 20):
+                    received += data
+        numbers = [
+            int.from_bytes(body[:4], "big")
+            for _, topic, body in unpack(bytes(received))
+            if topic == b"t"
+        ]
+        code, stderr = running.end()
+    assert code == 0
+    told = re.search(r"was slow: (\d+) messages \((\d+) bytes\) were dropped", stderr)
+    assert told is not None
+    assert int(told[1]) == count - len(numbers) > 1000
+    assert int(told[2]) == (count - len(numbers)) * size
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 0
+    if policy == "drop-oldest":
+        # The newest that waited: one stretch up to the last one, as many as fit.
+        stretch = 1
+        while numbers[-stretch - 1] == count - 1 - stretch:
+            stretch += 1
+        assert numbers[-1] == count - 1
+        assert waiting_most - size < stretch * size <= waiting_most

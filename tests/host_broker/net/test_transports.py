@@ -149,3 +149,19 @@ def test_a_connection_without_a_word_ends_and_an_empty_publication_is_life() -> 
                 with pytest.raises(socket.timeout):
                     alive.recv(1)
             assert silent.recv(1) == b""
+
+
+def test_a_broker_out_of_files_accepts_again_when_it_has_some() -> None:
+    with broker(shell_prefix="ulimit -n 40;") as running:
+        crowd = [running.raw("fmqp") for _ in range(45)]  # the kernel accepts for the broker
+        said = running.process.stderr
+        assert said is not None
+        while b"cannot accept a connection" not in said.readline():
+            assert running.process.poll() is None
+        for each in crowd:
+            each.close()
+        with connect(running.urls["fmqp"], timeout_s=20.0) as client:
+            assert isinstance(client, FmqpClient)
+            assert client.ping(20.0) < 20.0
+        code, _ = running.end()
+        assert code == 0
