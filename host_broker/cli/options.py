@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import click
 
 from host_broker.client import AddressError, BadArgument, FmqpClient, LightmqClient, connect
-from host_broker.protocols.fmqp.codec import encode_subscription
+from host_broker.protocols.fmqp.spelling import encode_subscription
 
 url_argument = click.argument("url")
 

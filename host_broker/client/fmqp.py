@@ -9,8 +9,9 @@ from host_broker.address import Address
 from host_broker.client.connection import Connection
 from host_broker.client.errors import Timeout, callers_mistakes
 from host_broker.client.link import Link, deadline_of
-from host_broker.protocols.fmqp.codec import Codec, encode_publication, encode_subscription
+from host_broker.protocols.fmqp.codec import Codec
 from host_broker.protocols.fmqp.events import FEEDBACK, Publication, Publications
+from host_broker.protocols.fmqp.spelling import encode_publication, encode_subscription
 from host_broker.wire.violation import Violation
 
 _LARGEST_BODY = 64 * 1024 * 1024  # bytes; larger ones are skipped, as the protocol allows

@@ -7,7 +7,7 @@ from typing import Any
 from host_broker.broker import Broker
 from host_broker.bus.publication import unpack
 from host_broker.outputs import Close, Outputs, Record
-from host_broker.protocols.fmqp.codec import encode_publication, encode_subscription
+from host_broker.protocols.fmqp.spelling import encode_publication, encode_subscription
 from host_broker.settings import FmqpSettings, LightmqSettings, Settings
 
 Message = tuple[int, str, bytes]  # flags, topic, body

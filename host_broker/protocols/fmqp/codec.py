@@ -1,4 +1,4 @@
-"""FMQP bytes to events and back. Never raises on a peer's bytes.
+"""FMQP bytes to events. Never raises on a peer's bytes.
 
 Same bytes, any cuts, same messages: only the size of the batches depends on the cuts.
 """
@@ -6,21 +6,19 @@ Same bytes, any cuts, same messages: only the size of the batches depends on the
 from struct import iter_unpack
 from typing import Literal
 
-from host_broker.bus.publication import HEADER, MAX_TOPIC, is_service, pack
+from host_broker.bus.publication import HEADER, is_service
 from host_broker.protocols.fmqp.dialect import REFUSED, Dialect
 from host_broker.protocols.fmqp.events import (
     CACHE,
-    DEBUG,
     FEEDBACK,
     SUBSCRIPTION,
-    UNSUBSCRIBE,
     WILL,
     Event,
     Publication,
     Publications,
     Subscription,
 )
-from host_broker.protocols.fmqp.topics import TopicFault, normal, reason
+from host_broker.protocols.fmqp.topics import reason
 from host_broker.wire.budget import Budget
 from host_broker.wire.buffering import Unfinished
 from host_broker.wire.repeats import repeats
@@ -277,25 +275,3 @@ class Codec:
         )
         reason = f"a body of {length} bytes is longer than {name} = {limit}"
         return Violation(name, reason, self._offset + position, fatal=fatal)
-
-
-def _checked(topic: str) -> bytes:
-    raw = normal(topic.encode())
-    if len(raw) > MAX_TOPIC:
-        raise TopicFault("R6", f"the topic is {len(raw)} bytes long, {MAX_TOPIC} is the most")
-    return raw
-
-
-def encode_publication(
-    topic: str, body: bytes, *, will: bool = False, cache: bool = False
-) -> bytes:
-    """Spell a publication; TopicFault (a ValueError) if FMQP cannot carry the topic."""
-    return pack(WILL * will | CACHE * cache, _checked(topic), body)
-
-
-def encode_subscription(
-    topic: str, *, unsubscribe: bool = False, feedback: bool = False, debug: bool = False
-) -> bytes:
-    """Spell a subscription or its end; TopicFault (a ValueError) if the topic is none."""
-    flags = SUBSCRIPTION | UNSUBSCRIBE * unsubscribe | FEEDBACK * feedback | DEBUG * debug
-    return pack(flags, _checked(topic), b"")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from host_broker.bus.publication import pack
-from host_broker.protocols.fmqp.codec import Codec, encode_publication, encode_subscription
+from host_broker.protocols.fmqp.codec import Codec
 from host_broker.protocols.fmqp.events import (
     CACHE,
     FEEDBACK,
@@ -15,6 +15,7 @@ from host_broker.protocols.fmqp.events import (
     Publications,
     Subscription,
 )
+from host_broker.protocols.fmqp.spelling import encode_publication, encode_subscription
 from host_broker.wire.violation import Violation
 from tests.host_broker.golden import label, spelled, vectors
 
