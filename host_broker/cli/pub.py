@@ -122,8 +122,8 @@ def command(
     will is published then, or whenever this program dies. FMQP brokers do not deliver empty
     messages, and discard those above their limit (fmqp.max_body, 1 MiB) without a word.
 
-    With --reconnect every message arrives, and a few may arrive twice: after a loss, what the
-    broker has not shown to have processed is sent again, and the last will is left with it anew.
+    With --reconnect every message reaches a broker, and a few may do so twice: after a loss, what
+    the broker has not shown to have processed is sent again, and the last will is left there anew.
 
     Exit codes: 0 processed by the broker, 1 not, 2 wrong arguments, 124 nobody subscribed within
     --wait, 130 Ctrl-C.
