@@ -1,0 +1,124 @@
+"""``motemq top`` in a terminal of its own: what it shows, its keys, and what it leaves behind."""
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.host_broker.cli.processes import END_S, fmqp, read_until
+from tests.host_broker.net.broker_process import motemq
+
+_WIDTH, _HEIGHT = 110, 24
+_ENTER_SCREEN, _LEAVE_SCREEN = b"\x1b[?1049h", b"\x1b[?1049l"
+_HIDE_CURSOR, _SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"
+
+
+@dataclass(slots=True)
+class _InTerminal:
+    process: subprocess.Popen[bytes]
+    screen: int  # what a person would sit at
+
+    def attributes(self) -> list[object]:
+        return list(termios.tcgetattr(self.screen))
+
+
+@pytest.fixture
+def in_terminal(url: str) -> Iterator[_InTerminal]:
+    """Run ``motemq top`` in a terminal of 110 x 24, where it controls the keyboard."""
+    screen, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", _HEIGHT, _WIDTH, 0, 0))
+    process = subprocess.Popen(
+        motemq("top", url, "--interval", "0.2"),
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env={**os.environ, "TERM": "xterm-256color"},
+    )
+    os.close(inside)
+    try:
+        yield _InTerminal(process, screen)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(END_S)
+        os.close(screen)
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+def test_the_table_appears_and_the_terminal_is_given_back(
+    url: str, in_terminal: _InTerminal, how: str
+) -> None:
+    before = in_terminal.attributes()
+    with fmqp(url) as client:
+        for number in range(100):
+            client.publish(f"wall/{number}", b"[bold]not markup[/bold]", cache=True)
+        client.sync()
+        shown = read_until(in_terminal.screen, lambda data: b"[bold]not markup[/bold]" in data)
+        assert _ENTER_SCREEN in shown
+        assert _HIDE_CURSOR in shown
+        shown += read_until(in_terminal.screen, lambda data: b"are not shown" in data)
+        assert b"wall/" in shown
+        assert b"messages/s" in shown
+    if how == "Ctrl-C":
+        os.write(in_terminal.screen, b"\x03")
+    else:
+        in_terminal.process.send_signal(signal.SIGTERM)
+    rest = read_until(in_terminal.screen, lambda data: _LEAVE_SCREEN in data)
+    assert in_terminal.process.wait(END_S) == (130 if how == "Ctrl-C" else 143)
+    assert _SHOW_CURSOR in rest
+    assert b"Traceback" not in shown + rest
+    assert in_terminal.attributes() == before
+
+
+def test_keys_sort_pause_and_quit(url: str, in_terminal: _InTerminal) -> None:
+    before = in_terminal.attributes()
+    screen = in_terminal.screen
+    with fmqp(url) as client:
+        client.publish("keys/kept", b"old", cache=True)
+        client.sync()
+        read_until(screen, lambda data: "▾ messages/s".encode() in data)
+        for key, head in ((b"b", "▾ bytes/s"), (b"t", "▾ topic"), (b"M", "▾ messages\x1b")):
+            os.write(screen, key)
+            read_until(screen, lambda data, head=head: head.encode() in data)
+        os.write(screen, b"p")
+        read_until(screen, lambda data: b"paused; p goes on" in data)
+        client.publish("keys/kept", b"unseen", cache=True)
+        client.sync()
+        os.write(screen, b"p")
+        read_until(screen, lambda data: b"unseen" in data and b"q quit" in data)
+    os.write(screen, b"q")
+    rest = read_until(screen, lambda data: _LEAVE_SCREEN in data)
+    assert in_terminal.process.wait(END_S) == 0
+    assert _SHOW_CURSOR in rest
+    assert in_terminal.attributes() == before
+
+
+def test_the_table_follows_the_terminals_size(url: str, in_terminal: _InTerminal) -> None:
+    with fmqp(url) as client:
+        for number in range(30):
+            client.publish(f"size/{number:02}", b"x", cache=True)
+        client.sync()
+        read_until(in_terminal.screen, lambda data: b"are not shown" in data)
+        for height in (12, 40):
+            size = struct.pack("HHHH", height, 90, 0, 0)
+            fcntl.ioctl(in_terminal.screen, termios.TIOCSWINSZ, size)
+            os.write(in_terminal.screen, b"t")
+            read_until(
+                in_terminal.screen,
+                lambda data, height=height: _rows_of_a_drawing(data) == height - 6,
+            )
+
+
+def _rows_of_a_drawing(data: bytes) -> int:
+    """Return how many topics the last whole drawing in ``data`` shows; all of them are silent."""
+    drawings = data.split(b"\x1b[H")[1:-1]
+    return drawings[-1].count(b"\x1b[2m0 bytes") if drawings else 0
