@@ -1,6 +1,6 @@
 """What a measurement cost and whether anybody disturbed it.
 
-The broker's processor time does not depend on how the load generator waits; where the generator
+The broker's processor time hardly depends on how the load generator waits; where the generator
 or the second core is the limit, it tells more than the rate.
 """
 

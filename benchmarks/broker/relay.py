@@ -5,7 +5,7 @@ client's first two bytes are its room and its part: 1 listens, and is answered `
 all bytes of it go to all who listen in its room.
 
 No event loop but epoll, one buffer per room, and one write per listener and turn. Writes block: the
-load generator reads always. With asyncio the same relay was slower in every workload.
+load generator reads always. With asyncio it was slower.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import socket
 import ssl
 import sys
 
-# A room's buffer stays in the processor's second-level cache; larger ones were no faster.
+# Sent when half full, so a read may always return 256 KiB.
 _ROOM_BYTES = 512 * 1024
 _BACKLOG = 1024
 
