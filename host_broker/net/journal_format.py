@@ -1,8 +1,8 @@
 """The bytes of a journal segment, as docs/journal.md says; no files here."""
 
 import struct
-import zlib
 
+from host_broker.net.checksum import crc32
 from host_broker.outputs import Record
 
 SEGMENT_SUFFIX = ".mjl"
@@ -29,7 +29,7 @@ def segment_name(first_sequence: int) -> str:
 def segment_header(partition: int, first_sequence: int, created_ns: int) -> bytes:
     """Return the 40 bytes a segment begins with."""
     head = _HEADER.pack(_MAGIC, _VERSION, 0, partition, first_sequence, created_ns, 0)
-    return head + _CRC.pack(zlib.crc32(head))
+    return head + _CRC.pack(crc32(head))
 
 
 def header_complaint(data: bytes, partition: int, first_sequence: int) -> str:
@@ -39,7 +39,7 @@ def header_complaint(data: bytes, partition: int, first_sequence: int) -> str:
     magic, version, _, stored_partition, stored_sequence, _, _ = _HEADER.unpack_from(data)
     if magic != _MAGIC:
         return "it does not begin with MOTEJRNL"
-    if _CRC.unpack_from(data, _HEADER.size)[0] != zlib.crc32(data[: _HEADER.size]):
+    if _CRC.unpack_from(data, _HEADER.size)[0] != crc32(data[: _HEADER.size]):
         return "the CRC of its header is wrong"
     if version != _VERSION:
         return f"it has format version {version}, this broker writes version {_VERSION}"
@@ -65,7 +65,7 @@ def record_head(record: Record, time_ns: int, sequence: int) -> bytes:
         len(client),
     )
     head = fixed + client
-    crc = zlib.crc32(record.body, zlib.crc32(head))
+    crc = crc32(record.body, crc32(head))
     return _PREFIX.pack(len(head) + len(record.body), crc) + head
 
 

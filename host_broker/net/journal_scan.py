@@ -1,9 +1,9 @@
 """Find where a partition goes on after a restart, by reading its last segment."""
 
 import mmap
-import zlib
 from pathlib import Path
 
+from host_broker.net.checksum import crc32
 from host_broker.net.journal_format import (
     HEADER_LENGTH,
     LONGEST_RECORD,
@@ -57,7 +57,7 @@ def _walk(path: Path, data: memoryview, sequence: int) -> int:
         if end > len(data):
             return sequence
         with data[position + PREFIX_LENGTH : end] as counted:
-            whole = zlib.crc32(counted) == crc
+            whole = crc32(counted) == crc
         if not whole:
             if end == len(data):
                 return sequence
