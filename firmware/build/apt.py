@@ -43,15 +43,16 @@ def debian_mirror() -> str:
 class PrivateApt:
     """An apt of our own in ``folder``, knowing one suite of the Debian archive and nothing else."""
 
-    def __init__(self, folder: Path, runner: Runner) -> None:
+    def __init__(self, folder: Path, runner: Runner, suite: str = SUITE) -> None:
         self._runner = runner
+        self._suite = suite
         for part in ("parts", "prefs", "state/lists/partial", "cache/archives/partial", "log"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
         mirror = debian_mirror()
         (folder / "sources.list").write_text(
             "".join(
-                f"{kind} [signed-by={_KEYRING}] {mirror} {SUITE} main\n"
+                f"{kind} [signed-by={_KEYRING}] {mirror} {suite} main\n"
                 for kind in ("deb", "deb-src")
             )
         )
@@ -106,8 +107,8 @@ class PrivateApt:
         in_series = [v for v in versions if package.series and v.startswith(package.series)]
         if not in_series:
             raise BuildError(
-                f"Debian {SUITE} has {package.name} {', '.join(versions) or 'no longer'}, but the "
-                f"recipe is pinned to {package.version}; update firmware/build/pins.py"
+                f"Debian {self._suite} has {package.name} {', '.join(versions) or 'no longer'}, "
+                f"but the recipe is pinned to {package.version}; update firmware/build/pins.py"
             )
         progress(f"{package.name} {package.version} was replaced; taking {in_series[0]}")
         return in_series[0]

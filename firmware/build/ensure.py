@@ -10,6 +10,8 @@ from pathlib import Path
 from firmware.build.commands import BuildError, Runner
 from firmware.build.rp2 import build_rpi_pico, require_rp2_tools
 from firmware.build.sources import fetch_sources
+from firmware.build.unix32 import build_unix32
+from firmware.build.unix126 import build_unix126
 from firmware.build.unixport import build_mpy_cross, build_unix_port, require_unix_tools
 from firmware.build.vesp32 import build_vesp32
 from firmware.cache import build_once, cache_dir
@@ -52,6 +54,16 @@ def _make_unix(folder: Path, runner: Runner, progress: Progress) -> None:
     build_unix_port(_sources(progress), _mpy_cross(progress), "unix", folder, runner, progress)
 
 
+def _make_unix32(folder: Path, runner: Runner, progress: Progress) -> None:
+    require_unix_tools()
+    build_unix32(_sources(progress), _mpy_cross(progress), folder, runner, progress)
+
+
+def _make_unix126(folder: Path, runner: Runner, progress: Progress) -> None:
+    require_unix_tools()
+    build_unix126(_sources(progress), folder, runner, progress)
+
+
 def _make_rpi_pico(folder: Path, runner: Runner, progress: Progress) -> None:
     require_rp2_tools()
     build_rpi_pico(_sources(progress), _mpy_cross(progress), folder, runner, progress)
@@ -73,6 +85,18 @@ _RECIPES = {
         (*_CROSS_INPUTS, "serialrepl", "unixport/unix"),
         _make_unix,
     ),
+    "unix32": Recipe(
+        "micropython",
+        "the same as a 32-bit program: its heap counts as a board's",
+        (*_CROSS_INPUTS, "build/unix32.py", "serialrepl", "unixport/unix"),
+        _make_unix32,
+    ),
+    "unix126": Recipe(
+        "micropython",
+        "MicroPython 1.26.1 for this machine",
+        (*_CROSS_INPUTS, "build/unix126.py", "serialrepl", "unixport/unix"),
+        _make_unix126,
+    ),
     "rpi_pico": Recipe(
         "firmware.uf2",
         "MicroPython 1.25.0 for the Raspberry Pi Pico (UF2)",
@@ -86,7 +110,7 @@ _RECIPES = {
         _make_vesp32,
     ),
 }
-NAMES = ("unix", "rpi_pico", "vesp32")
+NAMES = ("unix", "unix32", "unix126", "rpi_pico", "vesp32")
 
 
 def ensure(name: str, progress: Progress | None = None) -> Path:

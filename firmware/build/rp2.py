@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from firmware.build.commands import BuildError, Runner, output_of, require_tools
-from firmware.build.unixport import BUILD_ENV
+from firmware.build.pins import MICROPYTHON_1_25
+from firmware.build.unixport import build_env
 
 _MANIFEST = Path(__file__).resolve().parent.parent / "rp2port" / "manifest.py"
 _COMPILER = "arm-none-eabi-gcc"
@@ -34,7 +35,7 @@ def build_rpi_pico(
     """Build ``folder/firmware.uf2`` for the board RPI_PICO."""
     progress("building RPI_PICO firmware (about 60 s, cached afterwards)…")
     tree, build = sources / "micropython", folder / "build"
-    env = {**BUILD_ENV, "MICROPY_MPYCROSS": str(mpy_cross)}
+    env = {**build_env(MICROPYTHON_1_25), "MICROPY_MPYCROSS": str(mpy_cross)}
     runner.run(
         "configuring RPI_PICO firmware",
         [

@@ -22,7 +22,7 @@ _TOOLS = {
 
 def fetch_sources(folder: Path, runner: Runner, progress: Callable[[str], None]) -> None:
     """Fill ``folder`` with ``micropython/`` (Mbed TLS in its ``lib/``) and ``debian/usr/src/``."""
-    require_tools("fetching MicroPython's sources", _TOOLS)
+    require_source_tools()
     progress("fetching MicroPython 1.25.0 and its libraries from Debian (about 40 MB)…")
     downloads, debian, tree = folder / "downloads", folder / "debian", folder / "micropython"
     downloads.mkdir()
@@ -30,21 +30,8 @@ def fetch_sources(folder: Path, runner: Runner, progress: Callable[[str], None])
     apt.update()
     for package in PACKAGES:
         apt.fetch(package, downloads, progress)
-    # Debian's patches replace the bundled Mbed TLS and the version header by its own: skip them.
-    description = _one(downloads, f"{MICROPYTHON.name}_*.dsc")
-    unpack: list[str | Path] = [
-        "dpkg-source",
-        "--no-copy",
-        "--skip-patches",
-        "-x",
-        description,
-        tree,
-    ]
-    runner.run("unpacking MicroPython", unpack, deadline_s=_UNPACK_S)
-    for archive in downloads.glob("*.deb"):
-        runner.run(
-            f"unpacking {archive.name}", ["dpkg-deb", "-x", archive, debian], deadline_s=_UNPACK_S
-        )
+    unpack_micropython(downloads, tree, runner)
+    unpack_binaries(downloads, debian, runner)
     # The source package without Debian's patches is where MicroPython expects its submodule.
     mbedtls = tree / "lib" / "mbedtls"
     mbedtls.mkdir(exist_ok=True)
@@ -56,11 +43,39 @@ def fetch_sources(folder: Path, runner: Runner, progress: Callable[[str], None])
     shutil.rmtree(downloads)
 
 
-def _fill_gaps(tree: Path, debian: Path) -> None:
-    """Stand in for the submodules that Debian's source package leaves empty."""
+def require_source_tools() -> None:
+    """Raise ``BuildError`` unless all that fetches and unpacks Debian packages is installed."""
+    require_tools("fetching MicroPython's sources", _TOOLS)
+
+
+def unpack_micropython(downloads: Path, tree: Path, runner: Runner) -> None:
+    """Unpack the source package that lies in ``downloads`` as the new folder ``tree``."""
+    # Debian's patches replace the bundled Mbed TLS and the version header by its own: skip them.
+    description = _one(downloads, f"{MICROPYTHON.name}_*.dsc")
+    unpack: list[str | Path] = [
+        "dpkg-source",
+        "--no-copy",
+        "--skip-patches",
+        "-x",
+        description,
+        tree,
+    ]
+    runner.run("unpacking MicroPython", unpack, deadline_s=_UNPACK_S)
     # Its makefiles take this file as the sign that the submodule is there.
     (tree / "lib" / "micropython-lib").mkdir(exist_ok=True)
     (tree / "lib" / "micropython-lib" / "README.md").touch()
+
+
+def unpack_binaries(downloads: Path, root: Path, runner: Runner) -> None:
+    """Unpack all binary packages in ``downloads`` over each other in the folder ``root``."""
+    for archive in sorted(downloads.glob("*.deb")):
+        runner.run(
+            f"unpacking {archive.name}", ["dpkg-deb", "-x", archive, root], deadline_s=_UNPACK_S
+        )
+
+
+def _fill_gaps(tree: Path, debian: Path) -> None:
+    """Stand in for the submodules that Debian's source package leaves empty."""
     tinyusb = tree / "lib" / "tinyusb"
     shutil.rmtree(tinyusb, ignore_errors=True)
     # Relative, because the folder is renamed when it is complete.

@@ -46,12 +46,20 @@ def test_list_tells_what_is_built(unix_port: Path, tmp_path: Path) -> None:
     (unix,) = [line for line in _firmware("list").stdout.splitlines() if line.startswith("unix ")]
     assert unix.split()[1] == "built"
     empty = _firmware("list", env={"MOTEMQ_CACHE": str(tmp_path)}).stdout.splitlines()
-    assert [line.split()[0] for line in empty] == ["unix", "rpi_pico", "vesp32"]
+    assert [line.split()[0] for line in empty] == [
+        "unix",
+        "unix32",
+        "unix126",
+        "rpi_pico",
+        "vesp32",
+    ]
     assert all("not built" in line for line in empty)
 
 
 def test_an_unknown_name_is_refused() -> None:
-    assert "there are: unix, rpi_pico, vesp32" in _one_line_error(_firmware("build", "esp9000"))
+    assert "there are: unix, unix32, unix126, rpi_pico, vesp32" in _one_line_error(
+        _firmware("build", "esp9000")
+    )
 
 
 def test_a_missing_compiler_is_named_before_anything_is_fetched(tmp_path: Path) -> None:

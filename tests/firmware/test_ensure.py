@@ -1,4 +1,4 @@
-"""The three builds are what they say: real tools and real formats are the judges."""
+"""The builds are what they say: real tools and real formats are the judges."""
 
 import subprocess
 import sys
@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from firmware.build import BuildError, ensure
+from firmware.build.apt import PrivateApt
+from firmware.build.commands import Runner
 from firmware.build.ensure import cached
+from firmware.build.pins import NEWER_SUITE, Package
 
 _UF2_BLOCK = 512
 _UF2_MAGIC = b"UF2\nWQ]\x9e"
@@ -28,11 +31,56 @@ def test_unix_is_micropython_1_25(unix_port: Path) -> None:
     assert "v1.25.0 on 2025-04-15" in _python(unix_port, "import sys; print(sys.version)")
 
 
+def test_unix32_has_the_object_sizes_of_a_board() -> None:
+    program = ensure("unix32")
+    assert _python(program, "import sys; print(sys.implementation[:2], sys.maxsize)") == (
+        f"('micropython', (1, 25, 0, '')) {2**31 - 1}"
+    )
+    # A block of its heap is four words: 16 bytes, as on an ESP32 and RP2040.
+    code = (
+        "import gc\nkept = [None] * 100\ngc.collect()\nbefore = gc.mem_alloc()\n"
+        "for i in range(100): kept[i] = bytearray(1)\n"
+        "print((gc.mem_alloc() - before) // 100)"
+    )
+    assert _python(program, code) == "32"  # the object and its byte
+
+
+def test_unix32_needs_no_32_bit_system() -> None:
+    # An absolute interpreter would be looked for on this machine, and is not installed.
+    header = subprocess.run(
+        ["readelf", "--file-header", "--program-headers", ensure("unix32")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert "ELF32" in header.stdout
+    assert "INTERP" not in header.stdout
+
+
+def test_unix126_is_micropython_1_26() -> None:
+    program = ensure("unix126")
+    assert _python(program, "import sys; print(sys.implementation[:2])") == (
+        "('micropython', (1, 26, 1, ''))"
+    )
+    assert "v1.26.1 on 2025-09-11" in _python(program, "import sys; print(sys.version)")
+
+
+def test_a_version_that_debian_replaced_is_named(tmp_path: Path) -> None:
+    apt = PrivateApt(tmp_path / "apt", Runner(tmp_path / "log"), NEWER_SUITE)
+    apt.update()
+    gone = Package("micropython", "1.3.0-1", "source", series="1.3.")
+    with pytest.raises(BuildError, match=r"^Debian sid has micropython \d.*, but .* 1\.3\.0-1; "):
+        apt.fetch(gone, tmp_path, lambda line: None)
+
+
 @pytest.mark.parametrize(
-    "module", ["asyncio", "cryptolib", "deflate", "hashlib", "json", "select", "socket", "struct"]
+    "module",
+    ["asyncio", "cryptolib", "deflate", "hashlib", "json", "select", "socket", "struct", "tls"],
 )
-def test_unix_has_what_board_code_uses(unix_port: Path, module: str) -> None:
-    assert module in _python(unix_port, f"import {module}; print({module})")
+@pytest.mark.parametrize("build", ["unix", "unix32", "unix126"])
+def test_unix_has_what_board_code_uses(build: str, module: str) -> None:
+    assert module in _python(ensure(build), f"import {module}; print({module})")
 
 
 def test_unix_honours_a_small_heap(unix_port: Path) -> None:
@@ -81,5 +129,5 @@ def test_a_second_time_nothing_is_built(unix_port: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_known() -> None:
-    with pytest.raises(BuildError, match="no firmware 'esp9000'; there are: unix, rpi_pico, vesp3"):
+    with pytest.raises(BuildError, match="no firmware 'esp9000'; there are: unix, unix32, "):
         ensure("esp9000")
