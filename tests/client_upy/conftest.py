@@ -2,21 +2,45 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import firmware.build
 from tests.client_upy.fault_server import FaultServer
-from tests.client_upy.interpreters import ROOT, Interpreter, cpython, micropython
+from tests.client_upy.interpreters import (
+    ROOT,
+    Interpreter,
+    cpython,
+    micropython,
+    micropython_32,
+)
+
+# From source, as `mip` installs it; from .mpy, as the rig installs it; with the object sizes of a
+# board; and on the next MicroPython.
+_INTERPRETERS = ["cpython", "micropython", "micropython-mpy", "micropython-32", "micropython-1.26"]
 
 
-@pytest.fixture(scope="session", params=["cpython", "micropython", "micropython-mpy"])
+@pytest.fixture(scope="session", params=_INTERPRETERS)
 def interpreter(request: pytest.FixtureRequest) -> Interpreter:
-    if request.param == "cpython":
-        return cpython()
-    executable = request.getfixturevalue("unix_port")
-    if request.param == "micropython":
-        return micropython(executable)
-    return micropython(executable, request.getfixturevalue("board_files") / "lib")
+    match request.param:
+        case "cpython":
+            return cpython()
+        case "micropython":
+            return micropython(request.getfixturevalue("unix_port"))
+        case "micropython-mpy":
+            executable = request.getfixturevalue("unix_port")
+            return micropython(executable, request.getfixturevalue("board_files") / "lib")
+        case "micropython-32":
+            board_files = request.getfixturevalue("board_files")
+            return micropython_32(request.getfixturevalue("unix32_port"), board_files / "lib")
+    return micropython(firmware.build.ensure("unix126"))
+
+
+@pytest.fixture(scope="session")
+def unix32_port() -> Path:
+    """MicroPython as a 32-bit program: its bytes of heap are a board's."""
+    return firmware.build.ensure("unix32")
 
 
 @pytest.fixture(scope="session")

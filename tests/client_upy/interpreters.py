@@ -11,6 +11,7 @@ CLIENT = ROOT / "client_upy"
 DEVICE = Path(__file__).parent / "device"
 # 64-bit objects are twice the size of a board's: this is a board with about 64 KB of free heap.
 HEAP = "128k"
+HEAP_32 = "64k"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ def cpython() -> Interpreter:
 def micropython(executable: Path, client: Path = CLIENT, heap: str = HEAP) -> Interpreter:
     """Return MicroPython with a small heap."""
     return Interpreter((str(executable), "-X", f"heapsize={heap}"), client)
+
+
+def micropython_32(executable: Path, client: Path = CLIENT) -> Interpreter:
+    """Return 32-bit MicroPython with the heap of a small board."""
+    return micropython(executable, client, HEAP_32)
 
 
 def run_checks(interpreter: Interpreter, name: str, *arguments: str) -> str:
