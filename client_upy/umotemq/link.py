@@ -1,35 +1,36 @@
-"""What FMQP and LightMQ share: one stream, one fixed receive buffer, deadlines, errors.
+"""What FMQP and LightMQ share: one link that is opened, watched, lost and opened again.
 
-A stream is anything non-blocking with ``readinto(buffer)`` and ``write(data)``, as MicroPython's
-sockets and UARTs: both return how many bytes went, or ``None`` for "not now"; ``readinto`` returns
-0 at the end. Optional: ``close()``, and ``pollable``, what ``select.poll`` can wait for (the
-stream itself if absent; ``None`` if there is nothing: then the link looks every millisecond).
+A transport is anything with ``open()``, which returns a stream and does not wait for it. A stream
+is anything non-blocking with ``readinto(buffer)`` and ``write(data)``, as MicroPython's sockets:
+both return how many bytes went, or ``None`` for "not now" (also while it is being connected);
+``readinto`` returns 0 at the end. Optional: the stream's ``close()`` and ``pollable``, what
+``select.poll`` can wait for (the stream itself if absent; ``None`` if there is nothing: we look
+every millisecond); the transport's ``where``, text for errors.
 
-Time comes from ``ticks_ms``; no call waits longer than it was told to.
+``_step`` does what can be done without waiting, and ``_due`` says until when nothing else has to
+be done. The rest is one loop around them: ``poll`` here, tasks in umotemq.aio. A protocol adds
+``_introduce`` (put the next thing that the peer has to be told first; False: wait for its answer),
+``_size`` and ``_deliver`` (of a message that has come), and ``_keepalive``.
+
+Why so long: it is one state machine; each further .mpy costs a board its own table of names.
 """
 
-try:
-    from select import poll as Poller
-    from time import sleep_ms, ticks_add, ticks_diff, ticks_ms
+import random
+from select import poll
+from time import sleep_ms, ticks_add, ticks_diff, ticks_ms, ticks_us
 
-    from micropython import const
-except ImportError:
-    from umotemq._cpython import Poller, const, sleep_ms, ticks_add, ticks_diff, ticks_ms
+from micropython import const
 
-_POLLIN = const(1)
-_POLLOUT = const(4)
+_IN = const(1)
+_OUT = const(4)
 
 
 class LinkError(OSError):
-    """The link failed and is closed now; ``phase`` says during what. Reconnect, on a new stream."""
+    """The link failed or is not there; ``phase`` says during what: connect, send, receive."""
 
-    def __init__(self, phase: str, what: str):
+    def __init__(self, phase, what):
         super().__init__(phase + ": " + what)
         self.phase = phase
-
-
-class LinkClosed(LinkError):
-    """The peer closed or reset the link, or it was closed here before."""
 
 
 class LinkTimeout(LinkError):
@@ -45,172 +46,334 @@ class NoAnswer(OSError):
 
 
 class Link:
-    """One stream and its buffer. The clients inherit from it.
+    """One link and its two fixed buffers. The clients inherit from it.
 
-    ``rx_size``: bytes of the receive buffer; a longer message is skipped, never buffered.
-    ``timeout_ms``: how long the peer may take to accept a write, to finish a message that it
-    began, and to answer a keepalive. ``keepalive_ms``: after so long without sending, ``poll``
-    sends a keepalive; 0 = never. ``discarded`` counts the messages that were thrown away.
+    Every name below is an option, a keyword of the constructor. ``up`` says whether there is a
+    link, ``error`` why not, ``connects`` how often it came up; ``discarded`` counts the messages
+    that were too long, incorrect, or for nobody here.
     """
 
-    def __init__(self, stream, rx_size: int, tx_size: int, timeout_ms: int, keepalive_ms: int):
-        self.stream = stream
-        self.timeout_ms = timeout_ms
-        self.keepalive_ms = keepalive_ms
-        self.discarded = 0
-        self.down = None  # why the link is closed, as text
-        self._buf = bytearray(rx_size)
+    rx_size = 512  # bytes of the receive buffer; a longer message is skipped, never buffered
+    tx_size = 256  # bytes of the transmit buffer; a longer message is refused
+    timeout_ms = 5000  # for the peer to connect, to accept a write, to finish what it began
+    keepalive_ms = 20000  # after so long without sending or receiving, the peer is asked
+    retry_ms = 500  # until the second try to open a lost link; 0: never open it again
+    retry_max_ms = 30000  # between any two tries
+    link_up = None  # called before each try: whether there is a network at all
+    alive = None  # called when bytes have come, which proves the link: feed a watchdog here
+    outage = None  # an umotemq.outage.Ring: keeps messages while the link is down
+
+    def __init__(self, transport, **options):
+        for name in options:
+            if name[0] == "_" or callable(getattr(self, name, len)):
+                raise TypeError("no option " + name)
+            setattr(self, name, options[name])
+        self.transport = transport
+        self.error = self.stream = None
+        self.up = False
+        self.connects = self.discarded = 0
+        self._tries = self._asking = 0
+        self._due = self._last_tx = self._last_rx = ticks_ms()
+        self._buf = bytearray(self.rx_size)
         self._view = memoryview(self._buf)
-        self._start = self._end = 0  # the bytes not yet parsed
-        self._skip = 0  # bytes of a too long message still to come
-        self._out = bytearray(tx_size)
-        self._out_view = memoryview(self._out)
-        self._out_now = self._out_view  # its slice of the last length: equal lengths reuse it
-        self._last_rx = self._last_tx = ticks_ms()
-        self._asked = None  # ticks of the first keepalive since the peer was last heard
-        self._pollable = getattr(stream, "pollable", stream)
-        self._poller = None
-        if self._pollable is not None:
-            self._poller = Poller()
-            self._poller.register(self._pollable, _POLLIN)
+        self._out = bytearray(self.tx_size)
+        self._now = memoryview(self._out)
+        self._drop()
 
-    def poll(self, ms: int = 0) -> int:
-        """Wait up to ``ms`` for messages, dispatch what came, return how many that were.
+    # ---- for programs ----
 
-        Returns as soon as something was dispatched. Sends keepalives when due. Raises LinkError.
+    def connect(self, timeout_ms=10000):
+        """Return once the link is up. Raises the LinkError that kept it down.
+
+        ``poll`` opens the link too, and whenever it was lost: this is to wait for it.
         """
-        until = ticks_add(ticks_ms(), ms)
-        handled = self._take()  # what an exception in a handler left behind
-        while True:
-            if self._fill(0 if handled else self._patience(until)):
-                handled += self._take()
-            now = ticks_ms()
-            self._watch(now)
-            if handled or ticks_diff(until, now) <= 0:
-                return handled
-
-    def close(self) -> None:
-        """Close the stream. Never raises."""
-        if self.down is None:
-            self.down = "closed here"
-            self._close_stream()
-
-    # For the clients: _take() parses and dispatches what is buffered and returns how many
-    # messages that were; _keepalive() sends one.
-
-    def _fail(self, error: LinkError):
-        self.down = str(error)
-        self._start = self._end = self._skip = 0
-        self._close_stream()
-        raise error
-
-    def _close_stream(self) -> None:
-        close = getattr(self.stream, "close", None)
-        if close:
-            try:
-                close()
-            except OSError:
-                return  # it is gone either way
-
-    def _patience(self, until: int) -> int:
-        # How long poll may sleep: until its end, the next keepalive, or a verdict on the peer.
-        now = ticks_ms()
-        wait = ticks_diff(until, now)
-        if self.keepalive_ms:
-            wait = min(wait, self.keepalive_ms - ticks_diff(now, self._last_tx))
-            if self._asked is not None:
-                wait = min(wait, self.timeout_ms - ticks_diff(now, self._asked) + 1)
-        if self._start != self._end or self._skip:
-            wait = min(wait, self.timeout_ms - ticks_diff(now, self._last_rx) + 1)
-        return max(wait, 0)
-
-    def _watch(self, now: int) -> None:
-        if self._start != self._end or self._skip:
-            if ticks_diff(now, self._last_rx) > self.timeout_ms:
-                self._fail(LinkTimeout("receive", "the peer stopped in the middle of a message"))
-        if self.keepalive_ms:
-            if self._asked is not None and ticks_diff(now, self._asked) > self.timeout_ms:
-                self._fail(LinkTimeout("keepalive", "the peer does not answer any more"))
-            if ticks_diff(now, self._last_tx) >= self.keepalive_ms:
-                self._keepalive(now)
-
-    def _fill(self, wait_ms: int) -> bool:
-        """Read once, after waiting up to ``wait_ms`` if nothing is there; True if bytes came."""
-        if self.down is not None:
-            raise LinkClosed("receive", "the link is down (" + self.down + ")")
-        if self._start == self._end:
-            self._start = self._end = 0
-        elif self._end == len(self._buf):
-            # bytes(): the two places may overlap
-            self._buf[: self._end - self._start] = bytes(self._view[self._start : self._end])
-            self._end -= self._start
-            self._start = 0
-        # a slice costs 32 bytes of heap, so only when a message was cut
-        room = self._view[self._end :] if self._end else self._buf
-        try:
-            count = self.stream.readinto(room)
-            if count is None and wait_ms > 0:
-                self._wait(_POLLIN, wait_ms)
-                count = self.stream.readinto(room)
-        except OSError as error:
-            self._fail(LinkClosed("receive", "reset by the peer: " + str(error)))
-        if count is None:
-            return False
-        if count == 0:
-            self._fail(LinkClosed("receive", "closed by the peer"))
-        self._end += count
-        self._last_rx = ticks_ms()
-        self._asked = None
-        return True
-
-    def _skipped(self) -> bool:
-        # Drop what has come of a too long message; True when that was its end.
-        step = min(self._end - self._start, self._skip)
-        self._start += step
-        self._skip -= step
-        return self._skip == 0
-
-    def _wait(self, event: int, ms: int) -> None:
-        if self._poller is None:
-            sleep_ms(1)
-            return
-        if event != _POLLIN:
-            self._poller.modify(self._pollable, event)
-        for _ in self._poller.ipoll(ms):
-            pass
-        if event != _POLLIN:
-            self._poller.modify(self._pollable, _POLLIN)
-
-    def _send_out(self, size: int) -> None:
-        # The first size bytes of the transmit buffer, in one write.
-        if len(self._out_now) != size:
-            self._out_now = self._out_view[:size]
-        self._write(self._out_now)
-
-    def _write(self, data) -> None:
-        if self.down is not None:
-            raise LinkClosed("send", "the link is down (" + self.down + ")")
-        try:
-            sent = self.stream.write(data) or 0
-            if sent != len(data):
-                self._write_rest(data, sent)
-        except LinkError:
-            raise
-        except OSError as error:
-            self._fail(LinkClosed("send", "reset by the peer: " + str(error)))
-        self._last_tx = ticks_ms()
-
-    def _write_rest(self, data, sent: int) -> None:
-        until = ticks_add(ticks_ms(), self.timeout_ms)
-        view = memoryview(data)
-        while sent < len(data):
+        until = ticks_add(ticks_ms(), timeout_ms)
+        while not self.up:
             left = ticks_diff(until, ticks_ms())
             if left <= 0:
-                what = "the peer took %d of %d bytes in %d ms"
-                self._fail(LinkTimeout("send", what % (sent, len(data), self.timeout_ms)))
-            self._wait(_POLLOUT, left)
-            count = self.stream.write(view[sent:])
-            if count:
-                sent += count
+                raise self.error or LinkTimeout("connect", "no link in %d ms" % timeout_ms)
+            self.poll(left)
+
+    def poll(self, ms=0):
+        """Wait up to ``ms`` for messages, dispatch what came, return how many that were.
+
+        Returns as soon as something was dispatched (answers to signs of life count), or the link
+        came up or was lost. Opens the link, sends signs of life, judges the peer. Raises what
+        handlers raise, and LinkError only if ``retry_ms`` is 0.
+        """
+        until = ticks_add(ticks_ms(), ms)
+        up = self.up
+        while True:
+            count = 0
+            try:
+                count = self._step()
+            except LinkError as error:
+                # Another client's, used in a handler, is not ours to forgive.
+                if not self.retry_ms or error is not self.error:
+                    raise
+            now = ticks_ms()
+            left = ticks_diff(until, now)
+            if count or left <= 0 or self.up != up:
+                return count
+            if not self._more:
+                self._wait(min(left, ticks_diff(self._due, now)))
+
+    def ping(self, timeout_ms=5000):
+        """Return the round trip to the broker in µs; everything sent before has been processed.
+
+        Other messages are dispatched meanwhile. Raises NoAnswer after ``timeout_ms``, LinkError.
+        """
+        until = ticks_add(ticks_ms(), timeout_ms)
+        self._need_up()
+        start = ticks_us()  # before the write: the answer may be here when it returns
+        self._keepalive()
+        self._push()
+        number = self._asking
+        while self._answered != number:
+            self._await(until)
+        return ticks_diff(ticks_us(), start)
+
+    def close(self):
+        """Close the link for good. Never raises."""
+        self.retry_ms = 0
+        self.error = LinkError("send", "closed here")
+        self._drop()
+
+    # ---- for drivers and protocols ----
+
+    def _need_up(self):
+        if not self.up:
+            raise self.error or LinkError("send", "no link yet")
+
+    def _await(self, until):
+        # poll once while waiting for an answer.
+        self._need_up()
+        left = ticks_diff(until, ticks_ms())
+        if left <= 0:
+            raise NoAnswer("no answer in time")
+        self.poll(left)
+
+    def _step(self):
+        # Do what can be done without waiting; return how many messages were dispatched.
+        self._more = False
+        if not self.stream:
+            self._dial()
+            if not self.stream:
+                return 0
+        while self._flush() and not self.up and self._introduce():
+            pass
+        count = self._take()
+        if not count and self.stream and self._fill():
+            self._more = True
+            count = self._take()
+        if self.stream:
+            self._flush()
+            self._watch(ticks_ms())
+        return count
+
+    def _dial(self):
+        if not self.retry_ms and self.error:
+            raise self.error
+        now = ticks_ms()
+        if ticks_diff(self._due, now) > 0:
+            return
+        if self.link_up and not self.link_up():
+            self._due = ticks_add(now, self.retry_ms or 500)
+            return
+        try:
+            stream = self.transport.open()
+        except OSError as error:
+            self._fail("connect", error)
+        self.stream = stream
+        self._pollable = getattr(stream, "pollable", stream)
+        if self._pollable:
+            self._poller = poller = poll()
+            poller.register(self._pollable, _IN)
+            self._ipoll = getattr(poller, "ipoll", poller.poll)  # CPython has the latter only
+
+    def _drop(self):
+        stream = self.stream
+        if self.up and self._last and self.outage is not None:
+            self.outage.lost(memoryview(self._out)[: self._last])
+        self.up = self._asked = self._more = False
+        self.stream = self._poller = self._owed = self._sink = self._answered = None
+        # The bytes not yet parsed, of a too long message still to come, not yet written, ...
+        self._start = self._end = self._skip = self._first = self._last = 0
+        self._told = 0  # ... and how much of the introduction is done
+        if hasattr(stream, "close"):
+            try:
+                stream.close()
+            except OSError:
+                pass  # it is gone either way
+
+    def _fail(self, phase, what, kind=LinkError):
+        what = str(what)
+        if not self.up:
+            phase = "connect"
+            what = getattr(self.transport, "where", "peer") + ": " + what
+        self._drop()
+        self.error = kind(phase, what)
+        # Half of the pause is by chance, so that a fleet does not come back all at once.
+        pause = min(self.retry_ms << self._tries, self.retry_max_ms)
+        if pause < self.retry_max_ms:
+            self._tries += 1
+        self._due = ticks_add(ticks_ms(), pause // 2 + random.getrandbits(12) * pause // 8192)
+        raise self.error
+
+    def _ready(self):
+        self.up = True
+        self._tries = 0
+        self.connects += 1
+        self.error = self._owed = None
+        self._last_rx = ticks_ms()
+
+    def _watch(self, now):
+        # Silence of either side; a peer that we keep telling things may have died long ago.
+        quiet = self._last_tx if ticks_diff(self._last_rx, self._last_tx) > 0 else self._last_rx
+        if self.up and not self._last and ticks_diff(now, quiet) >= self.keepalive_ms:
+            self._last_rx = self._last_tx = quiet = now
+            self._keepalive()
+            self._flush()
+        if self.up and self._start == self._end and not (self._skip or self._asked or self._last):
+            self._owed = None
+            self._due = ticks_add(quiet, self.keepalive_ms)
+            return
+        if self._owed is None:
+            self._owed = now
+        self._due = ticks_add(self._owed, self.timeout_ms + 1)
+        if ticks_diff(now, self._due) >= 0:
+            self._fail("receive", "nothing for %d ms" % self.timeout_ms, LinkTimeout)
+
+    def _fill(self):
+        # Read once; True if bytes came.
+        start = self._start
+        end = self._end - start
+        if start and (not end or self._end == self.rx_size):
+            if end:
+                self._buf[:end] = bytes(self._view[start:])  # bytes(): the places may overlap
+            self._start = 0
+            self._end = end
+        if self._end == self.rx_size:
+            return False  # all of it waits until what is to be sent has gone
+        try:
+            # a slice costs 32 bytes of heap, so only when a message was cut
+            count = self.stream.readinto(self._view[self._end :] if self._end else self._buf)
+        except OSError as error:
+            self._fail("receive", error)
+        if count is None:
+            return False
+        if not count:
+            self._fail("receive", "closed by the peer")
+        self._end += count
+        if self.up:
+            self._asked = False
+            self._owed = None
+            self._last_rx = ticks_ms()
+            if self.alive:
+                self.alive()
+        return True
+
+    def _take(self):
+        # Dispatch the messages that have come whole; return how many were for us.
+        handled = 0
+        while True:
+            start = self._start
+            have = self._end - start
+            if self._skip:
+                step = min(have, self._skip)
+                self._start += step
+                self._skip -= step
+                if self._sink and step:
+                    self._sink(self._skip, start, start + step)
+                if self._skip:
+                    return handled
+                continue
+            size = self._size(start, have)
+            if not size or have < size <= self.rx_size:
+                return handled
+            if size > self.rx_size:
+                self._skip = size
             else:
-                sleep_ms(1)  # the ESP32's UART claims to be writable when it is not
+                self._start += size
+                if self._deliver(start, start + size):
+                    handled += 1
+                    continue
+            self.discarded += 1
+
+    def _wait(self, ms):
+        if ms <= 0:
+            return
+        poller = self._poller
+        if not poller:
+            sleep_ms(1 if self.stream else ms)
+            return
+        if self._last:
+            poller.modify(self._pollable, _IN | _OUT)
+        for _ in self._ipoll(ms):
+            pass
+        if self._last:
+            poller.modify(self._pollable, _IN)
+
+    def _fits(self, size):
+        if size > self.tx_size:
+            raise ValueError("%d bytes: tx_size is %d" % (size, self.tx_size))
+
+    def _begin(self, size, own=False):
+        # Return where a message of size bytes goes in self._to. Our own are never kept for later.
+        self._fits(size)
+        if self.up and (self._last or self.outage):
+            self._push()
+        self._to = self._out
+        last = self._last
+        if (own or (self.up and not self.outage)) and last + size <= self.tx_size:
+            return last
+        if own or self.outage is None:
+            self._need_up()
+            raise LinkError("send", "no room now")
+        self._to = bytearray(size)
+        return 0
+
+    def _commit(self, size):
+        # Send the message that was put where _begin() said, or keep it for later.
+        if self._to is self._out:
+            self._last += size
+            self._push()
+        else:
+            self.outage.put(self._to)
+
+    def _flush(self):
+        # Write what is in the transmit buffer, then what was kept; True when all of it went.
+        while True:
+            first = self._first
+            size = self._last - first
+            if size:
+                data = self._now
+                if first:
+                    data = memoryview(self._out)[first : self._last]
+                elif len(data) != size:
+                    self._now = data = memoryview(self._out)[:size]
+                try:
+                    sent = self.stream.write(data) or 0
+                except OSError as error:
+                    self._fail("send", error)
+                if sent != size:
+                    self._first += sent
+                    return False
+                self._first = self._last = 0
+                self._last_tx = ticks_ms()
+                if self.outage is not None:
+                    self.outage.sent()
+            if not (self.up and self.outage):
+                return True
+            self._last = self.outage.get(self._out)
+
+    def _push(self):
+        until = None
+        while not self._flush():
+            now = ticks_ms()
+            if until is None:
+                until = ticks_add(now, self.timeout_ms)
+            left = ticks_diff(until, now)
+            if left <= 0:
+                self._fail("send", "the peer stopped reading", LinkTimeout)
+            self._wait(left)

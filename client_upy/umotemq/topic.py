@@ -1,54 +1,37 @@
 """FMQP topics in place: bytes ``start..end`` of a buffer, no object per message."""
 
-try:
-    from micropython import const
-except ImportError:
-    from umotemq._cpython import const
 
-_SLASH = const(0x2F)
-_STAR = const(0x2A)
-
-
-def normalised(topic: bytes) -> bytes:
-    """Return ``topic`` without its leading and trailing ``/`` (R8).
-
-    Raises ValueError if it is no topic: empty, only ``/``, a NUL, over 255 bytes, not UTF-8.
-    """
-    if not isinstance(topic, bytes):
-        raise TypeError("topic: want bytes, such as b'home/door', not %r" % (topic,))
+def normalised(topic):
     stripped = topic.strip(b"/")
     if not stripped or len(topic) > 255 or not is_valid(stripped, 0, len(stripped)):
-        raise ValueError("topic: want 1 to 255 bytes of UTF-8, no NUL, more than '/': %r" % topic)
+        raise ValueError("topic %r: want 1 to 255 bytes of UTF-8" % topic)
     return stripped
 
 
-def is_valid(buf, start: int, end: int) -> bool:
+def is_valid(buf, start, end):
     """Say whether ``buf[start:end]`` is UTF-8 without a NUL (R5, R7)."""
-    ascii_only = True
-    for i in range(start, end):
-        if buf[i] == 0:
+    while start < end:
+        code = buf[start]
+        start += 1
+        more = (code > 0xBF) + (code > 0xDF) + (code > 0xEF)
+        if code > 0x7F:
+            least = 0x110000
+            if more and start + more <= end and code < 0xF8:
+                least = 0x10000 if more > 2 else 0x800 if more > 1 else 0x80
+                code &= 0x3F >> more
+                for _ in range(more):
+                    if buf[start] >> 6 != 2:
+                        return False
+                    code = code << 6 | buf[start] & 0x3F
+                    start += 1
+        else:
+            least = 1
+        if not least <= code < 0x110000 or 0xD800 <= code < 0xE000:
             return False
-        if buf[i] > 0x7F:
-            ascii_only = False
-    return ascii_only or _is_utf8(bytes(buf[start:end]))
+    return True
 
 
-def _is_utf8(data: bytes) -> bool:
-    # MicroPython decodes surrogates and overlong forms: what it read must have needed the bytes.
-    try:
-        text = str(data, "utf-8")
-    except UnicodeError:
-        return False
-    size = 0
-    for character in text:
-        code = ord(character)
-        if 0xD800 <= code < 0xE000 or code > 0x10FFFF:
-            return False
-        size += 1 + (code > 0x7F) + (code > 0x7FF) + (code > 0xFFFF)
-    return size == len(data)
-
-
-def is_equivalent(pattern: bytes, buf, start: int, end: int) -> bool:
+def is_equivalent(pattern, buf, start, end):
     """Say whether two normalised topics are equivalent (R10): each level equal, or one is ``*``."""
     at = 0
     size = len(pattern)
@@ -59,17 +42,10 @@ def is_equivalent(pattern: bytes, buf, start: int, end: int) -> bool:
         at_end = pattern.find(b"/", at)
         if at_end < 0:
             at_end = size
-        wild = (at_end - at == 1 and pattern[at] == _STAR) or (
-            level_end - start == 1 and buf[start] == _STAR
-        )
-        if not wild:
-            if level_end - start != at_end - at:
+        level = pattern[at:at_end]
+        if level != b"*" and (level_end - start != 1 or buf[start] != 42):
+            if level_end - start != at_end - at or not buf.startswith(level, start):
                 return False
-            while start < level_end:
-                if buf[start] != pattern[at]:
-                    return False
-                start += 1
-                at += 1
         if level_end == end or at_end == size:
             return level_end == end and at_end == size
         start = level_end + 1

@@ -24,7 +24,7 @@ _CUTS = st.lists(st.integers(1, 300), min_size=1, max_size=20)
 
 
 class _Cut:
-    """A stream that gives its bytes in pieces of the given sizes, in turn."""
+    """A transport whose stream gives its bytes in pieces of the given sizes, in turn."""
 
     pollable = None
 
@@ -32,6 +32,9 @@ class _Cut:
         self.data = data
         self._sizes = sizes
         self._turn = 0
+
+    def open(self) -> "_Cut":
+        return self
 
     def readinto(self, buffer: bytearray | memoryview) -> int | None:
         if not self.data:
@@ -50,6 +53,7 @@ def _drain(client: Link, stream: _Cut) -> str:
     try:
         while stream.data:
             client.poll(0)
+        client.poll(0)
     except LinkError as error:
         return str(error)
     return f"{client.discarded} discarded"
@@ -57,7 +61,7 @@ def _drain(client: Link, stream: _Cut) -> str:
 
 def _fmqp(data: bytes, sizes: list[int]) -> tuple[list[tuple[bytes, bytes]], str]:
     stream = _Cut(data, sizes)
-    client = FmqpClient(stream, rx_size=300)
+    client = FmqpClient(stream, name=b"", rx_size=300, retry_ms=0)
     got: list[tuple[bytes, bytes]] = []
     for topic in (b"a", b"*/*", b"*"):
         client.subscribe(topic, lambda topic, payload: got.append((topic, payload)))
@@ -67,11 +71,7 @@ def _fmqp(data: bytes, sizes: list[int]) -> tuple[list[tuple[bytes, bytes]], str
 def _lightmq(data: bytes, sizes: list[int]) -> tuple[list[bytes], str]:
     stream = _Cut(b"\x02\0\x01\0" + data, sizes)
     got: list[bytes] = []
-    client = LightmqClient(stream, b"me", handler=got.append, rx_size=300)
-    try:
-        client.connect(1000)
-    except LinkError as error:
-        return got, str(error)
+    client = LightmqClient(stream, b"me", handler=got.append, rx_size=300, retry_ms=0)
     return got, _drain(client, stream)
 
 

@@ -3,13 +3,15 @@
 from checks import Memory, check, equal, raises, run, within
 
 from umotemq.lightmq import LightmqClient, Refused
-from umotemq.link import LinkClosed, LinkTimeout, NoAnswer, WireError
+from umotemq.link import LinkError, LinkTimeout, NoAnswer, WireError
+from umotemq.outage import Ring
 
 
-def connected(step=1 << 20, **kwargs):
-    stream = Memory(step)
-    stream.feed(b"\x02\0\x01" + (b"\x01" if kwargs.get("dialect") == "gbaranski" else b"\0"))
-    client = LightmqClient(stream, b"me", **kwargs)
+def connected(step=1 << 20, stream=None, **options):
+    """Return a client that is up and does not come back."""
+    stream = stream or Memory(step)
+    stream.feed(b"\x02\0\x01" + (b"\x01" if options.get("dialect") == "gbaranski" else b"\0"))
+    client = LightmqClient(stream, b"me", retry_ms=0, **options)
     client.connect(1000)
     equal(stream.take(), b"\x01\0\x03\x02me")
     return client, stream
@@ -27,30 +29,40 @@ def refusals_say_what_to_do():
         for code in codes:
             stream = Memory()
             stream.feed(bytes([2, 0, 1, code]))
-            client = LightmqClient(stream, b"me", dialect=dialect)
+            client = LightmqClient(stream, b"me", dialect=dialect, retry_ms=0)
             error = raises(Refused, client.connect, 1000)
-            equal(error.code, code)
-            equal(error.phase, "connect")
+            equal((client.code, error.phase, stream.closed), (code, "connect", True))
             equal("code %d, " % code in str(error), True, str(error))
-            equal(stream.closed, True)
+
+
+@check
+def a_refusal_is_tried_again():
+    # A board that was reset comes back before the broker knows that it was gone.
+    stream = Memory()
+    stream.feed(b"\x02\0\x01\x04\x02\0\x01\0")
+    stream.step = 4
+    client = LightmqClient(stream, b"me", retry_ms=50)
+    within(20, 500, client.connect, 1000)
+    equal((stream.opened, client.connects, client.error), (2, 1, None))
 
 
 @check
 def connect_has_a_deadline():
+    client = LightmqClient(Memory(), b"me", timeout_ms=200, retry_ms=0)
+    error = within(190, 500, raises, LinkTimeout, client.connect, 5000)
+    equal(str(error), "connect: memory: nothing for 200 ms")
+    raises(LinkTimeout, client.ping, 100)
     client = LightmqClient(Memory(), b"me")
     error = within(190, 500, raises, LinkTimeout, client.connect, 200)
-    equal("CONNACK" in str(error), True, str(error))
-    raises(LinkClosed, client.ping, 100)
+    equal("200 ms" in str(error), True, str(error))
 
 
 @check
-def connect_comes_first_and_once():
-    raises(ValueError, LightmqClient(Memory(), b"me").send, b"x")
-    raises(ValueError, LightmqClient(Memory(), b"me").ping)
+def arguments_are_checked():
     raises(ValueError, LightmqClient, Memory(), b"")
     raises(ValueError, LightmqClient, Memory(), b"x" * 256)
-    client, _ = connected()
-    raises(ValueError, client.connect)
+    raises(LinkError, LightmqClient(Memory(), b"me").send, b"x")
+    raises(LinkError, LightmqClient(Memory(), b"me").post, b"x")
 
 
 @check
@@ -58,7 +70,7 @@ def anything_but_a_connack_is_an_error():
     for wrong in (b"\0", b"\x03\0\x02\0\0", b"\x02\0\x02\0\0", b"\x02\0\0", b"HTTP"):
         stream = Memory()
         stream.feed(wrong)
-        raises(WireError, LightmqClient(stream, b"me").connect, 1000)
+        raises(WireError, LightmqClient(stream, b"me", retry_ms=0).connect, 1000)
 
 
 @check
@@ -80,7 +92,7 @@ def ping_measures_a_round_trip():
     equal(client.ping(200) >= 0, True)
     answered(client, stream, 8, b"\x04\0\x02\0\x07")  # another one's
     within(90, 400, raises, NoAnswer, client.ping, 100)
-    equal(client.down, None)
+    equal(client.up, True)
 
 
 @check
@@ -109,6 +121,7 @@ def requests_are_handled_and_answered():
         stream.feed(b"\x05\0\x05\x12\x34\0Hi\x05\0\x03\0\x01\x80")
         while not stream.empty:
             client.poll(0)
+        client.poll(0)
         equal(got, [b"Hi", b""])
         equal(stream.take(), b"\x06\0\x05\x12\x34yes\x06\0\x02\0\x01")
 
@@ -121,6 +134,58 @@ def requests_are_handled_while_waiting():
     equal(client.send(b"?", 200), b"!")
     equal(got, [b"Hi"])
     equal(stream.take(), b"\x05\0\x04\0\x09\0?\x06\0\x02\x12\x34\x04\0\x02\0\x07")
+
+
+@check
+def a_handler_may_ask_and_close():
+    answers = []
+
+    def handler(data):
+        client._id = 6
+        stream.feed(b"\x06\0\x03\0\x07!")
+        answers.append(client.send(b"?", 200))
+        client.close()
+        return b"too late"
+
+    client, stream = connected(handler=handler)
+    stream.feed(b"\x05\0\x05\x12\x34\0Hi")
+    equal(client.poll(100), 1)
+    equal(answers, [b"!"])
+    equal((stream.take(), stream.closed), (b"\x05\0\x04\0\x07\0?", True))
+
+
+@check
+def requests_wait_for_room_for_their_answers():
+    class Slow(Memory):
+        """Once ``slow``, takes a byte every other time."""
+
+        slow = False
+        turn = 0
+
+        def write(self, data):
+            self.turn += 1
+            if self.slow and self.turn & 1:
+                return None
+            return Memory.write(self, data[:1] if self.slow else data)
+
+    slow = Slow()
+    client, stream = connected(stream=slow, handler=lambda data: data, rx_size=64, tx_size=24)
+    slow.slow = True
+    sent = want = b""
+    for n in range(40):
+        stream.feed(b"\x05\0\x0d\0" + bytes([n]) + b"\0datadatada")
+        want += b"\x06\0\x0c\0" + bytes([n]) + b"datadatada"
+    for _ in range(2000):
+        client.poll(0)
+        sent += stream.take()
+    equal(sent, want)
+
+
+@check
+def an_answer_must_fit():
+    client, stream = connected(handler=lambda data: data * 9, tx_size=24)
+    stream.feed(b"\x05\0\x0d\0\x01\0datadatada")
+    raises(ValueError, client.poll, 0)
 
 
 @check
@@ -138,6 +203,43 @@ def posts_keep_within_their_window():
     stream.feed(b"\x06\0\x03\0\x06B\x06\0\x03\0\x05A")
     client.flush(200)
     equal(responses, [b"B", b"A"])
+
+
+@check
+def a_lost_link_ends_waiting():
+    client, stream = connected()
+    client.retry_ms = 20
+
+    def later(ms):
+        stream.ended = True
+        stream.feed(b"")
+
+    client._wait = later
+    error = within(0, 300, raises, LinkError, client.send, b"x", 5000)
+    equal("closed by the peer" in str(error), True, str(error))
+
+
+@check
+def stale_responses_after_an_outage_are_nobodys():
+    responses = []
+    ring = Ring(100)
+    client, stream = connected(outage=ring, on_response=responses.append)
+    client.retry_ms = 20
+    client._id = 8
+    client.post(b"before")
+    stream.ended = True
+    client.poll(100)
+    equal((client.up, len(client._waiting), len(ring)), (False, 1, 0))
+    client.post(b"kept")
+    equal(len(ring), 1)
+    raises(LinkError, client.send, b"x", 100)
+    stream.take()
+    stream.feed(b"\x02\0\x01\0\x06\0\x02\0\x09\x06\0\x02\0\x0a")
+    client.connect(1000)
+    client.poll(100)
+    equal(stream.take(), b"\x01\0\x03\x02me\x05\0\x07\0\x0a\0kept")
+    equal((responses, client.discarded, len(ring)), ([], 2, 0))
+    client.flush(100)
 
 
 @check
@@ -179,6 +281,7 @@ def what_is_too_long_is_skipped_without_a_buffer():
         stream.feed(b"\x05\0\x04\0\x02\0y")
         while not stream.empty:
             client.poll(0)
+        client.poll(0)
         equal(got, [b"y"])
         equal(client.discarded, 1)
 

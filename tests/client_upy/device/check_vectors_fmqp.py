@@ -46,7 +46,7 @@ def vectors():
 def received(vector, step):
     """Feed one vector and a good packet; return (deliveries, their count must be, client)."""
     stream = Memory(step)
-    client = FmqpClient(stream, rx_size=_RX)
+    client = FmqpClient(stream, name=b"", rx_size=_RX, tx_size=300, retry_ms=0)
     got = []
     after = []
     packet = vector["packet"]
@@ -61,6 +61,7 @@ def received(vector, step):
     stream.feed(_SENTINEL)
     while not stream.empty:
         client.poll(0)
+    client.poll(0)
     equal(after, [b"!"], "the packet after it")
     return [g for g in got if g[1] != b"sentinel"], client
 
@@ -113,7 +114,8 @@ def what_the_client_sends_is_as_the_vectors_say():
         if size_of(parts) > 4000:
             continue
         stream = Memory()
-        client = FmqpClient(stream, tx_size=4000)
+        client = FmqpClient(stream, name=b"", tx_size=4000)
+        client.connect(1000)
         topic = packet["topic"].encode()
         if packet["kind"] == "publication":
             if packet["unsubscribe"] or packet["debug"] or packet["feedback"]:
@@ -139,7 +141,7 @@ def topics_that_no_broker_takes_are_refused_here():
         if not vector["violation"] or not vector["name"].startswith("bad_topic") or data[0] >> 7:
             continue
         topic = data[6 : 6 + data[1]]
-        raises(ValueError, FmqpClient(Memory()).subscribe, topic, print)
+        raises(ValueError, FmqpClient(Memory(), name=b"").subscribe, topic, print)
         count += 1
     equal(count >= 3, True, "%d vectors" % count)
 

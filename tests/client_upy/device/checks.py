@@ -2,10 +2,7 @@
 
 import sys
 
-try:
-    from time import ticks_diff, ticks_ms
-except ImportError:
-    from umotemq._cpython import ticks_diff, ticks_ms
+from umotemq.link import ticks_diff, ticks_ms
 
 _checks = []
 
@@ -63,16 +60,26 @@ def within(low_ms, high_ms, function, *args, **kwargs):
 
 
 class Memory:
-    """A stream in memory: reads ``feed`` in pieces of ``step`` bytes, keeps what is written."""
+    """A transport and its stream: reads ``feed`` in pieces of ``step`` bytes, keeps what is
+    written. ``answer(data)``, if set, gives what the peer says to each write."""
 
     pollable = None
+    where = "memory"
+    answer = None
 
     def __init__(self, step=1 << 20):
         self.step = step
         self.sent = b""
+        self.opened = 0
         self.closed = False
+        self.ended = False
         self._feed = []  # (bytes, how many times) pairs
         self._at = 0
+
+    def open(self):
+        self.opened += 1
+        self.closed = self.ended = False
+        return self
 
     def feed(self, data, times=1):
         if data and times:
@@ -84,7 +91,7 @@ class Memory:
 
     def readinto(self, buffer):
         if not self._feed:
-            return None
+            return 0 if self.ended else None
         data, times = self._feed[0]
         piece = data[self._at : self._at + min(self.step, len(buffer))]
         buffer[: len(piece)] = piece
@@ -98,6 +105,8 @@ class Memory:
 
     def write(self, data):
         self.sent += bytes(data)
+        if self.answer:
+            self.feed(self.answer(bytes(data)))
         return len(data)
 
     def take(self):

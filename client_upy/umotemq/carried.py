@@ -1,0 +1,76 @@
+"""FMQP over LightMQ: a LightMQ session as the transport of an FmqpClient.
+
+    session = LightmqClient(Tcp("192.168.1.2", 1998), b"kitchen", tx_size=262)
+    client = FmqpClient(Carried(session), tx_size=256)
+
+Each write is one SEND, whose data is whole FMQP packets (but for those of a ChunkClient); what
+the broker SENDs is read as one stream of them. LightMQ names the client to the broker and lets it
+notice a silent one; the FmqpClient's own pings notice a silent broker, end to end.
+"""
+
+from umotemq.link import LinkError
+
+_NEVER = 1 << 28  # ms
+
+
+class Carried:
+    """``session``: a LightmqClient for this alone; its ``tx_size`` is 6 more than the client's."""
+
+    def __init__(self, session):
+        self._session = session
+        session.keepalive_ms = _NEVER
+        session.handler = self._came
+        session._push = session._flush  # nothing here waits
+        self.where = getattr(session.transport, "where", "peer")
+
+    def open(self):
+        """Return the stream of a new session. Raises OSError."""
+        session = self._session
+        session._drop()
+        session.retry_ms = 1  # to dial now; what is lost is for the FmqpClient to open again
+        session.error = None
+        session._due = session._last_tx
+        self._data = b""
+        self._at = self._taking = 0
+        session._step()
+        self.pollable = session._pollable
+        return self
+
+    def readinto(self, buffer):
+        """Read what the broker sent; None: nothing now. Raises OSError."""
+        session = self._session
+        if self._at == len(self._data):
+            self._data = b""
+            self._at = 0
+            if not session.stream:
+                raise session.error or LinkError("receive", "closed")
+            session._step()
+        size = min(len(buffer), len(self._data) - self._at)
+        buffer[:size] = self._data[self._at : self._at + size]
+        self._at += size
+        return size or None
+
+    def write(self, data):
+        """Send it as one SEND; None: not now. Raises OSError."""
+        session = self._session
+        if not session.up:
+            return None
+        if not self._taking:
+            if not session._flush():
+                return None
+            self._taking = min(len(data), session.tx_size - 6)
+            part = memoryview(data)[: self._taking]
+            session._last = session._pack(session._request, session._next_id(), part, 1)
+        if not session._flush():
+            return None  # the same bytes will be offered again, perhaps with more
+        size = self._taking
+        self._taking = 0
+        return size
+
+    def close(self):
+        """End the session."""
+        self._session._drop()
+
+    def _came(self, data):
+        # At most one receive buffer of them, as nothing is read before they are taken.
+        self._data += data
