@@ -8,11 +8,7 @@ import asyncio
 import socket
 import sys
 import time
-import types
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
-T = TypeVar("T")
 _TICKS_PERIOD = 1 << 30  # MicroPython's ticks wrap there too: only ticks_diff may compare them
 
 
@@ -74,9 +70,7 @@ async def writable(stream: SocketStream) -> None:
     await _called_back(stream.fileno(), loop.add_writer, loop.remove_writer)
 
 
-async def _called_back(
-    descriptor: int, add: Callable[..., None], remove: Callable[[int], object]
-) -> None:
+async def _called_back(descriptor: int, add, remove) -> None:
     done = asyncio.get_running_loop().create_future()
     add(descriptor, lambda: done.done() or done.set_result(None))
     try:
@@ -89,7 +83,7 @@ async def _sleep_ms(ms: int) -> None:
     await asyncio.sleep(ms / 1000)
 
 
-async def _wait_for_ms(what: Awaitable[T], ms: int) -> T:
+async def _wait_for_ms(what, ms: int):
     return await asyncio.wait_for(what, ms / 1000)
 
 
@@ -97,6 +91,6 @@ for _function in (ticks_ms, ticks_us, ticks_add, ticks_diff, sleep_ms):
     setattr(time, _function.__name__, _function)
 asyncio.sleep_ms = _sleep_ms
 asyncio.wait_for_ms = _wait_for_ms
-_micropython = types.ModuleType("micropython")
+_micropython = type(sys)("micropython")
 _micropython.const = const
 sys.modules.setdefault("micropython", _micropython)

@@ -6,13 +6,9 @@ The connection stays open between steps. Each step prints one line, ``AGENT {jso
 import gc
 import json
 import sys
+from time import ticks_add, ticks_diff, ticks_ms, ticks_us
 
 import node
-
-try:
-    from time import ticks_add, ticks_diff, ticks_ms, ticks_us
-except ImportError:
-    from umotemq._cpython import ticks_add, ticks_diff, ticks_ms, ticks_us
 
 _MAX_KEPT = 256  # payloads kept for one receive
 _WINDOW_MS = 10000  # for a response to each SEND
@@ -132,7 +128,7 @@ def _ping(count=1, timeout_ms=5000):
         try:
             rtt_us.append(client.ping(timeout_ms))
         except OSError:
-            if client.down is not None:
+            if not client.up:
                 raise
             lost += 1
     return {"rtt_us": rtt_us, "lost": lost}

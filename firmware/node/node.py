@@ -4,11 +4,7 @@
 """
 
 import json
-
-try:
-    from time import sleep_ms, ticks_add, ticks_diff, ticks_ms
-except ImportError:
-    from umotemq._cpython import sleep_ms, ticks_add, ticks_diff, ticks_ms
+from time import sleep_ms, ticks_add, ticks_diff, ticks_ms
 
 CONFIG = "node.json"  # relative: boards start in /, tests on a PC in a folder of their own
 _POLL_EVERY = 8  # messages; a look at the line costs about as much as a message
@@ -50,11 +46,13 @@ def _is_uart(config):
 
 
 class Connection:
-    """A client of the configured protocol, proven by one round trip.
+    """A client of the configured protocol, which the broker has answered.
 
     ``client_id``: text; ``handler(data)`` gets the SENDs of a LightMQ broker. Tries again until
     ``timeout_ms`` have passed, silent between tries for so long that a raw bridge closes the
     session which an earlier life of this board may have left open. Raises OSError.
+
+    A link that is lost later is not opened again: the telemetry has no gaps, or it failed.
     """
 
     def __init__(self, config, client_id, timeout_ms=_CONNECT_MS, handler=None):
@@ -64,46 +62,41 @@ class Connection:
         until = ticks_add(ticks_ms(), timeout_ms)
         while True:
             left = ticks_diff(until, ticks_ms())
+            self.client = self._client(client_id.encode(), handler)
             try:
-                self.client = self._open(client_id.encode(), min(left, 3000), handler)
+                self.client.connect(min(left, 3000))
                 return
             except OSError:
+                self.client.close()
                 if ticks_diff(until, ticks_ms()) <= quiet_ms:
                     raise
             sleep_ms(quiet_ms)
 
-    def _open(self, client_id, timeout_ms, handler):
+    def _client(self, client_id, handler):
         config = self._config
         if _is_uart(config):
-            from umotemq.uart import open_uart
+            from umotemq.uart import Uart
 
             line = config["uart"]
-            stream = open_uart(line["id"], line["baud"], line.get("tx"), line.get("rx"))
-            stream.discard()
+            transport = Uart(line["id"], line["baud"], line.get("tx"), line.get("rx"))
         else:
-            from umotemq.tcp import connect
+            from umotemq.tcp import Tcp
 
-            stream = connect(config["host"], config["port"], timeout_ms)
-        keepalive_ms = config.get("keepalive_ms", 500)
+            transport = Tcp(config["host"], config["port"])
+        options = {
+            "keepalive_ms": config.get("keepalive_ms", 500),
+            "retry_ms": 0,
+            "rx_size": 1024,
+            "tx_size": 1024,
+        }
         # Import one protocol only: each costs a few KB of heap.
         if self.is_fmqp:
             from umotemq.fmqp import FmqpClient
 
-            client = FmqpClient(stream, name=client_id, keepalive_ms=keepalive_ms, tx_size=1024)
-        else:
-            from umotemq.lightmq import LightmqClient
+            return FmqpClient(transport, name=client_id, **options)
+        from umotemq.lightmq import LightmqClient
 
-            client = LightmqClient(
-                stream, client_id, handler, keepalive_ms=keepalive_ms, tx_size=1024
-            )
-        try:
-            if not self.is_fmqp:
-                client.connect(timeout_ms)
-            client.ping(timeout_ms)
-        except OSError:
-            client.close()
-            raise
-        return client
+        return LightmqClient(transport, client_id, handler=handler, **options)
 
     def send(self, topic, payload):
         """Publish, or post to LightMQ's broker (which has no topics)."""

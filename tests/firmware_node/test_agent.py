@@ -21,7 +21,7 @@ def test_info(fmqp_agent: AgentProcess) -> None:
     assert info["ok"] is True
     assert info["machine"].startswith("linux")
     assert info["version"].count(".") == 2
-    assert info["client"] == "0.1.0"
+    assert info["client"] == "0.2.0"
     assert info["uid"] == ""
     assert info["heap_free"] > 50_000
 
