@@ -124,12 +124,12 @@ class FmqpClient(Link):
 
     def _introduce(self):
         told = self._told
-        if told and self.name and self._answered != self._asking:
+        if self._answered is None and (told or not self.name):
             # The first thing told was the subscription to our pings: is there a broker at all?
-            if self._answered is not None:
-                return False
-            self._answered = -1
+            self._answered = -1 if self.name else self._asking
             self._keepalive()
+        elif told and self._answered != self._asking:
+            return False
         elif told < len(self._standing):
             entry = self._standing[told]
             self._last += self._pack(entry[0], entry[1], entry[2])

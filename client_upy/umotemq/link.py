@@ -160,16 +160,22 @@ class Link:
             self._dial()
             if not self.stream:
                 return 0
-        while self._flush() and not self.up and self._introduce():
-            pass
-        count = self._take()
-        if not count and self.stream and self._fill():
-            self._more = True
+        self._tell()
+        count = 0
+        # A stream that is being connected takes nothing, and on some ports must not be read.
+        if self.up or not self._last:
             count = self._take()
+            if not count and self.stream and self._fill():
+                self._more = True
+                count = self._take()
         if self.stream:
-            self._flush()
+            self._tell()
             self._watch(ticks_ms())
         return count
+
+    def _tell(self):
+        while self._flush() and not self.up and self._introduce():
+            pass
 
     def _dial(self):
         if not self.retry_ms and self.error:
@@ -222,6 +228,7 @@ class Link:
 
     def _ready(self):
         self.up = True
+        self._asked = False
         self._tries = 0
         self.connects += 1
         self.error = self._owed = None

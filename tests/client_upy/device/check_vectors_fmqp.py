@@ -116,6 +116,7 @@ def what_the_client_sends_is_as_the_vectors_say():
         stream = Memory()
         client = FmqpClient(stream, name=b"", tx_size=4000)
         client.connect(1000)
+        stream.take()
         topic = packet["topic"].encode()
         if packet["kind"] == "publication":
             if packet["unsubscribe"] or packet["debug"] or packet["feedback"]:

@@ -1,0 +1,336 @@
+"""A link that is lost and opened again, over a stream in memory."""
+
+from checks import Memory, check, equal, raises, run, within
+
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+from umotemq.link import LinkError, LinkTimeout, sleep_ms, ticks_diff, ticks_ms
+from umotemq.outage import Ring
+
+
+def publication(topic, body, flags=0):
+    return bytes([flags, len(topic)]) + len(body).to_bytes(4, "big") + topic + body
+
+
+SUBSCRIBED = b"\x90\x06\0\0\0\0ping/n"  # to the client's own pings
+
+
+def ping(number):
+    return publication(b"ping/n", bytes([0, 0, 0, number]))
+
+
+def broker(data):
+    """Answer pings as a broker does; nothing else."""
+    at = data.find(b"\0\x06\0\0\0\x04ping/n")
+    return data[at : at + 16] if at >= 0 else b""
+
+
+def named(**options):
+    stream = Memory()
+    stream.answer = broker
+    options["name"] = b"n"
+    if "retry_ms" not in options:
+        options["retry_ms"] = 20
+    return FmqpClient(stream, **options), stream
+
+
+@check
+def the_broker_is_proven_before_it_is_told_anything():
+    client, stream = named()
+    got = []
+    client.publish(b"me", b"gone", cache=True, will=True)
+    client.publish(b"me", b"here", cache=True, again=True)
+    client.subscribe(b"a", lambda topic, payload: got.append(payload))
+    equal((stream.opened, stream.sent), (0, b""))
+    stream.answer = None
+    client.poll(20)
+    equal((client.up, stream.take()), (False, SUBSCRIBED + ping(1)))
+    stream.feed(ping(1))
+    client.poll(1000)
+    told = publication(b"me", b"gone", 0x0C) + publication(b"me", b"here", 4)
+    client.poll(0)
+    equal((client.up, client.connects), (True, 1))
+    equal(stream.take(), told + b"\x80\x01\0\0\0\0a")
+
+
+@check
+def subscriptions_not_restored_after_reconnect():
+    # anchors 3: they, the last will and what is published `again` come before anything else.
+    client, stream = named()
+    got = []
+    client.subscribe(b"a", lambda topic, payload: got.append(payload))
+    client.publish(b"me", b"gone", will=True)
+    client.publish(b"me", b"old", cache=True, again=True)
+    client.connect(1000)
+    client.publish(b"me", b"here", cache=True, again=True)
+    client.unsubscribe(b"never")
+    for count in range(1, 4):
+        stream.take()
+        stream.ended = True
+        equal((within(0, 300, client.poll, 5000), client.up), (0, False))
+        equal("closed by the peer" in str(client.error), True, str(client.error))
+        equal((within(0, 500, client.poll, 5000), client.up), (1, True))
+        told = SUBSCRIBED + ping(client._asking) + b"\x80\x01\0\0\0\0a"
+        told += publication(b"me", b"gone", 8) + publication(b"me", b"here", 4)
+        client.poll(0)
+        equal(stream.take(), told)
+        stream.feed(publication(b"a", b"x"))
+        client.poll(100)
+        equal((len(got), client.connects, client.error), (count, count + 1, None))
+
+
+@check
+def changes_while_the_link_comes_up_are_told():
+    client, stream = named()
+    client.subscribe(b"a", print)
+    client.subscribe(b"b", print)
+    stream.answer = None
+    client.poll(0)
+    equal(stream.take(), SUBSCRIBED + ping(1))
+    client.subscribe(b"c", print)
+    stream.feed(ping(1))
+    client.connect(1000)
+    told = b"".join([b"\x80\x01\0\0\0\0" + topic for topic in (b"a", b"b", b"c")])
+    client.poll(0)
+    equal((stream.opened, stream.take()), (1, told))
+    # A peer that takes nothing keeps the link from coming up whole.
+    client, stream = named(timeout_ms=300)
+    stream.write = lambda data: None
+    client.subscribe(b"a", print)
+    client.poll(0)
+    del stream.write
+    client.unsubscribe(b"a")
+    client.connect(1000)
+    client.poll(0)
+    equal(b"\x80\x01" in stream.take(), False)
+
+
+class Refusing(Memory):
+    def __init__(self):
+        Memory.__init__(self)
+        self.times = []
+
+    def open(self):
+        self.times.append(ticks_ms())
+        raise OSError(111)
+
+
+@check
+def tries_are_further_and_further_apart_and_by_chance():
+    transport = Refusing()
+    client = FmqpClient(transport, retry_ms=20, retry_max_ms=160)
+    equal(within(1190, 1500, client.poll, 1200), 0)
+    error = within(190, 500, raises, LinkError, client.connect, 200)
+    equal((error.phase, error is client.error), ("connect", True))
+    equal("memory: " in str(error), True, str(error))
+    times = transport.times
+    gaps = [ticks_diff(times[i + 1], times[i]) for i in range(len(times) - 1)]
+    for gap, most in zip(gaps, (20, 40, 80) + (160,) * 99):
+        equal(most // 2 - 1 <= gap <= most + 30, True, "%r" % gaps)
+    equal(len(gaps) >= 7, True, "%r" % gaps)
+    equal(len(set(gaps[3:])) > 1, True, "all the same: %r" % gaps)
+
+
+@check
+def a_refused_connect_is_told_at_once_without_retries():
+    client = FmqpClient(Refusing(), retry_ms=0)
+    within(0, 200, raises, LinkError, client.connect, 5000)
+    within(0, 200, raises, LinkError, client.poll, 5000)
+    equal(len(client.transport.times), 1)
+
+
+@check
+def client_must_not_own_the_wifi():
+    # anchors 3: no try, and no name looked up, before there is a network.
+    network = []
+    client, stream = named(link_up=lambda: len(network) > 0)
+    error = within(90, 400, raises, LinkTimeout, client.connect, 100)
+    equal((stream.opened, "100 ms" in str(error)), (0, True), str(error))
+    network.append(1)
+    within(0, 400, client.connect, 1000)
+    equal(stream.opened, 1)
+    client = FmqpClient(Memory(), link_up=lambda: False, retry_ms=0)
+    within(90, 400, raises, LinkTimeout, client.connect, 100)
+
+
+@check
+def the_watchdog_is_fed_only_while_the_link_is_proven():
+    fed = []
+    client, stream = named(alive=lambda: fed.append(client.up), keepalive_ms=50, timeout_ms=100)
+    client.poll(0)
+    client.connect(1000)
+    for _ in range(20):
+        client.poll(10)
+    count = len(fed)
+    equal((count >= 2, all(fed)), (True, True))
+    stream.answer = None
+    for _ in range(30):
+        client.poll(10)
+        if client.up:
+            client.publish(b"a", b"b")
+    equal((len(fed) - count <= 1, client.up), (True, False))
+
+
+@check
+def an_idle_link_wakes_once_per_keepalive():
+    client, stream = named(keepalive_ms=200)
+    client.connect(1000)
+    client.poll(0)
+    waits = []
+    real_wait = client._wait
+
+    def wait(ms):
+        waits.append(ms)
+        start = ticks_ms()
+        while stream.empty and ticks_diff(ticks_ms(), start) < ms:
+            sleep_ms(1)
+
+    client._wait = wait
+    stream.take()
+    until = ticks_ms()
+    while ticks_diff(ticks_ms(), until) < 950:
+        client.poll(1000 - ticks_diff(ticks_ms(), until))
+    client._wait = real_wait
+    pings = len(stream.take()) // 16
+    equal(pings in (4, 5), True, "%d pings" % pings)
+    # One to ask, one to hear the answer.
+    equal(len(waits) <= 2 * pings + 1, True, "%r" % waits)
+
+
+@check
+def an_outage_is_bridged_by_a_ring():
+    ring = Ring(200)
+    client, stream = named(outage=ring)
+    for n in range(3):
+        client.publish(b"a", b"%d" % n)
+    equal((len(ring), ring.dropped, stream.opened), (3, 0, 0))
+    client.connect(1000)
+    client.poll(0)
+    kept = b"".join([publication(b"a", b"%d" % n) for n in range(3)])
+    equal((stream.take(), len(ring)), (SUBSCRIBED + ping(1) + kept, 0))
+    client.publish(b"a", b"now")
+    equal((stream.take(), len(ring)), (publication(b"a", b"now"), 0))
+    stream.ended = True
+    client.poll(100)
+    client.publish(b"a", b"later")
+    equal(len(ring), 1)
+    client.connect(1000)
+    client.publish(b"a", b"last")  # never before what was kept
+    want = publication(b"a", b"later") + publication(b"a", b"last")
+    equal(stream.take()[-len(want) :], want)
+
+
+class Blocked(Memory):
+    """Takes ``room`` bytes, then nothing."""
+
+    room = 1 << 20
+
+    def write(self, data):
+        size = min(len(data), self.room)
+        self.room -= size
+        if not size:
+            return None
+        return Memory.write(self, data[:size])
+
+
+@check
+def what_was_half_sent_is_sent_whole_again():
+    for kept in (0, 2):
+        stream = Blocked()
+        ring = Ring(200)
+        client = FmqpClient(stream, name=b"", outage=ring, retry_ms=20, timeout_ms=100)
+        for n in range(kept):
+            client.publish(b"k", b"%d" % n)
+        stream.room = 11 + 8 + 4 if kept else 1 << 20
+        client.poll(0)
+        if not kept:
+            client.connect(1000)
+            stream.room = 12
+            raises(LinkTimeout, client.publish, b"topic", b"payload")
+        else:
+            client.poll(400)
+        equal((client.up, len(ring)), (False, 1))
+        stream.take()
+        stream.room = 1 << 20
+        client.connect(1000)
+        client.poll(0)
+        if kept:
+            # The first had gone before, after the sign of life.
+            want = publication(b"k", b"1")
+            equal(stream.take()[-len(want) :], want)
+        else:
+            want = publication(b"ping/", b"") + publication(b"topic", b"payload")
+            equal(stream.take(), want)
+        equal((len(ring), ring.dropped), (0, 0))
+
+
+@check
+def messages_that_nothing_keeps_are_refused_while_down():
+    client, stream = named()
+    client.connect(1000)
+    stream.ended = True
+    client.poll(100)
+    error = raises(LinkError, client.publish, b"a", b"b")
+    equal(error is client.error, True)
+    within(0, 300, raises, LinkError, client.ping, 5000)
+    client.connect(1000)
+    client.publish(b"a", b"b")
+    equal(stream.take()[-8:], publication(b"a", b"b"))
+
+
+@check
+def half_messages_of_a_lost_link_are_forgotten():
+    client, stream = named(rx_size=64)
+    got = []
+    client.subscribe(b"a", lambda topic, payload: got.append(payload))
+    for half in (publication(b"a", b"half")[:9], publication(b"a", bytes(1000))[:90]):
+        client.connect(1000)
+        stream.feed(half)
+        client.poll(10)
+        stream.ended = True
+        while client.up:
+            client.poll(100)
+        client.connect(1000)
+        stream.feed(publication(b"a", b"whole"))
+        client.poll(100)
+    equal(got, [b"whole"] * 2)
+
+
+@check
+def client_goes_deaf_after_some_message():
+    # anchors 3: whatever came before, the next good message is heard.
+    client, stream = named(rx_size=64)
+    got = []
+    client.subscribe(b"a", lambda topic, payload: got.append(payload))
+    client.connect(1000)
+    for odd in (
+        b"\x80\x01\0\0\0\0a",
+        publication(b"a", bytes(500)),
+        publication(b"x" * 255, b""),
+        publication(b"\xff/\0", b"x"),
+        publication(b"", b""),
+        publication(b"///", b"x"),
+        publication(b"a", b"x", 0x20),
+    ):
+        stream.feed(odd + publication(b"a", b"good"))
+        while not stream.empty:
+            client.poll(0)
+        client.poll(0)
+    equal(got, [b"good"] * 7)
+    equal(client.discarded, 7)
+
+
+@check
+def lightmq_is_introduced_again_too():
+    stream = Memory()
+    stream.answer = lambda data: b"\x02\0\x01\0" if data[0] == 1 else b""
+    client = LightmqClient(stream, b"me", retry_ms=20)
+    for count in range(1, 4):
+        client.connect(1000)
+        equal((client.connects, stream.take()), (count, b"\x01\0\x03\x02me"))
+        stream.ended = True
+        client.poll(100)
+        equal(client.up, False)
+
+
+run()
