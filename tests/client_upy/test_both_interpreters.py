@@ -5,9 +5,11 @@ import pytest
 from tests.client_upy.interpreters import Interpreter, run_checks
 
 
-@pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
-def test_client_over_memory(interpreter: Interpreter, protocol: str) -> None:
-    run_checks(interpreter, protocol)
+@pytest.mark.parametrize(
+    "name", ["topic", "fmqp", "fmqp_peer", "lightmq", "lightmq_peer", "link", "outage"]
+)
+def test_client_over_memory(interpreter: Interpreter, name: str) -> None:
+    run_checks(interpreter, name)
 
 
 @pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])

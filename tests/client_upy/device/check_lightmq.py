@@ -3,8 +3,7 @@
 from checks import Memory, check, equal, raises, run, within
 
 from umotemq.lightmq import LightmqClient, Refused
-from umotemq.link import LinkError, LinkTimeout, NoAnswer, WireError
-from umotemq.outage import Ring
+from umotemq.link import LinkError, NoAnswer
 
 
 def connected(step=1 << 20, stream=None, **options):
@@ -47,30 +46,11 @@ def a_refusal_is_tried_again():
 
 
 @check
-def connect_has_a_deadline():
-    client = LightmqClient(Memory(), b"me", timeout_ms=200, retry_ms=0)
-    error = within(190, 500, raises, LinkTimeout, client.connect, 5000)
-    equal(str(error), "connect: memory: nothing for 200 ms")
-    raises(LinkTimeout, client.ping, 100)
-    client = LightmqClient(Memory(), b"me")
-    error = within(190, 500, raises, LinkTimeout, client.connect, 200)
-    equal("200 ms" in str(error), True, str(error))
-
-
-@check
 def arguments_are_checked():
     raises(ValueError, LightmqClient, Memory(), b"")
     raises(ValueError, LightmqClient, Memory(), b"x" * 256)
     raises(LinkError, LightmqClient(Memory(), b"me").send, b"x")
     raises(LinkError, LightmqClient(Memory(), b"me").post, b"x")
-
-
-@check
-def anything_but_a_connack_is_an_error():
-    for wrong in (b"\0", b"\x03\0\x02\0\0", b"\x02\0\x02\0\0", b"\x02\0\0", b"HTTP"):
-        stream = Memory()
-        stream.feed(wrong)
-        raises(WireError, LightmqClient(stream, b"me", retry_ms=0).connect, 1000)
 
 
 @check
@@ -155,33 +135,6 @@ def a_handler_may_ask_and_close():
 
 
 @check
-def requests_wait_for_room_for_their_answers():
-    class Slow(Memory):
-        """Once ``slow``, takes a byte every other time."""
-
-        slow = False
-        turn = 0
-
-        def write(self, data):
-            self.turn += 1
-            if self.slow and self.turn & 1:
-                return None
-            return Memory.write(self, data[:1] if self.slow else data)
-
-    slow = Slow()
-    client, stream = connected(stream=slow, handler=lambda data: data, rx_size=64, tx_size=24)
-    slow.slow = True
-    sent = want = b""
-    for n in range(40):
-        stream.feed(b"\x05\0\x0d\0" + bytes([n]) + b"\0datadatada")
-        want += b"\x06\0\x0c\0" + bytes([n]) + b"datadatada"
-    for _ in range(2000):
-        client.poll(0)
-        sent += stream.take()
-    equal(sent, want)
-
-
-@check
 def an_answer_must_fit():
     client, stream = connected(handler=lambda data: data * 9, tx_size=24)
     stream.feed(b"\x05\0\x0d\0\x01\0datadatada")
@@ -203,101 +156,6 @@ def posts_keep_within_their_window():
     stream.feed(b"\x06\0\x03\0\x06B\x06\0\x03\0\x05A")
     client.flush(200)
     equal(responses, [b"B", b"A"])
-
-
-@check
-def a_lost_link_ends_waiting():
-    client, stream = connected()
-    client.retry_ms = 20
-
-    def later(ms):
-        stream.ended = True
-        stream.feed(b"")
-
-    client._wait = later
-    error = within(0, 300, raises, LinkError, client.send, b"x", 5000)
-    equal("closed by the peer" in str(error), True, str(error))
-
-
-@check
-def stale_responses_after_an_outage_are_nobodys():
-    responses = []
-    ring = Ring(100)
-    client, stream = connected(outage=ring, on_response=responses.append)
-    client.retry_ms = 20
-    client._id = 8
-    client.post(b"before")
-    stream.ended = True
-    client.poll(100)
-    equal((client.up, len(client._waiting), len(ring)), (False, 1, 0))
-    client.post(b"kept")
-    equal(len(ring), 1)
-    raises(LinkError, client.send, b"x", 100)
-    stream.take()
-    stream.feed(b"\x02\0\x01\0\x06\0\x02\0\x09\x06\0\x02\0\x0a")
-    client.connect(1000)
-    client.poll(100)
-    equal(stream.take(), b"\x01\0\x03\x02me\x05\0\x07\0\x0a\0kept")
-    equal((responses, client.discarded, len(ring)), ([], 2, 0))
-    client.flush(100)
-
-
-@check
-def malformed_frames_end_the_link():
-    for wrong in (
-        b"\0",
-        b"\x01\0\x03\x02me",
-        b"\x02\0\x01\0",
-        b"\x07\0\0",
-        b"\xff",
-        b"\x03\0\0",
-        b"\x03\0\x03",
-        b"\x04\0\x01",
-        b"\x05\0\x02",
-        b"\x06\0\x01",
-    ):
-        for step in (1, 100):
-            client, stream = connected(step)
-            stream.feed(wrong)
-            error = None
-            while error is None:
-                equal(stream.empty, False, "%r was accepted" % wrong)
-                try:
-                    client.poll(0)
-                except WireError as wire_error:
-                    error = wire_error
-            equal(stream.closed, True)
-
-
-@check
-def what_is_too_long_is_skipped_without_a_buffer():
-    got = []
-    for step in (7, 1 << 20):
-        got.clear()
-        client, stream = connected(step, handler=got.append, rx_size=64)
-        stream.feed(b"\x05\xff\xff\0\x01\0")
-        stream.feed(b"x" * 83, 65532 // 83)
-        stream.feed(b"x" * (65532 % 83))
-        stream.feed(b"\x05\0\x04\0\x02\0y")
-        while not stream.empty:
-            client.poll(0)
-        client.poll(0)
-        equal(got, [b"y"])
-        equal(client.discarded, 1)
-
-
-@check
-def a_silent_peer_is_noticed_by_pings():
-    client, stream = connected(keepalive_ms=100, timeout_ms=200)
-    within(290, 700, raises, LinkTimeout, client.poll, 5000)
-    equal(stream.take()[:3], b"\x03\0\x02")
-
-
-@check
-def half_a_frame_is_noticed_in_time():
-    client, stream = connected(timeout_ms=200)
-    stream.feed(b"\x05\xff\xff\0")
-    within(190, 500, raises, LinkTimeout, client.poll, 5000)
 
 
 @check

@@ -116,3 +116,21 @@ class Memory:
 
     def close(self):
         self.closed = True
+
+
+class Blocked(Memory):
+    """Takes ``room`` bytes, then nothing."""
+
+    room = 1 << 20
+
+    def write(self, data):
+        size = min(len(data), self.room)
+        self.room -= size
+        if not size:
+            return None
+        return Memory.write(self, data[:size])
+
+
+def publication(topic, body, flags=0):
+    """Return an FMQP packet."""
+    return bytes([flags, len(topic)]) + len(body).to_bytes(4, "big") + topic + body
