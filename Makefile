@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`; both set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check bench size clean
 
 BIN := .venv/bin
 OUT ?= out/demo
@@ -25,6 +25,10 @@ test: check ## pass all tests: pure, MicroPython, virtual boards, Spark
 
 bench: setup ## benchmarks against named peers
 	$(BIN)/python -m benchmarks broker
+	$(BIN)/python -m benchmarks client
+
+size: setup ## bytes of .mpy of the client's modules; fails above its budget
+	$(BIN)/python -m benchmarks size
 
 clean: ## remove .venv and what the demo wrote (not the firmware cache)
 	rm -rf .venv out

@@ -3,6 +3,8 @@
 import click
 
 from benchmarks.broker.command import command as broker
+from benchmarks.client.command import command as client
+from benchmarks.client.size import command as size
 
 
 @click.group()
@@ -11,6 +13,8 @@ def main() -> None:
 
 
 main.add_command(broker, "broker")
+main.add_command(client, "client")
+main.add_command(size, "size")
 
 if __name__ == "__main__":
     main(prog_name="python -m benchmarks")

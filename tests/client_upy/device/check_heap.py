@@ -6,15 +6,24 @@ import sys
 
 from checks import check, equal, run
 
-from umotemq import tcp
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
+from umotemq.tcp import Tcp
 
 with open(sys.argv[1]) as _file:
     _PORTS = json.load(_file)
 _COUNT = 400
 # What one call of the counter and one for-loop cost, once and not per message.
 _ONCE = 64
+
+
+def connected(client):
+    client.connect(2000)
+    return client
+
+
+def fmqp(fault, **options):
+    return connected(FmqpClient(Tcp("127.0.0.1", _PORTS[fault]), **options))
 
 
 def allocated(function):
@@ -38,7 +47,7 @@ def none(function, what):
 
 @check
 def fmqp_publishes_without_allocating():
-    client = FmqpClient(tcp.connect("127.0.0.1", _PORTS["silent"]))
+    client = fmqp("silent", name=b"")  # without a ping it is up at once
     topic = b"telemetry/vpico-1/temperature"
     payload = bytearray(64)
 
@@ -80,22 +89,18 @@ def round_trips(client, counter):
 
 @check
 def fmqp_receives_without_allocating():
-    for pattern in (b"a/b/c", b"a/*/c"):
-        client = FmqpClient(tcp.connect("127.0.0.1", _PORTS["echo"]))
-        counter = Counter()
-        client.subscribe(b"x/y", counter.raw, raw=True)
-        client.subscribe(pattern, counter.raw, raw=True)
-        # ipoll returns one small object per wait; the rest is the message's own cost.
-        took = allocated(round_trips(client, counter))
-        print("heap: FMQP round trip, %r: %d bytes for %d" % (pattern, took, _COUNT))
-        equal(took <= _ONCE, True, "%d bytes" % took)
-        client.close()
+    client = fmqp("echo")
+    counter = Counter()
+    client.subscribe(b"x/y/zz", counter.raw, raw=True)
+    client.subscribe(b"a/b/c", counter.raw, raw=True)
+    none(round_trips(client, counter), "FMQP round trip")
+    client.close()
 
 
 @check
-def lightmq_round_trips_without_allocating():
-    client = LightmqClient(tcp.connect("127.0.0.1", _PORTS["lightmq_echo"]), b"me")
-    client.connect()
+def lightmq_pings_without_allocating():
+    client = LightmqClient(Tcp("127.0.0.1", _PORTS["lightmq_echo"]), b"me")
+    connected(client)
 
     def ping(count):
         for _ in range(count):
@@ -107,9 +112,9 @@ def lightmq_round_trips_without_allocating():
 
 @check
 def a_long_run_leaves_nothing_behind():
-    client = FmqpClient(tcp.connect("127.0.0.1", _PORTS["echo"]))
+    client = fmqp("echo")
     counter = Counter()
-    client.subscribe(b"a/b/c", counter.whole)
+    client.subscribe(b"a/*/c", counter.whole)
     work = round_trips(client, counter)
     work(100)
     gc.collect()

@@ -1,0 +1,72 @@
+"""What is compared, as a board has it: compiled by one compiler with one set of flags.
+
+umqtt.simple, umqtt.simple2 and umqtt.robust2 come from the package index through pip. They are
+source packages without build instructions: pip refuses to install them, but it does unpack them
+before it notices, and ``--no-clean`` makes it leave them there.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firmware.node_files import CLIENT_OPTIMISATION, compile_client, compile_mpy
+
+_PEERS = {
+    "simple": "micropython-umqtt.simple==1.3.4",
+    "simple2": "micropython-umqtt.simple2==2.2.0",
+    "robust2": "micropython-umqtt.robust2==2.2.0",
+}
+_FETCH_S = 120.0
+
+
+class NotInstalled(Exception):
+    """A client that is compared could not be had; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """``lib``: the folder that MicroPython imports from. ``sizes``: file → bytes of .mpy."""
+
+    lib: Path
+    sizes: dict[str, int]
+
+    def bytes_of(self, package: str, modules: Sequence[str]) -> int:
+        """Return the bytes of some modules of a package, together."""
+        return sum(self.sizes[f"{package}/{module}.mpy"] for module in modules)
+
+
+def install(folder: Path) -> Installed:
+    """Fetch and compile all clients into ``folder``. Raises ``NotInstalled``, ``CompileError``."""
+    lib = folder / "lib"
+    compile_client(folder)
+    for module, requirement in _PEERS.items():
+        for source in sorted(_unpacked(requirement, folder / "pip" / module).glob("*.py")):
+            compile_mpy(source, lib / "umqtt" / f"{source.stem}.mpy", CLIENT_OPTIMISATION)
+    sizes = {str(path.relative_to(lib)): path.stat().st_size for path in lib.rglob("*.mpy")}
+    return Installed(lib, sizes)
+
+
+def _unpacked(requirement: str, folder: Path) -> Path:
+    """Return the folder of the package's modules."""
+    folder.mkdir(parents=True)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-clean", "--no-deps", "--no-binary", ":all:", "--dest", str(folder)]
+    try:
+        done = subprocess.run(
+            [*command, requirement],
+            capture_output=True,
+            text=True,
+            timeout=_FETCH_S,
+            check=False,  # it fails after what we want of it
+            env={**os.environ, "TMPDIR": str(folder)},
+        )
+    except subprocess.TimeoutExpired:
+        raise NotInstalled(f"pip did not fetch {requirement} within {_FETCH_S:g} s") from None
+    found = list(folder.glob("pip-*/*/umqtt"))
+    if len(found) != 1:
+        reason = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise NotInstalled(f"pip did not fetch {requirement}: {reason[0]}")
+    return found[0]

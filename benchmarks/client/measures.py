@@ -1,0 +1,177 @@
+"""All figures of the table, each client in turn."""
+
+from collections.abc import Callable
+
+from benchmarks.client.goals import Must, Row
+from benchmarks.client.installed import Installed
+from benchmarks.client.runs import Device
+from benchmarks.client.size import Budget
+
+_CLIENTS = {
+    "": ("client_fmqp", "fmqp good"),
+    "umqtt.simple": ("client_simple", "mqtt good"),
+    "umqtt.robust2": ("client_robust2", "mqtt good"),
+}
+_BOARD = "128k"  # a heap that has to be collected now and then
+_ROOMY = "4m"  # nothing is collected while bytes are counted
+_PER_MESSAGE = 200
+_KEEPALIVE_MS = 300
+_INTERVALS = 10
+
+Told = Callable[[str], None]
+
+
+def sizes(installed: Installed, budget: Budget) -> list[Row]:
+    """Return the bytes of .mpy: the sums that were promised."""
+    simple = installed.bytes_of("umqtt", ["simple"])
+    robust2 = installed.bytes_of("umqtt", ["simple2", "robust2", "errno"])
+    return [
+        Row(
+            f".mpy, {whole.about}",
+            "B",
+            [installed.bytes_of("umotemq", whole.modules)],
+            {"umqtt.simple": [simple], "umqtt.robust2": [robust2]},
+            Must("at most", whole.goal),
+        )
+        for whole in budget.wholes
+    ]
+
+
+def memory(device: Device) -> list[Row]:
+    """Return the heap that importing, and one connected client, take."""
+    ours = device.run(_BOARD, "imported.py", *_groups("fmqp tcp", "-asyncio", "aio"))
+    both = device.run(_BOARD, "imported.py", *_groups("fmqp lightmq tcp"))
+    theirs = {
+        name: device.run(_BOARD, "imported.py", name) for name in ("umqtt.simple", "umqtt.robust2")
+    }
+    imported = [[next(iter(found.values()))] for found in (ours, *theirs.values())]
+    objects = _each(device, "memory", 1, _BOARD)
+    return [
+        Row(
+            "RAM of import, FMQP",
+            "B",
+            imported[0],
+            dict(zip(theirs, imported[1:], strict=True)),
+            Must("at most", 6000),
+        ),
+        Row("… FMQP and LightMQ", "B", [next(iter(both.values()))]),
+        Row("… asyncio layer, on top", "B", [ours["umotemq.aio"]], must=Must("at most", 3000)),
+        _row(objects, "object", "RAM of a client, without its buffers", "B"),
+        _row(objects, "connected", "… connected, on top", "B"),
+    ]
+
+
+def heap(device: Device) -> list[Row]:
+    """Return the bytes that messages allocate."""
+    sync = _each(device, "heap", _PER_MESSAGE, _ROOMY)
+    aio = device.run(_ROOMY, "measure_aio.py", "heap", "-", device.ports["fmqp good"], _PER_MESSAGE)
+    none = Must("at most", 0)
+    return [
+        _row(sync, "publish", "heap per publish", "B", none),
+        _row(sync, "receive", "… per whole message received", "B", none),
+        _row(sync, "receive_burst", "… per message of a burst (cut by reads)", "B"),
+        _row(sync, "round_trip", "… per round trip", "B"),
+        _row(sync | {"": aio}, "publish", "asyncio: heap per publish", "B", Must("at most", 160)),
+        # The goal is of messages that follow each other; a lone one also costs a turn of asyncio.
+        _row(
+            sync | {"": aio}, "receive_burst", "… per message of a burst", "B", Must("at most", 8)
+        ),
+        _row(sync | {"": aio}, "receive", "… per message that comes alone", "B"),
+        _row(sync | {"": aio}, "round_trip", "… per round trip", "B"),
+    ]
+
+
+def calls(device: Device) -> list[Row]:
+    """Return how often the socket is asked."""
+    count = 2000
+    found = _each(device, "calls", count, _BOARD)
+    large = device.run(_BOARD, "measure.py", "calls", "client_1k", device.ports["fmqp good"], count)
+    aio = device.run(_BOARD, "measure_aio.py", "calls", "-", device.ports["fmqp good"], count)
+    return [
+        _row(found, "writes", "socket writes per publish", "", Must("at most", 1)),
+        _row(found, "reads", "socket reads per message in a burst, buffers as they are", ""),
+        _row(found | {"": large}, "reads", "… with rx_size=1024", "", Must("at most", 0.1)),
+        _row(found | {"": aio}, "writes", "asyncio: socket writes per publish", ""),
+    ]
+
+
+def rates(device: Device, rounds: int, told: Told) -> list[Row]:
+    """Return rates and echo times, in paired rounds."""
+    count = 20_000
+    aio = ("measure_aio.py", "rates", "-", device.ports["fmqp good"], count)
+    figures: dict[str, list[dict[str, float]]] = {}
+    for number in range(1, rounds + 1):
+        found = _each(device, "rates", count, _BOARD, turn=number)
+        found["aio"] = device.run(_BOARD, *aio)
+        for name, values in found.items():
+            figures.setdefault(name, []).append(values)
+        told(
+            f"rates {number}/{rounds}, thousand/s: "
+            + ", ".join(
+                f"{name or 'ours'} {1e3 / each['publish']:.0f} {1e3 / each['receive']:.0f}"
+                for name, each in found.items()
+            )
+        )
+    rows = []
+    for ours, title, least in (
+        ("", "{} rate", {"publish": 1.5, "receive": 4.0}),
+        ("aio", "asyncio: {} rate", {"receive": 3.0}),
+    ):
+        for what in ("publish", "receive"):
+            per_second = {
+                name: [1e6 / each[what] for each in all_] for name, all_ in figures.items()
+            }
+            must = Must("at least", least[what], "ratio") if what in least else None
+            theirs = {name: per_second[name] for name in _CLIENTS if name}
+            rows.append(Row(title.format(what), "1/s", per_second[ours], theirs, must))
+    return rows
+
+
+def echo(device: Device) -> list[Row]:
+    """Return the median round trip."""
+    found = _each(device, "echo", 500, _BOARD)
+    aio = device.run(_BOARD, "measure_aio.py", "echo", "-", device.ports["fmqp good"], 500)
+    return [
+        _row(found, "p50", "echo p50 on loopback", "µs", Must("at most", 100)),
+        _row(found | {"": aio}, "p50", "asyncio: echo p50", "µs"),
+    ]
+
+
+def idle(device: Device) -> list[Row]:
+    """Return how often an idle client wakes."""
+    port = device.ports["fmqp good"]
+    found = device.run(_BOARD, "idle.py", _KEEPALIVE_MS, port, _INTERVALS)
+    must = Must("at most", 1)
+    return [
+        Row("idle: wake-ups by the clock per keepalive interval", "", [found["timers"]], must=must),
+        Row("… by the answer to the sign of life", "", [found["answers"]]),
+    ]
+
+
+def _groups(*groups: str) -> list[str]:
+    return [
+        group
+        if group.startswith("-")
+        else ",".join(f"umotemq.{module}" for module in group.split())
+        for group in groups
+    ]
+
+
+def _each(
+    device: Device, measure: str, count: int, heap: str, turn: int = 0
+) -> dict[str, dict[str, float]]:
+    """Measure every client once; ``turn`` says who is first."""
+    names = list(_CLIENTS)
+    turn %= len(names)
+    found = {}
+    for name in names[turn:] + names[:turn]:
+        module, port = _CLIENTS[name]
+        found[name] = device.run(heap, "measure.py", measure, module, device.ports[port], count)
+    return found
+
+
+def _row(
+    found: dict[str, dict[str, float]], what: str, title: str, unit: str, must: Must | None = None
+) -> Row:
+    theirs = {name: [values[what]] for name, values in found.items() if name}
+    return Row(title, unit, [found[""][what]], theirs, must)

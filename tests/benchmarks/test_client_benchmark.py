@@ -1,0 +1,171 @@
+"""The client's benchmark counts what happens; how fast is never a test's business."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import firmware.build
+from benchmarks.client import faults, report
+from benchmarks.client.goals import Must, Row
+from benchmarks.client.installed import Installed, install
+from benchmarks.client.runs import Device, RunFailed, endpoint
+from benchmarks.client.wires import FMQP, LIGHTMQ, MQTT, WIRES, Wire
+
+_ROOMY = "4m"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return install(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="module")
+def device(installed: Installed) -> Iterator[Device]:
+    with endpoint() as ports:
+        yield Device(firmware.build.ensure("unix32"), installed.lib, ports)
+
+
+def test_the_other_clients_are_what_their_names_say(installed: Installed) -> None:
+    assert installed.bytes_of("umqtt", ["simple"]) > 1000
+    assert installed.bytes_of("umqtt", ["simple2", "robust2"]) > 4000
+    assert installed.bytes_of("umotemq", ["fmqp"]) > 500
+
+
+def test_umqtt_allocates_what_can_be_told_from_its_source(device: Device) -> None:
+    """Known without us: a publish is 4 writes, a message 5 reads; both leave objects behind."""
+    arguments = ("client_simple", device.ports["mqtt good"])
+    calls = device.run(_ROOMY, "measure.py", "calls", *arguments, 100)
+    assert calls == {"writes": 4.0, "reads": 5.0}
+    heap = device.run(_ROOMY, "measure.py", "heap", *arguments, 50)
+    # bytearray(4) and the packed length: an object of one block and a block of data, each.
+    assert heap["publish"] == 64
+    assert heap["receive"] == pytest.approx(240, abs=3)
+
+
+def test_a_client_that_allocates_is_found_out(device: Device, tmp_path: Path) -> None:
+    """The zero of ours is no zero of the counter."""
+    (tmp_path / "client_wasteful.py").write_text(
+        "import client_fmqp\n"
+        "FRAME = client_fmqp.FRAME\n"
+        "class Client(client_fmqp.Client):\n"
+        "    def publish(self, topic, payload, count=1):\n"
+        "        for _ in range(count):\n"
+        "            super().publish(topic, bytearray(payload))\n"
+    )
+    ports = device.ports
+    wasteful = Device(device.executable, Path(f"{device.lib}:{tmp_path}"), ports)
+    for module, least in (("client_wasteful", 64), ("client_fmqp", 0)):
+        found = wasteful.run(_ROOMY, "measure.py", "heap", module, ports["fmqp good"], 50)
+        assert found["publish"] >= least
+    assert found["publish"] == 0
+
+
+@pytest.mark.parametrize("script", ["measure.py", "measure_aio.py"])
+@pytest.mark.parametrize("measure", ["calls", "rates", "echo", "heap"])
+def test_every_measure_of_ours_runs(device: Device, script: str, measure: str) -> None:
+    port = device.ports["fmqp good"]
+    found = device.run(_ROOMY, script, measure, "client_fmqp", port, 50)
+    assert found
+    assert min(found.values()) >= 0
+    if measure in ("rates", "echo"):
+        assert min(found.values()) > 0
+
+
+def test_a_script_that_fails_is_told_with_its_words(device: Device) -> None:
+    with pytest.raises(RunFailed, match=r"no module named 'client_none'"):
+        device.run(_ROOMY, "measure.py", "calls", "client_none", 1, 1)
+    with socket.socket() as nobody:  # bound and not listening
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        with pytest.raises(RunFailed, match="ECONNREFUSED"):
+            device.run(_ROOMY, "measure.py", "memory", "client_simple", port, 1)
+
+
+def test_an_idle_client_is_watched(device: Device) -> None:
+    found = device.run("128k", "idle.py", 100, device.ports["fmqp good"], 4)
+    assert found["answers"] > 0
+    assert found["timers"] > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        ("connected\nnoticed 2000 LinkTimeout: x\n", faults.Noticed("2.0 s", True)),
+        ("noticed 3001 OSError: [Errno 110]\n", faults.Noticed("3.0 s OSError", False)),
+        ("noticed 5 MemoryError: x\n", faults.Noticed("0.0 s MemoryError", False)),
+        ("noticed 5 ValueError: our own\n", faults.Noticed("0.0 s ValueError", False)),
+        ("connected\n", faults.Noticed("unnoticed", False)),
+        ("", faults.Noticed("hangs", False)),
+    ],
+)
+def test_a_fault_is_noticed_in_time_or_not(said: str, verdict: faults.Noticed) -> None:
+    assert faults.judge(said, 3.0) == verdict
+
+
+def test_the_peer_fails_as_it_should(device: Device) -> None:
+    """Everybody connects and notices a close; nobody connects to who never answers."""
+    for name, (module, wire) in faults.CLIENTS.items():
+        said = {}
+        for behaviour in ("half_close", "mute"):
+            port = device.ports[f"{wire} {behaviour}"]
+            arguments = ("faults.py", module, port, "subscriber", 1000, 300)
+            with device.start("128k", *arguments) as process:
+                try:
+                    said[behaviour], _ = process.communicate(timeout=4)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    said[behaviour] = process.communicate()[0]
+        assert "noticed" in said["half_close"], name
+        assert "connected" not in said["mute"], name
+
+
+def test_frames_are_cut_and_read_right() -> None:
+    for wire in (FMQP, MQTT):
+        for size in (1, 64, 127, 128, 20_000):
+            frame = wire.publication(b"bench/echo", b"x" * size)
+            assert wire.size(frame) == wire.size(frame + b"more") == len(frame)
+            assert wire.read(frame) == (b"bench/echo", b"x" * size)
+            assert wire.size(frame[:1]) == 0
+    assert MQTT.answer(b"\x82\x08\0\x07\0\x03a/b\0") == b"\x90\x03\0\x07\0"
+    assert LIGHTMQ.answer(b"\x05\0\x04\x12\x34\0x") == b"\x06\0\x02\x12\x34"
+    assert LIGHTMQ.answer(b"\x03\0\x02\x12\x34") == b"\x04\0\x02\x12\x34"
+
+
+@pytest.mark.parametrize(("wire", "size"), [(FMQP, 200_000_022), (MQTT, 200_000_005)])
+def test_the_huge_length_is_200_mb(wire: Wire, size: int) -> None:
+    assert wire.size(wire.huge) == size
+    assert len(WIRES) == 3
+
+
+def test_a_ratio_is_taken_within_a_round() -> None:
+    row = Row("rate", "1/s", [10.0, 40.0, 30.0], {"umqtt.simple": [10.0, 10.0, 10.0]})
+    row.must = Must("at least", 3, "ratio")
+    assert row.ratio("umqtt.simple") == 3
+    assert row.ratio("umqtt.robust2") is None
+    assert row.reached
+    row.must = Must("at most", 29)
+    assert row.reached is False
+    line = report.table([row]).splitlines()[-1]
+    assert "3.00 (1.00–4.00)" in line  # noqa: RUF001
+    assert line.endswith("| **no** |")
+
+
+def test_nothing_reaches_a_ratio_that_could_not_be_taken() -> None:
+    assert Must("at least", 0, "ratio").reached(1.0, None) is False
+    assert Row("x", "B", [1.0], {"umqtt.simple": [0.0]}).ratio("umqtt.simple") is None
+
+
+def test_size_is_a_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "size"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "one protocol (FMQP), synchronous, over TCP: " in done.stdout
