@@ -54,12 +54,14 @@ class Carried:
         """Send it as one SEND; None: not now. Raises OSError."""
         session = self._session
         if not session.up:
-            return None
+            session._step()
+            if not session.up:
+                return None
         if not self._taking:
             if not session._flush():
                 return None
             self._taking = min(len(data), session.tx_size - 6)
-            part = memoryview(data)[: self._taking]
+            part = bytes(memoryview(data)[: self._taking])  # CPython packs no memoryview
             session._last = session._pack(session._request, session._next_id(), part, 1)
         if not session._flush():
             return None  # the same bytes will be offered again, perhaps with more

@@ -329,7 +329,7 @@ class Link:
         # Return where a message of size bytes goes in self._to. Our own are never kept for later.
         self._fits(size)
         if self.up and (self._last or self.outage):
-            self._push()
+            self._hand_over()
         self._to = self._out
         last = self._last
         if (own or (self.up and not self.outage)) and last + size <= self.tx_size:
@@ -344,9 +344,16 @@ class Link:
         # Send the message that was put where _begin() said, or keep it for later.
         if self._to is self._out:
             self._last += size
-            self._push()
+            self._hand_over()
         else:
             self.outage.put(self._to)
+
+    def _hand_over(self):
+        try:
+            self._push()
+        except LinkError:
+            if self.outage is None:
+                raise
 
     def _flush(self):
         # Write what is in the transmit buffer, then what was kept; True when all of it went.

@@ -3,7 +3,7 @@
 from checks import Blocked, Memory, check, equal, publication, raises, run, within
 
 from umotemq.fmqp import FmqpClient
-from umotemq.link import LinkError, LinkTimeout
+from umotemq.link import LinkError
 from umotemq.outage import Ring
 
 SUBSCRIBED = b"\x90\x06\0\0\0\0ping/n"  # to the client's own pings
@@ -64,7 +64,7 @@ def what_was_half_sent_is_sent_whole_again():
         if not kept:
             client.connect(1000)
             stream.room = 12
-            raises(LinkTimeout, client.publish, b"topic", b"payload")
+            within(90, 500, client.publish, b"topic", b"payload")  # the ring has it
         else:
             client.poll(400)
         equal((client.up, len(ring)), (False, 1))
