@@ -1,0 +1,12 @@
+"""What differs between boards. Copy it to config.py, fill it in; git ignores that file."""
+
+NAME = b"kitchen"  # this board's own, unique on the broker
+HOST = "192.168.1.2"  # the broker's address; a name works too, but looking it up blocks
+PORT = 1884  # its FMQP listener
+LIGHTMQ_PORT = 1997
+TLS_PORT = 8884  # its FMQP listener with TLS
+
+SSID = "home"
+PASSWORD = "only here"
+
+UART = {"id": 1, "baud": 921600, "tx": 4, "rx": 5}

@@ -1,0 +1,206 @@
+"""Every example does what it says: run as a user would, against a real broker."""
+
+import hashlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from host_broker.client import FmqpClient
+from tests.client_upy.example_board import (
+    EXAMPLES,
+    WAIT_S,
+    ExampleBoard,
+    fmqp,
+    lines_until,
+    received,
+    said,
+)
+from tests.client_upy.interpreters import Interpreter, cpython, micropython
+from tests.host_broker.net.broker_process import BrokerProcess, broker
+
+
+@pytest.fixture(params=["cpython", "micropython-mpy"])
+def kind(request: pytest.FixtureRequest) -> Interpreter:
+    """The two that matter to a user: a PC, and what a board gets (other tests have the rest)."""
+    if request.param == "cpython":
+        return cpython()
+    files = request.getfixturevalue("board_files")
+    return micropython(request.getfixturevalue("unix_port"), files / "lib")
+
+
+@pytest.fixture
+def live() -> Iterator[BrokerProcess]:
+    with broker() as running:
+        yield running
+
+
+@pytest.fixture
+def board(kind: Interpreter, live: BrokerProcess, tmp_path: Path) -> ExampleBoard:
+    ports = live.ports
+    return ExampleBoard(kind, tmp_path, PORT=ports["fmqp"], LIGHTMQ_PORT=ports["lightmq"])
+
+
+@pytest.fixture
+def desk(live: BrokerProcess) -> Iterator[FmqpClient]:
+    with fmqp(live.ports["fmqp"]) as client:
+        yield client
+
+
+def _restarted(live: BrokerProcess) -> BrokerProcess:
+    """End a broker without a farewell, and start another one in its place."""
+    live.end(signal.SIGKILL)
+    listen = [f"{protocol}://127.0.0.1:{port}" for protocol, port in live.ports.items()]
+    arguments = [word for url in listen for word in ("--listen", url)]
+    return BrokerProcess(*arguments, "--ephemeral")
+
+
+def test_the_sensor_comes_back_after_the_broker(board: ExampleBoard, live: BrokerProcess) -> None:
+    with board.running("sensor_node.py") as process:
+        with fmqp(live.ports["fmqp"]) as desk:
+            desk.subscribe("home/*/uptime")
+            first = int(received(desk, "home/kitchen/uptime").payload)
+            assert int(received(desk, "home/kitchen/uptime").payload) >= first
+        again = _restarted(live)
+        try:
+            with fmqp(live.ports["fmqp"]) as desk:
+                desk.subscribe("home/*/uptime")
+                assert int(received(desk, "home/kitchen/uptime").payload) >= first
+            assert "not sent: " in "".join(lines_until(process, "not sent: "))
+        finally:
+            again.end()
+
+
+def test_the_work_is_done_only_while_somebody_listens(
+    board: ExampleBoard, desk: FmqpClient
+) -> None:
+    with board.running("on_demand.py") as process:
+        desk.subscribe("garden/*/moisture")
+        assert lines_until(process, "wanted")
+        received(desk, "garden/kitchen/moisture")
+        desk.unsubscribe("garden/*/moisture")
+        assert lines_until(process, "nobody listens") == ["nobody listens"]
+        desk.sync()
+        desk.subscribe("garden/kitchen/moisture", debug=True)  # hears, but is not heard of
+        assert desk.receive(timeout_s=2.5) is None
+        desk.subscribe("garden/*/moisture")
+        assert lines_until(process, "wanted") == ["wanted"]
+        received(desk, "garden/kitchen/moisture")
+
+
+def test_commands_are_answered(board: ExampleBoard, desk: FmqpClient) -> None:
+    desk.subscribe("lightmq/kitchen/*")
+    with board.running("command_responder.py") as process:
+        received(desk, "lightmq/kitchen/status", b"online")
+        assert lines_until(process, "connected") == ["connected"]
+        desk.publish("lightmq/kitchen/down", b"uptime")
+        assert received(desk, "lightmq/kitchen/reply").payload.endswith(b" s")
+        desk.publish("lightmq/kitchen/down", b"fly")
+        assert received(desk, "lightmq/kitchen/reply").payload == b"there are: blink uptime"
+    received(desk, "lightmq/kitchen/status", b"offline")
+
+
+def test_the_will_tells_who_is_gone_and_who_is_back(
+    board: ExampleBoard, live: BrokerProcess, desk: FmqpClient
+) -> None:
+    desk.subscribe("home/*/status")
+    with board.running("last_will.py"):
+        received(desk, "home/kitchen/status", b"online")
+    received(desk, "home/kitchen/status", b"offline")
+    with board.running("last_will.py") as process:
+        received(desk, "home/kitchen/status", b"online")
+        again = _restarted(live)
+        try:
+            with fmqp(live.ports["fmqp"]) as later:
+                later.subscribe("home/*/status")
+                received(later, "home/kitchen/status", b"online")
+                process.kill()
+                received(later, "home/kitchen/status", b"offline")
+        finally:
+            again.end()
+
+
+def test_an_outage_loses_nothing(board: ExampleBoard, live: BrokerProcess) -> None:
+    with board.running("outage.py") as process:
+        with fmqp(live.ports["fmqp"]) as desk:
+            desk.subscribe("meter/kitchen")
+            before = int(received(desk, "meter/kitchen").payload)
+        live.end(signal.SIGKILL)
+        lines_until(process, "kept 4 ")
+        # Its subscriber has to be there first: the broker is alive again before the board knows.
+        again = _restarted(live)
+        try:
+            with fmqp(live.ports["fmqp"]) as desk:
+                desk.subscribe("meter/kitchen")
+                numbers = [int(received(desk, "meter/kitchen").payload) for _ in range(8)]
+        finally:
+            again.end()
+    # What was written into the dead link is lost at most; what was kept came in order.
+    assert numbers == list(range(numbers[0], numbers[0] + 8))
+    assert before < numbers[0]
+
+
+def test_a_file_travels_both_ways(board: ExampleBoard, desk: FmqpClient) -> None:
+    content = hashlib.sha256(b"seed").digest() * 3125  # 100 kB, on a heap of about 64
+    desk.subscribe("files/kitchen/got")
+    with board.running("file_transfer.py") as process:
+        desk.publish("files/kitchen/put", content, cache=True)
+        assert lines_until(process, "got ") == ["got 100000 bytes"]
+        assert received(desk, "files/kitchen/got").payload == content
+        assert not list(board.folder.glob("*.part"))
+
+
+def test_tasks_run_side_by_side(board: ExampleBoard, live: BrokerProcess) -> None:
+    with board.running("asyncio_node.py") as process:
+        with fmqp(live.ports["fmqp"]) as desk:
+            desk.subscribe("home/kitchen/uptime")
+            received(desk, "home/kitchen/uptime")
+            desk.publish("home/kitchen/period", b"100")
+            assert lines_until(process, "every 100 ms")
+        again = _restarted(live)
+        try:
+            with fmqp(live.ports["fmqp"]) as desk:
+                desk.subscribe("home/kitchen/uptime")
+                received(desk, "home/kitchen/uptime")
+                desk.publish("home/kitchen/period", b"60")
+                assert lines_until(process, "every 60 ms")
+                desk.publish("home/kitchen/period", b"soon")
+                desk.publish("home/kitchen/period", b"70")
+                assert lines_until(process, "every 70 ms")[-2:] == ["not a number: b'soon'", "every 70 ms"]
+        finally:
+            again.end()
+
+
+# A board's own modules, as far as the examples need them, on computers that have none.
+_MACHINE = """
+import sys
+def deepsleep(ms):
+    print("deepsleep", ms)
+    sys.exit()
+"""
+
+
+def test_the_board_sleeps_when_the_broker_has_it(board: ExampleBoard, desk: FmqpClient) -> None:
+    (board.folder / "machine.py").write_text(_MACHINE)
+    desk.subscribe("home/*/battery")
+    with board.running("deep_sleep.py") as process:
+        assert said(process) == "deepsleep 600000\n"
+    assert received(desk, "home/kitchen/battery").payload == b"3700"
+
+
+def test_the_board_sleeps_when_there_is_no_broker(board: ExampleBoard, live: BrokerProcess) -> None:
+    (board.folder / "machine.py").write_text(_MACHINE)
+    live.end(signal.SIGKILL)
+    with board.running("deep_sleep.py") as process:
+        lines = said(process).splitlines()
+    assert lines[0].startswith("next time: connect: 127.0.0.1:")
+    assert lines[1:] == ["deepsleep 600000"]
+
+
+def test_every_example_is_run_here() -> None:
+    text = Path(__file__).read_text()
+    examples = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
+    examples.remove("config.example.py")
+    assert {name for name in examples if f'"{name}"' not in text} == set()
