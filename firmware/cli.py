@@ -1,9 +1,13 @@
 """``motemq firmware``: build or find what is flashed on boards."""
 
+from pathlib import Path
+
 import click
 
 from firmware.build import NAMES, BuildError, ensure
 from firmware.build.ensure import about, cached
+from firmware.client_package import write_packages
+from firmware.node_files import CompileError
 
 
 @click.group()
@@ -47,6 +51,21 @@ def list_() -> None:
     for name in NAMES:
         state = "built" if cached(name) else "not built"
         click.echo(f"{name:<10} {state:<10} {about(name)}")
+
+
+@command.command()
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+def client(out: Path) -> None:
+    """Write the client's packages for mip, compiled to .mpy, into the folder OUT.
+
+    Install one: mpremote mip install OUT/package.json
+    """
+    try:
+        packages = write_packages(out)
+    except (CompileError, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    for package in packages:
+        click.echo(package)
 
 
 def _built(name: str) -> str:

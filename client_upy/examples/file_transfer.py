@@ -39,7 +39,7 @@ inbox = Inbox()
 client = ChunkClient(Tcp(config.HOST, config.PORT))
 client.receive(b"files/" + config.NAME + b"/put", inbox.piece)
 while True:
-    client.poll(10000)
+    client.poll(1000)
     if inbox.complete:
         inbox.complete = False
         size = os.stat(FILE)[6]

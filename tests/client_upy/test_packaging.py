@@ -1,70 +1,206 @@
-"""What is published is complete: mip's list, the manifest, and the README's examples."""
+"""What is published is complete, and installs: mip's lists, the compiled ones, the manifest."""
 
+import ast
+import functools
+import http.server
 import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import firmware.build
 import umotemq
+from boards.flash.esptool_flash import flash_esptool
+from boards.mpremote_cli import mpremote
+from boards.virtual.board import VirtualBoard
+from firmware.cache import cache_dir
 from firmware.node_files import client_sha, client_sources
-from tests.client_upy.interpreters import CLIENT, Interpreter
+from tests.client_upy.interpreters import CLIENT, ROOT
+from tests.host_broker.net.broker_process import broker
 
-_INSTALLED = {path.name for path in client_sources()}
-
-
-def test_mip_lists_every_file_for_boards() -> None:
-    package = json.loads((CLIENT / "package.json").read_text())
-    assert package["version"] == umotemq.__version__
-    assert {target for target, _ in package["urls"]} == {f"umotemq/{name}" for name in _INSTALLED}
-    assert all((CLIENT / source).is_file() for _, source in package["urls"])
+_WAIT_S = 90.0
+_EVERY = {path.name for path in client_sources()}
 
 
-def test_the_manifest_freezes_every_file_for_boards() -> None:
-    calls = {}
-    names = {
-        "metadata": lambda **fields: calls.update(metadata=fields),
-        "package": lambda name, **fields: calls.update({name: fields}),
-    }
-    exec((CLIENT / "manifest.py").read_text(), names)
-    assert calls["metadata"]["version"] == umotemq.__version__
-    assert set(calls["umotemq"]["files"]) == _INSTALLED
+def _needed(*names: str) -> set[str]:
+    """Return the files that programs need which use these modules over TCP."""
+    found = {"__init__.py"}
+    left = [*names, "tcp"]
+    while left:
+        file = f"{left.pop()}.py"
+        if file in found or file not in _EVERY:
+            continue
+        found.add(file)
+        for node in ast.walk(ast.parse((CLIENT / "umotemq" / file).read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "umotemq":
+                left += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("umotemq."):
+                left.append(str(node.module).removeprefix("umotemq."))
+    return found
+
+
+_PACKAGES = {
+    ROOT / "package.json": _EVERY,
+    CLIENT / "package.json": _EVERY,
+    CLIENT / "package-fmqp.json": _needed("fmqp"),
+    CLIENT / "package-lightmq.json": _needed("lightmq"),
+}
+_names = functools.partial(map, lambda path: str(path.relative_to(ROOT)))
+
+
+@pytest.mark.parametrize("path", _PACKAGES, ids=_names(_PACKAGES))
+def test_mip_lists_what_is_needed(path: Path) -> None:
+    package = json.loads(path.read_text())
+    assert (package["version"], package["deps"]) == (umotemq.__version__, [])
+    assert {target for target, _ in package["urls"]} == {f"umotemq/{f}" for f in _PACKAGES[path]}
+    for target, source in package["urls"]:
+        assert (path.parent / source).resolve() == CLIENT / target
+
+
+def test_there_is_no_other_list() -> None:
+    assert set(CLIENT.glob("package*.json")) | {ROOT / "package.json"} == set(_PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "files"),
+    [(None, _EVERY), ("fmqp", _needed("fmqp")), ("lightmq", _needed("lightmq"))],
+)
+def test_the_manifest_freezes_what_is_needed(
+    protocol: str | None, files: set[str], unix_port: Path, tmp_path: Path
+) -> None:
+    """Read by MicroPython's own reader of manifests, out of the sources that we build."""
+    (reader, *_) = cache_dir().glob("micropython-source/*/micropython/tools/manifestfile.py")
+    option = f', protocol="{protocol}"' if protocol else ""
+    (tmp_path / "manifest.py").write_text(f'include("{CLIENT / "manifest.py"}"{option})\n')
+    code = (
+        "import manifestfile, sys\n"
+        "read = manifestfile.ManifestFile(manifestfile.MODE_FREEZE, {'MPY_LIB_DIR': ''})\n"
+        "read.execute(sys.argv[1])\n"
+        "for file in read.files():\n"
+        "    print(file.target_path, file.opt, file.kind == manifestfile.KIND_FREEZE_AS_MPY,\n"
+        "          file.metadata.version)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, str(tmp_path / "manifest.py")],
+        cwd=reader.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    version = umotemq.__version__
+    assert set(done.stdout.splitlines()) == {f"umotemq/{file} 3 True {version}" for file in files}
 
 
 def test_the_fingerprint_is_of_the_sources() -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", client_sha())
     assert client_sha() == client_sha()
-    assert "_cpython.py" not in _INSTALLED
+    assert not [name for name in _EVERY if name.startswith("_cpython")]
 
 
 @pytest.fixture(scope="module")
-def ports() -> Iterator[dict[str, str]]:
-    """A real broker; the ports that stand in for those of the examples."""
-    command = [sys.executable, "-m", "motemq", "broker", "--ephemeral"]
-    listen = ["--listen", "fmqp://127.0.0.1:0", "--listen", "lightmq://127.0.0.1:0"]
-    with subprocess.Popen([*command, *listen], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            lines = process.stdout.readline() + process.stdout.readline()
-            found = dict(re.findall(r"^listening (\w+) 127\.0\.0\.1:(\d+)$", lines, re.M))
-            yield {"1884": found["fmqp"], "1997": found["lightmq"]}
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``motemq firmware client`` writes."""
+    out = tmp_path_factory.mktemp("compiled")
+    command = [sys.executable, "-m", "motemq", "firmware", "client", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(path) for path in sorted(out.glob("package*.json"))]
+    return out
 
 
-def test_the_readme_examples_run(
-    interpreter: Interpreter, ports: dict[str, str], tmp_path: Path
+@pytest.fixture(scope="module")
+def installing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualBoard]:
+    """A virtual board that runs MicroPython and has no files."""
+    image = firmware.build.ensure("vesp32")
+    with VirtualBoard.start("esp32", "mip-1", tmp_path_factory.mktemp("board")) as board:
+        board.control.boot()
+        flash_esptool(
+            image,
+            board.address.serial_url,
+            chip="esp32",
+            offset=0x1000,
+            deadline_s=_WAIT_S,
+            progress=lambda line: None,
+        )
+        board.control.reset()
+        yield board
+
+
+@pytest.fixture
+def published() -> Iterator[str]:
+    """The repository as a web server shows it, so as GitHub does."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    handler = functools.partial(Handler, directory=str(ROOT))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+_USE = {
+    "fmqp": """
+from umotemq.fmqp import FmqpClient
+client = FmqpClient(Tcp("127.0.0.1", PORT))
+client.subscribe(b"a", lambda topic, payload: print(topic, payload))
+client.connect()
+client.publish(b"a", b"b")
+client.ping()
+""",
+    "lightmq": """
+from umotemq.lightmq import LightmqClient
+client = LightmqClient(Tcp("127.0.0.1", PORT), b"kitchen")
+client.connect()
+print(client.send(b"hello"))
+""",
+}
+_SAID = {"fmqp": "b'a' b'b'", "lightmq": "b''"}
+_REMOVE = """
+import os
+for name in os.listdir("/lib/umotemq"):
+    os.remove("/lib/umotemq/" + name)
+os.rmdir("/lib/umotemq")
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "protocols"),
+    [
+        ("{client}/package.json", ["fmqp", "lightmq"]),
+        ("{client}/package-fmqp.json", ["fmqp"]),
+        ("{client}/package-lightmq.json", ["lightmq"]),
+        ("{compiled}/package.json", ["fmqp", "lightmq"]),
+        ("{compiled}/package-fmqp.json", ["fmqp"]),
+        ("{web}", ["fmqp", "lightmq"]),
+    ],
+)
+def test_it_installs_and_works(
+    package: str, protocols: list[str], installing: VirtualBoard, compiled: Path, published: str
 ) -> None:
-    examples = re.findall(r"^```python\n(.*?)^```", (CLIENT / "README.md").read_text(), re.M | re.S)
-    expected = ["b'home/kitchen/lamp' b'on'\nTrue\n", "b''\n"]
-    assert len(examples) == len(expected)
-    for number, (example, output) in enumerate(zip(examples, expected, strict=True)):
-        script = tmp_path / f"example{number}.py"
-        for documented, real in ports.items():
-            example = example.replace(documented, real)
-        script.write_text(example)
-        assert interpreter.output(script) == (0, output)
+    """The real mpremote, a board that has nothing, a real broker."""
+
+    def tool(*arguments: str) -> str:
+        return mpremote(installing.address.serial_url, arguments, deadline_s=_WAIT_S)
+
+    source = package.format(client=CLIENT, compiled=compiled, web=published)
+    assert "Done" in tool("mip", "install", source)
+    with broker() as running:
+        for protocol in protocols:
+            setup = "from umotemq.tcp import Tcp\nimport umotemq, sys\nprint(umotemq.__file__)\n"
+            use = _USE[protocol].replace("PORT", str(running.ports[protocol]))
+            file, *said = tool("soft-reset", "exec", setup + use).splitlines()
+            assert file.startswith("/lib/umotemq/__init__.")
+            assert file.endswith(".mpy") == ("compiled" in package)
+            assert said == [_SAID[protocol]]
+    tool("exec", _REMOVE)
