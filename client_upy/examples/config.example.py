@@ -8,5 +8,7 @@ TLS_PORT = 8884  # its FMQP listener with TLS
 
 SSID = "home"
 PASSWORD = "only here"
+WATCHDOG_MS = 8000  # an RP2040 can do 8388 at most
+GIVE_UP_MS = 300000  # reset after so long without a word from the broker
 
 UART = {"id": 1, "baud": 921600, "tx": 4, "rx": 5}

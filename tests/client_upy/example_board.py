@@ -1,10 +1,13 @@
 """A board that runs an example: a folder with what a user would copy there, and an interpreter."""
 
 import contextlib
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from tests.client_upy.interpreters import CLIENT, Interpreter
 from tests.host_broker.net.broker_process import line_of, spawn, until
 
 EXAMPLES = CLIENT / "examples"
+_LENT = Path(__file__).parent / "board_modules"
 WAIT_S = 30.0
 
 
@@ -29,11 +33,23 @@ class ExampleBoard:
         lines = [f"{name} = {value!r}\n" for name, value in names.items() if name.isupper()]
         (folder / "config.py").write_text("".join(lines))
 
+    def lend(self, module: str) -> None:
+        """Give it a stand-in for a module that only boards have."""
+        shutil.copy(_LENT / module, self.folder)
+
     @contextlib.contextmanager
     def running(self, example: str) -> Iterator["subprocess.Popen[bytes]"]:
-        """Start an example, a path under examples/; kill it when the block ends."""
-        script = self.folder / Path(example).name
-        shutil.copy(EXAMPLES / example, script)
+        """Start an example, a path under examples/; kill it when the block ends.
+
+        If it is a folder, its boot.py and main.py run as at a board's start.
+        """
+        if (EXAMPLES / example).is_dir():
+            shutil.copytree(EXAMPLES / example, self.folder, dirs_exist_ok=True)
+            script = self.folder / "start.py"
+            script.write_text("for name in 'boot.py', 'main.py': exec(open(name).read())\n")
+        else:
+            script = self.folder / example
+            shutil.copy(EXAMPLES / example, script)
         client = self._interpreter.client
         environment = [
             f"MICROPYPATH={self.folder}:{client}:.frozen",
@@ -48,7 +64,7 @@ class ExampleBoard:
             assert process.poll() in (None, 0, -signal.SIGKILL), "the example failed"
         finally:
             process.kill()
-            print(said(process))  # pytest shows it if the test fails
+            sys.stderr.write(said(process))  # pytest shows it if the test fails
 
 
 def said(process: "subprocess.Popen[bytes]") -> str:
@@ -57,6 +73,11 @@ def said(process: "subprocess.Popen[bytes]") -> str:
         return ""
     out, err = process.communicate(timeout=WAIT_S)
     return (out + err).decode()
+
+
+def has_said(process: "subprocess.Popen[bytes]") -> bool:
+    """Say whether there is output that was not yet read."""
+    return bool(select.select([process.stdout], [], [], 0)[0])
 
 
 def lines_until(process: "subprocess.Popen[bytes]", start: str) -> list[str]:
@@ -91,9 +112,62 @@ def received(client: FmqpClient, topic: str, payload: bytes | None = None) -> Me
             return message
 
 
-def bridge(serial: str, port: int) -> "subprocess.Popen[bytes]":
-    """Start ``motemq bridge`` between a serial port and the broker; return when it is ready."""
+@contextlib.contextmanager
+def bridge(serial: str, port: int) -> Iterator[None]:
+    """Run ``motemq bridge`` between a serial port and the broker."""
     command = [sys.executable, "-m", "motemq", "bridge", "--serial", serial]
     process = spawn([*command, "--to", f"fmqp://127.0.0.1:{port}"])
-    lines_until(process, "bridging ")
-    return process
+    try:
+        lines_until(process, "bridging ")
+        yield
+    finally:
+        process.kill()
+        sys.stderr.write(said(process))
+
+
+class SerialLine:
+    """A wire: what is written to one of its two ends can be read from the other.
+
+    The board's end is the TCP port ``board_port``, the computer's the pyserial URL ``url``.
+    """
+
+    def __init__(self) -> None:
+        self._ends = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        self.board_port, port = (end.getsockname()[1] for end in self._ends)
+        self.url = f"socket://127.0.0.1:{port}"
+        self._stop, self._stopped = socket.socketpair()
+        self._thread = threading.Thread(target=self._carry)
+
+    def __enter__(self) -> "SerialLine":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.close()
+        self._thread.join(WAIT_S)
+        for sock in (*self._ends, self._stopped):
+            sock.close()
+
+    def _carry(self) -> None:
+        joined: list[socket.socket | None] = [None, None]
+        while True:
+            waiting = [*self._ends, *filter(None, joined), self._stopped]
+            for ready in select.select(waiting, [], [])[0]:
+                if ready is self._stopped:
+                    for sock in filter(None, joined):
+                        sock.close()
+                    return
+                if ready in self._ends:
+                    joined[self._ends.index(ready)] = ready.accept()[0]
+                    continue
+                side = joined.index(ready)
+                other = joined[1 - side]
+                data = b""
+                with contextlib.suppress(OSError):
+                    data = ready.recv(4096)
+                if not data:
+                    ready.close()
+                    joined[side] = None
+                elif other:  # else nobody is at the other end of the wire
+                    with contextlib.suppress(OSError):
+                        other.sendall(data)

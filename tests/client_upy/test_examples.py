@@ -1,7 +1,6 @@
 """Every example does what it says: run as a user would, against a real broker."""
 
 import hashlib
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +10,18 @@ import pytest
 from host_broker.client import FmqpClient
 from tests.client_upy.example_board import (
     EXAMPLES,
-    WAIT_S,
     ExampleBoard,
+    SerialLine,
+    bridge,
     fmqp,
+    has_said,
     lines_until,
     received,
     said,
 )
 from tests.client_upy.interpreters import Interpreter, cpython, micropython
 from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.host_broker.net.certificates import Authority
 
 
 @pytest.fixture(params=["cpython", "micropython-mpy"])
@@ -168,22 +170,16 @@ def test_tasks_run_side_by_side(board: ExampleBoard, live: BrokerProcess) -> Non
                 assert lines_until(process, "every 60 ms")
                 desk.publish("home/kitchen/period", b"soon")
                 desk.publish("home/kitchen/period", b"70")
-                assert lines_until(process, "every 70 ms")[-2:] == ["not a number: b'soon'", "every 70 ms"]
+                assert lines_until(process, "every 70 ms")[-2:] == [
+                    "not a number: b'soon'",
+                    "every 70 ms",
+                ]
         finally:
             again.end()
 
 
-# A board's own modules, as far as the examples need them, on computers that have none.
-_MACHINE = """
-import sys
-def deepsleep(ms):
-    print("deepsleep", ms)
-    sys.exit()
-"""
-
-
 def test_the_board_sleeps_when_the_broker_has_it(board: ExampleBoard, desk: FmqpClient) -> None:
-    (board.folder / "machine.py").write_text(_MACHINE)
+    board.lend("machine.py")
     desk.subscribe("home/*/battery")
     with board.running("deep_sleep.py") as process:
         assert said(process) == "deepsleep 600000\n"
@@ -191,7 +187,7 @@ def test_the_board_sleeps_when_the_broker_has_it(board: ExampleBoard, desk: Fmqp
 
 
 def test_the_board_sleeps_when_there_is_no_broker(board: ExampleBoard, live: BrokerProcess) -> None:
-    (board.folder / "machine.py").write_text(_MACHINE)
+    board.lend("machine.py")
     live.end(signal.SIGKILL)
     with board.running("deep_sleep.py") as process:
         lines = said(process).splitlines()
@@ -199,8 +195,73 @@ def test_the_board_sleeps_when_there_is_no_broker(board: ExampleBoard, live: Bro
     assert lines[1:] == ["deepsleep 600000"]
 
 
+def test_the_certificate_is_looked_at(kind: Interpreter, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ours")
+    cert, key = authority.issue("broker")
+    listen = ["--listen", f"fmqps://127.0.0.1:0?cert={cert}&key={key}"]
+    with broker(*listen, "--listen", "fmqp://127.0.0.1:0") as running:
+        board = ExampleBoard(kind, tmp_path, TLS_PORT=running.ports["fmqps"])
+        (tmp_path / "ca.pem").write_bytes(authority.file.read_bytes())
+        with fmqp(running.ports["fmqp"]) as desk:
+            desk.subscribe("home/kitchen/uptime")
+            with board.running("tls_node.py"):
+                received(desk, "home/kitchen/uptime")
+        stranger = Authority(tmp_path, "stranger")
+        (tmp_path / "ca.pem").write_bytes(stranger.file.read_bytes())
+        with board.running("tls_node.py") as process:
+            line = lines_until(process, "not sent: connect: ")[-1]
+            assert "TLS: certificate: " in line
+
+
+def test_the_bridge_carries_a_board_that_has_no_network(
+    kind: Interpreter, live: BrokerProcess, tmp_path: Path
+) -> None:
+    with SerialLine() as line, fmqp(live.ports["fmqp"]) as desk:
+        uart = {"id": line.board_port, "baud": 921600, "tx": 4, "rx": 5}
+        board = ExampleBoard(kind, tmp_path, UART=uart)
+        board.lend("machine.py")
+        desk.subscribe("home/*/uptime")
+        with board.running("uart_bridge.py"), bridge(line.url, live.ports["fmqp"]):
+            first = received(desk, "home/kitchen/uptime")
+            assert received(desk, "home/kitchen/uptime").received_ns > first.received_ns
+            again = _restarted(live)
+            try:
+                with fmqp(live.ports["fmqp"]) as later:
+                    later.subscribe("home/*/uptime")
+                    received(later, "home/kitchen/uptime")
+            finally:
+                again.end()
+
+
+def test_the_watchdog_is_fed_only_by_proof(
+    kind: Interpreter, live: BrokerProcess, tmp_path: Path
+) -> None:
+    board = ExampleBoard(
+        kind,
+        tmp_path,
+        PORT=live.ports["fmqp"],
+        SSID="attic",
+        PASSWORD="secret",
+        WATCHDOG_MS=1500,
+        GIVE_UP_MS=2000,
+    )
+    board.lend("machine.py")
+    board.lend("network.py")
+    with fmqp(live.ports["fmqp"]) as desk:
+        desk.subscribe("home/*/signal")
+        with board.running("wifi_watchdog") as process:
+            assert lines_until(process, "power save")[-1] == "power save off"
+            for _ in range(12):  # longer than both deadlines
+                assert received(desk, "home/kitchen/signal").payload == b"-61"
+            assert not has_said(process)
+            live.process.send_signal(signal.SIGSTOP)  # silent, while every send still succeeds
+            try:
+                assert "watchdog: reset" in lines_until(process, "watchdog")
+            finally:
+                live.process.send_signal(signal.SIGCONT)
+
+
 def test_every_example_is_run_here() -> None:
     text = Path(__file__).read_text()
-    examples = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
-    examples.remove("config.example.py")
-    assert {name for name in examples if f'"{name}"' not in text} == set()
+    examples = {path.name for path in EXAMPLES.iterdir() if path.name != "config.example.py"}
+    assert {name for name in examples if f'running("{name}")' not in text} == set()
