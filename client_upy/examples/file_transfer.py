@@ -27,6 +27,8 @@ class Inbox:
             if self.file:
                 self.file.close()
             self.file = open(PART, "wb")
+        elif not self.file:
+            return
         self.file.write(piece)
         if offset + len(piece) == total:
             self.file.close()

@@ -1,0 +1,17 @@
+from collections.abc import Callable
+from typing import Protocol
+
+from typing_extensions import Unpack
+
+from umotemq.fmqp import FmqpClient, _FmqpOptions
+from umotemq.link import _Transport
+
+class _Source(Protocol):
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
+
+class ChunkClient(FmqpClient):
+    def __init__(self, transport: _Transport, **options: Unpack[_FmqpOptions]) -> None: ...
+    def receive(self, topic: bytes, handler: Callable[[int, int, memoryview], object]) -> None: ...
+    def publish_from(
+        self, topic: bytes, length: int, source: _Source, cache: bool = False
+    ) -> None: ...

@@ -1,0 +1,6 @@
+from umotemq.link import _Stream
+
+class Tcp:
+    where: str
+    def __init__(self, host: str, port: int) -> None: ...
+    def open(self) -> _Stream: ...

@@ -1,0 +1,182 @@
+"""What an editor shows is what the code does: the .pyi files, against the code and in use."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import mypy
+import pytest
+
+from tests.client_upy.interpreters import CLIENT
+from umotemq.chunks import ChunkClient
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+from umotemq.link import Link
+from umotemq.tcp import Tcp
+
+_PACKAGE = CLIENT / "umotemq"
+_EXAMPLES = CLIENT / "examples"
+_WAIT_S = 120.0
+# What MicroPython adds to modules of the same name. An editor has it from `micropython-stubs`.
+_ADDED = {
+    "time.pyi": (
+        "def ticks_ms() -> int: ...\n"
+        "def ticks_add(ticks: int, delta: int, /) -> int: ...\n"
+        "def ticks_diff(end: int, start: int, /) -> int: ...\n"
+        "def sleep_ms(ms: int, /) -> None: ...\n"
+    ),
+    "asyncio/__init__.pyi": "async def sleep_ms(ms: int, /) -> None: ...\n",
+}
+_BOARDS_OWN = {
+    "machine.pyi": (
+        "def deepsleep(ms: int) -> None: ...\n"
+        "class WDT:\n"
+        "    def __init__(self, timeout: int) -> None: ...\n"
+        "    def feed(self) -> None: ...\n"
+    ),
+    "ntptime.pyi": "def settime() -> None: ...\n",
+}
+
+
+def _run(*arguments: str, cwd: Path, path: str = "") -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=cwd,
+        env={**os.environ, "MYPYPATH": path, "PYTHONPATH": str(cwd)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_WAIT_S,
+    )
+    return done.returncode, done.stdout
+
+
+def _stubtest(folder: Path, work: Path) -> tuple[int, str]:
+    config = work / "stubtest.ini"
+    # What is lent to CPython changes modules, which mypy cannot follow.
+    config.write_text(
+        "[mypy]\n[mypy-umotemq._cpython,umotemq._cpython_tls]\nignore_errors = True\n"
+    )
+    return _run("mypy.stubtest", "umotemq", "--mypy-config-file", str(config), cwd=folder)
+
+
+def test_the_stubs_are_the_code(tmp_path: Path) -> None:
+    code, said = _stubtest(CLIENT, tmp_path)
+    assert (code, "Success" in said) == (0, True), said
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("link.pyi", "timeout_ms: int = 10000", "timeout_ms: int = 9000"),
+        ("fmqp.pyi", "def unsubscribe(self", "def unsubscribed(self"),
+        ("wanted.pyi", "on_change: Callable[[bool], object] | None = None,", ""),
+    ],
+)
+def test_other_stubs_would_be_noticed(file: str, right: str, wrong: str, tmp_path: Path) -> None:
+    shutil.copytree(_PACKAGE, tmp_path / "umotemq")
+    stub = tmp_path / "umotemq" / file
+    text = stub.read_text()
+    assert right in text
+    stub.write_text(text.replace(right, wrong))
+    code, said = _stubtest(tmp_path, tmp_path)
+    assert (code, "error: " in said) == (1, True), said
+
+
+def _fields(file: str, name: str) -> set[str]:
+    """Return the annotated names of a class in a stub."""
+    for node in ast.parse((_PACKAGE / file).read_text()).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return {
+                field.target.id
+                for field in node.body
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            }
+    raise AssertionError(f"{file} has no class {name}")
+
+
+def _options(client: type[Link]) -> set[str]:
+    """Return what the constructor takes as a keyword: by the rule that it goes by itself."""
+    names = (name for name in dir(client) if not name.startswith("_"))
+    return {name for name in names if not callable(getattr(client, name))}
+
+
+def test_every_option_is_known() -> None:
+    link = _fields("link.pyi", "_LinkOptions")
+    assert link == _options(Link)
+    assert link | _fields("fmqp.pyi", "_FmqpOptions") == _options(FmqpClient)
+    assert _options(ChunkClient) == _options(FmqpClient)
+    assert link | _fields("lightmq.pyi", "_LightmqOptions") == _options(LightmqClient)
+
+
+def test_every_attribute_is_known() -> None:
+    """stubtest looks at classes only; these are what constructors set."""
+    tcp = Tcp("127.0.0.1", 1)
+    for client, file in (
+        (FmqpClient(tcp), "fmqp.pyi"),
+        (LightmqClient(tcp, b"kitchen"), "lightmq.pyi"),
+    ):
+        known = _fields("link.pyi", "Link") | _fields(file, type(client).__name__)
+        public = {name for name in vars(client) if not name.startswith("_")}
+        assert public - known == set()
+        assert {name for name in known if not hasattr(client, name)} == set()
+
+
+@pytest.fixture(scope="module")
+def typings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stubs of what the examples import besides the client."""
+    folder = tmp_path_factory.mktemp("typings")
+    stdlib = Path(mypy.__path__[0]) / "typeshed" / "stdlib"
+    shutil.copy(stdlib / "time.pyi", folder)
+    shutil.copytree(stdlib / "asyncio", folder / "asyncio")
+    for name, text in _ADDED.items():
+        with (folder / name).open("a") as file:
+            file.write(text)
+    for name, text in _BOARDS_OWN.items():
+        (folder / name).write_text(text)
+    shutil.copy(_EXAMPLES / "config.example.py", folder / "config.py")
+    return folder
+
+
+def _mypy(files: list[str], cwd: Path, typings: Path) -> tuple[int, str]:
+    # Strict, but for annotations: what runs on boards has none.
+    lenient = ["--allow-untyped-defs", "--allow-incomplete-defs", "--allow-untyped-calls"]
+    cache = ["--cache-dir", str(typings / ".mypy_cache"), "--config-file", ""]
+    return _run(
+        *("mypy", "--strict", *lenient, *cache, *files), cwd=cwd, path=f"{typings}:{CLIENT}"
+    )
+
+
+def test_the_examples_are_typed(typings: Path) -> None:
+    files = [
+        str(path) for path in sorted(_EXAMPLES.rglob("*.py")) if path.name != "config.example.py"
+    ]
+    for group in ([f for f in files if "wifi_watchdog" not in f], files[-2:]):
+        code, said = _mypy(group, typings, typings)
+        assert code == 0, said
+
+
+_MISUSE = """
+from umotemq.aio import Aio
+from umotemq.fmqp import FmqpClient
+from umotemq.tcp import Tcp
+
+client = FmqpClient(Tcp("127.0.0.1", 1884), rx_sise=64)
+client = FmqpClient(Tcp("127.0.0.1"))
+client.publish("home", b"x")
+client.subscribe(b"home", lambda topic: None)
+client.subscribe(b"home", lambda topic, payload: None, raw=True)
+async def main() -> None:
+    async with Aio(client) as link:
+        await link.do(client.unsubscribe, "home")
+"""
+
+
+def test_misuse_is_shown(typings: Path, tmp_path: Path) -> None:
+    (tmp_path / "misuse.py").write_text(_MISUSE)
+    _, said = _mypy(["misuse.py"], tmp_path, typings)
+    lines = {int(line.split(":")[1]) for line in said.splitlines() if ": error:" in line}
+    assert lines == {6, 7, 8, 9, 10, 13}, said
