@@ -76,7 +76,10 @@ async def _called_back(descriptor: int, add, remove) -> None:
     try:
         await done
     finally:
-        remove(descriptor)
+        try:
+            remove(descriptor)
+        except OSError:
+            pass  # closed meanwhile, which removes it too
 
 
 async def _sleep_ms(ms: int) -> None:

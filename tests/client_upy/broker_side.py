@@ -26,8 +26,8 @@ class BrokerSide:
         self.ports = dict(self.broker.ports)
         self._serve("cut", self._cut)
         self._serve("carried", self._carried)
-        # Linux completes the connections; nobody ever reads them.
-        self._listen("stuck")
+        stuck = self._listen("stuck")
+        threading.Thread(target=self._hold, args=(stuck,), daemon=True).start()
         closed = self._kept(socket.socket())
         closed.bind(("127.0.0.1", 0))
         self.ports["refused"] = closed.getsockname()[1]
@@ -73,6 +73,14 @@ class BrokerSide:
             except OSError:
                 return  # closed: the end of the tests
             threading.Thread(target=self._between, args=(peer, serve), daemon=True).start()
+
+    def _hold(self, listener: socket.socket) -> None:
+        # Accepted and never read.
+        while True:
+            try:
+                self._kept(listener.accept()[0])
+            except OSError:
+                return  # closed: the end of the tests
 
     def _between(
         self, peer: socket.socket, serve: Callable[[socket.socket, socket.socket], None]

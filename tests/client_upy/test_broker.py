@@ -15,6 +15,6 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield str(side.written_to(tmp_path_factory.mktemp("broker") / "ports.json"))
 
 
-@pytest.mark.parametrize("name", ["broker"])
+@pytest.mark.parametrize("name", ["broker", "aio", "aio_loss"])
 def test_client_and_broker(interpreter: Interpreter, ports: str, name: str) -> None:
     run_checks(interpreter, name, ports)

@@ -1,0 +1,236 @@
+"""The asyncio driver and the real broker. Argument: a file, JSON, ports by name."""
+
+import asyncio
+import json
+import sys
+
+from checks import check, equal, raises, run, within
+
+from umotemq.aio import Aio
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+from umotemq.link import LinkError, NoAnswer, ticks_diff, ticks_ms
+from umotemq.tcp import Tcp
+
+with open(sys.argv[1]) as _file:
+    _PORTS = json.load(_file)
+
+
+def fmqp(port="fmqp", **options):
+    return FmqpClient(Tcp("127.0.0.1", _PORTS[port]), **options)
+
+
+def lightmq(client_id, **options):
+    return LightmqClient(Tcp("127.0.0.1", _PORTS["lightmq"]), client_id, **options)
+
+
+def ran(coroutine):
+    """Run it in a loop of its own, for at most 20 s."""
+    if hasattr(asyncio, "new_event_loop") and hasattr(asyncio, "core"):
+        asyncio.new_event_loop()  # MicroPython has one, which an error would leave dirty
+    return asyncio.run(asyncio.wait_for(coroutine, 20))
+
+
+async def until(done):
+    end = ticks_ms()
+    while not done():
+        await asyncio.sleep_ms(2)
+        equal(ticks_diff(ticks_ms(), end) < 5000, True, "not in 5 s")
+
+
+async def raised(kind, awaitable):
+    try:
+        await awaitable
+    except kind as error:
+        return error
+    raise AssertionError("%s was not raised" % (kind,))
+
+
+@check
+def messages_come_in_a_loop():
+    async def main():
+        got = []
+        async with Aio(fmqp()) as link:
+            await link.connect()
+            messages = link.messages(b"m/*", queue=60)
+
+            async def listen():
+                async for topic, payload in messages:
+                    got.append((topic, payload))
+                    if len(got) == 50:
+                        return
+
+            task = asyncio.create_task(listen())
+            await asyncio.sleep_ms(0)
+            equal(await link.ping() > 0, True)
+            for n in range(50):
+                await link.publish(b"m/1", b"%d" % n)
+            await task
+        equal(got, [(b"m/1", b"%d" % n) for n in range(50)])
+        equal(messages.dropped, 0)
+
+    ran(main())
+
+
+@check
+def a_full_queue_drops_the_oldest_or_the_newest():
+    async def main():
+        async with Aio(fmqp()) as link:
+            await link.connect()
+            for newest in (False, True):
+                messages = link.messages(b"q/1", queue=3, newest=newest)
+                await link.do(link.client.subscribe, b"q/1", messages._put)
+                messages._queue = []
+                for n in range(10):
+                    await link.publish(b"q/1", b"%d" % n)
+                await link.ping()
+                equal(messages.dropped, 7)
+                want = [b"0", b"1", b"2"] if newest else [b"7", b"8", b"9"]
+                for payload in want:
+                    equal(await messages.__anext__(), (b"q/1", payload))
+
+    ran(main())
+
+
+@check
+def many_tasks_share_one_link():
+    async def main():
+        count = [0]
+
+        def handler(topic, payload):
+            count[0] += 1
+
+        client = fmqp()
+        client.subscribe(b"t/*", handler)
+        async with Aio(client) as link:
+            await link.connect()
+
+            async def talk(name):
+                for n in range(40):
+                    await link.publish(b"t/%d" % name, bytes(n))
+                    if n % 10 == 9:
+                        await link.ping()
+
+            await asyncio.gather(*[talk(n) for n in range(5)])
+            # Empty payloads reach nobody.
+            await until(lambda: count[0] == 195)
+        equal(client.up, False)
+
+    ran(main())
+
+
+@check
+def what_a_handler_raises_ends_the_block():
+    async def main():
+        client = fmqp()
+
+        def handler(topic, payload):
+            raise ValueError("in the handler")
+
+        client.subscribe(b"h/1", handler)
+        async with Aio(client) as link:
+            await link.connect()
+            await link.publish(b"h/1", b"x")
+            await asyncio.sleep_ms(10000)
+
+    equal(str(within(0, 3000, raises, ValueError, ran, main())), "in the handler")
+
+
+@check
+def what_the_block_raises_leaves_it():
+    async def main():
+        async with Aio(fmqp()) as link:
+            await link.connect()
+            raise KeyError("mine")
+
+    raises(KeyError, ran, main())
+
+
+@check
+def a_handler_may_publish_and_close():
+    async def main():
+        client = fmqp()
+        answers = []
+
+        def handler(topic, payload):
+            client.publish(b"p/2", payload)
+
+        def closing(topic, payload):
+            answers.append(payload)
+            client.close()
+
+        client.subscribe(b"p/1", handler)
+        client.subscribe(b"p/2", closing)
+        async with Aio(client) as link:
+            await link.connect()
+            await link.publish(b"p/1", b"x")
+            await asyncio.sleep_ms(10000)
+
+    error = within(0, 3000, raises, LinkError, ran, main())
+    equal("closed here" in str(error), True, str(error))
+
+
+@check
+def lightmq_asks_and_answers():
+    async def main():
+        got = []
+
+        def handler(data):
+            got.append(data)
+            return b"yes"
+
+        board = lightmq(b"aio", handler=handler)
+        other = fmqp()
+        async with Aio(board) as link, Aio(other) as observer:
+            await link.connect()
+            await observer.connect()
+            equal(await link.ping() > 0, True)
+            answers = await asyncio.gather(*[link.send(b"%d" % n) for n in range(5)])
+            equal(len(answers), 5)
+            for _ in range(30):
+                await link.post(b"x")
+            await until(lambda: not board._waiting)
+            replies = observer.messages(b"lightmq/aio/reply")
+            reply = asyncio.create_task(replies.__anext__())
+            await asyncio.sleep_ms(0)
+            await observer.ping()
+            await observer.publish(b"lightmq/aio/down", b"lamp")
+            equal(await reply, (b"lightmq/aio/reply", b"yes"))
+            equal(got, [b"lamp"])
+
+    async def unanswered():
+        board = LightmqClient(Tcp("127.0.0.1", _PORTS["carried"]), b"aio")
+        async with Aio(board) as link:
+            await link.connect()
+            board._request = 4  # a PONG that nobody asked for: is not answered
+            await raised(NoAnswer, link.send(b"x", 50))
+            equal(board._waiting, {})
+
+    ran(main())
+    ran(unanswered())
+
+
+@check
+def an_idle_link_sleeps():
+    async def main():
+        client = fmqp(keepalive_ms=200)
+        steps = [0]
+        real_step = client._step
+
+        def step():
+            steps[0] += 1
+            return real_step()
+
+        client._step = step
+        async with Aio(client) as link:
+            await link.connect()
+            await asyncio.sleep_ms(50)
+            steps[0] = 0
+            await asyncio.sleep_ms(1000)
+            # For each sign of life one to ask, and two to hear that its answer was all.
+            equal(steps[0] <= 5 * 4, True, "%d steps" % steps[0])
+
+    ran(main())
+
+
+run()

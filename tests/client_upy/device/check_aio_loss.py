@@ -1,0 +1,165 @@
+"""The asyncio driver, links that are lost, and deadlines. Argument: a file, JSON, ports by name."""
+
+import asyncio
+import json
+import sys
+
+from checks import check, equal, raises, run, within
+
+from umotemq.aio import Aio
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+from umotemq.link import LinkError, LinkTimeout, NoAnswer, ticks_diff, ticks_ms
+from umotemq.outage import Ring
+from umotemq.tcp import Tcp
+
+with open(sys.argv[1]) as _file:
+    _PORTS = json.load(_file)
+
+
+def fmqp(port="fmqp", **options):
+    return FmqpClient(Tcp("127.0.0.1", _PORTS[port]), **options)
+
+
+def lightmq(client_id, **options):
+    return LightmqClient(Tcp("127.0.0.1", _PORTS["lightmq"]), client_id, **options)
+
+
+def ran(coroutine):
+    """Run it in a loop of its own, for at most 20 s."""
+    if hasattr(asyncio, "new_event_loop") and hasattr(asyncio, "core"):
+        asyncio.new_event_loop()  # MicroPython has one, which an error would leave dirty
+    return asyncio.run(asyncio.wait_for(coroutine, 20))
+
+
+async def until(done):
+    end = ticks_ms()
+    while not done():
+        await asyncio.sleep_ms(2)
+        equal(ticks_diff(ticks_ms(), end) < 5000, True, "not in 5 s")
+
+
+async def raised(kind, awaitable):
+    try:
+        await awaitable
+    except kind as error:
+        return error
+    raise AssertionError("%s was not raised" % (kind,))
+
+
+@check
+def a_lost_link_comes_back_under_its_users():
+    async def main():
+        got = []
+        client = fmqp("cut", retry_ms=5, outage=Ring(1000))
+        async with Aio(client) as link:
+            await link.connect()
+
+            async def listen():
+                async for _, payload in link.messages(b"b/1", queue=50):
+                    got.append(int(payload))
+
+            task = asyncio.create_task(listen())
+            number = 0
+            while client.connects < 5:
+                await link.publish(b"b/1", b"%d" % number)
+                number += 1
+                if number % 20 == 0 or not client.up:
+                    await asyncio.sleep_ms(1)
+                if len(got) > 100:
+                    equal(got == sorted(set(got)), True, "in order, none twice")
+                    del got[:]
+            await link.connect()
+            equal(client.outage.dropped, 0)
+            task.cancel()
+
+    ran(main())
+
+
+@check
+def without_an_outage_a_lost_link_is_told():
+    async def main():
+        client = fmqp(retry_ms=30)
+        async with Aio(client) as link:
+            await raised(LinkError, link.publish(b"a", b"b"))
+            await raised(LinkError, link.ping())
+            await link.connect()
+            waiting = asyncio.create_task(raised(LinkError, link.ping()))
+            name = client.name
+            client.name = b"nobody"  # pings that never come back
+            await asyncio.sleep_ms(0)
+            client._due = ticks_ms() + 30
+            client._drop()
+            equal(isinstance(await waiting, LinkError), True)
+            await raised(LinkError, link.publish(b"a", b"b"))
+            client.name = name
+            await link.connect()
+            equal(client.connects, 2)
+
+    ran(main())
+
+
+@check
+def without_retries_a_lost_link_ends_the_block():
+    async def main():
+        client = fmqp(retry_ms=0)
+        async with Aio(client) as link:
+            await link.connect()
+            client._last_tx = client._last_rx
+            client.stream.write = None
+            await asyncio.sleep_ms(10000)
+
+    async def refused():
+        async with Aio(fmqp("refused", retry_ms=0)) as link:
+            await link.connect()
+
+    error = within(0, 3000, raises, LinkError, ran, refused())
+    equal("connect" in str(error), True, str(error))
+
+
+@check
+def deadlines_are_kept():
+    async def main():
+        async with Aio(fmqp("stuck", timeout_ms=200, retry_ms=50)) as link:
+            error = await raised(LinkError, link.connect(400))
+            equal("200 ms" in str(error), True, str(error))
+        client = fmqp("stuck", name=b"", timeout_ms=200, retry_ms=10000)
+        async with Aio(client) as link:
+            await link.connect(400)
+            await raised(NoAnswer, no_answer(link))
+            start = ticks_ms()
+            await raised(LinkTimeout, fill(link))
+            equal(ticks_diff(ticks_ms(), start) < 4000, True)
+            equal(client.up, False)
+
+    async def no_answer(link):
+        link.client._answered = -1
+        await link.ping(100)
+
+    async def fill(link):
+        payload = bytes(200)
+        while True:
+            await link.publish(b"a", payload)
+
+    ran(main())
+
+
+@check
+def a_silent_broker_is_noticed_and_left():
+    async def main():
+        client = fmqp(keepalive_ms=100, timeout_ms=150, retry_ms=10000)
+        async with Aio(client) as link:
+            await link.connect()
+            await asyncio.sleep_ms(350)
+            equal(client.up, True)
+            client.transport = Tcp("127.0.0.1", _PORTS["stuck"])
+            client.name = b"nobody"  # pings that never come back
+            start = ticks_ms()
+            await until(lambda: not client.up)
+            equal(ticks_diff(ticks_ms(), start) < 1300, True)
+            equal("150 ms" in str(client.error), True, str(client.error))
+
+    ran(main())
+
+
+run()
