@@ -1,63 +1,96 @@
-"""A UART as a stream for the clients.
+"""A UART as a transport.
 
-A raw serial line has no connection: the far end cannot be seen closing, and a lost byte shifts
-every frame after it. Both clients notice by their deadlines; then be silent for a while, so that
-the bridge closes its side, and begin anew.
+A raw serial line has no connection: the far end is not seen closing, and a lost byte shifts every
+message after it. The client notices both by its deadlines. Before it begins anew it is silent, so
+that a raw bridge ends the session that this board, or an earlier life of it, was in.
 """
 
-try:
-    from time import sleep_ms, ticks_add, ticks_diff, ticks_ms
-except ImportError:
-    from umotemq._cpython import sleep_ms, ticks_add, ticks_diff, ticks_ms
+import io
+from time import ticks_add, ticks_diff, ticks_ms
+
+from micropython import const
+
+_POLL = const(3)  # an ioctl: whether bytes have come, 1, and there is room, 4
+_LEAST = const(64)  # bytes of room, below which we wait for more
 
 
-class UartStream:
-    """A ``machine.UART`` whose reads never wait for bytes that may not come."""
+class Uart(io.IOBase):
+    """``machine.UART(id)`` at ``baud`` bit/s, 8N1, on pins ``tx`` and ``rx`` (None: the board's).
 
-    def __init__(self, uart):
-        self.pollable = uart
-        self._uart = uart
+    ``size``: bytes of each driver buffer, more than the longest message; the usual 256 are 3 ms
+    at 921600 baud, less than a garbage collection. ``quiet_ms``: silence before anything is said,
+    longer than the bridge's and shorter than the client's ``timeout_ms``; and the client's
+    ``keepalive_ms`` must be shorter than the bridge's silence. ``more``: for machine.UART, as
+    ``flow``; where the peer holds CTS an ESP32 waits in its write, whatever our deadlines.
+    """
+
+    def __init__(self, id, baud, tx=None, rx=None, size=4096, quiet_ms=2500, **more):
+        from machine import UART, Pin
+
+        if tx is not None:
+            more["tx"] = Pin(tx)
+        if rx is not None:
+            more["rx"] = Pin(rx)
+        self.where = "uart %s" % id
+        self.uart = UART(id, baud, rxbuf=size, txbuf=size, timeout=0, **more)
+        # CPython cannot wait for an object without a descriptor.
+        self.pollable = None if hasattr(self, "fileno") else self
+        self._quiet_ms = quiet_ms
+        self._baud = baud
+        self._size = size
+        self._sent = 0  # what may still be in the driver's buffer, in bytes * 10000
+        self._when = ticks_ms()
+
+    def open(self):
+        """Return the stream; it takes nothing for ``quiet_ms``, and what comes is thrown away."""
+        self._quiet = ticks_add(ticks_ms(), self._quiet_ms)
+        return self
+
+    def close(self):
+        """Nothing: the driver stays, as its ``uart``."""
 
     def readinto(self, buffer):
-        """Read what has arrived. Bounded by any(): a greedy read waits for timeout_char."""
-        count = self._uart.any()
-        if not count:
-            return None
-        return self._uart.readinto(buffer, min(count, len(buffer))) or None
+        # Bounded by any(): a greedy read waits for bytes that may not come. And 0 is no end here.
+        count = min(self.uart.any(), len(buffer))
+        if count:
+            count = self.uart.readinto(buffer, count)
+        return None if self._is_quiet() else count or None
 
     def write(self, data):
-        """Hand over what the UART takes now; return how much that was."""
-        return self._uart.write(data)
+        if self._is_quiet():
+            return None
+        room = self._room()
+        if room < len(data):
+            if room < _LEAST:
+                return None
+            data = data[:room]
+        sent = self.uart.write(data)
+        self._sent += (sent or 0) * 10000
+        return sent
 
-    def discard(self, quiet_ms: int = 20, limit_ms: int = 500) -> int:
-        """Throw away what arrives until ``quiet_ms`` without a byte; return how many that were."""
-        waste = bytearray(64)
-        count = 0
-        until = ticks_add(ticks_ms(), limit_ms)
-        heard = ticks_ms()
-        while ticks_diff(ticks_ms(), heard) < quiet_ms and ticks_diff(until, ticks_ms()) > 0:
-            got = self.readinto(waste)
-            if got:
-                count += got
-                heard = ticks_ms()
-            else:
-                sleep_ms(1)
-        return count
+    def ioctl(self, request, what):
+        # For select.poll. Not the driver's own: on ESP32 there is always room.
+        if request != _POLL:
+            return -1
+        if self._quiet is not None and ticks_diff(self._quiet, ticks_ms()) > 0:
+            return 0
+        return what & ((self.uart.any() > 0) | (self._room() >= _LEAST) << 2)
 
+    def _is_quiet(self):
+        if self._quiet is None:
+            return False
+        if ticks_diff(self._quiet, ticks_ms()) > 0:
+            return True
+        self._quiet = None
+        for _ in range(0, self._size, _LEAST):
+            if not self.uart.any() or not self.uart.read(min(self.uart.any(), _LEAST)):
+                break
+        return False
 
-def open_uart(
-    id: int, baud: int, tx: int | None = None, rx: int | None = None, size: int = 4096
-) -> UartStream:
-    """Open ``machine.UART(id)`` at ``baud`` on pins ``tx`` and ``rx`` (the board's own if None).
-
-    ``size``: bytes of each driver buffer. The default of 256 is 3 ms at 921600 baud, less than a
-    garbage collection.
-    """
-    from machine import UART, Pin
-
-    pins = {}
-    if tx is not None:
-        pins["tx"] = Pin(tx)
-    if rx is not None:
-        pins["rx"] = Pin(rx)
-    return UartStream(UART(id, baud, rxbuf=size, txbuf=size, timeout=0, **pins))
+    def _room(self):
+        # An ESP32 waits in its write until all fits. Ten bits a byte have gone since the last look.
+        now = ticks_ms()
+        gone = min(ticks_diff(now, self._when), 1000) * self._baud
+        self._when = now
+        self._sent = max(self._sent - gone, 0)
+        return self._size - self._sent // 10000 - 1

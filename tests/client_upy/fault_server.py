@@ -2,10 +2,12 @@
 
 import random
 import socket
+import ssl
 import struct
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 
 _LIFE_S = 60.0  # no connection of a test lasts longer
@@ -80,6 +82,12 @@ def _lightmq_echo(peer: socket.socket) -> None:
     _echo(peer)
 
 
+def _late(peer: socket.socket) -> None:
+    """Lets the client's writes find no room at first, then echoes."""
+    threading.Event().wait(0.3)
+    _echo(peer)
+
+
 _GARBAGE = random.Random(4).randbytes(4096)
 _FMQP = b"".join(b"\0\x03\0\0\0\x02a/b%02d" % n for n in range(50))
 _LIGHTMQ = _CONNACK + b"".join(b"\x05\0\x05\0%c\0%02d" % (n, n) for n in range(50))
@@ -101,15 +109,23 @@ FAULTS: dict[str, Callable[[socket.socket], None]] = {
     "lightmq_refused": _sends(b"\x02\0\x01\x04"),
     "fin": _fin,
     "reset": _reset,
+    "late": _late,
     "echo": _echo,
     "lightmq_echo": _lightmq_echo,
 }
 
 
 class FaultServer:
-    """Context manager; ``ports`` maps each fault, ``refused`` and ``black_hole`` to its port."""
+    """Context manager; ``ports`` maps each fault, ``refused`` and ``black_hole`` to its port.
 
-    def __init__(self) -> None:
+    ``secrets``: the files of a certificate and its key; then all of it happens inside TLS.
+    """
+
+    def __init__(self, secrets: tuple[Path, Path] | None = None) -> None:
+        self._tls: ssl.SSLContext | None = None
+        if secrets:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._tls.load_cert_chain(*secrets)
         self.ports: dict[str, int] = {}
         self._sockets: list[socket.socket] = []
 
@@ -161,8 +177,11 @@ class FaultServer:
     def _serve(self, peer: socket.socket, serve: Callable[[socket.socket], None]) -> None:
         peer.settimeout(_LIFE_S)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with peer:
-            try:
-                serve(peer)
-            except OSError:
-                return  # the client gave up on us, as it should
+        try:
+            if self._tls:
+                peer = self._tls.wrap_socket(peer, server_side=True)
+            serve(peer)
+        except OSError:
+            return  # the client gave up on us, as it should
+        finally:
+            peer.close()

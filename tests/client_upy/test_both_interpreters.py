@@ -17,8 +17,9 @@ def test_vectors(interpreter: Interpreter, protocol: str, vectors: dict[str, str
     run_checks(interpreter, f"vectors_{protocol}", vectors[protocol])
 
 
-def test_uart_stream(interpreter: Interpreter) -> None:
-    run_checks(interpreter, "uart")
+@pytest.mark.parametrize("name", ["uart", "wifi"])
+def test_scripted_driver(interpreter: Interpreter, name: str) -> None:
+    run_checks(interpreter, name)
 
 
 def test_faults_are_noticed_in_time(interpreter: Interpreter, fault_ports: str) -> None:

@@ -1,48 +1,46 @@
-"""The UART stream over a UART that behaves like the RP2040's driver."""
+"""The UART transport over a driver that behaves like the RP2's, or waits like the ESP32's."""
+
+import select
+import sys
+import time
 
 from checks import check, equal, raises, run, within
+from scripted_uart import ScriptedMachine
 
 from umotemq.fmqp import FmqpClient
-from umotemq.link import LinkTimeout
-from umotemq.uart import UartStream
+from umotemq.link import LinkError, LinkTimeout
+from umotemq.uart import Uart
+
+ScriptedMachine().install()
 
 
-class Uart:
-    """Greedy reads would block for ever here; writes take ``room`` bytes at a time."""
-
-    def __init__(self, room=1 << 20):
-        self.incoming = b""
-        self.outgoing = b""
-        self.room = room
-        self.stuck = False
-
-    def any(self):
-        return len(self.incoming)
-
-    def readinto(self, buffer, count):
-        if not 0 < count <= len(self.incoming):
-            raise AssertionError("asked for %d of %d bytes" % (count, len(self.incoming)))
-        buffer[:count] = self.incoming[:count]
-        self.incoming = self.incoming[count:]
-        return count
-
-    def write(self, data):
-        if self.stuck:
-            return None
-        self.outgoing += bytes(data[: self.room])
-        return min(len(data), self.room)
+def opened(quiet_ms=0, **options):
+    """Return a stream and its driver."""
+    transport = Uart(1, 115200, quiet_ms=quiet_ms, **options)
+    stream = transport.open()
+    if not quiet_ms:
+        stream.write(b"")
+    return stream, transport.uart
 
 
-class Unpollable(UartStream):
-    def __init__(self, uart):
-        UartStream.__init__(self, uart)
-        self.pollable = None
+def until(condition, ms=2000):
+    start = time.ticks_ms()
+    while not condition():
+        if time.ticks_diff(time.ticks_ms(), start) > ms:
+            raise AssertionError("not within %d ms" % ms)
+
+
+@check
+def what_the_driver_is_told():
+    transport = Uart(1, 921600, 4, 5, size=1000, rts="x")
+    pins = {"tx": "pin 4", "rx": "pin 5", "rts": "x"}
+    equal(transport.uart.settings, (1, 921600, 1000, 1000, 0, pins))
+    equal(Uart(0, 9600).uart.settings, (0, 9600, 4096, 4096, 0, {}))
 
 
 @check
 def reads_are_bounded_by_what_has_arrived():
-    uart = Uart()
-    stream = UartStream(uart)
+    stream, uart = opened()
     buffer = bytearray(4)
     equal(stream.readinto(buffer), None)
     uart.incoming = b"abcdef"
@@ -51,28 +49,48 @@ def reads_are_bounded_by_what_has_arrived():
 
 
 @check
-def stale_bytes_are_discarded():
-    uart = Uart()
+def no_bytes_are_no_end():
+    # ESP32: noise on an RS485 line is seen as a byte that then cannot be read.
+    stream, uart = opened()
+    uart.any = lambda: 1
+    uart.readinto = lambda buffer, count: 0
+    equal(stream.readinto(bytearray(4)), None)
+
+
+@check
+def an_opened_line_is_silent_and_forgets():
+    transport = Uart(1, 115200, quiet_ms=100)
+    uart = transport.uart
     uart.incoming = b"x" * 200
-    stream = UartStream(uart)
-    equal(within(10, 300, stream.discard, 20, 500), 200)
-
-    class Babbling(Uart):
-        def any(self):
-            self.incoming = b"y"
-            return 1
-
-    within(90, 300, UartStream(Babbling()).discard, 20, 100)
+    stream = transport.open()
+    buffer = bytearray(64)
+    equal((stream.write(b"a"), stream.readinto(buffer)), (None, None))
+    equal(len(uart.incoming), 136)
+    within(80, 1000, until, lambda: stream.write(b"begin"))
+    equal((uart.incoming, uart.outgoing), (b"", b"begin"))
+    uart.incoming = b"new"
+    equal(stream.readinto(buffer), 3)
+    # And so whenever it is opened again; a peer that never stops is heard in the end.
+    uart.any = lambda: 9
+    uart.read = bytes
+    uart.readinto = lambda buffer, count: count
+    stream = transport.open()
+    within(80, 1000, until, lambda: stream.readinto(buffer) == 9)
 
 
 @check
 def a_client_works_over_it():
-    uart = Uart(room=5)
-    client = FmqpClient(Unpollable(uart))
+    transport = Uart(1, 115200, quiet_ms=30)
+    uart = transport.uart
+    uart.room = 5
+    uart.incoming = b"\x80 stale"
+    client = FmqpClient(transport, name=b"")
     got = []
     client.subscribe(b"a/b", lambda topic, payload: got.append(payload))
+    client.connect(2000)
     client.publish(b"c", b"0123456789")
-    equal(uart.outgoing, b"\x80\x03\0\0\0\0a/b\0\x01\0\0\0\x0ac0123456789")
+    said = b"\0\x05\0\0\0\0ping/\x80\x03\0\0\0\0a/b\0\x01\0\0\0\x0ac0123456789"
+    equal(uart.outgoing, said)
     uart.incoming = b"\0\x03\0\0\0\x02a/bhi"
     equal(client.poll(100), 1)
     equal(got, [b"hi"])
@@ -82,10 +100,76 @@ def a_client_works_over_it():
 
 @check
 def a_line_that_takes_nothing_is_noticed():
-    uart = Uart()
-    uart.stuck = True
-    client = FmqpClient(Unpollable(uart), timeout_ms=100)
-    within(90, 400, raises, LinkTimeout, client.publish, b"a", b"b")
+    transport = Uart(1, 115200, quiet_ms=0)
+    client = FmqpClient(transport, name=b"", timeout_ms=100)
+    client.connect(1000)
+    transport.uart.stuck = True
+    within(90, 1100, raises, LinkTimeout, client.publish, b"a", b"b")
+    client.close()
+
+
+@check
+def a_silence_that_is_longer_than_the_timeout():
+    transport = Uart(1, 115200, quiet_ms=1000)
+    client = FmqpClient(transport, timeout_ms=100, retry_ms=0)
+    error = within(90, 1100, raises, LinkError, client.connect, 2000)
+    equal("uart 1" in str(error), True, str(error))
+
+
+@check
+def a_driver_that_waits_is_given_what_fits():
+    # A whole second's worth of bytes through a buffer of 512, at the rate of the line.
+    stream, uart = opened(size=512)
+    uart.waits = True
+    data = memoryview(bytes(range(256)) * 12)
+    sent = 0
+    start = time.ticks_ms()
+    while sent < len(data):
+        sent += stream.write(data[sent:]) or 0
+    took = time.ticks_diff(time.ticks_ms(), start)
+    equal(uart.outgoing == bytes(data), True)
+    ideal = (len(data) - 512) * 10000 // 115200
+    equal(ideal - 20 <= took <= 3 * ideal, True, "%d ms, at best %d" % (took, ideal))
+
+
+@check
+def waiting_for_it_sleeps():
+    if sys.implementation.name != "micropython":
+        return  # CPython has nothing to wait for: the client looks every millisecond
+    transport = Uart(1, 115200, size=256, quiet_ms=100)
+    stream = transport.open()
+    poller = select.poll()
+    poller.register(stream.pollable, select.POLLIN | select.POLLOUT)
+    transport.uart.incoming = b"stale"
+    equal(within(90, 300, poller.poll, 5000)[0][1], select.POLLIN | select.POLLOUT)
+    equal(stream.write(b"a" * 300), 255)
+    equal(within(0, 90, poller.poll, 5000)[0][1], select.POLLOUT)
+    poller.modify(stream.pollable, select.POLLIN)
+    equal(within(40, 300, poller.poll, 50), [])
+    transport.uart.incoming = b"new"
+    equal(within(0, 30, poller.poll, 5000)[0][1], select.POLLIN)
+
+
+@check
+def messages_allocate_nothing():
+    if sys.implementation.name != "micropython":
+        return
+    import gc
+
+    stream, uart = opened()
+    buffer = bytearray(64)
+    data = memoryview(bytes(16))
+    uart.write = len
+    uart.any = lambda: 0
+    stream._sent = 0
+    stream.write(data)
+    gc.collect()
+    before = gc.mem_alloc()
+    for _ in range(100):
+        stream.write(data)
+        stream.readinto(buffer)
+        stream.ioctl(3, 5)
+    equal(gc.mem_alloc() - before, 0)
 
 
 run()

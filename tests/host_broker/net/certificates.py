@@ -25,14 +25,20 @@ class Authority:
         )
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Return the files of a certificate for 127.0.0.1 and of its key."""
+    def issue(self, name: str, host: str = "127.0.0.1", days: int = 1) -> tuple[Path, Path]:
+        """Return the files of a certificate for ``host`` and of its key.
+
+        It is valid for ``days`` from now on; of less than 0, it was until then.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        try:
+            here: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+        except ValueError:
+            here = x509.DNSName(host)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
-            self._begin(subject, key)
+            self._begin(subject, key, days)
             .add_extension(x509.SubjectAlternativeName([here]), critical=False)
             .add_extension(issuer, critical=False)
             .sign(self._key, hashes.SHA256())
@@ -49,7 +55,7 @@ class Authority:
         return files
 
     def _begin(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 1
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -59,7 +65,7 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - datetime.timedelta(days=max(0, -days), minutes=5))
+            .not_valid_after(now + datetime.timedelta(days=days))
             .add_extension(own, critical=False)
         )

@@ -1,0 +1,62 @@
+"""A scripted stand-in for ``machine.UART``: the driver's promises, without a line."""
+
+import sys
+import time
+
+
+class ScriptedUart:
+    """Reads of more than has come would wait for ever, so they fail here.
+
+    ``room``: what one write takes. ``buffer``: bytes of a transmit buffer that empties at
+    ``baud``; a write that does not fit it fails: an ESP32 would wait.
+    """
+
+    def __init__(self, id=0, baud=115200, rxbuf=256, txbuf=256, timeout=0, **pins):
+        self.settings = (id, baud, rxbuf, txbuf, timeout, pins)
+        self.incoming = b""
+        self.outgoing = b""
+        self.room = 1 << 20
+        self.stuck = False
+        self.waits = False
+        self._baud = baud
+        self._buffer = txbuf
+        self._held = 0.0
+        self._when = time.ticks_ms()
+
+    def any(self):
+        return len(self.incoming)
+
+    def read(self, count):
+        if not 0 < count <= len(self.incoming):
+            raise AssertionError("asked for %d of %d bytes" % (count, len(self.incoming)))
+        data = self.incoming[:count]
+        self.incoming = self.incoming[count:]
+        return data
+
+    def readinto(self, buffer, count):
+        buffer[:count] = self.read(count)
+        return count
+
+    def write(self, data):
+        if self.stuck:
+            return None
+        now = time.ticks_ms()
+        gone = time.ticks_diff(now, self._when) * self._baud / 10000
+        self._held = max(self._held - gone, 0) + len(data)
+        self._when = now
+        if self.waits and self._held > self._buffer:
+            raise AssertionError("an ESP32 would wait here")
+        self.outgoing += bytes(data[: self.room])
+        return min(len(data), self.room)
+
+
+class ScriptedMachine:
+    """The module; ``install`` makes it what ``import machine`` gives."""
+
+    def __init__(self):
+        # MicroPython imports attributes, and no methods.
+        self.UART = ScriptedUart
+        self.Pin = lambda number: "pin %d" % number
+
+    def install(self):
+        sys.modules["machine"] = self
