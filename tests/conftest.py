@@ -2,6 +2,7 @@
 several folders run on: MicroPython's unix port, and the files of a board."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,13 @@ import pytest
 
 # Cheap and pure first, so that a broken codec is told in seconds and not after Spark.
 _ORDER = ["motemq", "host_broker", "firmware", "client_upy", "firmware_node", "boards", "pipeline"]
+
+
+def pytest_configure() -> None:
+    # A shell that starts us in the background has SIGINT ignored, and what we start inherits that:
+    # no Ctrl-C of a test would ever arrive.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _stage(item: pytest.Item) -> int:
