@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import firmware.build
+from tests.client_upy.board_typings import write_typings
 from tests.client_upy.fault_server import FaultServer
 from tests.client_upy.interpreters import (
     ROOT,
@@ -35,6 +36,23 @@ def interpreter(request: pytest.FixtureRequest) -> Interpreter:
             board_files = request.getfixturevalue("board_files")
             return micropython_32(request.getfixturevalue("unix32_port"), board_files / "lib")
     return micropython(firmware.build.ensure("unix126"))
+
+
+@pytest.fixture(params=["cpython", "micropython-mpy"])
+def usual(request: pytest.FixtureRequest) -> Interpreter:
+    """For tests of what users do, which need not run everywhere: a PC, and what boards get."""
+    if request.param == "cpython":
+        return cpython()
+    files = request.getfixturevalue("board_files")
+    return micropython(request.getfixturevalue("unix_port"), files / "lib")
+
+
+@pytest.fixture(scope="session")
+def typings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for mypy, with stubs of what programs for boards import besides the client."""
+    folder = tmp_path_factory.mktemp("typings")
+    write_typings(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

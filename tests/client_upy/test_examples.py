@@ -19,18 +19,9 @@ from tests.client_upy.example_board import (
     received,
     said,
 )
-from tests.client_upy.interpreters import Interpreter, cpython, micropython
+from tests.client_upy.interpreters import Interpreter
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.host_broker.net.certificates import Authority
-
-
-@pytest.fixture(params=["cpython", "micropython-mpy"])
-def kind(request: pytest.FixtureRequest) -> Interpreter:
-    """The two that matter to a user: a PC, and what a board gets (other tests have the rest)."""
-    if request.param == "cpython":
-        return cpython()
-    files = request.getfixturevalue("board_files")
-    return micropython(request.getfixturevalue("unix_port"), files / "lib")
 
 
 @pytest.fixture
@@ -40,9 +31,9 @@ def live() -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def board(kind: Interpreter, live: BrokerProcess, tmp_path: Path) -> ExampleBoard:
+def board(usual: Interpreter, live: BrokerProcess, tmp_path: Path) -> ExampleBoard:
     ports = live.ports
-    return ExampleBoard(kind, tmp_path, PORT=ports["fmqp"], LIGHTMQ_PORT=ports["lightmq"])
+    return ExampleBoard(usual, tmp_path, PORT=ports["fmqp"], LIGHTMQ_PORT=ports["lightmq"])
 
 
 @pytest.fixture
@@ -195,12 +186,12 @@ def test_the_board_sleeps_when_there_is_no_broker(board: ExampleBoard, live: Bro
     assert lines[1:] == ["deepsleep 600000"]
 
 
-def test_the_certificate_is_looked_at(kind: Interpreter, tmp_path: Path) -> None:
+def test_the_certificate_is_looked_at(usual: Interpreter, tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ours")
     cert, key = authority.issue("broker")
     listen = ["--listen", f"fmqps://127.0.0.1:0?cert={cert}&key={key}"]
     with broker(*listen, "--listen", "fmqp://127.0.0.1:0") as running:
-        board = ExampleBoard(kind, tmp_path, TLS_PORT=running.ports["fmqps"])
+        board = ExampleBoard(usual, tmp_path, TLS_PORT=running.ports["fmqps"])
         (tmp_path / "ca.pem").write_bytes(authority.file.read_bytes())
         with fmqp(running.ports["fmqp"]) as desk:
             desk.subscribe("home/kitchen/uptime")
@@ -214,11 +205,11 @@ def test_the_certificate_is_looked_at(kind: Interpreter, tmp_path: Path) -> None
 
 
 def test_the_bridge_carries_a_board_that_has_no_network(
-    kind: Interpreter, live: BrokerProcess, tmp_path: Path
+    usual: Interpreter, live: BrokerProcess, tmp_path: Path
 ) -> None:
     with SerialLine() as line, fmqp(live.ports["fmqp"]) as desk:
         uart = {"id": line.board_port, "baud": 921600, "tx": 4, "rx": 5}
-        board = ExampleBoard(kind, tmp_path, UART=uart)
+        board = ExampleBoard(usual, tmp_path, UART=uart)
         board.lend("machine.py")
         desk.subscribe("home/*/uptime")
         with board.running("uart_bridge.py"), bridge(line.url, live.ports["fmqp"]):
@@ -234,10 +225,10 @@ def test_the_bridge_carries_a_board_that_has_no_network(
 
 
 def test_the_watchdog_is_fed_only_by_proof(
-    kind: Interpreter, live: BrokerProcess, tmp_path: Path
+    usual: Interpreter, live: BrokerProcess, tmp_path: Path
 ) -> None:
     board = ExampleBoard(
-        kind,
+        usual,
         tmp_path,
         PORT=live.ports["fmqp"],
         SSID="attic",

@@ -1,15 +1,12 @@
 """What an editor shows is what the code does: the .pyi files, against the code and in use."""
 
 import ast
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import mypy
 import pytest
 
+from tests.client_upy.board_typings import check_types, run_module
 from tests.client_upy.interpreters import CLIENT
 from umotemq.chunks import ChunkClient
 from umotemq.fmqp import FmqpClient
@@ -19,39 +16,6 @@ from umotemq.tcp import Tcp
 
 _PACKAGE = CLIENT / "umotemq"
 _EXAMPLES = CLIENT / "examples"
-_WAIT_S = 120.0
-# What MicroPython adds to modules of the same name. An editor has it from `micropython-stubs`.
-_ADDED = {
-    "time.pyi": (
-        "def ticks_ms() -> int: ...\n"
-        "def ticks_add(ticks: int, delta: int, /) -> int: ...\n"
-        "def ticks_diff(end: int, start: int, /) -> int: ...\n"
-        "def sleep_ms(ms: int, /) -> None: ...\n"
-    ),
-    "asyncio/__init__.pyi": "async def sleep_ms(ms: int, /) -> None: ...\n",
-}
-_BOARDS_OWN = {
-    "machine.pyi": (
-        "def deepsleep(ms: int) -> None: ...\n"
-        "class WDT:\n"
-        "    def __init__(self, timeout: int) -> None: ...\n"
-        "    def feed(self) -> None: ...\n"
-    ),
-    "ntptime.pyi": "def settime() -> None: ...\n",
-}
-
-
-def _run(*arguments: str, cwd: Path, path: str = "") -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=cwd,
-        env={**os.environ, "MYPYPATH": path, "PYTHONPATH": str(cwd)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_WAIT_S,
-    )
-    return done.returncode, done.stdout
 
 
 def _stubtest(folder: Path, work: Path) -> tuple[int, str]:
@@ -60,7 +24,7 @@ def _stubtest(folder: Path, work: Path) -> tuple[int, str]:
     config.write_text(
         "[mypy]\n[mypy-umotemq._cpython,umotemq._cpython_tls]\nignore_errors = True\n"
     )
-    return _run("mypy.stubtest", "umotemq", "--mypy-config-file", str(config), cwd=folder)
+    return run_module("mypy.stubtest", "umotemq", "--mypy-config-file", str(config), cwd=folder)
 
 
 def test_the_stubs_are_the_code(tmp_path: Path) -> None:
@@ -125,37 +89,12 @@ def test_every_attribute_is_known() -> None:
         assert {name for name in known if not hasattr(client, name)} == set()
 
 
-@pytest.fixture(scope="module")
-def typings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stubs of what the examples import besides the client."""
-    folder = tmp_path_factory.mktemp("typings")
-    stdlib = Path(mypy.__path__[0]) / "typeshed" / "stdlib"
-    shutil.copy(stdlib / "time.pyi", folder)
-    shutil.copytree(stdlib / "asyncio", folder / "asyncio")
-    for name, text in _ADDED.items():
-        with (folder / name).open("a") as file:
-            file.write(text)
-    for name, text in _BOARDS_OWN.items():
-        (folder / name).write_text(text)
-    shutil.copy(_EXAMPLES / "config.example.py", folder / "config.py")
-    return folder
-
-
-def _mypy(files: list[str], cwd: Path, typings: Path) -> tuple[int, str]:
-    # Strict, but for annotations: what runs on boards has none.
-    lenient = ["--allow-untyped-defs", "--allow-incomplete-defs", "--allow-untyped-calls"]
-    cache = ["--cache-dir", str(typings / ".mypy_cache"), "--config-file", ""]
-    return _run(
-        *("mypy", "--strict", *lenient, *cache, *files), cwd=cwd, path=f"{typings}:{CLIENT}"
-    )
-
-
 def test_the_examples_are_typed(typings: Path) -> None:
     files = [
         str(path) for path in sorted(_EXAMPLES.rglob("*.py")) if path.name != "config.example.py"
     ]
     for group in ([f for f in files if "wifi_watchdog" not in f], files[-2:]):
-        code, said = _mypy(group, typings, typings)
+        code, said = check_types(group, typings, typings)
         assert code == 0, said
 
 
@@ -177,6 +116,6 @@ async def main() -> None:
 
 def test_misuse_is_shown(typings: Path, tmp_path: Path) -> None:
     (tmp_path / "misuse.py").write_text(_MISUSE)
-    _, said = _mypy(["misuse.py"], tmp_path, typings)
+    _, said = check_types(["misuse.py"], tmp_path, typings)
     lines = {int(line.split(":")[1]) for line in said.splitlines() if ": error:" in line}
     assert lines == {6, 7, 8, 9, 10, 13}, said

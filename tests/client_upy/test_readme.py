@@ -1,0 +1,114 @@
+"""The README tells the truth: its programs run, its tables are the code's."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import umotemq.lightmq
+import umotemq.link
+import umotemq.wifi
+from firmware.client_package import write_packages
+from tests.client_upy.board_typings import check_types
+from tests.client_upy.interpreters import CLIENT, Interpreter
+from tests.host_broker.net.broker_process import BrokerProcess, broker
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+from umotemq.link import Link
+from umotemq.tcp import Tcp
+
+_TEXT = (CLIENT / "README.md").read_text()
+_PROGRAMS = re.findall(r"^```python\n(.*?)^```", _TEXT, re.M | re.S)
+_BOARD_ONLY = re.findall(r"^```python board\n(.*?)^```", _TEXT, re.M | re.S)
+_SAID = [
+    "True\n",
+    "b'home/kitchen/lamp' b'on'\n",
+    "2 True\n",
+    "False\nwanted True\nTrue\nb'32'\n",
+    "2 0\n0 True None 1\n",
+    "all 10000\n",
+    "b''\n",
+    "b'home/kitchen/lamp' b'on' 0\n",
+]
+
+
+def _rows(heading: str) -> list[list[str]]:
+    """Return the cells of the table under a heading, without its head."""
+    section = _TEXT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[1:]]
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[BrokerProcess]:
+    with broker() as running:
+        yield running
+
+
+@pytest.mark.parametrize("number", range(len(_SAID)))
+def test_its_programs_run(
+    number: int, usual: Interpreter, live: BrokerProcess, tmp_path: Path
+) -> None:
+    assert len(_PROGRAMS) == len(_SAID)
+    script = tmp_path / "program.py"
+    places = {"192.168.1.2": "127.0.0.1", "1884": "fmqp", "1997": "lightmq"}
+    text = _PROGRAMS[number]
+    for written, real in places.items():
+        text = text.replace(written, str(live.ports.get(real, real)))
+    script.write_text(text)
+    assert usual.output(script) == (0, _SAID[number])
+
+
+def test_what_needs_a_board_fits_the_code(typings: Path, tmp_path: Path) -> None:
+    assert len(_BOARD_ONLY) == 3
+    for number, program in enumerate(_BOARD_ONLY):
+        (tmp_path / "program.py").write_text(program)
+        code, said = check_types(["program.py"], tmp_path, typings)
+        assert code == 0, f"{number}: {said}"
+
+
+def test_its_options_are_the_code_s() -> None:
+    tcp = Tcp("127.0.0.1", 1)
+    # As constructed by default, but for the name, which is then made up.
+    found = {}
+    for client in (LightmqClient, FmqpClient, Link):
+        names = (name for name in dir(client) if not name.startswith("_"))
+        found |= {n: getattr(client, n) for n in names if not callable(getattr(client, n))}
+    written = {name.strip("`"): default.strip("`") for name, default, _ in _rows("Options")}
+    assert written == {
+        name: str(value) if not isinstance(value, str) else f'"{value}"'
+        for name, value in found.items()
+    }
+    assert FmqpClient(tcp).name
+
+
+def test_its_errors_are_the_code_s() -> None:
+    written = {name.strip("`") for name, _, _ in _rows("What can go wrong")}
+    found = {
+        f"{module.__name__.partition('.')[2]}.{name}"
+        for module in (umotemq.link, umotemq.lightmq, umotemq.wifi)
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, OSError)
+        and value.__module__ == module.__name__
+    }
+    assert written == found | {"ValueError", "TypeError"}
+
+
+def test_its_sizes_are_about_right(tmp_path: Path) -> None:
+    write_packages(tmp_path)
+    size = {path.stem: path.stat().st_size for path in (tmp_path / "umotemq").iterdir()}
+    shared = ("__init__", "link", "tcp")
+    fmqp = sum(size[name] for name in (*shared, "topic", "fmqp"))
+    both = fmqp + sum(size[name] for name in ("lightmq", "aio", "uart"))
+    real = [fmqp, sum(size[n] for n in (*shared, "lightmq")), both, sum(size.values())]
+    for (_, written), found in zip(_rows("Size"), real, strict=True):
+        assert found <= int(written) <= found + 1500
+
+
+def test_its_examples_exist() -> None:
+    section = _TEXT.split("[`examples/`]")[1].split("## ")[0]
+    named = set(re.findall(r"`([a-z_]+)`", section))
+    there = {path.stem for path in (CLIENT / "examples").iterdir() if path.stem[0] != "_"}
+    assert named == there - {"config.example", "config"}
