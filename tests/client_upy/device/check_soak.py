@@ -1,0 +1,77 @@
+"""An hour of a busy board in seconds: 100 000 messages through 200 lost connections.
+
+Argument: a file, JSON, ports by name.
+"""
+
+import gc
+import json
+import sys
+
+from checks import check, equal, run
+
+from umotemq.fmqp import FmqpClient
+from umotemq.link import sleep_ms
+from umotemq.outage import Ring
+from umotemq.tcp import Tcp
+
+with open(sys.argv[1]) as _file:
+    _PORTS = json.load(_file)
+_MESSAGES = 100_000
+_CONNECTIONS = 200
+_PAYLOAD = b"12345"
+
+
+class Soak:
+    def __init__(self):
+        self.received = self.published = 0
+        tcp = Tcp("127.0.0.1", _PORTS["cut"])
+        self.client = FmqpClient(tcp, retry_ms=2, retry_max_ms=2, outage=Ring(200))
+        self.client.subscribe(b"soak/1", self.raw, raw=True)
+        self.client.subscribe(b"soak/*", self.whole)
+        self.client.publish(b"soak/will", b"gone", will=True)
+
+    def raw(self, view, topic_start, topic_end, start, end):
+        self.received += 1
+
+    def whole(self, topic, payload):
+        if payload != _PAYLOAD and payload != b"gone":
+            raise ValueError("%r on %r" % (payload, topic))
+
+    def run(self, messages, connections):
+        """Publish and receive until there were so many of both."""
+        client = self.client
+        while self.received < messages or client.connects < connections:
+            client.publish(b"soak/1", _PAYLOAD)
+            self.published += 1
+            client.poll(0)
+            if not client.up:
+                sleep_ms(1)
+            elif self.published - self.received > 50:
+                client.poll(1)
+
+    def allocated(self):
+        """Return the bytes of heap in use while the link is up and silent."""
+        self.client.connect(5000)
+        self.client.ping()
+        gc.collect()
+        return gc.mem_alloc() if hasattr(gc, "mem_alloc") else 0
+
+
+@check
+def nothing_grows():
+    soak = Soak()
+    soak.run(2000, 10)
+    before = soak.allocated()
+    soak.run(_MESSAGES, _CONNECTIONS)
+    after = soak.allocated()
+    client = soak.client
+    print(
+        "soak: %d messages, %d connections, %d bytes of heap before, %d after"
+        % (soak.received, client.connects, before, after)
+    )
+    equal(after <= before, True, "grown by %d bytes" % (after - before))
+    equal(client.discarded, 0)
+    client.close()
+
+
+run()
