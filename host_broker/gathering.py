@@ -5,35 +5,25 @@ the rest; so what many reads of one turn of the event loop have for the same rec
 of work, as what one read has.
 """
 
-from dataclasses import dataclass, field
-
 from host_broker.bus.commands import PublishRun
 from host_broker.bus.routes import Group
 from host_broker.execution import Client
-from host_broker.outputs import Buffer, ConnectionId, Forward, Gathered, Record
+from host_broker.outputs import Buffer, Forward, Gathered, Record
 
 _COPIED_BYTES = 1024  # a slice of less is copied: a view costs as much and keeps the read
-
-
-@dataclass(slots=True)
-class _Together:
-    """What goes to one group, in order, and whose it was."""
-
-    group: Group
-    buffers: list[Buffer] = field(default_factory=list)
-    senders: list[ConnectionId] = field(default_factory=list)
 
 
 class Gathering:
     """Takes runs in order, gives them as ``Gathered``. ``journalled``: with their records."""
 
-    __slots__ = ("_journalled", "_last", "_records", "_together")
+    __slots__ = ("_forwards", "_group", "_journalled", "_last", "_records")
 
     def __init__(self, journalled: bool) -> None:
         self._journalled = journalled
         self._records: list[Record] = []
-        self._together: list[_Together] = []
-        self._last: _Together | None = None
+        self._forwards: list[Forward] = []
+        self._last: Forward | None = None  # of self._forwards
+        self._group: Group | None = None  # for whom that is
 
     def put(self, client: Client, run: PublishRun, group: Group) -> None:
         """Take a run of a client, for a group in which nobody needs a translation."""
@@ -52,22 +42,19 @@ class Gathering:
             name = client.session.client
             self._records.append(Record(connection, client.journal_code, name, run.count, body))
         last = self._last
-        if last is None or last.group is not group:
-            last = self._last = _Together(group)
-            self._together.append(last)
-        last.buffers.append(body)
-        last.senders.append(connection)
+        if last is not None and group is self._group:
+            last.buffers.append(body)
+            last.senders.append(connection)
+        elif group.verbatim:
+            self._group = group
+            last = self._last = Forward(group.verbatim, [body], [connection])
+            self._forwards.append(last)
 
     def take(self) -> Gathered | None:
-        """Return what was put since the last time; None if nothing."""
-        together = self._together
-        if not together:
+        """Return what was put since the last time; None if nothing is to be done."""
+        records, forwards = self._records, self._forwards
+        if not (records or forwards):
             return None
-        forwards = [
-            Forward(each.group.verbatim, each.buffers, each.senders)
-            for each in together
-            if each.group.verbatim
-        ]
-        gathered = Gathered(self._records, forwards)
-        self._records, self._together, self._last = [], [], None
-        return gathered
+        self._records, self._forwards = [], []
+        self._last = self._group = None
+        return Gathered(records, forwards)

@@ -57,6 +57,7 @@ class NetSettings:
     """Sockets and buffers."""
 
     max_connections: int = 10_000
+    busy_poll_us: int = 0  # look for messages that long before sleeping, while that pays off
     outbox_high_bytes: int = 4 * 1024 * 1024  # pause those who publish to a receiver above it
     outbox_low_bytes: int = 1024 * 1024  # resume below it
     stalled_receiver_s: float = 30.0  # a receiver above the high mark this long is disconnected

@@ -6,10 +6,14 @@ frames a second as much as sending them.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from select import EPOLLIN, EPOLLOUT, epoll
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
+
+from host_broker.net.busy_poll import BusyPoll
 
 if TYPE_CHECKING:
     from host_broker.net.stream import Stream
@@ -31,11 +35,13 @@ def _nothing() -> None:
 class Poller(BaseSelector):
     """A selector for asyncio that also tells streams when they can read or write.
 
-    It does so inside of ``select``, hence between the callbacks of the loop.
+    It does so inside of ``select``, hence between the callbacks of the loop. ``busy_poll_s``: how
+    many seconds it may look again and again before it sleeps; it does while that pays off.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, busy_poll_s: float = 0.0) -> None:
         self._epoll = epoll()
+        self._busy = BusyPoll(busy_poll_s)
         self._keys: dict[int, SelectorKey] = {}
         self._streams: dict[int, Stream] = {}
         self._begin: Callable[[], None] = _nothing
@@ -95,7 +101,12 @@ class Poller(BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Wait at most ``timeout`` seconds (None: for ever), handle streams, return the rest."""
-        found = self._epoll.poll(timeout if timeout is None or timeout > 0 else 0, _MOST_EVENTS)
+        if timeout is not None and timeout <= 0:
+            found = self._epoll.poll(0, _MOST_EVENTS)
+        elif self._busy.most_s:
+            found = self._wait(timeout)
+        else:
+            found = self._epoll.poll(timeout, _MOST_EVENTS)
         rest: list[tuple[SelectorKey, int]] = []
         if found:
             try:
@@ -119,6 +130,24 @@ class Poller(BaseSelector):
     def get_key(self, fileobj: "int | _HasFileno") -> SelectorKey:
         """Return the key of a file; KeyError if it is not registered."""
         return self._keys[_fd(fileobj)]
+
+    # ---- waiting ----
+
+    def _wait(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Wait as ``epoll`` does, but look for a while before sleeping, if that pays off."""
+        busy, poll = self._busy, self._epoll.poll
+        began = monotonic()
+        found: list[tuple[int, int]] = []
+        if busy.worth:
+            end = began + (busy.most_s if timeout is None else min(busy.most_s, timeout))
+            while not (found := poll(0, _MOST_EVENTS)) and monotonic() < end:
+                os.sched_yield()  # whoever else wants this core has it
+            if not found and timeout is not None:
+                timeout = max(0.0, began + timeout - monotonic())
+        if not found:
+            found = poll(timeout, _MOST_EVENTS)
+        busy.waited(monotonic() - began)
+        return found
 
     # ---- streams ----
 

@@ -137,7 +137,7 @@ class Server:
 
     def _begin_turn(self) -> None:
         self._in_turn = True
-        self._turn_began = self._now()
+        self._turn_began = time.monotonic()
 
     def _end_turn(self) -> None:
         self._forward()
@@ -218,7 +218,7 @@ class Server:
     # ---- the broker's outputs ----
 
     def _now(self) -> float:
-        return self._loop.time()
+        return time.monotonic()  # the loop's clock, too
 
     def _run(self, outputs: Outputs, senders: Sequence[Connection] = ()) -> None:
         """Do what the broker wants: records, sends, closes.
@@ -250,11 +250,11 @@ class Server:
         if gathered is None:
             return
         connections = self._connections
+        of = connections.__getitem__
         if gathered.records:
-            senders = [connections[record.connection] for record in gathered.records]
-            self._keep(gathered.records, senders)
+            self._keep(gathered.records, [of(record.connection) for record in gathered.records])
         for forward in gathered.forwards:
-            senders = [connections[each] for each in forward.senders]
+            senders = list(map(of, forward.senders))
             buffers = forward.buffers
             if len(buffers) > _FEW_BUFFERS:  # joined once, for all receivers
                 buffers = [b"".join(buffers)]

@@ -15,6 +15,8 @@ from host_broker.settings import Settings
 # A run of up to 8 MiB and one message more must fit a journal record, which is at most 16 MiB +
 # 64 KiB (docs/journal.md).
 _LARGEST_BODY = 8 * 1024 * 1024
+# More would keep a core busy for a thousand messages a second.
+_LONGEST_BUSY_POLL_US = 1000
 _MAY_BE_ZERO = {
     "lightmq.ping_interval_s",
     "fmqp.idle_timeout_s",
@@ -133,6 +135,12 @@ def _complaint(key: str, value: object, kind: object) -> str:
         return what
     if kind is int and isinstance(value, float):
         return what
+    if key == "net.busy_poll_us":
+        return (
+            ""
+            if 0 <= value <= _LONGEST_BUSY_POLL_US
+            else f"{what} from 0 to {_LONGEST_BUSY_POLL_US}"
+        )
     if key in _MAY_BE_ZERO:
         return "" if 0 <= value < float("inf") else f"{what}, 0 or more"
     if key == "fmqp.max_body":

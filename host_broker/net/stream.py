@@ -31,6 +31,7 @@ _JOINED_BYTES = 64 * 1024
 _MOST_BUFFERS = 64  # in one system call; Linux allows 1024
 
 _Buffers = list[Buffer]
+_NOBODY = asyncio.Protocol()
 
 
 class Stream(asyncio.Transport):
@@ -187,7 +188,7 @@ class Stream(asyncio.Transport):
             buffers = [b"".join(buffers)]
         if not self._backlog:
             try:
-                sent = self._send(buffers[:_MOST_BUFFERS])
+                sent = self._send(buffers)
             except OSError as error:
                 self._end(error)
                 return
@@ -220,10 +221,11 @@ class Stream(asyncio.Transport):
     # ---- inside ----
 
     def _send(self, buffers: _Buffers) -> int:
+        """Offer the first of these to the kernel; returns the bytes it took."""
         try:
             if len(buffers) == 1:
                 return self._sock.send(buffers[0])
-            return self._sock.sendmsg(buffers)
+            return self._sock.sendmsg(buffers[:_MOST_BUFFERS])
         except (BlockingIOError, InterruptedError):
             return 0
 
@@ -290,3 +292,5 @@ class Stream(asyncio.Transport):
             self._protocol.connection_lost(error)
         finally:
             self._sock.close()
+            # It knows us, and without this only the garbage collector would find out about both.
+            self._protocol = _NOBODY

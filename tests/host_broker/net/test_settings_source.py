@@ -50,6 +50,8 @@ def test_the_later_flag_wins() -> None:
         ("net.outbox_low_bytes=5000000", ["outbox_high_bytes"]),
         ("fmqp.max_body=16777216", ["from 1 to 8388608"]),
         ("fmqp.hard_body_limit=4294967296", ["below 4294967296"]),
+        ("net.busy_poll_us=1001", ["from 0 to 1000"]),
+        ("net.busy_poll_us=-1", ["from 0 to 1000"]),
         ("journal.partitions=100000", ["from 1 to 10000"]),
     ],
 )
