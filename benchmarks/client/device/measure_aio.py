@@ -35,13 +35,17 @@ class Client(client_fmqp.Client):
 
 async def allocated(work, count):
     await work(4)
+    return (await taken(work, 2 * count) - await taken(work, count)) / count
+
+
+async def taken(work, count):
     gc.collect()
     gc.disable()
     before = gc.mem_alloc()
     await work(count)
     took = gc.mem_alloc() - before
     gc.enable()
-    return took / count
+    return took
 
 
 async def heap(client, link, count):
