@@ -3,18 +3,20 @@
 STA_IF = 0
 STAT_CONNECTING = 1
 STAT_GOT_IP = 3
+# There is one radio, however many objects stand for it.
 _joined = []
+_looks = []
 
 
 class WLAN:
     PM_NONE = 0
 
     def __init__(self, interface):
-        self._looks = 0
+        pass
 
     def isconnected(self):
-        self._looks += 1
-        return self._looks > 3 and _joined == [("attic", "secret")]
+        _looks.append(1)
+        return len(_looks) > 3 and _joined == [("attic", "secret")]
 
     def status(self, what=None):
         return -61 if what == "rssi" else STAT_GOT_IP if _joined else STAT_CONNECTING
