@@ -1,7 +1,7 @@
 """Whether to look again for a while instead of sleeping: when it has paid off, it will.
 
-To wake a sleeping core takes longer than all we do with a message, and it comes back with cold
-caches. Looking costs the core that looks, so it is for when messages come faster than that.
+To wake a sleeping core takes microseconds, sometimes many. Looking costs the core that looks, so
+it is only for when messages come at short distances, and only if the user asks for it.
 """
 
 _LONG = 4.0  # times the most we would look; a longer sleep says no more than this
