@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import logging
-import os
 import random
 import signal
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from host_broker.address import Address
 from host_broker.broker import Broker
+from host_broker.net.busy_poll import busy_poll_s
 from host_broker.net.connection import Connection
 from host_broker.net.data_dir import DataDir
 from host_broker.net.journal import Journal
@@ -20,7 +20,7 @@ from host_broker.net.listener import Listener
 from host_broker.net.poller import Poller, event_loop
 from host_broker.net.retained_store import RetainedStore
 from host_broker.net.server import Server
-from host_broker.settings import NetSettings, Settings
+from host_broker.settings import Settings
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     and writes journal and retained messages out. ``$/signals/terminate`` only writes out.
     Raises ``ListenError``, ``DataDirError``, ``JournalError`` or ``RetainedStoreError``.
     """
-    poller = Poller(_busy_poll_s(options.settings.net))
+    poller = Poller(busy_poll_s(options.settings.net.busy_poll_us))
     with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:
         return runner.run(_prepare(options, poller, ready))
 
@@ -135,12 +135,6 @@ async def _serve(
             await server.stop(settings.net.drain_s)
         if journal is not None:
             await journal.close(_WRITE_OUT_S)
-
-
-def _busy_poll_s(settings: NetSettings) -> float:
-    # On the only core there is, looking would only keep away those we look for.
-    alone = len(os.sched_getaffinity(0)) < 2
-    return 0.0 if alone else settings.busy_poll_us * 1e-6
 
 
 def _restore(broker: Broker, store: RetainedStore) -> None:

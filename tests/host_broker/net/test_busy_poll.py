@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 import socket
 import threading
 import time
@@ -10,8 +11,10 @@ from selectors import EVENT_READ
 
 import pytest
 
-from host_broker.net.busy_poll import BusyPoll
+from host_broker.bus.publication import pack
+from host_broker.net.busy_poll import BusyPoll, busy_poll_s
 from host_broker.net.poller import Poller
+from tests.host_broker.net.broker_process import broker
 
 WITHIN_S = 10.0
 MOST_S = 0.0001
@@ -120,3 +123,32 @@ def test_a_poller_that_waits_uses_no_processor_time(poller: Poller) -> None:
     began = time.thread_time()
     poller.select(0.5)
     assert time.thread_time() - began < 0.01
+
+
+def test_on_one_core_it_is_off() -> None:
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert busy_poll_s(150) == 0.0
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert busy_poll_s(150) == (0.00015 if len(allowed) > 1 else 0.0)
+
+
+def test_a_broker_that_looks_delivers_all_and_rests_when_nothing_comes() -> None:
+    with broker("--set", "net.busy_poll_us=1000") as running, running.raw("fmqp") as board:
+        # The clock of a process is its negated id and CPUCLOCK_SCHED (2): clock_getcpuclockid(3).
+        clock = (~running.process.pid << 3) | 2
+        board.sendall(pack(0x80, b"home/a", b""))
+        for number in range(2000):
+            packet = pack(0, b"home/a", b"%d" % number)
+            board.sendall(packet)
+            got = b""
+            while len(got) < len(packet):
+                got += board.recv(100)
+            assert got == packet
+        used_s = time.clock_gettime(clock)
+        board.settimeout(0.5)
+        with pytest.raises(TimeoutError):  # half a second of nothing
+            board.recv(1)
+        assert time.clock_gettime(clock) - used_s < 0.1
