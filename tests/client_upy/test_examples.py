@@ -2,6 +2,7 @@
 
 import hashlib
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -251,6 +252,11 @@ def test_the_watchdog_is_fed_only_by_proof(
                 assert "watchdog: reset" in lines_until(process, "watchdog")
             finally:
                 live.process.send_signal(signal.SIGCONT)
+
+
+def test_a_user_s_passwords_stay_out_of_git() -> None:
+    ignored = ["git", "check-ignore", "-q", str(EXAMPLES / "config.py")]
+    assert subprocess.run(ignored, cwd=EXAMPLES, timeout=60).returncode == 0
 
 
 def test_every_example_is_run_here() -> None:

@@ -20,6 +20,7 @@ from boards.mpremote_cli import mpremote
 from boards.virtual.board import VirtualBoard
 from firmware.cache import cache_dir
 from firmware.node_files import client_sha, client_sources
+from tests.client_upy.example_board import EXAMPLES, fmqp, received
 from tests.client_upy.interpreters import CLIENT, ROOT
 from tests.host_broker.net.broker_process import broker
 
@@ -114,6 +115,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, "-m", "motemq", "firmware", "client", str(tmp_path / "file" / "x")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    assert "Error: " in done.stderr
+
+
 @pytest.fixture(scope="module")
 def installing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualBoard]:
     """A virtual board that runs MicroPython and has no files."""
@@ -204,3 +214,26 @@ def test_it_installs_and_works(
             assert file.endswith(".mpy") == ("compiled" in package)
             assert said == [_SAID[protocol]]
     tool("exec", _REMOVE)
+
+
+def test_a_board_becomes_a_sensor(installing: VirtualBoard, compiled: Path, tmp_path: Path) -> None:
+    """The README's way from a blank board to values that come, also after a reset."""
+    with broker() as running, fmqp(running.ports["fmqp"]) as desk:
+        config = (EXAMPLES / "config.example.py").read_text()
+        config = config.replace("192.168.1.2", "127.0.0.1")
+        config = config.replace("PORT = 1884", f"PORT = {running.ports['fmqp']}")
+        (tmp_path / "config.py").write_text(config)
+        url = installing.address.serial_url
+        install = ["mip", "install", str(compiled / "package-fmqp.json")]
+        mpremote(url, install, deadline_s=_WAIT_S)
+        copy = ["cp", str(tmp_path / "config.py"), ":config.py"]
+        copy += ["+", "cp", str(EXAMPLES / "sensor_node.py"), ":main.py"]
+        mpremote(url, copy, deadline_s=_WAIT_S)
+        desk.subscribe("home/kitchen/uptime")
+        for _ in range(2):
+            installing.control.reset()
+            desk.sync()
+            while desk.receive(timeout_s=0):
+                continue  # said before the reset
+            received(desk, "home/kitchen/uptime")
+        mpremote(url, ["rm", ":main.py"], deadline_s=_WAIT_S)
