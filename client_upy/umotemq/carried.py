@@ -21,6 +21,7 @@ class Carried:
         session.keepalive_ms = _NEVER
         session.handler = self._came
         session._push = session._flush  # nothing here waits
+        session._reads = 1  # one receive buffer of data at a time
         self.where = getattr(session.transport, "where", "peer")
 
     def open(self):

@@ -62,25 +62,24 @@ class ChunkClient(FmqpClient):
             self._fail("send", "the source ended %d bytes early" % length)
         return size
 
-    def _size(self, start, have):
-        size = FmqpClient._size(self, start, have)
+    def _is_let_go(self, start, stop, size):
         self._sink = None
-        if size > self.rx_size:
-            head = 6 + self._buf[start + 1]
-            if have < head <= self.rx_size:
-                return 0
-            # bytes: a key of the dict
-            handler = self._sinks.get(bytes(self._view[start + 6 : start + head]))
-            if handler and have >= head and not self._buf[start] & 0xA0:
-                self.discarded -= 1  # the link takes what is that long for discarded
+        if self._end < stop <= start + self.rx_size:
+            return False
+        # bytes: a key of the dict
+        handler = self._sinks.get(bytes(self._view[start + 6 : min(stop, self._end)]))
+        FmqpClient._is_let_go(self, start, stop, size)
+        if handler and not self._buf[start] & 0xA0:
+            self.discarded -= 1  # it is not
+            head = stop - start
 
-                def sink(left, start, end):
-                    offset = size - left - (end - start) - head
-                    if offset < 0:
-                        start -= offset
-                        offset = 0
-                    if start < end:
-                        handler(size - head, offset, self._view[start:end])
+            def sink(left, start, end):
+                offset = size - left - (end - start) - head
+                if offset < 0:
+                    start -= offset
+                    offset = 0
+                if start < end:
+                    handler(size - head, offset, self._view[start:end])
 
-                self._sink = sink
-        return size
+            self._sink = sink
+        return True

@@ -49,8 +49,7 @@ class FmqpClient(Link):
         self._lengths = self._format = None
         if self.name is None:
             self.name = hex(random.getrandbits(28)).encode()
-        if self.name:
-            self.subscribe(b"ping/" + self.name, self._echo, debug=True, raw=True)
+        self._own = normalised(b"ping/" + self.name)  # of our pings
 
     def publish(self, topic, payload, cache=False, will=False, again=False):
         """Send one publication, in one write.
@@ -65,7 +64,7 @@ class FmqpClient(Link):
         if again or will:
             self._stand(flags, normalised(topic), payload, None, False, False)
         else:
-            self._send(flags, topic, payload)
+            self._commit(self._pack(flags, topic, payload, False))
 
     def subscribe(self, topic, handler, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes.
@@ -87,7 +86,8 @@ class FmqpClient(Link):
 
     def _stand(self, flags, topic, payload, *rest):
         # Tell it now, and with ``rest`` whenever the link comes up, in place of what was told.
-        self._fits(_HEADER + len(topic) + len(payload))
+        if _HEADER + len(topic) + len(payload) > self.tx_size:
+            raise ValueError("tx_size is %d" % self.tx_size)
         # A new list, as a handler may subscribe while the old one is being walked.
         standing = []
         for entry in self._standing:
@@ -102,10 +102,7 @@ class FmqpClient(Link):
             standing.append((flags, topic, payload) + rest)
         self._standing = standing
         if self.up:
-            self._send(flags, topic, payload)
-
-    def _send(self, flags, topic, payload):
-        self._commit(self._pack(flags, topic, payload, False))
+            self._commit(self._pack(flags, topic, payload, False))
 
     def _pack(self, flags, topic, payload, own=True):
         # Put a packet where there is room; return its size.
@@ -124,11 +121,13 @@ class FmqpClient(Link):
 
     def _introduce(self):
         told = self._told
-        if self._answered is None and (told or not self.name):
-            # The first thing told was the subscription to our pings: is there a broker at all?
+        if self._answered is None:
+            # Is there a broker at all? Only if so is it told anything.
             self._answered = -1 if self.name else self._asking
+            if self.name:
+                self._last += self._pack(_SUBSCRIPTION | _DEBUG, self._own, b"")
             self._keepalive()
-        elif told and self._answered != self._asking:
+        elif self._answered != self._asking:
             return False
         elif told < len(self._standing):
             entry = self._standing[told]
@@ -145,51 +144,66 @@ class FmqpClient(Link):
             self._asking = (self._asking + 1) & 0xFFFFFF
             self._asked = True
             body = struct.pack(">I", self._asking)
-        self._last += self._pack(0, b"ping/" + self.name, body)
+        self._last += self._pack(0, self._own, body)
 
-    def _echo(self, view, topic_start, topic_end, start, end):
-        if end - start == 4:
-            self._answered = view[start + 1] << 16 | view[start + 2] << 8 | view[start + 3]
-
-    def _size(self, start, have):
-        if have < _HEADER:
-            return 0
-        # By shifts, as unpack allocates; the top byte first, as 2**30 would be a long integer.
+    def _take(self):
         buf = self._buf
-        length = buf[start + 3] << 16 | buf[start + 4] << 8 | buf[start + 5]
-        if buf[start + 2] or length > self.skip_limit:
-            self._fail("receive", "an absurdly long message", WireError)
-        return _HEADER + buf[start + 1] + length
-
-    def _deliver(self, start, end):
-        # Call the handlers of one packet. False if it is incorrect (R4; a subscription from the
-        # broker is) or nobody here subscribed to it.
-        buf = self._buf
-        flags = buf[start]
-        stop = body = start + _HEADER + buf[start + 1]
-        start += _HEADER
-        if flags & _SUBSCRIPTION:
-            return False
-        while start < stop and buf[start] == _SLASH:
-            start += 1
-        while start < stop and buf[stop - 1] == _SLASH:
-            stop -= 1
-        if start == stop:
-            return False
-        star = buf.find(b"*", start, stop) >= 0
-        done = False
-        for kind, pattern, _, handler, raw, wild in self._standing:
-            if not handler or (kind ^ flags) & _FEEDBACK:
+        handled = 0
+        while True:
+            if self._skip and not self._skipped():
+                return handled
+            start = self._start
+            have = self._end - start
+            if have < _HEADER:
+                return handled
+            # By shifts, as unpack allocates; the top byte first, as 2**30 would be a long integer.
+            size = buf[start + 3] << 16 | buf[start + 4] << 8 | buf[start + 5]
+            if buf[start + 2] or size > have:
+                if buf[start + 2] or size > self.skip_limit:
+                    self._fail("receive", "an absurdly long message", WireError)
+            stop = start + _HEADER + buf[start + 1]
+            size += stop - start
+            if size > have:
+                if size <= self.rx_size or not self._is_let_go(start, stop, size):
+                    return handled
                 continue
-            # What equals a valid topic is valid: only other matches have to be looked through.
-            if stop - start != len(pattern) or not buf.startswith(pattern, start):
-                if not (star or wild) or not is_equivalent(pattern, buf, start, stop):
+            self._start = end = start + size
+            flags = buf[start]
+            start += _HEADER
+            body = stop
+            while start < stop and buf[start] == _SLASH:
+                start += 1
+            while start < stop and buf[stop - 1] == _SLASH:
+                stop -= 1
+            size = stop - start
+            done = star = None
+            # Incorrect (R4) is what has no topic, or is a subscription: they are for nobody.
+            for kind, pattern, _, handler, raw, wild in self._standing:
+                if not handler or (kind ^ flags) & (_SUBSCRIPTION | _FEEDBACK) != _SUBSCRIPTION:
                     continue
-                if not done and not is_valid(buf, start, stop):
-                    return False
-            done = True
-            if raw:
-                handler(self._view, start, stop, body, end)
+                # What equals a valid topic is valid: only other matches are looked through.
+                if size != len(pattern) or not buf.startswith(pattern, start):
+                    if star is None:
+                        star = buf.find(b"*", start, stop) >= 0
+                    if not (star or wild) or not is_equivalent(pattern, buf, start, stop):
+                        continue
+                    if not done and not (size and is_valid(buf, start, stop)):
+                        break
+                done = True
+                if raw:
+                    handler(self._view, start, stop, body, end)
+                else:
+                    handler(bytes(self._view[start:stop]), bytes(self._view[body:end]))
+            if end - body == 4 and size == len(self._own) and buf.startswith(self._own, start):
+                self._answered = buf[body + 1] << 16 | buf[body + 2] << 8 | buf[body + 3]
+                done = True
+            if done:
+                handled += 1
             else:
-                handler(bytes(self._view[start:stop]), bytes(self._view[body:end]))
-        return done
+                self.discarded += 1
+
+    def _is_let_go(self, start, stop, size):
+        # Of a message that is too long. False: more of its head is wanted.
+        self._skip = size
+        self.discarded += 1
+        return True

@@ -144,9 +144,27 @@ class LightmqClient(Link):
         self._asking = self._next_id()
         self._last += self._pack(self._ping, self._asking)
 
+    def _take(self):
+        handled = 0
+        while True:
+            if self._skip and not self._skipped():
+                return handled
+            start = self._start
+            have = self._end - start
+            size = have and self._size(start, have)
+            if not size or have < size <= self.rx_size:
+                return handled
+            if size > self.rx_size:
+                self._skip = size
+            else:
+                self._start += size
+                if self._deliver(start, start + size):
+                    handled += 1
+                    continue
+            self.discarded += 1
+
     def _size(self, start, have):
-        if not have:
-            return 0
+        # Of the frame there, in bytes; 0: not known yet, or it has to wait.
         buf = self._buf
         operation = buf[start]
         length = buf[start + 1] << 8 | buf[start + 2] if have >= _HEADER else -1
@@ -158,7 +176,7 @@ class LightmqClient(Link):
         else:
             # PONG's description says "no payload", its table two bytes: both are accepted.
             kind = operation - self._ping
-            good = (length in (2, -1) and 0 <= kind <= 1) or (kind == 1 and not length)
+            good = (0 <= kind <= 1 and length in (2, -1)) or (kind == 1 and not length)
         if not good:
             what = "not a frame of this dialect: opcode %d"
             self._fail("receive", what % operation, WireError)

@@ -10,7 +10,7 @@ every millisecond); the transport's ``where``, text for errors.
 ``_step`` does what can be done without waiting, and ``_due`` says until when nothing else has to
 be done. The rest is one loop around them: ``poll`` here, tasks in umotemq.aio. A protocol adds
 ``_introduce`` (put the next thing that the peer has to be told first; False: wait for its answer),
-``_size`` and ``_deliver`` (of a message that has come), and ``_keepalive``.
+``_take`` (dispatch the messages that have come whole, return how many), and ``_keepalive``.
 
 Why so long: it is one state machine; each further .mpy costs a board its own table of names.
 """
@@ -53,7 +53,7 @@ class Link:
     that were too long, incorrect, or for nobody here.
     """
 
-    rx_size = 512  # bytes of the receive buffer; a longer message is skipped, never buffered
+    rx_size = 1024  # bytes of the receive buffer; a longer message is skipped, never buffered
     tx_size = 256  # bytes of the transmit buffer; a longer message is refused
     timeout_ms = 5000  # for the peer to connect, to accept a write, to finish what it began
     keepalive_ms = 20000  # after so long without sending or receiving, the peer is asked
@@ -61,6 +61,7 @@ class Link:
     retry_max_ms = 30000  # between any two tries
     link_up = None  # called before each try: whether there is a network at all
     alive = None  # called when bytes have come, which proves the link: feed a watchdog here
+    _reads = 8  # in a row, while each fills the buffer
     outage = None  # an umotemq.outage.Ring: keeps messages while the link is down
 
     def __init__(self, transport, **options):
@@ -160,16 +161,21 @@ class Link:
             self._dial()
             if not self.stream:
                 return 0
-        self._tell()
+        if self._last or not self.up or self.outage:
+            self._tell()
         count = 0
         # A stream that is being connected takes nothing, and on some ports must not be read.
         if self.up or not self._last:
-            count = self._take()
-            if not count and self.stream and self._fill():
-                self._more = True
-                count = self._take()
+            if self._start != self._end:
+                count = self._take()  # what an exception in a handler left behind
+            for _ in range(self._reads):
+                # A full buffer means that there is more; but others want a turn too.
+                if (count and self._end != self.rx_size) or not self.stream or not self._fill():
+                    break
+                count += self._take()
         if self.stream:
-            self._tell()
+            if self._last or not self.up:
+                self._tell()
             self._watch(ticks_ms())
         return count
 
@@ -253,11 +259,12 @@ class Link:
 
     def _fill(self):
         # Read once; True if bytes came.
+        self._more = False
         start = self._start
         end = self._end - start
         if start and (not end or self._end == self.rx_size):
             if end:
-                self._buf[:end] = bytes(self._view[start:])  # bytes(): the places may overlap
+                self._buf[:end] = self._view[start:]
             self._start = 0
             self._end = end
         if self._end == self.rx_size:
@@ -272,6 +279,7 @@ class Link:
         if not count:
             self._fail("receive", "closed by the peer")
         self._end += count
+        self._more = True
         if self.up:
             self._asked = False
             self._owed = None
@@ -280,32 +288,14 @@ class Link:
                 self.alive()
         return True
 
-    def _take(self):
-        # Dispatch the messages that have come whole; return how many were for us.
-        handled = 0
-        while True:
-            start = self._start
-            have = self._end - start
-            if self._skip:
-                step = min(have, self._skip)
-                self._start += step
-                self._skip -= step
-                if self._sink and step:
-                    self._sink(self._skip, start, start + step)
-                if self._skip:
-                    return handled
-                continue
-            size = self._size(start, have)
-            if not size or have < size <= self.rx_size:
-                return handled
-            if size > self.rx_size:
-                self._skip = size
-            else:
-                self._start += size
-                if self._deliver(start, start + size):
-                    handled += 1
-                    continue
-            self.discarded += 1
+    def _skipped(self):
+        # Drop what has come of a too long message; True when that was its end.
+        start = self._start
+        self._start = end = min(self._end, start + self._skip)
+        self._skip -= end - start
+        if self._sink and end != start:
+            self._sink(self._skip, start, end)
+        return not self._skip
 
     def _wait(self, ms):
         if ms <= 0:
@@ -321,17 +311,17 @@ class Link:
         if self._last:
             poller.modify(self._pollable, _IN)
 
-    def _fits(self, size):
+    def _begin(self, size, own=False):
+        # Return where in self._to a message of size bytes goes. Our own are never kept for later.
         if size > self.tx_size:
             raise ValueError("%d bytes: tx_size is %d" % (size, self.tx_size))
-
-    def _begin(self, size, own=False):
-        # Return where a message of size bytes goes in self._to. Our own are never kept for later.
-        self._fits(size)
-        if self.up and (self._last or self.outage):
-            self._hand_over()
         self._to = self._out
         last = self._last
+        if self.up:
+            if not last and not self.outage:
+                return 0
+            self._commit(0)
+            last = self._last
         if (own or (self.up and not self.outage)) and last + size <= self.tx_size:
             return last
         if own or self.outage is None:
@@ -342,21 +332,20 @@ class Link:
 
     def _commit(self, size):
         # Send the message that was put where _begin() said, or keep it for later.
-        if self._to is self._out:
-            self._last += size
-            self._hand_over()
-        else:
+        if self._to is not self._out:
             self.outage.put(self._to)
-
-    def _hand_over(self):
+            return
+        self._last += size
         try:
-            self._push()
+            if not self._flush():
+                self._push()
         except LinkError:
             if self.outage is None:
                 raise
 
     def _flush(self):
         # Write what is in the transmit buffer, then what was kept; True when all of it went.
+        ring = self.outage
         while True:
             first = self._first
             size = self._last - first
@@ -375,11 +364,11 @@ class Link:
                     return False
                 self._first = self._last = 0
                 self._last_tx = ticks_ms()
-                if self.outage is not None:
-                    self.outage.sent()
-            if not (self.up and self.outage):
+                if ring is not None:
+                    ring.sent()
+            if not ring or not self.up:
                 return True
-            self._last = self.outage.get(self._out)
+            self._last = ring.get(self._out)
 
     def _push(self):
         until = None

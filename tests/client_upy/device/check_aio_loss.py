@@ -85,14 +85,14 @@ def without_an_outage_a_lost_link_is_told():
             await raised(LinkError, link.ping())
             await link.connect()
             waiting = asyncio.create_task(raised(LinkError, link.ping()))
-            name = client.name
-            client.name = b"nobody"  # pings that never come back
+            own = client._own
+            client._own = b"nobody"  # pings that never come back
             await asyncio.sleep_ms(0)
             client._due = ticks_ms() + 30
             client._drop()
             equal(isinstance(await waiting, LinkError), True)
             await raised(LinkError, link.publish(b"a", b"b"))
-            client.name = name
+            client._own = own
             await link.connect()
             equal(client.connects, 2)
 
@@ -153,7 +153,7 @@ def a_silent_broker_is_noticed_and_left():
             await asyncio.sleep_ms(350)
             equal(client.up, True)
             client.transport = Tcp("127.0.0.1", _PORTS["stuck"])
-            client.name = b"nobody"  # pings that never come back
+            client._own = b"nobody"  # pings that never come back
             start = ticks_ms()
             await until(lambda: not client.up)
             equal(ticks_diff(ticks_ms(), start) < 1300, True)

@@ -13,7 +13,7 @@ def client_and_stream(stream=None, **options):
         options["retry_ms"] = 0
     client = FmqpClient(stream, name=b"", **options)
     client.connect(1000)
-    equal(stream.take(), b"\0\x05\0\0\0\0ping/", "the sign of life that proves the stream")
+    equal(stream.take(), b"\0\x04\0\0\0\0ping", "the sign of life that proves the stream")
     return client, stream
 
 

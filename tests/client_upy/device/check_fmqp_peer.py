@@ -13,7 +13,7 @@ def client_and_stream(stream=None, **options):
         options["retry_ms"] = 0
     client = FmqpClient(stream, name=b"", **options)
     client.connect(1000)
-    equal(stream.take(), b"\0\x05\0\0\0\0ping/", "the sign of life that proves the stream")
+    equal(stream.take(), b"\0\x04\0\0\0\0ping", "the sign of life that proves the stream")
     return client, stream
 
 
@@ -56,8 +56,8 @@ def poll_returns_in_time_and_keeps_alive():
     client, stream = client_and_stream(keepalive_ms=100, timeout_ms=50)
     equal(within(340, 600, client.poll, 350), 0)
     sent = stream.take()
-    equal(sent, b"\0\x05\0\0\0\0ping/" * (len(sent) // 11))
-    equal(len(sent) // 11 in (2, 3), True, "keepalives: %d" % (len(sent) // 11))
+    equal(sent, b"\0\x04\0\0\0\0ping" * (len(sent) // 10))
+    equal(len(sent) // 10 in (2, 3), True, "keepalives: %d" % (len(sent) // 10))
 
 
 @check
