@@ -14,7 +14,7 @@ import config
 from umotemq.fmqp import FmqpClient
 from umotemq.uart import Uart
 
-client = FmqpClient(Uart(quiet_ms=2500, **config.UART), keepalive_ms=500)
+client = FmqpClient(Uart(quiet_ms=2500, **config.UART), keepalive_ms=500, timeout_ms=3000)
 while True:
     client.poll(1000)
     try:

@@ -1,17 +1,19 @@
 """The README tells the truth: its programs run, its tables are the code's."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from mpremote.mip import _rewrite_url
 
 import umotemq.lightmq
 import umotemq.link
 import umotemq.wifi
 from firmware.client_package import write_packages
 from tests.client_upy.board_typings import check_types
-from tests.client_upy.interpreters import CLIENT, Interpreter
+from tests.client_upy.interpreters import CLIENT, ROOT, Interpreter
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
@@ -112,3 +114,28 @@ def test_its_examples_exist() -> None:
     named = set(re.findall(r"`([a-z_]+)`", section))
     there = {path.stem for path in (CLIENT / "examples").iterdir() if path.stem[0] != "_"}
     assert named == there - {"config.example", "config"}
+
+
+def test_what_it_installs_from_github_is_there() -> None:
+    """By mpremote's own rule for where a package is, and where what it lists."""
+    sources = set(re.findall(r"github:ORG/REPO[\w/.-]*", _TEXT))
+    assert len(sources) == 4
+    for source in sources:
+        if not source.endswith((".py", ".json")):
+            source += "/package.json"
+        there = _on_github(source)
+        assert there.is_file()
+        if there.suffix == ".json":
+            base = source.rpartition("/")[0]
+            files = [
+                _on_github(f"{base}/{url}") for _, url in json.loads(there.read_text())["urls"]
+            ]
+            assert files
+            assert [str(file) for file in files if not file.is_file()] == []
+
+
+def _on_github(source: str) -> Path:
+    url = _rewrite_url(source)
+    start = "https://raw.githubusercontent.com/ORG/REPO/HEAD/"
+    assert url.startswith(start)
+    return ROOT / url.removeprefix(start)
