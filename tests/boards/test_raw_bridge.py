@@ -193,6 +193,7 @@ def test_a_reset_by_the_broker_ends_the_session_only(board: Board, broker: Broke
     with _bridge(board, broker) as bridge:
         board.send(b"x")
         session = broker.accept()
+        assert _receive(session, 1) == b"x"  # or it would be a connection that failed
         session.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         session.close()
         _eventually(lambda: bridge.counters.broker_closes == 1)
