@@ -1,4 +1,4 @@
-"""A server that misbehaves, over real sockets: one port for each fault."""
+"""A server that misbehaves, over real sockets, in TLS or not: one port for each fault."""
 
 import random
 import socket
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+Serve = Callable[[socket.socket], None]
+
 _LIFE_S = 60.0  # no connection of a test lasts longer
 _CONNACK = b"\x02\0\x01\0"
 
@@ -20,7 +22,39 @@ def _silent(peer: socket.socket) -> None:
         continue
 
 
-def _sends(*parts: bytes) -> Callable[[socket.socket], None]:
+def _greeted(protocol: str, fault: Serve) -> Serve:
+    """What a client gets that was welcome at first: its first ping, or CONNECT, is answered."""
+
+    def serve(peer: socket.socket) -> None:
+        if protocol == "fmqp":
+            _answer_ping(peer)
+        else:
+            peer.recv(65536)
+            peer.sendall(_CONNACK)
+        fault(peer)
+
+    return serve
+
+
+def _answer_ping(peer: socket.socket) -> None:
+    """Do as a broker does for a client that publishes to a topic it is subscribed to."""
+    heard = bytearray()
+    while True:
+        data = peer.recv(65536)
+        if not data:
+            raise ConnectionError("the client has gone")
+        heard += data
+        while len(heard) >= 6 and len(heard) >= (
+            size := 6 + heard[1] + int.from_bytes(heard[2:6], "big")
+        ):
+            packet = heard[:size]
+            del heard[:size]
+            if not packet[0] & 0x80 and packet[6:11] == b"ping/":
+                peer.sendall(packet)
+                return
+
+
+def _sends(*parts: bytes) -> Serve:
     def serve(peer: socket.socket) -> None:
         for part in parts:
             peer.sendall(part)
@@ -29,20 +63,7 @@ def _sends(*parts: bytes) -> Callable[[socket.socket], None]:
     return serve
 
 
-def _answers(greeting: bytes, rest: bytes) -> Callable[[socket.socket], None]:
-    """Sends the rest when the client speaks again after its CONNECT."""
-
-    def serve(peer: socket.socket) -> None:
-        peer.recv(65536)
-        peer.sendall(greeting)
-        peer.recv(65536)
-        peer.sendall(rest)
-        _silent(peer)
-
-    return serve
-
-
-def _bytewise(data: bytes) -> Callable[[socket.socket], None]:
+def _bytewise(data: bytes) -> Serve:
     def serve(peer: socket.socket) -> None:
         for byte in data:
             peer.sendall(bytes([byte]))
@@ -52,12 +73,8 @@ def _bytewise(data: bytes) -> Callable[[socket.socket], None]:
     return serve
 
 
-def _reads_nothing(greeting: bytes) -> Callable[[socket.socket], None]:
-    def serve(peer: socket.socket) -> None:
-        peer.sendall(greeting)
-        threading.Event().wait(_LIFE_S)
-
-    return serve
+def _reads_nothing(peer: socket.socket) -> None:
+    threading.Event().wait(_LIFE_S)
 
 
 def _fin(peer: socket.socket) -> None:
@@ -66,7 +83,15 @@ def _fin(peer: socket.socket) -> None:
 
 def _reset(peer: socket.socket) -> None:
     peer.recv(1)
+    _reset_now(peer)
+
+
+def _reset_now(peer: socket.socket) -> None:
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _ends_now(peer: socket.socket) -> None:
+    """The FIN follows at once."""
 
 
 def _echo(peer: socket.socket) -> None:
@@ -89,30 +114,40 @@ def _late(peer: socket.socket) -> None:
 
 
 _GARBAGE = random.Random(4).randbytes(4096)
-_FMQP = b"".join(b"\0\x03\0\0\0\x02a/b%02d" % n for n in range(50))
-_LIGHTMQ = _CONNACK + b"".join(b"\x05\0\x05\0%c\0%02d" % (n, n) for n in range(50))
+_FMQP = b"".join(b"\0\x08\0\0\0\x02faults/%c%02d" % (97 + n % 26, n) for n in range(50))
+_LIGHTMQ = b"".join(b"\x05\0\x05\0%c\0%02d" % (n, n) for n in range(50))
 
-FAULTS: dict[str, Callable[[socket.socket], None]] = {
+FAULTS: dict[str, Serve] = {
     "silent": _silent,
-    "fmqp_half": _sends(b"\0\x05\0\0\0\x05hal"),
-    "fmqp_200_mb": _sends(b"\0\x03\x0b\xeb\xc2\0a/b", b"x" * 4096),
-    "fmqp_900_kb_half": _sends(b"\0\x03\0\x0e\0\0a/b", b"x" * 4096),
-    "fmqp_garbage": _sends(_GARBAGE),
-    "fmqp_bytewise": _bytewise(_FMQP),
-    "fmqp_reads_nothing": _reads_nothing(b""),
-    "lightmq_no_pong": _sends(_CONNACK),
-    "lightmq_half": _sends(_CONNACK + b"\x05\0\x20\0\x01\0hal"),
-    "lightmq_64_kb_half": _sends(_CONNACK + b"\x05\xff\xff\0\x01\0hal"),
-    "lightmq_garbage": _answers(_CONNACK, _GARBAGE),
-    "lightmq_bytewise": _bytewise(_LIGHTMQ),
-    "lightmq_reads_nothing": _reads_nothing(_CONNACK),
-    "lightmq_refused": _sends(b"\x02\0\x01\x04"),
+    "garbage": _sends(_GARBAGE),
     "fin": _fin,
     "reset": _reset,
+    "half_connack": _sends(_CONNACK[:3]),
+    "refusal": _sends(b"\x02\0\x01\x04"),
     "late": _late,
     "echo": _echo,
     "lightmq_echo": _lightmq_echo,
 }
+_AFTERWARDS: dict[str, tuple[Serve, Serve]] = {  # in FMQP, in LightMQ
+    "then_silent": (_silent, _silent),
+    "then_half": (_sends(b"\0\x05\0\0\0\x05hal"), _sends(b"\x05\0\x20\0\x01\0hal")),
+    "then_long_half": (
+        _sends(b"\0\x03\0\x0e\0\0a/b", b"x" * 4096),  # 900 KB
+        _sends(b"\x05\xff\xff\0\x01\0hal"),
+    ),
+    "then_absurd": (  # 200 MB; LightMQ: a PONG of 64 KB
+        _sends(b"\0\x03\x0b\xeb\xc2\0a/b", b"x" * 4096),
+        _sends(b"\x04\xff\xff\0\x01\0hal"),
+    ),
+    "then_garbage": (_sends(_GARBAGE), _sends(_GARBAGE)),
+    "then_reads_nothing": (_reads_nothing, _reads_nothing),
+    "then_fin": (_ends_now, _ends_now),
+    "then_reset": (_reset_now, _reset_now),
+    "then_bytewise": (_bytewise(_FMQP), _bytewise(_LIGHTMQ)),
+}
+for _name, (_in_fmqp, _in_lightmq) in _AFTERWARDS.items():
+    FAULTS[f"fmqp_{_name}"] = _greeted("fmqp", _in_fmqp)
+    FAULTS[f"lightmq_{_name}"] = _greeted("lightmq", _in_lightmq)
 
 
 class FaultServer:
@@ -166,7 +201,7 @@ class FaultServer:
         self.ports[name] = listener.getsockname()[1]
         return listener
 
-    def _accept(self, listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    def _accept(self, listener: socket.socket, serve: Serve) -> None:
         while True:
             try:
                 peer, _ = listener.accept()
@@ -174,7 +209,7 @@ class FaultServer:
                 return  # closed: the end of the test
             threading.Thread(target=self._serve, args=(peer, serve), daemon=True).start()
 
-    def _serve(self, peer: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    def _serve(self, peer: socket.socket, serve: Serve) -> None:
         peer.settimeout(_LIFE_S)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:

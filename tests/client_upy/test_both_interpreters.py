@@ -20,7 +20,3 @@ def test_vectors(interpreter: Interpreter, protocol: str, vectors: dict[str, str
 @pytest.mark.parametrize("name", ["uart", "wifi"])
 def test_scripted_driver(interpreter: Interpreter, name: str) -> None:
     run_checks(interpreter, name)
-
-
-def test_faults_are_noticed_in_time(interpreter: Interpreter, fault_ports: str) -> None:
-    run_checks(interpreter, "faults", fault_ports)

@@ -44,7 +44,7 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     try:
         with FaultServer() as server, FaultServer(files["good"]) as over_tls:
-            plain = ("silent", "fmqp_garbage", "fin", "reset", "refused")
+            plain = ("silent", "garbage", "fin", "reset", "refused")
             ports = {name: server.ports[name] for name in plain}
             ports["late"] = over_tls.ports["late"]
             ports |= running["good"].ports

@@ -1,200 +1,308 @@
-"""The clients against a misbehaving server. Argument: a file, JSON, {fault: port}."""
+"""The clients against a misbehaving server, and then with a good one.
 
+Arguments: a file, JSON ({"faults": {name: port}, "good": {protocol: port}, "ca": file}); what
+they are reached through (tcp, tls, uart); the driver (sync, aio).
+"""
+
+import asyncio
+import gc
 import json
 import sys
+import time
 
-from checks import check, equal, raises, run, within
+from checks import check, equal, run
+from line_uart import LineMachine
 
-from umotemq import tcp
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient, Refused
-from umotemq.link import LinkClosed, LinkError, LinkTimeout, NoAnswer, WireError
+from umotemq.link import LinkError, LinkTimeout, NoAnswer, WireError
+from umotemq.tcp import Tcp
 
 with open(sys.argv[1]) as _file:
-    _PORTS = json.load(_file)
+    _GIVEN = json.load(_file)
+_THROUGH = sys.argv[2]
+_IS_UART = _THROUGH == "uart"
 _GRACE = 1000  # ms after the configured time
+# A bridge's silence is 400 ms: a keepalive comes sooner, the silence before a session lasts longer.
+_QUIET = 500 if _IS_UART else 0
+_TIMEOUT = 300 + _QUIET
+_KEEPALIVE = 80
+_BAUD = 100000000  # a test has no time to fill all that lies behind a slower line
+_LONG = 20000  # for what must come in the end
+_PAYLOAD = bytes(1000)
 
 
-def fmqp(fault, **kwargs):
-    return FmqpClient(tcp.connect("127.0.0.1", _PORTS[fault], 2000), **kwargs)
+def path(port):
+    if _THROUGH == "tls":
+        from umotemq.tls import Tls
+
+        return Tls("127.0.0.1", port, ca=_GIVEN["ca"])
+    if _IS_UART:
+        from umotemq.uart import Uart
+
+        return Uart(port, _BAUD, quiet_ms=_QUIET)
+    return Tcp("127.0.0.1", port)
 
 
-def lightmq(fault, **kwargs):
-    stream = tcp.connect("127.0.0.1", _PORTS[fault], 2000)
-    client = LightmqClient(stream, b"me", **kwargs)
-    client.connect(2000)
+class Changeable:
+    """A transport that another one can take the place of."""
+
+    def __init__(self, first):
+        self.target = first
+        self.where = "changeable"
+
+    def open(self):
+        return self.target.open()
+
+
+class Sync:
+    """The client's own driver, with the coroutines of the other one: none of them ever waits."""
+
+    def __init__(self, client):
+        self.client = client
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        self.client.close()
+
+    async def until(self, condition, ms=_LONG):
+        start = time.ticks_ms()
+        while not condition():
+            if time.ticks_diff(time.ticks_ms(), start) > ms:
+                raise AssertionError("not within %d ms; %s" % (ms, self.client.error))
+            self.client.poll(10)
+
+    async def publish(self, topic, payload):
+        self.client.publish(topic, payload)
+
+    async def send(self, data, timeout_ms):
+        return self.client.send(data, timeout_ms)
+
+
+class Tasks:
+    """umotemq.aio."""
+
+    def __init__(self, client):
+        from umotemq.aio import Aio
+
+        self.client = client
+        self._link = Aio(client)
+        self.publish = self._link.publish
+        self.send = self._link.send
+
+    async def __aenter__(self):
+        await self._link.__aenter__()
+        return self
+
+    async def __aexit__(self, *_):
+        await self._link.__aexit__(None, None, None)
+
+    async def until(self, condition, ms=_LONG):
+        start = time.ticks_ms()
+        while not condition():
+            if time.ticks_diff(time.ticks_ms(), start) > ms:
+                raise AssertionError("not within %d ms; %s" % (ms, self.client.error))
+            await asyncio.sleep_ms(5)
+
+
+def to_end(coroutine):
+    if sys.argv[3] == "aio":
+        asyncio.run(coroutine)
+        asyncio.new_event_loop()  # MicroPython: forget the tasks of a check that failed
+        return
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("the synchronous driver waited")
+
+
+_Driver = Tasks if sys.argv[3] == "aio" else Sync
+
+
+def fmqp(transport, got):
+    client = FmqpClient(transport, **_options())
+    client.subscribe(b"faults/*", lambda topic, payload: got.append(payload))
     return client
 
 
-def until_error(kind, client, low_ms, high_ms, step=None):
-    """Poll (or do ``step``) until the error that must come within the time; return it."""
+def lightmq(transport, got):
+    def handler(data):
+        got.append(data)
+        return b""
 
-    def work():
-        while True:
-            if step:
-                step()
-            else:
-                client.poll(10000)
+    return LightmqClient(transport, "-".join(sys.argv[2:]).encode(), handler=handler, **_options())
 
-    error = within(low_ms, high_ms + _GRACE, raises, kind, work)
-    equal(client.down, str(error))
-    return error
+
+def _options():
+    return {
+        "timeout_ms": _TIMEOUT,
+        "keepalive_ms": _KEEPALIVE,
+        "retry_ms": 40,
+        "retry_max_ms": 80,
+        "tx_size": 1100,
+    }
+
+
+async def notice(make, fault, configured_ms, kinds, work=None):
+    """The error must be one of ``kinds`` and come in time; then a good broker must do."""
+    got = []
+    first = path(_GIVEN["faults"][fault])
+    transport = Changeable(first)
+    client = make(transport, got)
+    seen = []
+    second = None
+    try:
+        async with _Driver(client) as link:
+            start = time.ticks_ms()
+            if "then" in fault:  # it begins when the link is up, and may be over at once
+                await link.until(lambda: client.connects or client.error)
+                start = time.ticks_ms()
+            if work:
+                start = await work(link)
+            await link.until(lambda: client.error)
+            took = time.ticks_diff(time.ticks_ms(), start)
+            error = client.error
+            equal(isinstance(error, kinds), True, "%s: %r %s" % (fault, error, error))
+            in_time = took <= configured_ms + _GRACE
+            equal(in_time, True, "%s: %d ms, %s" % (fault, took, error))
+            seen.append(took)
+            if _IS_UART:
+                first.uart.deinit()
+            # A board has room for one TLS context, hardly for two.
+            first = transport.target = None
+            gc.collect()
+            second = transport.target = path(_GIVEN["good"][make.__name__])
+            connects = client.connects
+            await link.until(lambda: client.up and client.connects > connects)
+            await _works(link, make, got)
+    finally:
+        for used in (first, second):
+            if _IS_UART and used:
+                used.uart.deinit()
+        gc.collect()
+    print("%s, %s: noticed in %d ms: %s" % (fault, _THROUGH, seen[0], error))
+
+
+async def _works(link, make, got):
+    # A line may hiccup once more: a bridge whose thread was late has closed its session.
+    del got[:]
+    for _ in range(20):
+        try:
+            if make is lightmq:
+                equal(await link.send(b"x", 2000), b"")
+                return
+            await link.publish(b"faults/again", b"back")
+            await link.until(lambda: b"back" in got or not link.client.up)
+            if b"back" in got:
+                return
+        except (LinkError, NoAnswer):
+            pass
+        await link.until(lambda: link.client.up)
+    raise AssertionError("no good link")
+
+
+def each(fault, configured_ms, kinds, protocols=(fmqp, lightmq), work=None):
+    for make in protocols:
+        name = make.__name__ + "_" + fault if fault[:4] == "then" else fault
+        to_end(notice(make, name, configured_ms, kinds, work))
+
+
+# A bridge that was late has closed its session, and what comes of the next one fits nothing.
+_SILENT = (LinkTimeout, WireError) if _IS_UART else LinkTimeout
+# A serial line cannot show a close: there the client hears nothing, and asks.
+_CLOSED = _SILENT if _IS_UART else LinkError
+_CLOSED_MS = _KEEPALIVE + _TIMEOUT if _IS_UART else 0
 
 
 @check
-def a_refused_connect():
-    error = within(0, _GRACE, raises, LinkError, tcp.connect, "127.0.0.1", _PORTS["refused"], 2000)
-    equal(error.phase, "connect")
-    equal(isinstance(error, LinkTimeout), False)
-    equal(str(_PORTS["refused"]) in str(error), True, str(error))
-
-
-@check
-def a_black_holed_connect():
-    port = _PORTS["black_hole"]
-    error = within(290, 300 + _GRACE, raises, LinkTimeout, tcp.connect, "127.0.0.1", port, 300)
-    equal("300 ms" in str(error), True, str(error))
-
-
-@check
-def a_name_nobody_knows():
-    error = raises(LinkError, tcp.connect, "256.0.0.1", 1, 300)
-    equal("look up" in str(error), True, str(error))
-
-
-@check
-def a_name_with_several_addresses():
-    # Here often ::1 first, where nobody listens.
-    client = FmqpClient(tcp.connect("localhost", _PORTS["echo"], 2000))
-    equal(client.ping(2000) >= 0, True)
-    client.close()
+def refused_and_black_holed_connects():
+    each("refused", _TIMEOUT if _IS_UART else 0, _CLOSED)
+    each("black_hole", _TIMEOUT, LinkTimeout)
 
 
 @check
 def a_peer_that_never_answers():
-    client = fmqp("silent")
-    within(190, 200 + _GRACE, raises, NoAnswer, client.ping, 200)
-    equal(client.down, None)
-    client.close()
-    until_error(LinkTimeout, fmqp("silent", probe=True, keepalive_ms=100, timeout_ms=200), 290, 300)
-    stream = tcp.connect("127.0.0.1", _PORTS["silent"], 2000)
-    client = LightmqClient(stream, b"me")
-    within(190, 200 + _GRACE, raises, LinkTimeout, client.connect, 200)
-
-
-class Counting:
-    """A socket that counts the looks at it."""
-
-    def __init__(self, stream):
-        self.pollable = self.stream = stream
-        self.write = stream.write
-        self.reads = 0
-
-    def readinto(self, buffer):
-        self.reads += 1
-        return self.stream.readinto(buffer)
+    each("silent", _TIMEOUT, LinkTimeout)
 
 
 @check
-def an_idle_link_sleeps():
-    stream = Counting(tcp.connect("127.0.0.1", _PORTS["silent"], 2000))
-    client = FmqpClient(stream, keepalive_ms=100)
-    within(390, 400 + _GRACE, client.poll, 400)
-    # Before and after each of four or five waits.
-    equal(stream.reads <= 10, True, "%d reads" % stream.reads)
-    stream.stream.close()
-
-
-@check
-def no_pong():
-    client = lightmq("lightmq_no_pong", keepalive_ms=100, timeout_ms=200)
-    until_error(LinkTimeout, client, 290, 300)
-    client = lightmq("lightmq_no_pong")
-    within(190, 200 + _GRACE, raises, NoAnswer, client.ping, 200)
-    within(190, 200 + _GRACE, raises, NoAnswer, client.send, b"x", 200)
-    client.close()
+def a_peer_that_answers_no_more():
+    each("then_silent", _KEEPALIVE + _TIMEOUT, _SILENT)
 
 
 @check
 def half_a_message_then_silence():
-    until_error(LinkTimeout, fmqp("fmqp_half", timeout_ms=200), 190, 200)
-    until_error(LinkTimeout, lightmq("lightmq_half", timeout_ms=200), 190, 200)
+    each("half_connack", _TIMEOUT, _SILENT, (lightmq,))
+    each("then_half", _KEEPALIVE + _TIMEOUT, _SILENT)
+    each("then_long_half", _KEEPALIVE + _TIMEOUT, _SILENT)
 
 
 @check
 def an_absurd_length():
-    until_error(WireError, fmqp("fmqp_200_mb", timeout_ms=200), 0, 0)
-    until_error(LinkTimeout, fmqp("fmqp_900_kb_half", timeout_ms=200), 190, 200)
-    until_error(LinkTimeout, lightmq("lightmq_64_kb_half", timeout_ms=200), 190, 200)
-
-
-@check
-def a_peer_that_stops_reading():
-    payload = bytes(1000)
-    client = fmqp("fmqp_reads_nothing", timeout_ms=300, tx_size=1100)
-    until_error(LinkTimeout, client, 290, 4000, lambda: client.publish(b"a/b", payload))
-    other = lightmq("lightmq_reads_nothing", timeout_ms=300, tx_size=1100)
-
-    def send():
-        try:
-            other.send(payload, 0)
-        except NoAnswer:
-            return  # nobody answers here; the next one is tried at once
-
-    until_error(LinkTimeout, other, 290, 4000, send)
+    each("then_absurd", 0, WireError)
 
 
 @check
 def garbage():
-    until_error(WireError, fmqp("fmqp_garbage", timeout_ms=200), 0, 200)
-    client = lightmq("lightmq_garbage", timeout_ms=200)
-    client.post(b"x")
-    until_error(WireError, client, 0, 200)
-    stream = tcp.connect("127.0.0.1", _PORTS["fmqp_garbage"], 2000)
-    within(0, _GRACE, raises, WireError, LightmqClient(stream, b"me").connect, 2000)
+    each("garbage", _TIMEOUT, (WireError, LinkTimeout))
+    each("then_garbage", _KEEPALIVE + _TIMEOUT, (WireError, LinkTimeout))
 
 
 @check
-def one_byte_at_a_time():
-    got = []
-    client = fmqp("fmqp_bytewise")
-    client.subscribe(b"a/*", lambda topic, payload: got.append(int(payload)))
-    while len(got) < 50 and client.poll(2000):
-        pass
-    equal(got, list(range(50)))
-    client.close()
-    got.clear()
-    client = lightmq("lightmq_bytewise", handler=lambda data: got.append(int(data)))
-    while len(got) < 50 and client.poll(2000):
-        pass
-    equal(got, list(range(50)))
-    client.close()
+def a_peer_that_stops_reading():
+    # Return when that began which then failed: before, there was room on the way.
+    async def publish(link):
+        while True:
+            start = time.ticks_ms()
+            try:
+                await link.publish(b"a/b", _PAYLOAD)
+            except LinkError:
+                return start
+
+    async def send(link):
+        while True:
+            start = time.ticks_ms()
+            try:
+                await link.send(_PAYLOAD, 0)
+            except NoAnswer:
+                pass  # nobody answers here; the next one is tried at once
+            except LinkError:
+                return start
+
+    each("then_reads_nothing", _TIMEOUT, LinkTimeout, (fmqp,), publish)
+    each("then_reads_nothing", _TIMEOUT, LinkTimeout, (lightmq,), send)
 
 
 @check
 def a_close_and_a_reset():
     for fault in ("fin", "reset"):
-        client = fmqp(fault)
-        client.publish(b"a", b"b")
-        until_error(LinkClosed, client, 0, 500)
-        stream = tcp.connect("127.0.0.1", _PORTS[fault], 2000)
-        error = within(
-            0, 500 + _GRACE, raises, LinkClosed, LightmqClient(stream, b"me").connect, 2000
-        )
-        equal("peer" in str(error), True, str(error))
+        each(fault, _CLOSED_MS, _CLOSED)
+        each("then_" + fault, _CLOSED_MS, _CLOSED)
 
 
 @check
 def a_refusal():
-    equal(raises(Refused, lightmq, "lightmq_refused").code, 4)
+    each("refusal", 0, Refused, (lightmq,))
 
 
 @check
-def an_echo_is_quick():
-    client = fmqp("echo", name=b"echo")
-    times = sorted([client.ping(2000) for _ in range(50)])
-    equal(times[25] < 20000, True, "p50 %d us" % times[25])
-    client.close()
+def one_byte_at_a_time():
+    async def all_of_it(make):
+        got = []
+        transport = path(_GIVEN["faults"][make.__name__ + "_then_bytewise"])
+        client = make(transport, got)
+        async with _Driver(client) as link:
+            await link.until(lambda: len(got) == 50 or client.error)
+        equal([int(data) for data in got], list(range(50)))
+        if _IS_UART:
+            transport.uart.deinit()
+
+    for make in (fmqp, lightmq):
+        to_end(all_of_it(make))
 
 
+LineMachine().install()
 run()

@@ -149,7 +149,7 @@ def a_peer_that_never_answers_the_handshake():
 
 @check
 def a_peer_that_speaks_no_tls():
-    failure(tls("fmqp_garbage"), "TLS spoken")
+    failure(tls("garbage"), "TLS spoken")
     failure(tls("fin"), "TLS spoken")
     failure(tls("refused"), "refused", "REFUSED")
     failure(tls("reset"), "TLS spoken")

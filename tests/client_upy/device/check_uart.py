@@ -89,8 +89,8 @@ def a_client_works_over_it():
     client.subscribe(b"a/b", lambda topic, payload: got.append(payload))
     client.connect(2000)
     client.publish(b"c", b"0123456789")
-    said = b"\0\x05\0\0\0\0ping/\x80\x03\0\0\0\0a/b\0\x01\0\0\0\x0ac0123456789"
-    equal(uart.outgoing, said)
+    said = b"\x80\x03\0\0\0\0a/b\0\x01\0\0\0\x0ac0123456789"
+    equal(uart.outgoing.endswith(said), True, uart.outgoing)
     uart.incoming = b"\0\x03\0\0\0\x02a/bhi"
     equal(client.poll(100), 1)
     equal(got, [b"hi"])
