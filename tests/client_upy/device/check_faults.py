@@ -80,6 +80,9 @@ class Sync:
     async def send(self, data, timeout_ms):
         return self.client.send(data, timeout_ms)
 
+    async def ping(self, timeout_ms):
+        return self.client.ping(timeout_ms)
+
 
 class Tasks:
     """umotemq.aio."""
@@ -91,6 +94,7 @@ class Tasks:
         self._link = Aio(client)
         self.publish = self._link.publish
         self.send = self._link.send
+        self.ping = self._link.ping
 
     async def __aenter__(self):
         await self._link.__aenter__()
@@ -302,6 +306,49 @@ def one_byte_at_a_time():
 
     for make in (fmqp, lightmq):
         to_end(all_of_it(make))
+
+
+@check
+def a_watchdog_is_fed_only_while_the_link_is_proven_alive():
+    async def feeding(port, until):
+        fed = []
+        transport = path(port)
+        client = fmqp(transport, [])
+        client.alive = lambda: fed.append(client.up)
+        async with _Driver(client) as link:
+            await link.until(lambda: until(client, fed))
+        if _IS_UART:
+            transport.uart.deinit()
+        gc.collect()
+        equal(False in fed, False)
+        counts.append(len(fed))
+
+    counts = []
+    to_end(feeding(_GIVEN["good"]["fmqp"], lambda client, fed: len(fed) >= 5))
+    # It was up, and was asked; what it did not answer feeds nothing.
+    silent = _GIVEN["faults"]["fmqp_then_silent"]
+    to_end(feeding(silent, lambda client, fed: client.connects and client.error))
+    equal(counts[1] <= 1, True, "fed %d times" % counts[1])
+
+
+@check
+def awake_for_one_value():
+    # What a board does between two deep sleeps: connect, publish, ask whether it came, close.
+    async def wake():
+        start = time.ticks_ms()
+        transport = path(_GIVEN["good"]["fmqp"])
+        client = FmqpClient(transport, timeout_ms=_TIMEOUT)
+        async with _Driver(client) as link:
+            await link.until(lambda: client.up)
+            await link.publish(b"cellar/temperature", b"8.5")
+            await link.ping(2000)
+        took = time.ticks_diff(time.ticks_ms(), start)
+        if _IS_UART:
+            transport.uart.deinit()
+        equal(took < _QUIET + 500, True, "awake for %d ms" % took)
+        print("awake, %s: %d ms" % (_THROUGH, took))
+
+    to_end(wake())
 
 
 LineMachine().install()

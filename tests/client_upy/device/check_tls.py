@@ -5,6 +5,7 @@ Argument: a folder with ports.json ({name: port}) and the certificates as PEM fi
 
 import gc
 import json
+import os
 import sys
 import time
 
@@ -153,6 +154,21 @@ def a_peer_that_speaks_no_tls():
     failure(tls("fin"), "TLS spoken")
     failure(tls("refused"), "refused", "REFUSED")
     failure(tls("reset"), "TLS spoken")
+
+
+@check
+def a_failed_handshake_leaves_no_socket():
+    # MicroPython's TLS object lets go of its socket then, and closes nothing.
+    def descriptors():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    before = descriptors()
+    for _ in range(5):
+        failure(tls("expired"), "expired")
+        failure(tls("garbage"), "TLS spoken")
+        failure(tls("fin"), "TLS spoken")
+    equal(descriptors(), before)
 
 
 @check
