@@ -62,6 +62,7 @@ class Link:
     link_up = None  # called before each try: whether there is a network at all
     alive = None  # called when bytes have come, which proves the link: feed a watchdog here
     _reads = 8  # in a row, while each fills the buffer
+    _sink = None  # gets the pieces of what is too long
     outage = None  # an umotemq.outage.Ring: keeps messages while the link is down
 
     def __init__(self, transport, **options):
@@ -208,7 +209,7 @@ class Link:
         if self.up and self._last and self.outage is not None:
             self.outage.lost(memoryview(self._out)[: self._last])
         self.up = self._asked = self._more = False
-        self.stream = self._poller = self._owed = self._sink = self._answered = None
+        self.stream = self._poller = self._owed = self._answered = None
         # The bytes not yet parsed, of a too long message still to come, not yet written, ...
         self._start = self._end = self._skip = self._first = self._last = 0
         self._told = 0  # ... and how much of the introduction is done

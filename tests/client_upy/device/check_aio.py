@@ -10,6 +10,7 @@ from umotemq.aio import Aio
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError, NoAnswer, ticks_diff, ticks_ms
+from umotemq.outage import Ring
 from umotemq.tcp import Tcp
 
 with open(sys.argv[1]) as _file:
@@ -168,6 +169,41 @@ def a_handler_may_publish_and_close():
 
     error = within(0, 3000, raises, LinkError, ran, main())
     equal("closed here" in str(error), True, str(error))
+
+
+@check
+def what_a_handler_publishes_must_fit_or_be_kept():
+    async def main(outage):
+        client = fmqp(tx_size=100, outage=outage)
+        got = []
+
+        def handler(topic, payload):
+            client.stream.write, write = lambda data: None, client.stream.write
+            for n in range(4):
+                client.publish(b"r/2", b"%d" % n + bytes(60))
+            client.stream.write = write
+
+        client.subscribe(b"r/1", handler)
+        client.subscribe(b"r/2", lambda topic, payload: got.append(payload[0]))
+        async with Aio(client) as link:
+            await link.connect()
+            client.stream = Slow(client.stream)
+            await link.publish(b"r/1", b"x")
+            await until(lambda: len(got) == 4)
+        equal(got, [48, 49, 50, 51])
+
+    ran(main(Ring(400)))
+    error = raises(LinkError, ran, main(None))
+    equal("no room" in str(error), True, str(error))
+
+
+class Slow:
+    """A stream whose ``write`` can be another's."""
+
+    def __init__(self, stream):
+        self.readinto = stream.readinto
+        self.write = stream.write
+        self.close = stream.close
 
 
 @check

@@ -37,6 +37,13 @@ def absurd_lengths_are_noticed_at_once():
 
 
 @check
+def a_message_without_topic_may_end_the_buffer():
+    client, stream = client_and_stream(rx_size=64)
+    stream.feed(publication(b"", bytes(52)) + publication(b"", b"") + publication(b"/", b""))
+    equal((client.poll(0), client.poll(0), client.discarded), (0, 0, 3))
+
+
+@check
 def half_a_message_is_noticed_in_time():
     client, stream = client_and_stream(timeout_ms=200)
     stream.feed(b"\0\x05\0\0\0\x05hal")
