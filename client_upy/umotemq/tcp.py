@@ -42,7 +42,7 @@ class Tcp:
                     continue
             try:
                 # TCP_NODELAY, by number: the unix port lacks the names
-                sock.setsockopt(6, 1, self.nodelay)
+                sock.setsockopt(6, 1, int(self.nodelay))
             except OSError:
                 pass  # a port without the option: slower, not wrong
             if hasattr(sock, "readinto"):

@@ -16,7 +16,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield str(side.written_to(tmp_path_factory.mktemp("broker") / "ports.json"))
 
 
-@pytest.mark.parametrize("name", ["broker", "aio", "aio_loss"])
+@pytest.mark.parametrize("name", ["broker", "chunks", "aio", "aio_loss"])
 def test_client_and_broker(interpreter: Interpreter, ports: str, name: str) -> None:
     run_checks(interpreter, name, ports)
 

@@ -1,0 +1,109 @@
+"""Payloads in pieces, and the real broker. Argument: a file, JSON, ports by name."""
+
+import json
+import sys
+
+from checks import check, equal, raises, run
+
+from umotemq.carried import Carried
+from umotemq.chunks import ChunkClient
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+from umotemq.link import LinkError, ticks_diff, ticks_ms
+from umotemq.outage import Ring
+from umotemq.tcp import Tcp
+
+with open(sys.argv[1]) as _file:
+    _PORTS = json.load(_file)
+
+
+def fmqp(kind=FmqpClient, port="fmqp", **options):
+    client = kind(Tcp("127.0.0.1", _PORTS[port]), **options)
+    client.connect(5000)
+    return client
+
+
+def until(done, *clients):
+    """Poll the clients in turn until ``done()``; fail after 5 s."""
+    end = ticks_ms()
+    while not done():
+        for client in clients:
+            client.poll(10)
+        if ticks_diff(ticks_ms(), end) > 5000:
+            raise AssertionError("not in 5 s; errors: %r" % [c.error for c in clients])
+
+
+class Source:
+    """``length`` bytes that tell where they are."""
+
+    def __init__(self, length):
+        self.left = length
+        self.at = 0
+
+    def readinto(self, buffer):
+        size = min(len(buffer), self.left, 100)
+        for i in range(size):
+            buffer[i] = (self.at + i) * 7 & 0xFF
+        self.at += size
+        self.left -= size
+        return size
+
+
+@check
+def large_messages_come_and_go_in_pieces():
+    # anchors 3: MemoryError kills the task. Here 60 000 bytes pass through 512.
+    seen = [0, 0, 0]
+
+    def piece(total, offset, view):
+        if offset == 0:
+            seen[0] = seen[1] = 0
+        equal(offset, seen[0], "no gap")
+        for i in range(len(view)):
+            if view[i] != (offset + i) * 7 & 0xFF:
+                seen[1] += 1
+        seen[0] += len(view)
+        if seen[0] == total:
+            seen[2] = total
+
+    small = []
+    for port in ("fmqp", "carried"):
+        if port == "fmqp":
+            client = fmqp(ChunkClient)
+        else:
+            transport = Carried(LightmqClient(Tcp("127.0.0.1", _PORTS[port]), b"ch", tx_size=262))
+            client = ChunkClient(transport)
+            client.connect(5000)
+        client.receive(b"f/1", piece)
+        client.subscribe(b"f/2", lambda topic, payload: small.append(payload))
+        for length in (60000, 1, 500, 505, 506, 507, 508, 509, 515):
+            client.publish_from(b"f/1", length, Source(length))
+            client.publish(b"f/2", b"after")
+            until(lambda length=length: seen[2] == length, client)
+            equal(seen, [length, 0, length])
+            seen[2] = 0
+        client.ping()
+        equal((len(small), client.discarded), (9, 0))
+        small.clear()
+        client.close()
+
+
+@check
+def a_source_that_ends_early_closes_the_link():
+    client = fmqp(ChunkClient, retry_ms=20, outage=Ring(300))
+    error = raises(LinkError, client.publish_from, b"f/3", 1000, Source(500))
+    equal("500 bytes early" in str(error), True, str(error))
+    equal((client.up, len(client.outage)), (False, 0))
+
+    class Broken:
+        def readinto(self, buffer):
+            raise ValueError("no card")
+
+    client.connect(5000)
+    error = raises(LinkError, client.publish_from, b"f/3", 1000, Broken())
+    equal("no card" in str(error), True, str(error))
+    client.connect(5000)
+    client.ping()
+    client.close()
+
+
+run()
