@@ -4,13 +4,13 @@ Arguments: a file, JSON ({"faults": {name: port}, "good": {protocol: port}, "ca"
 they are reached through (tcp, tls, uart); the driver (sync, aio).
 """
 
-import asyncio
 import gc
 import json
 import sys
 import time
 
 from checks import check, equal, run
+from drivers import Driver, to_end
 from line_uart import LineMachine
 
 from umotemq.fmqp import FmqpClient
@@ -28,7 +28,6 @@ _QUIET = 500 if _IS_UART else 0
 _TIMEOUT = 300 + _QUIET
 _KEEPALIVE = 80
 _BAUD = 100000000  # a test has no time to fill all that lies behind a slower line
-_LONG = 20000  # for what must come in the end
 _PAYLOAD = bytes(1000)
 
 
@@ -53,77 +52,6 @@ class Changeable:
 
     def open(self):
         return self.target.open()
-
-
-class Sync:
-    """The client's own driver, with the coroutines of the other one: none of them ever waits."""
-
-    def __init__(self, client):
-        self.client = client
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        self.client.close()
-
-    async def until(self, condition, ms=_LONG):
-        start = time.ticks_ms()
-        while not condition():
-            if time.ticks_diff(time.ticks_ms(), start) > ms:
-                raise AssertionError("not within %d ms; %s" % (ms, self.client.error))
-            self.client.poll(10)
-
-    async def publish(self, topic, payload):
-        self.client.publish(topic, payload)
-
-    async def send(self, data, timeout_ms):
-        return self.client.send(data, timeout_ms)
-
-    async def ping(self, timeout_ms):
-        return self.client.ping(timeout_ms)
-
-
-class Tasks:
-    """umotemq.aio."""
-
-    def __init__(self, client):
-        from umotemq.aio import Aio
-
-        self.client = client
-        self._link = Aio(client)
-        self.publish = self._link.publish
-        self.send = self._link.send
-        self.ping = self._link.ping
-
-    async def __aenter__(self):
-        await self._link.__aenter__()
-        return self
-
-    async def __aexit__(self, *_):
-        await self._link.__aexit__(None, None, None)
-
-    async def until(self, condition, ms=_LONG):
-        start = time.ticks_ms()
-        while not condition():
-            if time.ticks_diff(time.ticks_ms(), start) > ms:
-                raise AssertionError("not within %d ms; %s" % (ms, self.client.error))
-            await asyncio.sleep_ms(5)
-
-
-def to_end(coroutine):
-    if sys.argv[3] == "aio":
-        asyncio.run(coroutine)
-        asyncio.new_event_loop()  # MicroPython: forget the tasks of a check that failed
-        return
-    try:
-        coroutine.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("the synchronous driver waited")
-
-
-_Driver = Tasks if sys.argv[3] == "aio" else Sync
 
 
 def fmqp(transport, got):
@@ -159,7 +87,7 @@ async def notice(make, fault, configured_ms, kinds, work=None):
     seen = []
     second = None
     try:
-        async with _Driver(client) as link:
+        async with Driver(client) as link:
             start = time.ticks_ms()
             if "then" in fault:  # it begins when the link is up, and may be over at once
                 await link.until(lambda: client.connects or client.error)
@@ -298,7 +226,7 @@ def one_byte_at_a_time():
         got = []
         transport = path(_GIVEN["faults"][make.__name__ + "_then_bytewise"])
         client = make(transport, got)
-        async with _Driver(client) as link:
+        async with Driver(client) as link:
             await link.until(lambda: len(got) == 50 or client.error)
         equal([int(data) for data in got], list(range(50)))
         if _IS_UART:
@@ -315,7 +243,7 @@ def a_watchdog_is_fed_only_while_the_link_is_proven_alive():
         transport = path(port)
         client = fmqp(transport, [])
         client.alive = lambda: fed.append(client.up)
-        async with _Driver(client) as link:
+        async with Driver(client) as link:
             await link.until(lambda: until(client, fed))
         if _IS_UART:
             transport.uart.deinit()
@@ -338,7 +266,7 @@ def awake_for_one_value():
         start = time.ticks_ms()
         transport = path(_GIVEN["good"]["fmqp"])
         client = FmqpClient(transport, timeout_ms=_TIMEOUT)
-        async with _Driver(client) as link:
+        async with Driver(client) as link:
             await link.until(lambda: client.up)
             await link.publish(b"cellar/temperature", b"8.5")
             await link.ping(2000)

@@ -1,0 +1,79 @@
+"""The two drivers behind one set of coroutines; the last argument, sync or aio, chooses."""
+
+import asyncio
+import sys
+import time
+
+_AIO = sys.argv[-1] == "aio"
+_LONG = 20000  # ms, for what must come in the end
+
+
+class Sync:
+    """The client's own driver, with the coroutines of the other one: none of them ever waits."""
+
+    def __init__(self, client):
+        self.client = client
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        self.client.close()
+
+    async def until(self, condition, ms=_LONG):
+        start = time.ticks_ms()
+        while not condition():
+            if time.ticks_diff(time.ticks_ms(), start) > ms:
+                raise AssertionError("not within %d ms; %s" % (ms, self.client.error))
+            self.client.poll(10)
+
+    async def publish(self, topic, payload):
+        self.client.publish(topic, payload)
+
+    async def send(self, data, timeout_ms):
+        return self.client.send(data, timeout_ms)
+
+    async def ping(self, timeout_ms):
+        return self.client.ping(timeout_ms)
+
+
+class Tasks:
+    """umotemq.aio."""
+
+    def __init__(self, client):
+        from umotemq.aio import Aio
+
+        self.client = client
+        self._link = Aio(client)
+        self.publish = self._link.publish
+        self.send = self._link.send
+        self.ping = self._link.ping
+
+    async def __aenter__(self):
+        await self._link.__aenter__()
+        return self
+
+    async def __aexit__(self, *_):
+        await self._link.__aexit__(None, None, None)
+
+    async def until(self, condition, ms=_LONG):
+        start = time.ticks_ms()
+        while not condition():
+            if time.ticks_diff(time.ticks_ms(), start) > ms:
+                raise AssertionError("not within %d ms; %s" % (ms, self.client.error))
+            await asyncio.sleep_ms(5)
+
+
+def to_end(coroutine):
+    if _AIO:
+        asyncio.run(coroutine)
+        asyncio.new_event_loop()  # MicroPython: forget the tasks of a check that failed
+        return
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("the synchronous driver waited")
+
+
+Driver = Tasks if _AIO else Sync
