@@ -78,7 +78,7 @@ class Connection:
             from umotemq.uart import Uart
 
             line = config["uart"]
-            # Silent between tries, not before the first: nothing is lost if there is no old session.
+            # Silent between tries, not before the first: usually there is no old session.
             pins = line.get("tx"), line.get("rx")
             transport = Uart(line["id"], line["baud"], *pins, quiet_ms=0)
         else:
