@@ -138,17 +138,17 @@ def _subscribe(sock: socket.socket, first: int, count: int) -> None:
 
 
 def drip(port: int) -> Iterator[tuple[str, int]]:
-    """300 connections, each of which begins a packet of 64 KiB and sends a byte at a time."""
+    """300 connections, each of which begins a packet of 64 KiB and sends a byte a second."""
     sockets = [_connected(port) for _ in range(300)]
     start = struct.pack(">BBI", 0, 255, 65536)
-    for step in range(40):
+    for step in range(8):  # the whole header, and two bytes more
         byte = start[step : step + 1] or b"x"
         for sock in sockets:
             sock.sendall(byte)
-        time.sleep(0.1)
+        time.sleep(1.0)  # the attack's own pace: nothing is waited for
     for sock in sockets:
         _reset(sock)
-    yield "bytes", 40 * len(sockets)
+    yield "bytes", 8 * len(sockets)
 
 
 def hoard(port: int) -> Iterator[tuple[str, int]]:
