@@ -92,11 +92,18 @@ def _relay_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
     return [sys.executable, "-m", "benchmarks.broker.relay", str(port), *files]
 
 
+def _bare_loop_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
+    if tls is not None:
+        raise PeerFailed("the bare loop does not speak TLS")
+    return [sys.executable, "-m", "benchmarks.broker.bare_loop", str(port)]
+
+
 MOTEMQ = Peer("motemq", sys.executable, "", _motemq_argv, wires.FMQP)
 JOURNAL = replace(MOTEMQ, name="motemq+journal", argv=_journal_argv)
 MOSQUITTO = Peer("mosquitto", "mosquitto", "mosquitto", _mosquitto_argv, wires.MQTT)
 NATS = Peer("nats-server", "nats-server", "nats-server", _nats_argv, wires.NATS)
 RELAY = Peer("byte relay", sys.executable, "", _relay_argv, wires.RELAY)
+BARE_LOOP = Peer("bare loop", sys.executable, "", _bare_loop_argv, wires.RELAY)
 
 
 def installed(peer: Peer) -> bool:

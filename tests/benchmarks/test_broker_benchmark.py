@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.broker import burst, idle, latency, metering, rounds, singles
+from benchmarks.broker import burst, idle, latency, metering, rounds, singles, steady
 from benchmarks.broker.peers import (
+    BARE_LOOP,
     MOSQUITTO,
     MOTEMQ,
     NATS,
@@ -227,3 +228,25 @@ def test_the_table_and_the_json_hold_the_same_workloads(tmp_path: Path) -> None:
     assert "| 1→1, one topic |" in result.stdout
     assert "| 1→1, journal on/off |" in result.stdout
     assert list(json.loads(file.read_text())["workloads"]) == ["1to1", "journal"]
+
+
+def test_the_bare_loop_serves_one_pair_after_the_other() -> None:
+    with running(BARE_LOOP) as broker:
+        for _ in range(2):
+            found = latency.measure(BARE_LOOP, broker, 2_000, 0.1)
+            assert 0 < found.p50 <= found.p99
+
+
+def test_latency_is_measured_in_windows_of_all_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steady, "_WINDOWS", 2)
+    monkeypatch.setattr(steady, "_WINDOW_MESSAGES", 200)
+    told: list[str] = []
+    document: dict[str, Any] = {}
+    table = steady.measure("latency-1k", (MOTEMQ,), 2, document, told.append)
+    assert len(told) == 2
+    assert {name: len(all_) for name, all_ in document["latency_us_at_1000"].items()} == {
+        "motemq": 4,
+        "bare loop": 4,
+    }
+    assert "4 windows of 0.2 s" in table
+    assert "| 1,000 | bare loop |" in table
