@@ -1,7 +1,8 @@
 """The buttons and pins of a virtual board: JSON lines over TCP on loopback.
 
 Request ``{"do": "reset"}``, answer ``{"ok": true, ...}`` or ``{"ok": false, "error": "..."}``.
-Requests: ``reset``, ``boot``, ``state``, ``gpio`` (``pin``), ``set_gpio`` (``pin``, ``level``).
+Requests: ``reset``, ``boot``, ``state``, ``gpio`` (``pin``), ``set_gpio`` (``pin``, ``level``),
+``gpio_changes`` (``since``).
 """
 
 import json
@@ -23,6 +24,14 @@ class BoardState(TypedDict):
 
     state: RunState
     boots: int
+
+
+class PinChangesSeen(TypedDict):
+    """Changes of pins, oldest first."""
+
+    changes: list[tuple[int, bool]]  # the pin, and its level from then on
+    lost: int  # so many came before them and are no longer kept
+    count: int  # of all changes so far: ``since`` of the next question
 
 
 class BoardControl:
@@ -52,6 +61,15 @@ class BoardControl:
     def set_gpio(self, pin: int, level: bool) -> None:
         """Hold input GPIO ``pin`` at ``level``, as a wire from outside would."""
         self._call("set_gpio", pin=pin, level=bool(level))
+
+    def gpio_changes(self, since: int = 0) -> PinChangesSeen:
+        """Return the changes of all pins after the first ``since`` that there were."""
+        answer = self._call("gpio_changes", since=since)
+        return {
+            "changes": [(pin, level) for pin, level in answer["changes"]],  # type: ignore[attr-defined]  # from JSON
+            "lost": answer["lost"],  # type: ignore[typeddict-item]  # from JSON
+            "count": answer["count"],  # type: ignore[typeddict-item]  # from JSON
+        }
 
     def _call(self, what: str, **arguments: int | bool) -> dict[str, object]:
         deadline = time.monotonic() + self._timeout_s

@@ -16,6 +16,7 @@ class Cause:
 
 POWER_ON = Cause("power on", "rst:0x1 (POWERON_RESET)", 1)
 SOFTWARE = Cause("reset by software", "rst:0xc (SW_CPU_RESET)", 2)
+WATCHDOG = Cause("reset by the watchdog", "rst:0x7 (TG0WDT_SYS_RESET)", 3)
 SOFT = Cause("soft reset", "", 5)  # the interpreter's own: the ROM is not involved
 
 DOWNLOAD = (

@@ -39,16 +39,18 @@ class Console:
         self._process: subprocess.Popen[bytes] | None = None
         selector.register(self._master, selectors.EVENT_READ, self._ready)
 
-    def start(self, argv: Sequence[str], cwd: Path) -> None:
+    def start(self, argv: Sequence[str], cwd: Path, inherited: Sequence[int] = ()) -> None:
         """Start a program with an environment of its own; the one before has ended.
 
-        Raises ``OSError`` if it cannot be run.
+        ``inherited``: descriptors that it gets, by the same numbers. Raises ``OSError`` if it
+        cannot be run.
         """
         slave = self._slave
         self._process = subprocess.Popen(
             argv,
             cwd=cwd,
             env={"MICROPYPATH": ".frozen"},
+            pass_fds=inherited,
             preexec_fn=lambda: os.login_tty(slave),  # its own session, hung up when we end
         )
 

@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from boards.virtual.control import RunState
-from boards.virtual.control_server import Answer, ControlServer, Request
+from boards.virtual.control_server import Answer, ControlServer, Refused, Request
 from boards.virtual.esp32 import banner
 from boards.virtual.esp32.console import Console
 from boards.virtual.esp32.flash import SIZE, Flash
 from boards.virtual.esp32.image import ImageError, executable_in, read_image
 from boards.virtual.esp32.rom_loader import RomLoader
 from boards.virtual.esp32.serial_line import SerialLine
+from boards.virtual.esp32.wires import PIN_COUNT, Wires
+from boards.virtual.pin_changes import PinChanges
 
 IMAGE_OFFSET = 0x1000
 FILES_OFFSET = 0x200000
@@ -83,8 +85,21 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._line = SerialLine(self._selector, self._received)
         self._console = Console(self._selector, self._line.send)
-        actions = {"reset": self._reset, "boot": self._boot, "state": self._tell_state}
-        self._control = ControlServer(self._selector, {**actions, "stop": self._stop})
+        self._pins = PinChanges()
+        self._data = SerialLine(self._selector, self._data_received)
+        self._wires = Wires(self._selector, self._data.send, self._pins.add, time.monotonic)
+        self._control = ControlServer(
+            self._selector,
+            {
+                "reset": self._reset,
+                "boot": self._boot,
+                "state": self._tell_state,
+                "stop": self._stop,
+                "gpio": self._gpio,
+                "set_gpio": self._set_gpio,
+                "gpio_changes": self._pins.answer,
+            },
+        )
 
     def run(self, on_ready: Callable[[dict[str, Any]], None]) -> None:
         """Run until standard input ends, ``stop``, SIGTERM, SIGINT or the parent's death."""
@@ -108,6 +123,8 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             self._control.close()
             self._console.close()
+            self._wires.close()
+            self._data.close()
             self._line.close()
             self._selector.close()
             self._flash.close()
@@ -118,7 +135,7 @@ class Supervisor:
     def _address(self) -> dict[str, Any]:
         return {
             "serial_url": f"socket://127.0.0.1:{self._line.port}",
-            "data_url": None,
+            "data_url": f"socket://127.0.0.1:{self._data.port}",
             "control_port": self._control.port,
             "bootsel_dir": None,
             "uid": self._mac.hex(),
@@ -140,7 +157,13 @@ class Supervisor:
             if answer.boot:
                 self._power_on(banner.SOFTWARE)
 
+    def _data_received(self, data: bytes) -> None:
+        if self._state == "running":
+            self._wires.send_uart(data)
+
     def _tick(self, now: float) -> None:
+        if self._wires.bites_at is not None and now >= self._wires.bites_at:
+            self._power_on(banner.WATCHDOG)
         code = self._console.ended()
         if code is not None:
             self._due = self._next_start(code, now)
@@ -187,8 +210,10 @@ class Supervisor:
         where = [str(self._dir / "flash.bin"), str(FILES_OFFSET), str(SIZE - FILES_OFFSET)]
         who = [self._mac.hex(), str(cause.number), "raw" if raw else "friendly"]
         argv = [str(self._dir / "app"), "-X", f"heapsize={HEAP}", "-m", "vesp32_boot"]
+        self._wires.reset(hard=cause is not banner.SOFT)
+        wires = self._wires.descriptors
         try:
-            self._console.start([*argv, *where, *who], self._dir)
+            self._console.start([*argv, *where, *who, *map(str, wires)], self._dir, wires)
         except OSError as error:  # a file system that runs no programs, no more processes
             self._state = "invalid-image"
             self._line.send(banner.refused(f"virtual ESP32: cannot run the image: {error}"))
@@ -198,6 +223,7 @@ class Supervisor:
         self._due = None
         self._loader = None
         self._console.kill()
+        self._wires.reset(hard=True)
 
     def _reset(self, _request: Request, answer: Answer) -> None:
         self._power_on(banner.POWER_ON)
@@ -214,6 +240,22 @@ class Supervisor:
     def _tell_state(self, _request: Request, answer: Answer) -> None:
         answer({"state": self._state, "boots": self._boots})
 
+    def _gpio(self, request: Request, answer: Answer) -> None:
+        answer({"level": self._wires.level(_pin(request))})
+
+    def _set_gpio(self, request: Request, answer: Answer) -> None:
+        if not isinstance(request.get("level"), bool):
+            raise Refused("level must be true or false")
+        self._wires.set_outside(_pin(request), request["level"])
+        answer({})
+
     def _stop(self, _request: Request, answer: Answer) -> None:
         answer({"state": self._state, "boots": self._boots})
         self._end()
+
+
+def _pin(request: Request) -> int:
+    number = request.get("pin")
+    if type(number) is not int or not 0 <= number < PIN_COUNT:
+        raise Refused(f"there is no GPIO {number}; an ESP32 has GPIO 0 to {PIN_COUNT - 1}")
+    return number

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "py/mphal.h"
@@ -38,9 +39,28 @@ static int serialrepl_rx_chr(void) {
 static bool is_open;
 static struct termios line_settings;
 
+// A signal that comes after MicroPython looked for a pending exception and before it waits in the
+// kernel (time.sleep: before its select) would wait there too. So it is followed by others, each of
+// which ends such a wait with EINTR, until the exception has been raised.
+#define AGAIN_NS (10000000)
+static timer_t again;
+
+static void set_again(long ns) {
+    struct itimerspec times = { .it_interval = { .tv_nsec = ns }, .it_value = { .tv_nsec = ns } };
+    timer_settime(again, 0, &times, NULL);
+}
+
 static void interrupt_handler(int signum) {
     (void)signum;
     mp_sched_keyboard_interrupt();
+    set_again(AGAIN_NS);
+}
+
+static void again_handler(int signum) {
+    (void)signum;
+    if (MP_STATE_MAIN_THREAD(mp_pending_exception) == MP_OBJ_NULL) {
+        set_again(0);
+    }
 }
 
 // The line is 8-bit clean. While `interrupt` is on, Ctrl-C (and nothing else) is a signal. In the
@@ -81,9 +101,18 @@ static mp_obj_t serialrepl_open(mp_obj_t raw) {
     }
     pyexec_mode_kind = mp_obj_is_true(raw) ? PYEXEC_MODE_RAW_REPL : PYEXEC_MODE_FRIENDLY_REPL;
     // Installed for good, so that a late signal finds a handler and never the default action.
-    struct sigaction action = { .sa_handler = interrupt_handler };
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
+    if (!is_open) {
+        struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM };
+        if (timer_create(CLOCK_MONOTONIC, &event, &again) != 0) {
+            mp_raise_OSError(errno);
+        }
+        // Neither restarts the call that it interrupts.
+        struct sigaction action = { .sa_handler = again_handler };
+        sigemptyset(&action.sa_mask);
+        sigaction(SIGALRM, &action, NULL);
+        action.sa_handler = interrupt_handler;
+        sigaction(SIGINT, &action, NULL);
+    }
     is_open = true;
     set_line(false);
     return mp_const_none;

@@ -1,11 +1,12 @@
 # What the virtual ESP32 does at power-on, after its image was verified: mount the files of the
 # flash as "/", run boot.py and main.py, serve the REPL. Frozen into the image.
 #
-# Arguments: FLASH OFFSET LENGTH UID RESET_CAUSE MODE
+# Arguments: FLASH OFFSET LENGTH UID RESET_CAUSE MODE WIRES UART
 #   FLASH OFFSET LENGTH  the flash image and where in it (bytes) the file system is
 #   UID                  the MAC address, hex
 #   RESET_CAUSE          as machine.reset_cause() of an ESP32
 #   MODE                 "friendly", or "raw" after a soft reset from the raw REPL
+#   WIRES UART           descriptors for vesp32_machine: pins and watchdog; the data line
 
 import gc
 import os
@@ -13,6 +14,7 @@ import sys
 
 import serialrepl
 import vesp32_machine
+import vesp32_network
 import vfs
 
 # Exit codes tell the supervisor what is to happen next.
@@ -68,8 +70,9 @@ def _mount(blocks):
 
 
 def _run(mode):
-    path, offset, length, uid, cause = sys.argv[1:6]
-    vesp32_machine.install(uid, int(cause))
+    path, offset, length, uid, cause, _, wires, uart = sys.argv[1:9]
+    vesp32_machine.install(uid, int(cause), int(wires), int(uart))
+    vesp32_network.install(bytes.fromhex(uid))
     _mount(FlashBlocks(path, int(offset), int(length)))
     sys.path[:] = ["", ".frozen", "/lib"]
     sys.argv[:] = []
