@@ -107,4 +107,4 @@ def test_a_board_that_resets_for_ever_does_not_storm(
 
 def test_an_unknown_request_is_refused(running: VirtualBoard) -> None:
     with pytest.raises(BoardError, match="refused: a request is"):
-        running.control.gpio(25)
+        running.control._call("fly")
