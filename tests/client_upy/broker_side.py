@@ -1,6 +1,7 @@
 """The real broker for the checks, and what stands between it and a client: a relay that cuts
 every connection sooner or later, and FMQP carried by LightMQ."""
 
+import functools
 import json
 import socket
 import threading
@@ -8,30 +9,25 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from tests.client_upy.loopback_ports import LoopbackPorts, reads_nothing
 from tests.host_broker.net.broker_process import BrokerProcess
 
 _ACCEPTED = b"\x02\0\x01\0"
 _CUT_AFTER = 8_500  # bytes to the client; about 500 messages of the soak
 
 
-class BrokerSide:
-    """Context manager; ``ports``: of fmqp, lightmq, cut (FMQP), carried, stuck, refused."""
+class BrokerSide(LoopbackPorts):
+    """``ports``: of fmqp, lightmq, cut (FMQP), carried, stuck, refused."""
 
     def __init__(self) -> None:
-        self._sockets: list[socket.socket] = []
-
-    def __enter__(self) -> "BrokerSide":
+        super().__init__()
         listen = ["--listen", "fmqp://127.0.0.1:0", "--listen", "lightmq://127.0.0.1:0"]
         self.broker = BrokerProcess("--ephemeral", *listen)
-        self.ports = dict(self.broker.ports)
-        self._serve("cut", self._cut)
-        self._serve("carried", self._carried)
-        stuck = self._listen("stuck")
-        threading.Thread(target=self._hold, args=(stuck,), daemon=True).start()
-        closed = self._kept(socket.socket())
-        closed.bind(("127.0.0.1", 0))
-        self.ports["refused"] = closed.getsockname()[1]
-        return self
+        self.ports |= self.broker.ports
+        self.serve("cut", functools.partial(self._between, self._cut))
+        self.serve("carried", functools.partial(self._between, self._carried))
+        self.serve("stuck", reads_nothing)
+        self.refuse("refused")
 
     def __exit__(
         self,
@@ -39,8 +35,7 @@ class BrokerSide:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        for kept in self._sockets:
-            kept.close()
+        super().__exit__(kind, error, tb)
         self.broker.end()
 
     def written_to(self, file: Path) -> Path:
@@ -48,46 +43,11 @@ class BrokerSide:
         file.write_text(json.dumps(self.ports))
         return file
 
-    def _kept(self, sock: socket.socket) -> socket.socket:
-        self._sockets.append(sock)
-        return sock
-
-    def _listen(self, name: str) -> socket.socket:
-        listener = self._kept(socket.socket())
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(16)
-        self.ports[name] = listener.getsockname()[1]
-        return listener
-
-    def _serve(self, name: str, serve: Callable[[socket.socket, socket.socket], None]) -> None:
-        listener = self._listen(name)
-        threading.Thread(target=self._accept, args=(listener, serve), daemon=True).start()
-
-    def _accept(
-        self, listener: socket.socket, serve: Callable[[socket.socket, socket.socket], None]
-    ) -> None:
-        while True:
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                return  # closed: the end of the tests
-            threading.Thread(target=self._between, args=(peer, serve), daemon=True).start()
-
-    def _hold(self, listener: socket.socket) -> None:
-        # Accepted and never read.
-        while True:
-            try:
-                self._kept(listener.accept()[0])
-            except OSError:
-                return  # closed: the end of the tests
-
     def _between(
-        self, peer: socket.socket, serve: Callable[[socket.socket, socket.socket], None]
+        self, serve: Callable[[socket.socket, socket.socket], None], peer: socket.socket
     ) -> None:
-        with peer, socket.create_connection(("127.0.0.1", self.ports["fmqp"])) as broker:
-            for sock in (peer, broker):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with socket.create_connection(("127.0.0.1", self.ports["fmqp"])) as broker:
+            broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 serve(peer, broker)
             except OSError:

@@ -1,18 +1,16 @@
 """A server that misbehaves, over real sockets, in TLS or not: one port for each fault."""
 
+import functools
 import random
 import socket
 import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
-Serve = Callable[[socket.socket], None]
+from tests.client_upy.loopback_ports import LoopbackPorts, Serve, reads_nothing
 
-_LIFE_S = 60.0  # no connection of a test lasts longer
 _CONNACK = b"\x02\0\x01\0"
 
 
@@ -71,10 +69,6 @@ def _bytewise(data: bytes) -> Serve:
         _silent(peer)
 
     return serve
-
-
-def _reads_nothing(peer: socket.socket) -> None:
-    threading.Event().wait(_LIFE_S)
 
 
 def _fin(peer: socket.socket) -> None:
@@ -140,7 +134,7 @@ _AFTERWARDS: dict[str, tuple[Serve, Serve]] = {  # in FMQP, in LightMQ
         _sends(b"\x04\xff\xff\0\x01\0hal"),
     ),
     "then_garbage": (_sends(_GARBAGE), _sends(_GARBAGE)),
-    "then_reads_nothing": (_reads_nothing, _reads_nothing),
+    "then_reads_nothing": (reads_nothing, reads_nothing),
     "then_fin": (_ends_now, _ends_now),
     "then_reset": (_reset_now, _reset_now),
     "then_bytewise": (_bytewise(_FMQP), _bytewise(_LIGHTMQ)),
@@ -150,73 +144,31 @@ for _name, (_in_fmqp, _in_lightmq) in _AFTERWARDS.items():
     FAULTS[f"lightmq_{_name}"] = _greeted("lightmq", _in_lightmq)
 
 
-class FaultServer:
-    """Context manager; ``ports`` maps each fault, ``refused`` and ``black_hole`` to its port.
+class FaultServer(LoopbackPorts):
+    """``ports`` maps each fault, ``refused`` and ``black_hole`` to its port.
 
     ``secrets``: the files of a certificate and its key; then all of it happens inside TLS.
     """
 
     def __init__(self, secrets: tuple[Path, Path] | None = None) -> None:
+        super().__init__()
         self._tls: ssl.SSLContext | None = None
         if secrets:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._tls.load_cert_chain(*secrets)
-        self.ports: dict[str, int] = {}
-        self._sockets: list[socket.socket] = []
-
-    def __enter__(self) -> "FaultServer":
         for name, serve in FAULTS.items():
-            listener = self._listen(name, backlog=8)
-            threading.Thread(target=self._accept, args=(listener, serve), daemon=True).start()
+            self.serve(name, functools.partial(self._serve, serve))
         # A full queue of connections that nobody accepts: Linux drops further SYNs unanswered.
-        hole = self._listen("black_hole", backlog=0)
+        hole = self.listen("black_hole", backlog=0)
         for _ in range(4):
-            stuffing = self._kept(socket.socket())
+            stuffing = self.keep(socket.socket())
             stuffing.setblocking(False)
             stuffing.connect_ex(hole.getsockname())
-        # Bound and not listening: nobody else gets the port, and a connection is refused.
-        closed = self._kept(socket.socket())
-        closed.bind(("127.0.0.1", 0))
-        self.ports["refused"] = closed.getsockname()[1]
-        return self
+        self.refuse("refused")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        for kept in self._sockets:
-            kept.close()
-
-    def _kept(self, sock: socket.socket) -> socket.socket:
-        self._sockets.append(sock)
-        return sock
-
-    def _listen(self, name: str, backlog: int) -> socket.socket:
-        listener = self._kept(socket.socket())
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(backlog)
-        self.ports[name] = listener.getsockname()[1]
-        return listener
-
-    def _accept(self, listener: socket.socket, serve: Serve) -> None:
-        while True:
-            try:
-                peer, _ = listener.accept()
-            except OSError:
-                return  # closed: the end of the test
-            threading.Thread(target=self._serve, args=(peer, serve), daemon=True).start()
-
-    def _serve(self, peer: socket.socket, serve: Serve) -> None:
-        peer.settimeout(_LIFE_S)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            if self._tls:
-                peer = self._tls.wrap_socket(peer, server_side=True)
+    def _serve(self, serve: Serve, peer: socket.socket) -> None:
+        if not self._tls:
             serve(peer)
-        except OSError:
-            return  # the client gave up on us, as it should
-        finally:
-            peer.close()
+            return
+        with self._tls.wrap_socket(peer, server_side=True) as inside:
+            serve(inside)

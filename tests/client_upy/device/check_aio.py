@@ -1,50 +1,13 @@
 """The asyncio driver and the real broker. Argument: a file, JSON, ports by name."""
 
 import asyncio
-import json
-import sys
 
 from checks import check, equal, raises, run, within
+from live_clients import fmqp, lightmq, raised, ran, soon
 
 from umotemq.aio import Aio
-from umotemq.fmqp import FmqpClient
-from umotemq.lightmq import LightmqClient
-from umotemq.link import LinkError, NoAnswer, ticks_diff, ticks_ms
+from umotemq.link import LinkError, NoAnswer
 from umotemq.outage import Ring
-from umotemq.tcp import Tcp
-
-with open(sys.argv[1]) as _file:
-    _PORTS = json.load(_file)
-
-
-def fmqp(port="fmqp", **options):
-    return FmqpClient(Tcp("127.0.0.1", _PORTS[port]), **options)
-
-
-def lightmq(client_id, **options):
-    return LightmqClient(Tcp("127.0.0.1", _PORTS["lightmq"]), client_id, **options)
-
-
-def ran(coroutine):
-    """Run it in a loop of its own, for at most 20 s."""
-    if hasattr(asyncio, "new_event_loop") and hasattr(asyncio, "core"):
-        asyncio.new_event_loop()  # MicroPython has one, which an error would leave dirty
-    return asyncio.run(asyncio.wait_for(coroutine, 20))
-
-
-async def until(done):
-    end = ticks_ms()
-    while not done():
-        await asyncio.sleep_ms(2)
-        equal(ticks_diff(ticks_ms(), end) < 5000, True, "not in 5 s")
-
-
-async def raised(kind, awaitable):
-    try:
-        await awaitable
-    except kind as error:
-        return error
-    raise AssertionError("%s was not raised" % (kind,))
 
 
 @check
@@ -114,7 +77,7 @@ def many_tasks_share_one_link():
 
             await asyncio.gather(*[talk(n) for n in range(5)])
             # Empty payloads reach nobody.
-            await until(lambda: count[0] == 195)
+            await soon(lambda: count[0] == 195)
         equal(client.up, False)
 
     ran(main())
@@ -189,7 +152,7 @@ def what_a_handler_publishes_must_fit_or_be_kept():
             await link.connect()
             client.stream = Slow(client.stream)
             await link.publish(b"r/1", b"x")
-            await until(lambda: len(got) == 4)
+            await soon(lambda: len(got) == 4)
         equal(got, [48, 49, 50, 51])
 
     ran(main(Ring(400)))
@@ -225,7 +188,7 @@ def lightmq_asks_and_answers():
             equal(len(answers), 5)
             for _ in range(30):
                 await link.post(b"x")
-            await until(lambda: not board._waiting)
+            await soon(lambda: not board._waiting)
             replies = observer.messages(b"lightmq/aio/reply")
             reply = asyncio.create_task(replies.__anext__())
             await asyncio.sleep_ms(0)
@@ -235,7 +198,7 @@ def lightmq_asks_and_answers():
             equal(got, [b"lamp"])
 
     async def unanswered():
-        board = LightmqClient(Tcp("127.0.0.1", _PORTS["carried"]), b"aio")
+        board = lightmq(b"aio", "carried")
         async with Aio(board) as link:
             await link.connect()
             board._request = 4  # a PONG that nobody asked for: is not answered

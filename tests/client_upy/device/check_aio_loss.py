@@ -1,50 +1,13 @@
 """The asyncio driver, links that are lost, and deadlines. Argument: a file, JSON, ports by name."""
 
 import asyncio
-import json
-import sys
 
 from checks import check, equal, raises, run, within
+from live_clients import fmqp, raised, ran, soon, tcp
 
 from umotemq.aio import Aio
-from umotemq.fmqp import FmqpClient
-from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError, LinkTimeout, NoAnswer, ticks_diff, ticks_ms
 from umotemq.outage import Ring
-from umotemq.tcp import Tcp
-
-with open(sys.argv[1]) as _file:
-    _PORTS = json.load(_file)
-
-
-def fmqp(port="fmqp", **options):
-    return FmqpClient(Tcp("127.0.0.1", _PORTS[port]), **options)
-
-
-def lightmq(client_id, **options):
-    return LightmqClient(Tcp("127.0.0.1", _PORTS["lightmq"]), client_id, **options)
-
-
-def ran(coroutine):
-    """Run it in a loop of its own, for at most 20 s."""
-    if hasattr(asyncio, "new_event_loop") and hasattr(asyncio, "core"):
-        asyncio.new_event_loop()  # MicroPython has one, which an error would leave dirty
-    return asyncio.run(asyncio.wait_for(coroutine, 20))
-
-
-async def until(done):
-    end = ticks_ms()
-    while not done():
-        await asyncio.sleep_ms(2)
-        equal(ticks_diff(ticks_ms(), end) < 5000, True, "not in 5 s")
-
-
-async def raised(kind, awaitable):
-    try:
-        await awaitable
-    except kind as error:
-        return error
-    raise AssertionError("%s was not raised" % (kind,))
 
 
 @check
@@ -152,10 +115,10 @@ def a_silent_broker_is_noticed_and_left():
             await link.connect()
             await asyncio.sleep_ms(350)
             equal(client.up, True)
-            client.transport = Tcp("127.0.0.1", _PORTS["stuck"])
+            client.transport = tcp("stuck")
             client._own = b"nobody"  # pings that never come back
             start = ticks_ms()
-            await until(lambda: not client.up)
+            await soon(lambda: not client.up)
             equal(ticks_diff(ticks_ms(), start) < 1300, True)
             equal("150 ms" in str(client.error), True, str(client.error))
 

@@ -1,45 +1,23 @@
 """The sync clients and the real broker. Argument: a file, JSON, ports by name."""
 
-import json
-import sys
-
 from checks import check, equal, raises, run, within
+from live_clients import PORTS, fmqp, lightmq, tcp, until, up
 
 from umotemq.carried import Carried
 from umotemq.fmqp import FmqpClient
-from umotemq.lightmq import LightmqClient
-from umotemq.link import LinkError, NoAnswer, sleep_ms, ticks_diff, ticks_ms
+from umotemq.link import LinkError, NoAnswer, sleep_ms
 from umotemq.outage import Ring
 from umotemq.tcp import Tcp
 from umotemq.wanted import Publisher
-
-with open(sys.argv[1]) as _file:
-    _PORTS = json.load(_file)
-
-
-def fmqp(kind=FmqpClient, port="fmqp", **options):
-    client = kind(Tcp("127.0.0.1", _PORTS[port]), **options)
-    client.connect(5000)
-    return client
-
-
-def until(done, *clients):
-    """Poll the clients in turn until ``done()``; fail after 5 s."""
-    end = ticks_ms()
-    while not done():
-        for client in clients:
-            client.poll(10)
-        if ticks_diff(ticks_ms(), end) > 5000:
-            raise AssertionError("not in 5 s; errors: %r" % [c.error for c in clients])
 
 
 @check
 def messages_wills_and_what_is_cached():
     got = []
-    listener = fmqp()
+    listener = up(fmqp())
     listener.subscribe(b"c/*", lambda topic, payload: got.append((topic, payload)))
     listener.ping()
-    client = fmqp()
+    client = up(fmqp())
     client.publish(b"c/will", b"gone", will=True)
     client.publish(b"c/kept", b"1", cache=True)
     client.publish(b"c/now", b"2")
@@ -48,7 +26,7 @@ def messages_wills_and_what_is_cached():
     client.close()
     until(lambda: len(got) == 3, listener)
     equal(got, [(b"c/kept", b"1"), (b"c/now", b"2"), (b"c/will", b"gone")])
-    late = fmqp()
+    late = up(fmqp())
     late.subscribe(b"c/*", lambda topic, payload: got.append(payload))
     late.ping()
     equal(got[3:], [b"1"])
@@ -61,30 +39,29 @@ def messages_wills_and_what_is_cached():
 @check
 def a_name_with_several_addresses_is_quick():
     # Here often ::1 first, where nobody listens.
-    client = FmqpClient(Tcp("localhost", _PORTS["fmqp"]), retry_ms=0)
+    client = FmqpClient(Tcp("localhost", PORTS["fmqp"]), retry_ms=0)
     within(0, 1000, client.connect, 5000)
     client.close()
 
 
 @check
 def a_refused_connect_is_told_at_once():
-    client = FmqpClient(Tcp("127.0.0.1", _PORTS["refused"]), retry_ms=0)
+    client = fmqp("refused", retry_ms=0)
     error = within(0, 1000, raises, LinkError, client.connect, 5000)
     equal(error.phase, "connect")
-    equal("127.0.0.1:%d" % _PORTS["refused"] in str(error), True, str(error))
+    equal("127.0.0.1:%d" % PORTS["refused"] in str(error), True, str(error))
     error = raises(LinkError, FmqpClient(Tcp("256.0.0.1", 1), retry_ms=0).connect, 300)
     equal("256.0.0.1:1" in str(error), True, str(error))
 
 
 @check
 def an_echo_is_quick():
-    client = fmqp()
+    client = up(fmqp())
     times = sorted([client.ping(2000) for _ in range(50)])
     equal(times[25] < 5000, True, "p50 %d us" % times[25])
     client.close()
-    tcp = Tcp("127.0.0.1", _PORTS["fmqp"])
-    tcp.nodelay = False
-    client = FmqpClient(tcp)
+    client = fmqp()
+    client.transport.nodelay = False
     client.connect()
     equal(client.ping(2000) > 0, True)
     client.close()
@@ -93,15 +70,15 @@ def an_echo_is_quick():
 @check
 def a_sensor_works_only_while_somebody_listens():
     changes = []
-    client = fmqp()
+    client = up(fmqp())
     sensor = Publisher(client, b"w/1", changes.append)
     client.ping()
     equal((sensor.wanted, sensor.publish(b"x")), (False, False))
     got = []
-    listener = fmqp()
+    listener = up(fmqp())
     listener.subscribe(b"w/*", lambda topic, payload: got.append(payload))
     until(lambda: sensor.wanted, client, listener)
-    other = fmqp()
+    other = up(fmqp())
     other.subscribe(b"w/1", print)
     other.ping()
     client.ping()
@@ -111,7 +88,7 @@ def a_sensor_works_only_while_somebody_listens():
     until(lambda: got == [b"21.5"], client, listener)
     listener.unsubscribe(b"w/*")
     until(lambda: not sensor.wanted, client, listener)
-    watcher = fmqp()
+    watcher = up(fmqp())
     watcher.subscribe(b"w/1", print, debug=True)
     watcher.ping()
     client.ping()
@@ -121,7 +98,7 @@ def a_sensor_works_only_while_somebody_listens():
     until(lambda: sensor.wanted, client, listener)
     client.publish(b"w/1", b"", cache=True)
     client.ping()
-    client.transport = Tcp("127.0.0.1", _PORTS["refused"])
+    client.transport = tcp("refused")
     client.stream.close()
     client._drop()
     equal((sensor.wanted, changes), (False, [True, False, True]))
@@ -131,22 +108,20 @@ def a_sensor_works_only_while_somebody_listens():
 
 @check
 def lightmq_asks_and_answers():
-    transport = Tcp("127.0.0.1", _PORTS["lightmq"])
     got = []
 
     def handler(data):
         got.append(data)
         return b"yes " + data
 
-    board = LightmqClient(transport, b"asked", handler=handler)
-    board.connect(5000)
+    board = up(lightmq(b"asked", handler=handler))
     equal(board.ping() > 0, True)
     equal(isinstance(board.send(b"hello"), bytes), True)
     for _ in range(20):
         board.post(b"x")
     board.flush()
     replies = []
-    other = fmqp()
+    other = up(fmqp())
     other.subscribe(b"lightmq/asked/reply", lambda topic, payload: replies.append(payload))
     other.publish(b"lightmq/asked/down", b"lamp")
     until(lambda: replies, board, other)
@@ -158,7 +133,7 @@ def lightmq_asks_and_answers():
 @check
 def fmqp_is_carried_by_lightmq():
     def carried(**options):
-        session = LightmqClient(Tcp("127.0.0.1", _PORTS["carried"]), b"me", tx_size=262)
+        session = lightmq(b"me", "carried", tx_size=262)
         return FmqpClient(Carried(session), retry_ms=20, **options)
 
     got = []
@@ -197,11 +172,11 @@ def numbers_survive_cut_connections_in_order():
         heard[0] = int(payload)
         heard[1] += 1
 
-    listener = fmqp()
+    listener = up(fmqp())
     listener.subscribe(b"o/1", hear)
     listener.ping()
     ring = Ring(2000)
-    client = fmqp(port="cut", outage=ring, retry_ms=5)
+    client = up(fmqp("cut", outage=ring, retry_ms=5))
     client.subscribe(b"o/*", lambda topic, payload: None)
     number = 0
     while client.connects < 6:
@@ -224,13 +199,13 @@ def numbers_survive_cut_connections_in_order():
 
 @check
 def nothing_is_asked_of_a_lost_link():
-    client = fmqp()
+    client = up(fmqp())
     client.close()
     raises(LinkError, client.ping, 100)
-    stuck = FmqpClient(Tcp("127.0.0.1", _PORTS["stuck"]), timeout_ms=200, retry_ms=0)
+    stuck = fmqp("stuck", timeout_ms=200, retry_ms=0)
     error = within(190, 1200, raises, LinkError, stuck.connect, 5000)
     equal("nothing for 200 ms" in str(error), True, str(error))
-    client = FmqpClient(Tcp("127.0.0.1", _PORTS["stuck"]), name=b"", timeout_ms=200, retry_ms=0)
+    client = fmqp("stuck", name=b"", timeout_ms=200, retry_ms=0)
     client.connect(1000)
     within(90, 1000, raises, NoAnswer, LightmqBlind().ask, 100)
     payload = bytes(200)
@@ -246,7 +221,7 @@ class LightmqBlind:
     """A client that is up and whose posts nobody answers."""
 
     def ask(self, ms):
-        client = LightmqClient(Tcp("127.0.0.1", _PORTS["carried"]), b"blind")
+        client = lightmq(b"blind", "carried")
         client.connect(1000)
         client._request = 4  # a PONG that nobody asked for: is not answered
         try:

@@ -1,36 +1,12 @@
 """Payloads in pieces, and the real broker. Argument: a file, JSON, ports by name."""
 
-import json
-import sys
-
 from checks import check, equal, raises, run
+from live_clients import fmqp, lightmq, until, up
 
 from umotemq.carried import Carried
 from umotemq.chunks import ChunkClient
-from umotemq.fmqp import FmqpClient
-from umotemq.lightmq import LightmqClient
-from umotemq.link import LinkError, ticks_diff, ticks_ms
+from umotemq.link import LinkError
 from umotemq.outage import Ring
-from umotemq.tcp import Tcp
-
-with open(sys.argv[1]) as _file:
-    _PORTS = json.load(_file)
-
-
-def fmqp(kind=FmqpClient, port="fmqp", **options):
-    client = kind(Tcp("127.0.0.1", _PORTS[port]), **options)
-    client.connect(5000)
-    return client
-
-
-def until(done, *clients):
-    """Poll the clients in turn until ``done()``; fail after 5 s."""
-    end = ticks_ms()
-    while not done():
-        for client in clients:
-            client.poll(10)
-        if ticks_diff(ticks_ms(), end) > 5000:
-            raise AssertionError("not in 5 s; errors: %r" % [c.error for c in clients])
 
 
 class Source:
@@ -68,11 +44,9 @@ def large_messages_come_and_go_in_pieces():
     small = []
     for port in ("fmqp", "carried"):
         if port == "fmqp":
-            client = fmqp(ChunkClient)
+            client = up(fmqp(port, ChunkClient))
         else:
-            transport = Carried(LightmqClient(Tcp("127.0.0.1", _PORTS[port]), b"ch", tx_size=262))
-            client = ChunkClient(transport)
-            client.connect(5000)
+            client = up(ChunkClient(Carried(lightmq(b"ch", port, tx_size=262))))
         client.receive(b"f/1", piece)
         client.subscribe(b"f/2", lambda topic, payload: small.append(payload))
         for length in (60000, 1, 500, 505, 506, 507, 508, 509, 515):
@@ -89,7 +63,7 @@ def large_messages_come_and_go_in_pieces():
 
 @check
 def a_source_that_ends_early_closes_the_link():
-    client = fmqp(ChunkClient, retry_ms=20, outage=Ring(300))
+    client = up(fmqp(kind=ChunkClient, retry_ms=20, outage=Ring(300)))
     error = raises(LinkError, client.publish_from, b"f/3", 1000, Source(500))
     equal("500 bytes early" in str(error), True, str(error))
     equal((client.up, len(client.outage)), (False, 0))

@@ -1,20 +1,10 @@
 """The FMQP client, over a stream in memory."""
 
 from checks import Memory, check, equal, publication, raises, run
+from clients_in_memory import fmqp
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
-
-
-def client_and_stream(stream=None, **options):
-    """Return a client that is up, does not ping and does not come back."""
-    stream = stream or Memory()
-    if "retry_ms" not in options:
-        options["retry_ms"] = 0
-    client = FmqpClient(stream, name=b"", **options)
-    client.connect(1000)
-    equal(stream.take(), b"\0\x04\0\0\0\0ping", "the sign of life that proves the stream")
-    return client, stream
 
 
 @check
@@ -26,7 +16,7 @@ def options_are_checked():
 
 @check
 def handlers_get_topic_and_payload():
-    client, stream = client_and_stream()
+    client, stream = fmqp()
     got = []
     client.subscribe(b"/a/*/", lambda topic, payload: got.append((topic, payload)))
     equal(stream.take(), b"\x80\x03\0\0\0\0a/*")
@@ -38,7 +28,7 @@ def handlers_get_topic_and_payload():
 
 @check
 def raw_handlers_get_places_in_the_buffer():
-    client, stream = client_and_stream()
+    client, stream = fmqp()
     got = []
 
     def handler(view, topic_start, topic_end, start, end):
@@ -52,7 +42,7 @@ def raw_handlers_get_places_in_the_buffer():
 
 @check
 def feedback_is_another_topic_system():
-    client, stream = client_and_stream()
+    client, stream = fmqp()
     regular = []
     wanted = []
     client.subscribe(b"a", lambda topic, payload: regular.append(payload))
@@ -70,7 +60,7 @@ def feedback_is_another_topic_system():
 
 @check
 def a_second_subscription_replaces_the_handler():
-    client, stream = client_and_stream()
+    client, stream = fmqp()
     got = []
     client.subscribe(b"a", lambda topic, payload: got.append(1))
     client.subscribe(b"a", lambda topic, payload: got.append(2))
@@ -81,7 +71,7 @@ def a_second_subscription_replaces_the_handler():
 
 @check
 def several_handlers_hear_one_message():
-    client, stream = client_and_stream()
+    client, stream = fmqp()
     got = []
     client.subscribe(b"a/*", lambda topic, payload: got.append(1))
     client.subscribe(b"*/b", lambda topic, payload: got.append(2))
@@ -93,7 +83,7 @@ def several_handlers_hear_one_message():
 
 @check
 def a_handler_may_subscribe_publish_and_raise():
-    client, stream = client_and_stream()
+    client, stream = fmqp()
     got = []
 
     def first(topic, payload):
@@ -112,7 +102,7 @@ def a_handler_may_subscribe_publish_and_raise():
 @check
 def a_handler_may_close():
     for retry_ms in (0, 100):
-        client, stream = client_and_stream(retry_ms=retry_ms)
+        client, stream = fmqp(retry_ms=retry_ms)
         got = []
 
         def handler(topic, payload, got=got, client=client):
@@ -131,7 +121,7 @@ def a_handler_may_close():
 @check
 def a_handlers_link_error_is_not_swallowed():
     other = FmqpClient(Memory())
-    client, stream = client_and_stream(retry_ms=100)
+    client, stream = fmqp(retry_ms=100)
     client.subscribe(b"a", lambda topic, payload: other.publish(topic, payload))
     stream.feed(publication(b"a", b"x"))
     error = raises(LinkError, client.poll, 100)
@@ -141,7 +131,7 @@ def a_handlers_link_error_is_not_swallowed():
 
 @check
 def publish_says_what_is_wrong():
-    client, stream = client_and_stream(tx_size=20)
+    client, stream = fmqp(tx_size=20)
     raises(ValueError, client.publish, b"", b"x")
     raises(ValueError, client.publish, b"t" * 256, b"x")
     error = raises(ValueError, client.publish, b"topic", b"0123456789")
@@ -155,7 +145,7 @@ def publish_says_what_is_wrong():
 @check
 def what_is_too_long_is_skipped_without_a_buffer():
     for step in (1, 7, 64, 1 << 20):
-        client, stream = client_and_stream(rx_size=262)
+        client, stream = fmqp(rx_size=262)
         stream.step = step
         got = []
         client.subscribe(b"a", lambda topic, payload, got=got: got.append(payload))
@@ -173,7 +163,7 @@ def what_is_too_long_is_skipped_without_a_buffer():
 def any_cut_gives_the_same_messages():
     wire = b"".join([publication(b"a/b", bytes([n]) * n) for n in range(60)])
     for step in range(1, 130):
-        client, stream = client_and_stream(rx_size=262)
+        client, stream = fmqp(rx_size=262)
         stream.step = step
         got = []
         client.subscribe(b"a/b", lambda topic, payload, got=got: got.append(payload))
@@ -186,7 +176,7 @@ def any_cut_gives_the_same_messages():
 
 @check
 def close_is_final_and_never_raises():
-    client, stream = client_and_stream()
+    client, stream = fmqp()
     client.close()
     client.close()
     equal(stream.closed, True)

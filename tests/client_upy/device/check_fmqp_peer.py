@@ -1,33 +1,16 @@
 """What an FMQP peer may do, or not do, to the client; over a stream in memory."""
 
 from checks import Blocked, Memory, check, equal, publication, raises, run, within
+from clients_in_memory import broker, fmqp
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError, LinkTimeout, NoAnswer, WireError
 
 
-def client_and_stream(stream=None, **options):
-    """Return a client that is up, does not ping and does not come back."""
-    stream = stream or Memory()
-    if "retry_ms" not in options:
-        options["retry_ms"] = 0
-    client = FmqpClient(stream, name=b"", **options)
-    client.connect(1000)
-    equal(stream.take(), b"\0\x04\0\0\0\0ping", "the sign of life that proves the stream")
-    return client, stream
-
-
-def broker(data):
-    """Answer pings as a broker does; nothing else."""
-    ping = b"\0\x06\0\0\0\x04ping/n"
-    at = data.find(ping)
-    return data[at : at + len(ping) + 4] if at >= 0 else b""
-
-
 @check
 def absurd_lengths_are_noticed_at_once():
     for head in (b"\0\x01\x0b\xeb\xc2\0", b"\0\x01\xff\xff\xff\xff", b"\0\x01\0\x10\0\x01"):
-        client, stream = client_and_stream()
+        client, stream = fmqp()
         stream.feed(head)
         error = raises(WireError, client.poll, 0)
         equal(error.phase, "receive")
@@ -38,14 +21,14 @@ def absurd_lengths_are_noticed_at_once():
 
 @check
 def a_message_without_topic_may_end_the_buffer():
-    client, stream = client_and_stream(rx_size=64)
+    client, stream = fmqp(rx_size=64)
     stream.feed(publication(b"", bytes(52)) + publication(b"", b"") + publication(b"/", b""))
     equal((client.poll(0), client.poll(0), client.discarded), (0, 0, 3))
 
 
 @check
 def half_a_message_is_noticed_in_time():
-    client, stream = client_and_stream(timeout_ms=200)
+    client, stream = fmqp(timeout_ms=200)
     stream.feed(b"\0\x05\0\0\0\x05hal")
     error = within(190, 500, raises, LinkTimeout, client.poll, 5000)
     equal("200 ms" in str(error), True, str(error))
@@ -53,14 +36,14 @@ def half_a_message_is_noticed_in_time():
 
 @check
 def half_of_a_too_long_message_is_noticed_in_time():
-    client, stream = client_and_stream(timeout_ms=200)
+    client, stream = fmqp(timeout_ms=200)
     stream.feed(b"\0\x05\0\x0f\0\0hal")
     within(190, 500, raises, LinkTimeout, client.poll, 5000)
 
 
 @check
 def poll_returns_in_time_and_keeps_alive():
-    client, stream = client_and_stream(keepalive_ms=100, timeout_ms=50)
+    client, stream = fmqp(keepalive_ms=100, timeout_ms=50)
     equal(within(340, 600, client.poll, 350), 0)
     sent = stream.take()
     equal(sent, b"\0\x04\0\0\0\0ping" * (len(sent) // 10))
@@ -107,7 +90,7 @@ def ping_is_answered_by_its_echo_only():
 
 @check
 def a_peer_that_stops_reading_is_noticed_in_time():
-    client, stream = client_and_stream(Blocked(), timeout_ms=200)
+    client, stream = fmqp(Blocked(), timeout_ms=200)
     stream.room = 12
     error = within(190, 500, raises, LinkTimeout, client.publish, b"topic", b"payload")
     equal("stopped reading" in str(error), True, str(error))
@@ -117,7 +100,7 @@ def a_peer_that_stops_reading_is_noticed_in_time():
 
 @check
 def a_slow_peer_gets_whole_messages():
-    client, stream = client_and_stream(Blocked(), timeout_ms=200)
+    client, stream = fmqp(Blocked(), timeout_ms=200)
     real_wait = client._wait
 
     def wait(ms):
@@ -150,14 +133,14 @@ def a_stream_that_fails_is_a_lost_link():
                 raise OSError(32)
             return Memory.write(self, data)
 
-    client, stream = client_and_stream(Broken())
+    client, stream = fmqp(Broken())
     stream.broken = True
     error = raises(LinkError, client.poll, 0)
     equal((error.phase, stream.closed), ("receive", True))
-    client, stream = client_and_stream(Broken())
+    client, stream = fmqp(Broken())
     stream.broken = True
     equal(raises(LinkError, client.publish, b"a", b"b").phase, "send")
-    client, stream = client_and_stream()
+    client, stream = fmqp()
     stream.ended = True
     error = raises(LinkError, client.poll, 1000)
     equal("closed by the peer" in str(error), True, str(error))

@@ -1,19 +1,10 @@
 """The LightMQ client, over a stream in memory."""
 
 from checks import Memory, check, equal, raises, run, within
+from clients_in_memory import lightmq
 
 from umotemq.lightmq import LightmqClient, Refused
 from umotemq.link import LinkError, NoAnswer
-
-
-def connected(step=1 << 20, stream=None, **options):
-    """Return a client that is up and does not come back."""
-    stream = stream or Memory(step)
-    stream.feed(b"\x02\0\x01" + (b"\x01" if options.get("dialect") == "gbaranski" else b"\0"))
-    client = LightmqClient(stream, b"me", retry_ms=0, **options)
-    client.connect(1000)
-    equal(stream.take(), b"\x01\0\x03\x02me")
-    return client, stream
 
 
 def answered(client, stream, number, frame):
@@ -56,7 +47,7 @@ def arguments_are_checked():
 @check
 def pings_are_answered():
     for dialect, ping, pong in (("spec", b"\x03", b"\x04"), ("gbaranski", b"\x05", b"\x06")):
-        client, stream = connected(dialect=dialect)
+        client, stream = lightmq(dialect=dialect)
         stream.feed(ping + b"\0\x02\x12\x34" + ping + b"\0\x02\xff\xff")
         client.poll(0)
         equal(stream.take(), pong + b"\0\x02\x12\x34" + pong + b"\0\x02\xff\xff")
@@ -64,7 +55,7 @@ def pings_are_answered():
 
 @check
 def ping_measures_a_round_trip():
-    client, stream = connected()
+    client, stream = lightmq()
     answered(client, stream, 0x1234, b"\x04\0\x02\x99\x99\x04\0\x02\x12\x34")
     equal(client.ping(200) >= 0, True)
     equal(stream.take(), b"\x03\0\x02\x12\x34")
@@ -77,7 +68,7 @@ def ping_measures_a_round_trip():
 
 @check
 def send_returns_the_response():
-    client, stream = connected()
+    client, stream = lightmq()
     answered(client, stream, 0x0102, b"\x06\0\x04\x99\x99no\x06\0\x04\x01\x02ok")
     equal(client.send(b"Hi", 200), b"ok")
     equal(stream.take(), b"\x05\0\x05\x01\x02\0Hi")
@@ -97,7 +88,7 @@ def requests_are_handled_and_answered():
 
     for step in (1, 2, 3, 100):
         got.clear()
-        client, stream = connected(step, handler=handler)
+        client, stream = lightmq(Memory(step), handler=handler)
         stream.feed(b"\x05\0\x05\x12\x34\0Hi\x05\0\x03\0\x01\x80")
         while not stream.empty:
             client.poll(0)
@@ -109,7 +100,7 @@ def requests_are_handled_and_answered():
 @check
 def requests_are_handled_while_waiting():
     got = []
-    client, stream = connected(handler=got.append)
+    client, stream = lightmq(handler=got.append)
     answered(client, stream, 9, b"\x05\0\x05\x12\x34\0Hi\x03\0\x02\0\x07\x06\0\x03\0\x09!")
     equal(client.send(b"?", 200), b"!")
     equal(got, [b"Hi"])
@@ -127,7 +118,7 @@ def a_handler_may_ask_and_close():
         client.close()
         return b"too late"
 
-    client, stream = connected(handler=handler)
+    client, stream = lightmq(handler=handler)
     stream.feed(b"\x05\0\x05\x12\x34\0Hi")
     equal(client.poll(100), 1)
     equal(answers, [b"!"])
@@ -136,7 +127,7 @@ def a_handler_may_ask_and_close():
 
 @check
 def an_answer_must_fit():
-    client, stream = connected(handler=lambda data: data * 9, tx_size=24)
+    client, stream = lightmq(handler=lambda data: data * 9, tx_size=24)
     stream.feed(b"\x05\0\x0d\0\x01\0datadatada")
     raises(ValueError, client.poll, 0)
 
@@ -144,7 +135,7 @@ def an_answer_must_fit():
 @check
 def posts_keep_within_their_window():
     responses = []
-    client, stream = connected(on_response=responses.append, window=2)
+    client, stream = lightmq(on_response=responses.append, window=2)
     client._id = 0xFFFE
     client.post(b"a")
     client.post(b"b")
@@ -160,7 +151,7 @@ def posts_keep_within_their_window():
 
 @check
 def data_must_fit():
-    client, stream = connected(tx_size=16)
+    client, stream = lightmq(tx_size=16)
     error = raises(ValueError, client.send, b"12345678901")
     equal("tx_size" in str(error), True, str(error))
     equal(stream.take(), b"")

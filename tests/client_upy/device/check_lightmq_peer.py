@@ -1,20 +1,11 @@
 """What a LightMQ peer may do, or not do, to the client; over a stream in memory."""
 
 from checks import Memory, check, equal, raises, run, within
+from clients_in_memory import lightmq
 
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError, LinkTimeout, WireError
 from umotemq.outage import Ring
-
-
-def connected(step=1 << 20, stream=None, **options):
-    """Return a client that is up and does not come back."""
-    stream = stream or Memory(step)
-    stream.feed(b"\x02\0\x01" + (b"\x01" if options.get("dialect") == "gbaranski" else b"\0"))
-    client = LightmqClient(stream, b"me", retry_ms=0, **options)
-    client.connect(1000)
-    equal(stream.take(), b"\x01\0\x03\x02me")
-    return client, stream
 
 
 @check
@@ -51,7 +42,7 @@ def requests_wait_for_room_for_their_answers():
             return Memory.write(self, data[:1] if self.slow else data)
 
     slow = Slow()
-    client, stream = connected(stream=slow, handler=lambda data: data, rx_size=64, tx_size=24)
+    client, stream = lightmq(slow, handler=lambda data: data, rx_size=64, tx_size=24)
     slow.slow = True
     sent = want = b""
     for n in range(40):
@@ -65,7 +56,7 @@ def requests_wait_for_room_for_their_answers():
 
 @check
 def a_lost_link_ends_waiting():
-    client, stream = connected()
+    client, stream = lightmq()
     client.retry_ms = 20
 
     def later(ms):
@@ -81,7 +72,7 @@ def a_lost_link_ends_waiting():
 def stale_responses_after_an_outage_are_nobodys():
     responses = []
     ring = Ring(100)
-    client, stream = connected(outage=ring, on_response=responses.append)
+    client, stream = lightmq(outage=ring, on_response=responses.append)
     client.retry_ms = 20
     client._id = 8
     client.post(b"before")
@@ -115,7 +106,7 @@ def malformed_frames_end_the_link():
         b"\x06\0\x01",
     ):
         for step in (1, 100):
-            client, stream = connected(step)
+            client, stream = lightmq(Memory(step))
             stream.feed(wrong)
             error = None
             while error is None:
@@ -132,7 +123,7 @@ def what_is_too_long_is_skipped_without_a_buffer():
     got = []
     for step in (7, 1 << 20):
         got.clear()
-        client, stream = connected(step, handler=got.append, rx_size=64)
+        client, stream = lightmq(Memory(step), handler=got.append, rx_size=64)
         stream.feed(b"\x05\xff\xff\0\x01\0")
         stream.feed(b"x" * 83, 65532 // 83)
         stream.feed(b"x" * (65532 % 83))
@@ -146,14 +137,14 @@ def what_is_too_long_is_skipped_without_a_buffer():
 
 @check
 def a_silent_peer_is_noticed_by_pings():
-    client, stream = connected(keepalive_ms=100, timeout_ms=200)
+    client, stream = lightmq(keepalive_ms=100, timeout_ms=200)
     within(290, 700, raises, LinkTimeout, client.poll, 5000)
     equal(stream.take()[:3], b"\x03\0\x02")
 
 
 @check
 def half_a_frame_is_noticed_in_time():
-    client, stream = connected(timeout_ms=200)
+    client, stream = lightmq(timeout_ms=200)
     stream.feed(b"\x05\xff\xff\0")
     within(190, 500, raises, LinkTimeout, client.poll, 5000)
 

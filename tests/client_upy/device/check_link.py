@@ -1,31 +1,11 @@
 """A link that is lost and opened again, over a stream in memory."""
 
 from checks import Memory, check, equal, publication, raises, run, within
+from clients_in_memory import SUBSCRIBED, named, ping
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError, LinkTimeout, sleep_ms, ticks_diff, ticks_ms
-
-SUBSCRIBED = b"\x90\x06\0\0\0\0ping/n"  # to the client's own pings
-
-
-def ping(number):
-    return publication(b"ping/n", bytes([0, 0, 0, number]))
-
-
-def broker(data):
-    """Answer pings as a broker does; nothing else."""
-    at = data.find(b"\0\x06\0\0\0\x04ping/n")
-    return data[at : at + 16] if at >= 0 else b""
-
-
-def named(**options):
-    stream = Memory()
-    stream.answer = broker
-    options["name"] = b"n"
-    if "retry_ms" not in options:
-        options["retry_ms"] = 20
-    return FmqpClient(stream, **options), stream
 
 
 @check

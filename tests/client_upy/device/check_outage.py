@@ -1,31 +1,11 @@
 """What is kept while the link is down; over a stream in memory."""
 
-from checks import Blocked, Memory, check, equal, publication, raises, run, within
+from checks import Blocked, check, equal, publication, raises, run, within
+from clients_in_memory import SUBSCRIBED, named, ping
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
 from umotemq.outage import Ring
-
-SUBSCRIBED = b"\x90\x06\0\0\0\0ping/n"  # to the client's own pings
-
-
-def ping(number):
-    return publication(b"ping/n", bytes([0, 0, 0, number]))
-
-
-def broker(data):
-    """Answer pings as a broker does; nothing else."""
-    at = data.find(b"\0\x06\0\0\0\x04ping/n")
-    return data[at : at + 16] if at >= 0 else b""
-
-
-def named(**options):
-    stream = Memory()
-    stream.answer = broker
-    options["name"] = b"n"
-    if "retry_ms" not in options:
-        options["retry_ms"] = 20
-    return FmqpClient(stream, **options), stream
 
 
 @check

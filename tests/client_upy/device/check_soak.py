@@ -4,18 +4,13 @@ Argument: a file, JSON, ports by name.
 """
 
 import gc
-import json
-import sys
 
 from checks import check, equal, run
+from live_clients import fmqp
 
-from umotemq.fmqp import FmqpClient
 from umotemq.link import sleep_ms
 from umotemq.outage import Ring
-from umotemq.tcp import Tcp
 
-with open(sys.argv[1]) as _file:
-    _PORTS = json.load(_file)
 _MESSAGES = 100_000
 _CONNECTIONS = 200
 _PAYLOAD = b"12345"
@@ -24,8 +19,7 @@ _PAYLOAD = b"12345"
 class Soak:
     def __init__(self):
         self.received = self.published = 0
-        tcp = Tcp("127.0.0.1", _PORTS["cut"])
-        self.client = FmqpClient(tcp, retry_ms=2, retry_max_ms=2, outage=Ring(200))
+        self.client = fmqp("cut", retry_ms=2, retry_max_ms=2, outage=Ring(200))
         self.client.subscribe(b"soak/1", self.raw, raw=True)
         self.client.subscribe(b"soak/*", self.whole)
         self.client.publish(b"soak/will", b"gone", will=True)

@@ -1,46 +1,13 @@
 """tests/vectors/fmqp.json through the client. Argument: the vectors, one JSON object a line."""
 
-import json
-import sys
-
 from checks import Memory, check, equal, raises, run
+from vector_lines import pieces, size_of, vectors, whole
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
 
 _RX = 2048
 _SENTINEL = b"\0\x08\0\0\0\x01sentinel!"
-
-
-def unhex(text):
-    return bytes([int(text[i : i + 2], 16) for i in range(0, len(text), 2)])
-
-
-def pieces(vector, key):
-    # (bytes, times) pairs of at least some bytes each: the longest would not fit the heap.
-    if key + "_repeat" not in vector:
-        return [(unhex(vector[key]), 1)]
-    pairs = []
-    for text, times in vector[key + "_repeat"]:
-        data = unhex(text)
-        many = max(1, 500 // len(data))
-        pairs.append((data * many, times // many))
-        pairs.append((data * (times % many), 1))
-    return [(data, times) for data, times in pairs if data and times]
-
-
-def size_of(parts):
-    return sum([len(data) * times for data, times in parts])
-
-
-def whole(parts):
-    return b"".join([data * times for data, times in parts])
-
-
-def vectors():
-    with open(sys.argv[1]) as lines:
-        for line in lines:
-            yield json.loads(line)
 
 
 def received(vector, step):

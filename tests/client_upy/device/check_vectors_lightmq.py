@@ -1,9 +1,7 @@
 """tests/vectors/lightmq.json through the client. Argument: the vectors, one JSON object a line."""
 
-import json
-import sys
-
 from checks import Memory, check, equal, raises, run
+from vector_lines import pieces, size_of, vectors, whole
 
 from umotemq.lightmq import LightmqClient, Refused
 from umotemq.link import WireError
@@ -12,38 +10,11 @@ _RX = 2048
 _NUMBERS = {"spec": b"\x03\x04\x05\x06", "gbaranski": b"\x05\x06\x03\x04"}
 
 
-def unhex(text):
-    return bytes([int(text[i : i + 2], 16) for i in range(0, len(text), 2)])
-
-
-def pieces(vector, key):
-    # (bytes, times) pairs of at least some bytes each: the longest would not fit the heap.
-    if key + "_repeat" not in vector:
-        return [(unhex(vector[key]), 1)]
-    pairs = []
-    for text, times in vector[key + "_repeat"]:
-        data = unhex(text)
-        many = max(1, 500 // len(data))
-        pairs.append((data * many, times // many))
-        pairs.append((data * (times % many), 1))
-    return [(data, times) for data, times in pairs if data and times]
-
-
-def size_of(parts):
-    return sum([len(data) * times for data, times in parts])
-
-
-def whole(parts):
-    return b"".join([data * times for data, times in parts])
-
-
-def vectors():
-    with open(sys.argv[1]) as lines:
-        for line in lines:
-            vector = json.loads(line)
-            for dialect in ("spec", "gbaranski"):
-                if vector["dialect"] in (dialect, "both"):
-                    yield vector, dialect
+def in_each_dialect():
+    for vector in vectors():
+        for dialect in ("spec", "gbaranski"):
+            if vector["dialect"] in (dialect, "both"):
+                yield vector, dialect
 
 
 def connected(dialect, step=1 << 20, **kwargs):
@@ -135,7 +106,7 @@ _RECEIVED = {"CONNACK": connack, "PING": ping, "PONG": pong, "SEND": send, "SEND
 @check
 def what_a_broker_may_send_is_understood():
     count = 0
-    for vector, dialect in vectors():
+    for vector, dialect in in_each_dialect():
         if vector["direction"] == "C>S":
             continue
         receive = violation if vector["violation"] else _RECEIVED[vector["frame"]["opcode"]]
@@ -182,7 +153,7 @@ def sent(vector, dialect):
 @check
 def what_the_client_sends_is_as_the_vectors_say():
     count = 0
-    for vector, dialect in vectors():
+    for vector, dialect in in_each_dialect():
         if vector["direction"] == "S>C" or not vector["encodes"]:
             continue
         parts = pieces(vector, "hex")

@@ -1,0 +1,50 @@
+"""Clients over a stream in memory, and the least that a broker answers them."""
+
+from checks import Memory, equal, publication
+
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+
+SUBSCRIBED = b"\x90\x06\0\0\0\0ping/n"  # of a client with the name n, to its own pings
+
+
+def ping(number):
+    """Return the FMQP packet of the client n that asks for a sign of life."""
+    return publication(b"ping/n", bytes([0, 0, 0, number]))
+
+
+def broker(data):
+    """Answer pings as an FMQP broker does; nothing else."""
+    at = data.find(b"\0\x06\0\0\0\x04ping/n")
+    return data[at : at + 16] if at >= 0 else b""
+
+
+def named(**options):
+    """Return an FMQP client that is not connected yet, and a stream whose far end is ``broker``."""
+    stream = Memory()
+    stream.answer = broker
+    options["name"] = b"n"
+    if "retry_ms" not in options:
+        options["retry_ms"] = 20
+    return FmqpClient(stream, **options), stream
+
+
+def fmqp(stream=None, **options):
+    """Return an FMQP client that is up, does not ping and does not come back; and its stream."""
+    stream = stream or Memory()
+    if "retry_ms" not in options:
+        options["retry_ms"] = 0
+    client = FmqpClient(stream, name=b"", **options)
+    client.connect(1000)
+    equal(stream.take(), b"\0\x04\0\0\0\0ping", "the sign of life that proves the stream")
+    return client, stream
+
+
+def lightmq(stream=None, **options):
+    """Return a LightMQ client that is up and does not come back; and its stream."""
+    stream = stream or Memory()
+    stream.feed(b"\x02\0\x01" + (b"\x01" if options.get("dialect") == "gbaranski" else b"\0"))
+    client = LightmqClient(stream, b"me", retry_ms=0, **options)
+    client.connect(1000)
+    equal(stream.take(), b"\x01\0\x03\x02me")
+    return client, stream

@@ -1,0 +1,72 @@
+"""Clients of a running broker. The program's first argument: a file, JSON, ports by name."""
+
+import asyncio
+import json
+import sys
+
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+from umotemq.link import ticks_diff, ticks_ms
+from umotemq.tcp import Tcp
+
+with open(sys.argv[1]) as _file:
+    PORTS = json.load(_file)
+
+
+def tcp(port):
+    """Return the way to one of ``PORTS``."""
+    return Tcp("127.0.0.1", PORTS[port])
+
+
+def fmqp(port="fmqp", kind=FmqpClient, **options):
+    """Return a client that is not connected yet."""
+    return kind(tcp(port), **options)
+
+
+def lightmq(client_id, port="lightmq", **options):
+    """Return a client that is not connected yet."""
+    return LightmqClient(tcp(port), client_id, **options)
+
+
+def up(client):
+    """Connect; return the client."""
+    client.connect(5000)
+    return client
+
+
+def until(done, *clients):
+    """Poll the clients in turn until ``done()``; fail after 5 s."""
+    end = ticks_ms()
+    while not done():
+        for client in clients:
+            client.poll(10)
+        if ticks_diff(ticks_ms(), end) > 5000:
+            raise AssertionError("not in 5 s; errors: %r" % [c.error for c in clients])
+
+
+# ---- under asyncio ----
+
+
+def ran(coroutine):
+    """Run it in a loop of its own, for at most 20 s."""
+    if hasattr(asyncio, "new_event_loop") and hasattr(asyncio, "core"):
+        asyncio.new_event_loop()  # MicroPython has one, which an error would leave dirty
+    return asyncio.run(asyncio.wait_for(coroutine, 20))
+
+
+async def soon(done):
+    """Return when ``done()``; fail after 5 s."""
+    end = ticks_ms()
+    while not done():
+        await asyncio.sleep_ms(2)
+        if ticks_diff(ticks_ms(), end) > 5000:
+            raise AssertionError("not in 5 s")
+
+
+async def raised(kind, awaitable):
+    """Await; return the exception of class ``kind`` that this must raise."""
+    try:
+        await awaitable
+    except kind as error:
+        return error
+    raise AssertionError("%s was not raised" % (kind,))
