@@ -118,11 +118,6 @@ class HostLink:
             return 0
         return session.outgoing.free
 
-    @property
-    def unacknowledged(self) -> bool:
-        """True while something that was sent has not been acknowledged."""
-        return self._session is not None and not self._session.outgoing.empty
-
     def receive_data(self, data: bytes, now: float) -> list[Event]:
         """Take what the port gave. Returns what happened, in order."""
         events: list[Event] = []
