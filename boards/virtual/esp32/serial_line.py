@@ -73,6 +73,8 @@ class SerialLine:
             return
         try:
             data = client.recv(_CHUNK_BYTES)
+            # pyserial leaves Nagle's algorithm on: each small write would wait 40 ms for this.
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         except BlockingIOError:
             return
         except OSError:
