@@ -2,7 +2,7 @@
 
 ``fmqp://host:port`` is plain TCP, ``fmqps://host:port?ca=FILE`` is TLS, ``fmqp+unix:///path`` is a
 unix socket; the same for ``lightmq``, where ``/client-id`` (TCP, TLS) or ``?client_id=`` (unix)
-names the client.
+names the client. To listen there is also ``auto``: every protocol, told apart by its first bytes.
 """
 
 import urllib.parse
@@ -11,23 +11,25 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 PROTOCOLS = ("fmqp", "lightmq")
-DEFAULT_PORTS = {"fmqp": 1884, "lightmq": 1997}
-DEFAULT_TLS_PORTS = {"fmqp": 8884, "lightmq": 8997}
+AUTO = "auto"  # listens for all of them
+DEFAULT_PORT = 8765  # for all of them, as one listener can serve all
 
 Transport = Literal["tcp", "tls", "unix"]
 _SUFFIXES: dict[Transport, str] = {"tcp": "", "tls": "s", "unix": "+unix"}
 _SCHEMES: dict[str, tuple[str, Transport]] = {
     protocol + suffix: (protocol, transport)
-    for protocol in PROTOCOLS
+    for protocol in (*PROTOCOLS, AUTO)
     for transport, suffix in _SUFFIXES.items()
 }
 
-LISTEN_OPTIONS: dict[Transport, Collection[str]] = {
+# By transport; a scheme that differs has a line of its own.
+LISTEN_OPTIONS: dict[str, Collection[str]] = {
+    AUTO: ("slow", "cert", "key", "client_ca"),  # it recognises TLS, too
     "tcp": ("slow",),
     "tls": ("slow", "cert", "key", "client_ca"),
     "unix": ("slow", "mode"),
 }
-CONNECT_OPTIONS: dict[Transport, Collection[str]] = {
+CONNECT_OPTIONS: dict[str, Collection[str]] = {
     "tcp": (),
     "tls": ("ca", "cert", "key", "insecure"),
     "unix": ("client_id",),
@@ -69,41 +71,49 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def parse_address(
-    text: str, options: Mapping[Transport, Collection[str]] = CONNECT_OPTIONS
-) -> Address:
-    """Read an address; a missing port is 1884 (FMQP; TLS 8884) or 1997 (LightMQ; TLS 8997).
+def parse_address(text: str, options: Mapping[str, Collection[str]] = CONNECT_OPTIONS) -> Address:
+    """Read an address; a missing port is 8765.
 
-    ``options`` names what may follow the ``?``, per transport. Raises ``AddressError``.
+    ``options`` names what may follow the ``?``: those of a listener or of a client. Raises
+    ``AddressError``.
     """
     if "://" not in text:
-        raise AddressError(f"'{text}' is no address; write it as fmqp://127.0.0.1:1884")
+        raise AddressError(f"'{text}' is no address; write it as fmqp://127.0.0.1:{DEFAULT_PORT}")
     try:
         parts = urllib.parse.urlsplit(text)
         host, port = parts.hostname, parts.port
         given = _given(parts.query)
     except ValueError as error:
         raise AddressError(f"'{text}' is no address: {error}") from error
-    if parts.scheme not in _SCHEMES:
+    schemes = [name for name, (known, _) in _SCHEMES.items() if known != AUTO or AUTO in options]
+    protocol, transport = _SCHEMES.get(parts.scheme, ("", "tcp"))
+    if protocol == AUTO and parts.scheme not in schemes:
+        said = text.replace(AUTO, "fmqp", 1)
         raise AddressError(
-            f"'{text}': unknown protocol '{parts.scheme}'; there are: {', '.join(_SCHEMES)}"
+            f"'{text}': a broker listens like this, a client says which protocol it speaks: {said}"
         )
-    protocol, transport = _SCHEMES[parts.scheme]
+    if parts.scheme not in schemes:
+        raise AddressError(
+            f"'{text}': unknown protocol '{parts.scheme}'; there are: {', '.join(schemes)}"
+        )
     if parts.fragment or parts.username is not None:
         raise AddressError(f"'{text}' has more than protocol, host, port and client id")
     for name in given:
-        if name not in options[transport]:
-            known = ", ".join(options[transport]) or "none"
+        allowed = options.get(parts.scheme, options[transport])
+        if name not in allowed:
+            known = ", ".join(allowed) or "none"
             raise AddressError(f"'{text}': unknown option '{name}'; {parts.scheme} has: {known}")
     if transport == "unix":
         return _unix_address(text, protocol, parts, given)
     if not host:
-        raise AddressError(f"'{text}' names no host; write e.g. {parts.scheme}://127.0.0.1:1884")
+        raise AddressError(
+            f"'{text}' names no host; write e.g. {parts.scheme}://127.0.0.1:{DEFAULT_PORT}"
+        )
     client_id = urllib.parse.unquote(parts.path.removeprefix("/"))
     if client_id and protocol != "lightmq":
         raise AddressError(f"'{text}' ends in '{parts.path}', but only LightMQ has client ids")
     if port is None:
-        port = (DEFAULT_TLS_PORTS if transport == "tls" else DEFAULT_PORTS)[protocol]
+        port = DEFAULT_PORT
     return Address(protocol, host, port, client_id, transport, options=given)
 
 

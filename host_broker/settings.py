@@ -72,6 +72,10 @@ class NetSettings:
     tls_key: str = ""
     tls_client_ca: str = ""  # if given, clients need a certificate of it
     tls_handshake_s: float = 10.0
+    # auto://: from open to enough bytes to know the protocol. Our MicroPython client says something
+    # after 20 s of silence by itself.
+    first_bytes_s: float = 30.0
+    max_unrecognised: int = 1000  # auto://, per listener: then the oldest of them is disconnected
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,17 @@
 import gc
 import logging
 import resource
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from host_broker.address import LISTEN_OPTIONS, Address, AddressError, parse_address
+from host_broker.address import (
+    AUTO,
+    DEFAULT_PORT,
+    LISTEN_OPTIONS,
+    AddressError,
+    parse_address,
+)
 from host_broker.cli.failure import failing_clearly
 from host_broker.net.data_dir import DataDirError
 from host_broker.net.journal_scan import JournalError
@@ -16,9 +21,12 @@ from host_broker.net.listen_error import ListenError
 from host_broker.net.retained_store import RetainedStoreError
 from host_broker.net.service import ServiceOptions, serve
 from host_broker.net.settings_source import SettingsError, load_settings
-from host_broker.settings import Settings
 
-_DEFAULT_LISTEN = ("fmqp://127.0.0.1:1884", "lightmq://127.0.0.1:1997")
+_DEFAULT_LISTEN = f"auto://127.0.0.1:{DEFAULT_PORT}"
+_NEXT_STEP = (
+    f"motemq sub fmqp://127.0.0.1:{DEFAULT_PORT} 'home/*' -v, and in another terminal "
+    f"motemq pub fmqp://127.0.0.1:{DEFAULT_PORT} home/lamp on"
+)
 _FILES_BESIDE_CONNECTIONS = 64
 _FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
 
@@ -28,12 +36,11 @@ _FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
     "--listen",
     "listen",
     multiple=True,
-    default=_DEFAULT_LISTEN,
-    show_default=True,
     metavar="PROTOCOL://HOST:PORT",
     help=(
-        "Where to listen, as often as wanted; port 0 is any free port. PROTOCOL is fmqp or lightmq "
-        "(TCP), fmqps or lightmqs (TLS), fmqp+unix or lightmq+unix."
+        "Where to listen, as often as wanted; port 0 is any free port. PROTOCOL is auto (every "
+        "protocol, and TLS), fmqp or lightmq (TCP), autos, fmqps or lightmqs (TLS), auto+unix, "
+        f"fmqp+unix or lightmq+unix.  [default: {_DEFAULT_LISTEN}]"
     ),
 )
 @click.option(
@@ -69,13 +76,14 @@ def command(
 ) -> None:
     """Run the broker until SIGTERM or Ctrl-C.
 
-    When ready it prints one line per listener on stdout: 'listening fmqp 127.0.0.1:1884'.
+    When ready it prints one line per listener on stdout: 'listening auto 127.0.0.1:8765'.
     A stop sends what is waiting, runs last wills and writes everything out; receivers get
     net.drain_s to take it.
 
     \b
-    TLS:            --listen 'fmqps://127.0.0.1:8884?cert=FILE&key=FILE&client_ca=FILE'
-    unix socket:    --listen 'fmqp+unix:///run/motemq.sock?mode=660' (600 without mode)
+    TLS:            --listen 'auto://127.0.0.1:8765?cert=FILE&key=FILE&client_ca=FILE'
+                    autos:// takes nothing but TLS
+    unix socket:    --listen 'auto+unix:///run/motemq.sock?mode=660' (600 without mode)
     slow receivers: ?slow=pause|drop-oldest|drop-newest|disconnect on any of them; pause makes
                     publishers wait and is the default (net.slow_consumer)
 
@@ -86,7 +94,7 @@ def command(
         raise click.UsageError("--ephemeral and --data exclude each other; give one")
     try:
         settings = load_settings(config, assignments)
-        addresses = [parse_address(text, LISTEN_OPTIONS) for text in listen]
+        addresses = [parse_address(text, LISTEN_OPTIONS) for text in listen or [_DEFAULT_LISTEN]]
     except (SettingsError, AddressError) as error:
         raise click.UsageError(str(error)) from error
     if data is None and not ephemeral:
@@ -95,21 +103,23 @@ def command(
         format="broker: %(message)s", level=logging.INFO if verbose else logging.WARNING
     )
     with failing_clearly("broker", *_FAILURES):
-        raise SystemExit(_run(addresses, data, settings, insecure_bind))
+        options = ServiceOptions(addresses, data, settings, insecure_bind)
+        raise SystemExit(_run(options, "" if listen else _NEXT_STEP))
 
 
-def _run(
-    addresses: Sequence[Address], data: Path | None, settings: Settings, insecure_bind: bool
-) -> int:
-    _allow_open_files(settings.net.max_connections + _FILES_BESIDE_CONNECTIONS)
+def _run(options: ServiceOptions, next_step: str) -> int:
+    net = options.settings.net
+    strangers = net.max_unrecognised * sum(each.protocol == AUTO for each in options.listen)
+    _allow_open_files(net.max_connections + strangers + _FILES_BESIDE_CONNECTIONS)
     gc.freeze()  # what is loaded now stays; the collector need not look at it again
-    options = ServiceOptions(addresses, data, settings, insecure_bind)
-    return serve(options, _say_listening)
 
+    def say_listening(where: list[str]) -> None:
+        for line in where:
+            click.echo(f"listening {line}")
+        if next_step:
+            click.echo(f"broker: try {next_step}", err=True)
 
-def _say_listening(where: list[str]) -> None:
-    for line in where:
-        click.echo(f"listening {line}")
+    return serve(options, say_listening)
 
 
 def _allow_open_files(wanted: int) -> None:

@@ -1,13 +1,10 @@
-"""Accepts plain sockets; asyncio's server does so for TLS."""
+"""Accepts plain sockets; asyncio's server does so for those that are TLS from the beginning."""
 
 import asyncio
 import errno
 import logging
 import socket
 from collections.abc import Callable
-
-from host_broker.net.poller import Poller
-from host_broker.net.stream import Stream
 
 _log = logging.getLogger(__name__)
 
@@ -19,13 +16,10 @@ _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Acceptor:
     """Accepts from a listening socket, at once and until ``close``."""
 
-    def __init__(
-        self, listening: socket.socket, protocol: Callable[[], asyncio.Protocol], poller: Poller
-    ) -> None:
-        """``protocol`` makes that of each socket that came; ``poller`` is told of it."""
+    def __init__(self, listening: socket.socket, take: Callable[[socket.socket], None]) -> None:
+        """``take`` is given each socket that came, which does not block."""
         self._listening = listening
-        self._protocol = protocol
-        self._poller = poller
+        self._take = take
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         listening.setblocking(False)
@@ -56,4 +50,4 @@ class Acceptor:
                 self._pause = self._loop.call_later(_PAUSE_S, self._resume)
                 return
             sock.setblocking(False)
-            Stream(sock, self._protocol(), self._poller, self._loop).start()
+            self._take(sock)

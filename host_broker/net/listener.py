@@ -1,21 +1,26 @@
-"""One listener: its bound socket, its TLS, and what it does with slow receivers."""
+"""One listener: its bound socket, its TLS, what it does with slow receivers, who is told apart."""
 
 import asyncio
 import errno
+import functools
 import ipaddress
 import os
 import socket
 import ssl
 from collections.abc import Callable
 
-from host_broker.address import Address, host_and_port
+from host_broker.address import AUTO, Address, host_and_port
 from host_broker.net.acceptor import Acceptor
 from host_broker.net.listen_error import ListenError
+from host_broker.net.lobby import House, Lobby
+from host_broker.net.newcomer import Newcomer
 from host_broker.net.poller import Poller
 from host_broker.net.port_owner import port_owner
 from host_broker.net.slow import POLICIES, Policy
-from host_broker.net.tls import server_context
+from host_broker.net.stream import Stream
+from host_broker.net.tls import has_certificate, server_context
 from host_broker.net.unix_socket import bind_unix, remove_unix
+from host_broker.net.unveiled import Unveiled
 from host_broker.settings import NetSettings
 
 # Connections that wait to be accepted. When they are too many the kernel ignores new ones, which
@@ -31,18 +36,20 @@ class Listener:
         """Bind. Raises ``ListenError``."""
         if address.client_id:
             raise ListenError(f"--listen {address}: a listener has no client id")
-        self.protocol = address.protocol
         self.slow = _policy(address, settings)
+        self._protocol = address.protocol
         self._scheme = address.scheme
+        self._tls = address.transport == "tls"  # from the first byte on
         self._settings = settings
         self._context: ssl.SSLContext | None = None
         self._inode = 0
         self._accepting: asyncio.Server | Acceptor | None = None
+        self._lobby: Lobby | None = None
         if address.transport == "unix":
             self._socket = bind_unix(address, _BACKLOG)
             self._inode = os.stat(address.path).st_ino
             return
-        if address.transport == "tls":
+        if self._tls or (address.protocol == AUTO and has_certificate(address, settings)):
             self._context = server_context(address, settings)
         self._socket = _bind_tcp(address, insecure)
 
@@ -52,22 +59,35 @@ class Listener:
         where = name if self._socket.family == socket.AF_UNIX else host_and_port(*name[:2])
         return f"{self._scheme} {where}"
 
-    async def start(self, connection: Callable[[], asyncio.Protocol], poller: Poller) -> None:
-        """Accept; ``connection`` makes the protocol of each socket that came.
+    async def start(self, connection: Callable[[str], asyncio.Protocol], poller: Poller) -> None:
+        """Accept; ``connection`` makes the asyncio protocol of each client, given its protocol.
 
         Plain sockets are the poller's, TLS is asyncio's.
         """
-        if self._context is None:
-            self._accepting = Acceptor(self._socket, connection, poller)
-            return
-        self._accepting = await asyncio.get_running_loop().create_server(
-            connection,
-            sock=self._socket,
-            backlog=_BACKLOG,
-            ssl=self._context,
-            ssl_handshake_timeout=self._settings.tls_handshake_s,
-            ssl_shutdown_timeout=_TLS_GOODBYE_S,
-        )
+        loop = asyncio.get_running_loop()
+        if self._protocol == AUTO:
+            lobby = self._lobby = Lobby(
+                House(str(self), self._settings, connection, poller, self._context)
+            )
+        if self._tls:
+            self._accepting = await loop.create_server(
+                functools.partial(Unveiled, lobby)
+                if self._protocol == AUTO
+                else functools.partial(connection, self._protocol),
+                sock=self._socket,
+                backlog=_BACKLOG,
+                ssl=self._context,
+                ssl_handshake_timeout=self._settings.tls_handshake_s,
+                ssl_shutdown_timeout=_TLS_GOODBYE_S,
+            )
+        elif self._protocol == AUTO:
+            self._accepting = Acceptor(self._socket, lambda sock: Newcomer(sock, lobby).enter())
+        else:
+            protocol = self._protocol
+            self._accepting = Acceptor(
+                self._socket,
+                lambda sock: Stream(sock, connection(protocol), poller, loop).start(),
+            )
 
     def close(self) -> None:
         """Accept no more; harmless when closed already."""
@@ -76,6 +96,8 @@ class Listener:
             self._inode = 0
         if self._accepting is not None:
             self._accepting.close()
+        if self._lobby is not None:
+            self._lobby.close()
         self._socket.close()
 
 

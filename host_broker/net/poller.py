@@ -11,12 +11,9 @@ from collections.abc import Callable, Mapping
 from select import EPOLLIN, EPOLLOUT, epoll
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from host_broker.net.busy_poll import BusyPoll
-
-if TYPE_CHECKING:
-    from host_broker.net.stream import Stream
 
 _MOST_EVENTS = 256  # of one look; the others are in the next one, none is passed over
 # A turn ends after so many bytes: what it sends waits for its end, and who is to be held up is only
@@ -26,6 +23,22 @@ _TURN_BYTES = 256 * 1024
 
 class _HasFileno(Protocol):
     def fileno(self) -> int: ...
+
+
+class Watched(Protocol):
+    """Whoever is told of its socket: a ``Stream``, a ``Newcomer``.
+
+    ``watched`` is the poller's.
+    """
+
+    fd: int
+    watched: int
+
+    def ready_to_read(self) -> int:
+        """Read once; returns how many bytes it was."""
+
+    def ready_to_write(self) -> None:
+        """Write what waits."""
 
 
 def _nothing() -> None:
@@ -43,7 +56,7 @@ class Poller(BaseSelector):
         self._epoll = epoll()
         self._busy = BusyPoll(busy_poll_s)
         self._keys: dict[int, SelectorKey] = {}
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, Watched] = {}
         self._begin: Callable[[], None] = _nothing
         self._end: Callable[[], None] = _nothing
         self._failed: Callable[[dict[str, Any]], None] | None = None
@@ -60,7 +73,7 @@ class Poller(BaseSelector):
         """
         self._begin, self._end, self._failed = begin, end, failed
 
-    def watch(self, stream: "Stream", events: int) -> None:
+    def watch(self, stream: Watched, events: int) -> None:
         """Look for ``events`` of a stream from now on: EPOLLIN, EPOLLOUT, both, or 0 for none."""
         fd, watched = stream.fd, stream.watched
         if events == watched:

@@ -84,6 +84,8 @@ class Server:
         connection.id = self._last_id
         self._connections[connection.id] = connection
         self._all_gone.clear()
+        if self._in_turn:
+            self._forward()  # it came by an auto listener, in the middle of the reads of others
         try:
             self._run(
                 self._broker.opened(

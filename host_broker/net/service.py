@@ -118,9 +118,7 @@ async def _serve(
     if settings.fmqp.idle_timeout_s:
         server.watch_idleness("fmqp", settings.fmqp.idle_timeout_s)
     for listener in listeners:
-        await listener.start(
-            functools.partial(Connection, server, listener.protocol, listener.slow), poller
-        )
+        await listener.start(functools.partial(Connection, server, slow=listener.slow), poller)
     code = 0
     try:
         ready([str(listener) for listener in listeners])

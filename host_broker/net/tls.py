@@ -7,6 +7,12 @@ from host_broker.net.listen_error import ListenError
 from host_broker.settings import NetSettings
 
 
+def has_certificate(address: Address, settings: NetSettings) -> bool:
+    """Whether a certificate or a key is given for a listener that may do without."""
+    given = address.options
+    return bool(given.get("cert") or given.get("key") or settings.tls_cert or settings.tls_key)
+
+
 def server_context(address: Address, settings: NetSettings) -> ssl.SSLContext:
     """Return the TLS side of a listener: TLS 1.2 or newer.
 
