@@ -22,7 +22,7 @@ def _broker_address(
             return parts.hostname, parts.port
     except ValueError as error:  # urlsplit's own words: the port is no number, or out of range
         raise click.BadParameter(f"{value!r}: {error}") from None
-    raise click.BadParameter(f"{value!r} is not PROTOCOL://HOST:PORT, e.g. fmqp://127.0.0.1:1884")
+    raise click.BadParameter(f"{value!r} is not PROTOCOL://HOST:PORT, e.g. fmqp://127.0.0.1:8765")
 
 
 @click.command()

@@ -1,7 +1,7 @@
 """Several things at once: a task that measures, and one that takes commands.
 
-motemq sub fmqp://127.0.0.1:1884 'home/*/uptime' -v
-motemq pub fmqp://127.0.0.1:1884 home/kitchen/period 200
+motemq sub fmqp://127.0.0.1:8765 'home/*/uptime' -v
+motemq pub fmqp://127.0.0.1:8765 home/kitchen/period 200
 """
 
 import asyncio

@@ -3,8 +3,8 @@
 FMQP programs reach it through the broker: what they publish to lightmq/NAME/down is sent to it,
 its answers are published to lightmq/NAME/reply, and lightmq/NAME/status says whether it is there.
 
-    motemq sub fmqp://127.0.0.1:1884 'lightmq/kitchen/*' -v
-    motemq pub fmqp://127.0.0.1:1884 lightmq/kitchen/down uptime
+    motemq sub fmqp://127.0.0.1:8765 'lightmq/kitchen/*' -v
+    motemq pub fmqp://127.0.0.1:8765 lightmq/kitchen/down uptime
 """
 
 import time

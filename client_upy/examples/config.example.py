@@ -2,9 +2,9 @@
 
 NAME = b"kitchen"  # this board's own, unique on the broker
 HOST = "192.168.1.2"  # the broker's address; a name works too, but looking it up blocks
-PORT = 1884  # its FMQP listener
-LIGHTMQ_PORT = 1997
-TLS_PORT = 8884  # its FMQP listener with TLS
+PORT = 8765  # where `motemq broker` listens for every protocol
+LIGHTMQ_PORT = PORT  # another, if it listens for them apart
+TLS_PORT = PORT
 
 SSID = "home"
 PASSWORD = "only here"

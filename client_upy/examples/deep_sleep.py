@@ -3,7 +3,7 @@
 Nothing here waits for longer than it says, so that an absent broker costs seconds of battery and
 not all of it.
 
-    motemq sub fmqp://127.0.0.1:1884 'home/*/battery' -v
+    motemq sub fmqp://127.0.0.1:8765 'home/*/battery' -v
 """
 
 import config

@@ -1,7 +1,7 @@
 """Files of any size in pieces, both ways; the board's buffers stay as small as they are.
 
-motemq pub fmqp://127.0.0.1:1884 files/kitchen/put --file photo.jpg
-motemq sub fmqp://127.0.0.1:1884 files/kitchen/got --count 1 --output raw > same.jpg
+motemq pub fmqp://127.0.0.1:8765 files/kitchen/put --file photo.jpg
+motemq sub fmqp://127.0.0.1:8765 files/kitchen/got --count 1 --output raw > same.jpg
 """
 
 import os

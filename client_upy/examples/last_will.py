@@ -2,7 +2,7 @@
 
 Pull the plug, and see "offline", and "online" when it is back:
 
-    motemq sub fmqp://127.0.0.1:1884 'home/*/status' -v
+    motemq sub fmqp://127.0.0.1:8765 'home/*/status' -v
 """
 
 import config

@@ -2,7 +2,7 @@
 
 Start and stop this, and see the sensor wake up and go back to sleep:
 
-    motemq sub fmqp://127.0.0.1:1884 'garden/*/moisture' -v
+    motemq sub fmqp://127.0.0.1:8765 'garden/*/moisture' -v
 """
 
 import time

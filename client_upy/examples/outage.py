@@ -2,7 +2,7 @@
 
 Stop the broker for a while, start it again, and see the values of the gap arrive:
 
-    motemq sub fmqp://127.0.0.1:1884 'meter/*' -v --reconnect
+    motemq sub fmqp://127.0.0.1:8765 'meter/*' -v --reconnect
 """
 
 import time

@@ -2,7 +2,7 @@
 
 The broker keeps the last value for whoever subscribes later.
 
-    motemq sub fmqp://127.0.0.1:1884 'home/*/uptime' -v
+    motemq sub fmqp://127.0.0.1:8765 'home/*/uptime' -v
 """
 
 import time

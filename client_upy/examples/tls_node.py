@@ -3,8 +3,8 @@
 Put the certificate of whoever signed the broker's beside this, as ca.pem. Certificates are judged
 by the board's clock, so that is set first.
 
-    motemq broker --listen 'fmqps://127.0.0.1:8884?cert=broker.pem&key=broker.key'
-    motemq sub 'fmqps://127.0.0.1:8884?ca=ca.pem' 'home/*/uptime' -v
+    motemq broker --listen 'auto://127.0.0.1:8765?cert=broker.pem&key=broker.key'
+    motemq sub 'fmqps://127.0.0.1:8765?ca=ca.pem' 'home/*/uptime' -v
 """
 
 import time

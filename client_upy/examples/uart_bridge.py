@@ -1,7 +1,7 @@
 """A board without a network, on a serial line to a computer that runs the bridge.
 
-    motemq bridge --serial /dev/ttyUSB0 --baud 921600 --to fmqp://127.0.0.1:1884
-    motemq sub fmqp://127.0.0.1:1884 'home/*/uptime' -v
+    motemq bridge --serial /dev/ttyUSB0 --baud 921600 --to fmqp://127.0.0.1:8765
+    motemq sub fmqp://127.0.0.1:8765 'home/*/uptime' -v
 
 The bridge opens a session when the board speaks, and closes it after 2 s of the board's silence:
 so we speak more often (keepalive_ms), and are silent for longer (quiet_ms) before we begin anew.

@@ -1,6 +1,6 @@
 """For asyncio: the same clients, driven by tasks.
 
-    client = FmqpClient(Tcp("192.168.1.2", 1884))
+    client = FmqpClient(Tcp("192.168.1.2", 8765))
     async with Aio(client) as link:
         await link.connect()
         await link.publish(b"home/door", b"open")

@@ -2,7 +2,7 @@
 
     from umotemq.fmqp import FmqpClient
     from umotemq.tcp import Tcp
-    client = FmqpClient(Tcp("192.168.1.2", 1884))
+    client = FmqpClient(Tcp("192.168.1.2", 8765))
     client.subscribe(b"home/*/lamp", lambda topic, payload: print(topic, payload))
     client.connect()
     client.publish(b"home/kitchen/temperature", b"21.5", cache=True)

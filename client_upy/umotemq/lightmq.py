@@ -2,7 +2,7 @@
 
 from umotemq.lightmq import LightmqClient
 from umotemq.tcp import Tcp
-client = LightmqClient(Tcp("192.168.1.2", 1997), b"kitchen", handler=lambda data: b"done")
+client = LightmqClient(Tcp("192.168.1.2", 8765), b"kitchen", handler=lambda data: b"done")
 client.connect()
 answer = client.send(b"hello")
 while True:

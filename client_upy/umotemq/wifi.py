@@ -1,7 +1,7 @@
 """Wi-Fi for those who want it done: it joins, rejoins, and says why not.
 
     wifi = Wifi("attic", "secret")
-    client = FmqpClient(Tcp("192.168.1.2", 1884), link_up=wifi.up)
+    client = FmqpClient(Tcp("192.168.1.2", 8765), link_up=wifi.up)
 
 The client asks ``wifi.up`` before it opens its link, and that never waits; where nothing may go
 on without a network, ``wifi.connect()`` does. Neither needs the other.

@@ -2,7 +2,7 @@
 
 ::
 
-    with connect("fmqp://127.0.0.1:1884") as client:
+    with connect("fmqp://127.0.0.1:8765") as client:
         client.subscribe("home/*/temperature")
         client.sync()                      # the subscription is active now
         client.publish("home/kitchen/temperature", b"21.5")

@@ -47,6 +47,9 @@ class FmqpClient(Connection[Message]):
         self._echo_subscribed = False
         self._echo_count = 0
         self._echoed = 0  # the latest echo that came back
+        # FMQP has no greeting, and an auto:// listener must know what it is before it waits for us
+        # for ever. An empty publication is the least there is; nobody is sent it.
+        self._send(encode_publication(self._echo_topic, b""))
 
     def publish(
         self, topic: str, payload: bytes, *, cache: bool = False, will: bool = False

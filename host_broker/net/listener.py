@@ -54,7 +54,7 @@ class Listener:
         self._socket = _bind_tcp(address, insecure)
 
     def __str__(self) -> str:
-        """``fmqp 127.0.0.1:1884``, ``fmqps …``, ``fmqp+unix /path``: the ready line."""
+        """``fmqp 127.0.0.1:8765``, ``fmqps …``, ``fmqp+unix /path``: the ready line."""
         name = self._socket.getsockname()
         where = name if self._socket.family == socket.AF_UNIX else host_and_port(*name[:2])
         return f"{self._scheme} {where}"

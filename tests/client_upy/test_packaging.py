@@ -221,7 +221,7 @@ def test_a_board_becomes_a_sensor(installing: VirtualBoard, compiled: Path, tmp_
     with broker() as running, fmqp(running.ports["fmqp"]) as desk:
         config = (EXAMPLES / "config.example.py").read_text()
         config = config.replace("192.168.1.2", "127.0.0.1")
-        config = config.replace("PORT = 1884", f"PORT = {running.ports['fmqp']}")
+        config = config.replace("PORT = 8765", f"PORT = {running.ports['fmqp']}")
         (tmp_path / "config.py").write_text(config)
         url = installing.address.serial_url
         install = ["mip", "install", str(compiled / "package-fmqp.json")]

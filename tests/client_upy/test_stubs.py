@@ -103,7 +103,7 @@ from umotemq.aio import Aio
 from umotemq.fmqp import FmqpClient
 from umotemq.tcp import Tcp
 
-client = FmqpClient(Tcp("127.0.0.1", 1884), rx_sise=64)
+client = FmqpClient(Tcp("127.0.0.1", 8765), rx_sise=64)
 client = FmqpClient(Tcp("127.0.0.1"))
 client.publish("home", b"x")
 client.subscribe(b"home", lambda topic: None)

@@ -42,9 +42,9 @@ def test_service_waits_for_its_lines_and_stops_the_child(tmp_path: Path) -> None
 
 
 def test_service_that_ends_at_once_is_told_with_its_last_line(tmp_path: Path) -> None:
-    code = "raise SystemExit('port 1884 is in use')"
+    code = "raise SystemExit('port 8765 is in use')"
     with (
-        pytest.raises(ChildFailed, match="port 1884 is in use"),
+        pytest.raises(ChildFailed, match="port 8765 is in use"),
         service(
             _python(code), ready_count=1, ready_prefix="up", log=tmp_path / "log", deadline_s=30
         ),

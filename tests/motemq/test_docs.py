@@ -66,13 +66,15 @@ def test_the_quick_start_of_the_readme_runs() -> None:
     broker_line, *client_lines = [line for line in block.splitlines() if line]
 
     def argv(line: str) -> list[str]:
-        words = shlex.split(line.replace("1884", port).removesuffix("&"))
+        words = shlex.split(line.replace("8765", port).removesuffix("&"))
         return [sys.executable, "-m", *words[0:1], *words[1:]]
 
-    broker = subprocess.Popen(argv(broker_line), stdout=subprocess.PIPE, text=True)
+    # Without an address it is the documented port, which may be in use here.
+    listen = ["--listen", f"auto://127.0.0.1:{port}"]
+    broker = subprocess.Popen(argv(broker_line) + listen, stdout=subprocess.PIPE, text=True)
     try:
         assert broker.stdout is not None
-        assert broker.stdout.readline() == f"listening fmqp 127.0.0.1:{port}\n"
+        assert broker.stdout.readline() == f"listening auto 127.0.0.1:{port}\n"
         printed = ""
         for line in client_lines:
             result = subprocess.run(argv(line), capture_output=True, text=True, timeout=60)

@@ -187,10 +187,10 @@ def test_the_other_protocols_port(command: str, running: BrokerProcess) -> None:
 
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_hosts_that_are_not_there(command: str) -> None:
-    said = _fails(command, "fmqp://nobody.invalid:1884")
-    assert said.startswith("fmqp://nobody.invalid:1884: the host name is unknown (")
-    said = _fails(command, "fmqp://255.255.255.255:1884")
-    assert said == "cannot connect to fmqp://255.255.255.255:1884: Network is unreachable"
+    said = _fails(command, "fmqp://nobody.invalid:8765")
+    assert said.startswith("fmqp://nobody.invalid:8765: the host name is unknown (")
+    said = _fails(command, "fmqp://255.255.255.255:8765")
+    assert said == "cannot connect to fmqp://255.255.255.255:8765: Network is unreachable"
 
 
 @pytest.mark.parametrize("command", ["pub", "sub", "ping"])

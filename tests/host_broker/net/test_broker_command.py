@@ -69,7 +69,7 @@ def test_other_addresses_than_loopback_need_to_be_asked_for() -> None:
     ("arguments", "words"),
     [
         (["--listen", "mqtt://127.0.0.1:0"], "unknown protocol 'mqtt'; there are: fmqp, fmqps"),
-        (["--listen", "127.0.0.1:1884"], "write it as fmqp://127.0.0.1:1884"),
+        (["--listen", "127.0.0.1:8765"], "write it as fmqp://127.0.0.1:8765"),
         (["--listen", "fmqp://127.0.0.1:99999"], "is no address"),
         (["--set", "net.speed=1"], "unknown key 'net.speed'"),
         (["--config", "missing.toml"], "cannot read --config missing.toml"),

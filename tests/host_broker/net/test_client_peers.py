@@ -60,7 +60,7 @@ def answering(answer: bytes) -> Callable[[socket.socket], None]:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("127.0.0.1:1884", "write it as fmqp://"),
+        ("127.0.0.1:8765", "write it as fmqp://"),
         ("http://127.0.0.1", "unknown protocol 'http'"),
         ("fmqp://", "names no host"),
         ("fmqp://127.0.0.1:x", "is no address"),
@@ -200,4 +200,4 @@ def test_who_has_never_said_a_word_is_doubted_who_has_is_not() -> None:
 def test_what_cannot_be_reached_is_said(host: str) -> None:
     words = {"255.255.255.255": "Network is unreachable", "nobody.invalid": "host name is unknown"}
     with pytest.raises(ConnectFailed, match=words[host]):
-        connect(f"fmqp://{host}:1884", timeout_s=5.0)
+        connect(f"fmqp://{host}:8765", timeout_s=5.0)

@@ -37,8 +37,8 @@ def accepted(url: str, settings: NetSettings) -> Iterator[socket.socket]:
             listener = Listener(parse_address(url, LISTEN_OPTIONS), settings, insecure=False)
             made: asyncio.Queue[Connection] = asyncio.Queue()
 
-            def make() -> Connection:
-                connection = Connection(server, listener.protocol, listener.slow)
+            def make(protocol: str) -> Connection:
+                connection = Connection(server, protocol, listener.slow)
                 made.put_nowait(connection)
                 return connection
 
