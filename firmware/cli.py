@@ -7,6 +7,7 @@ import click
 from firmware.build import NAMES, BuildError, ensure
 from firmware.build.ensure import about, cached
 from firmware.client_package import write_packages
+from firmware.images import ImageUnknown, cached_image, fetch_image, official_images, pin
 from firmware.node_files import CompileError
 
 
@@ -51,6 +52,38 @@ def list_() -> None:
     for name in NAMES:
         state = "built" if cached(name) else "not built"
         click.echo(f"{name:<10} {state:<10} {about(name)}")
+
+
+@command.command()
+def images() -> None:
+    """List MicroPython's own images for boards, and whether their SHA-256 is known."""
+    try:
+        for image in official_images().values():
+            state = "cached" if cached_image(image) else "pinned" if image.sha256 else "unverified"
+            click.echo(f"{image.name:<17} {image.version:<8} {state:<10} {image.url}")
+    except ImageUnknown as error:
+        raise click.ClickException(str(error)) from None
+
+
+@command.command()
+@click.argument("name")
+def fetch(name: str) -> None:
+    """Download the official image NAME unless it is in the cache, verify it, print its path."""
+    try:
+        click.echo(fetch_image(name, lambda line: click.echo(line, err=True)))
+    except ImageUnknown as error:
+        raise click.ClickException(str(error)) from None
+
+
+@command.command("pin")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def pin_command(file: Path) -> None:
+    """Trust FILE, an official image by its file name, on this account from now on."""
+    try:
+        image, where = pin(file)
+    except ImageUnknown as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{image.name} {image.version}: sha256 {image.sha256}, noted in {where}")
 
 
 @command.command()

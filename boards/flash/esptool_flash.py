@@ -1,14 +1,42 @@
-"""Flash an ESP board with the real esptool, in a process of its own."""
+"""Ask and flash an ESP board with the real esptool, in a process of its own."""
 
 import re
 import sys
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from boards.flash.uf2_drive import FlashError
+from boards.flash.errors import FlashError
+from boards.flash.target import Progress
 from boards.tool import run_tool
 
+# Who drives EN and IO0: the caller (buttons), or esptool by DTR and RTS.
+Before = Literal["no-reset", "default-reset"]
+
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
+_CHIP = re.compile(r"^Connected to (\S+) on ", re.MULTILINE)
+# Chips with an 802.15.4 radio show an EUI-64 too; the base MAC is what MicroPython shows.
+_MAC = re.compile(r"^(?:BASE )?MAC:\s*([0-9a-fA-F:]{17})\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class EspChip:
+    """What esptool read out of a chip."""
+
+    name: str  # e.g. ESP32-S3
+    mac: str  # lower-case hex without separators
+
+
+def read_esp_chip(url: str, *, before: Before, deadline_s: float) -> EspChip:
+    """Ask the chip at ``url`` who it is; it stays in its loader. Writes nothing.
+
+    Raises ``FlashError`` if esptool's answer is not understood, ``ToolError``, ``ToolTimeout``.
+    """
+    output = run_tool("esptool", [*_esptool(url, before), "read-mac"], deadline_s=deadline_s)
+    chip, mac = _CHIP.search(output), _MAC.search(output)
+    if chip is None or mac is None:
+        raise FlashError(f"esptool told neither chip nor MAC: {output.strip()[-300:]!r}")
+    return EspChip(chip[1], mac[1].lower().replace(":", ""))
 
 
 def flash_esptool(
@@ -18,11 +46,15 @@ def flash_esptool(
     chip: str,
     offset: int,
     deadline_s: float,
-    progress: Callable[[str], None],
-) -> None:
-    """Write ``image`` at flash ``offset`` of the board at ``url``, which is in download mode.
+    progress: Progress,
+    before: Before = "no-reset",
+    baud: int = 115200,
+    force: bool = False,
+) -> bool:
+    """Write ``image`` at flash ``offset`` of the board at ``url``; False if it was there already.
 
-    The caller drives EN and IO0 before and after (``--before no-reset --after no-reset``).
+    "There already" is the chip's own digest of its flash; ``force`` writes without asking. With
+    ``before="no-reset"`` the caller has put the board in download mode, and resets it afterwards.
     Raises ``FlashError`` unless esptool compared the digest of the written flash, ``ToolError``,
     ``ToolTimeout``.
     """
@@ -34,12 +66,24 @@ def flash_esptool(
     output = run_tool(
         "esptool",
         [
-            *(sys.executable, "-m", "esptool", "--chip", chip, "--port", url),
-            *("--before", "no-reset", "--after", "no-reset"),
-            *("write-flash", hex(offset), str(image)),
+            *_esptool(url, before, chip=chip, baud=baud),
+            "write-flash",
+            *(() if force else ("--skip-flashed",)),
+            *(hex(offset), str(image)),
         ],
         deadline_s=deadline_s,
         on_line=show,
     )
+    if "already in flash, skipping write" in output:
+        return False
     if "Hash of data verified" not in output:
         raise FlashError(f"esptool did not verify what it wrote: {output.strip()[-300:]!r}")
+    return True
+
+
+def _esptool(url: str, before: Before, *, chip: str = "auto", baud: int = 115200) -> list[str]:
+    after = "no-reset" if before == "no-reset" else "hard-reset"
+    return [
+        *(sys.executable, "-m", "esptool", "--chip", chip, "--port", url, "--baud", str(baud)),
+        *("--before", before, "--after", after),
+    ]

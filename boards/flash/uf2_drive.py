@@ -9,28 +9,32 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from boards.flash.errors import FlashError
+from boards.flash.target import Progress
+
+__all__ = ["FlashError", "flash_uf2_drive"]
+
 _CHUNK = 65536
 _LOOK_S = 0.05
 
-Progress = Callable[[str], None]
 
-
-class FlashError(Exception):
-    """A board was not flashed; the text says at which point and why."""
-
-
-def flash_uf2_drive(image: Path, drive: Path, *, deadline_s: float, progress: Progress) -> None:
+def flash_uf2_drive(
+    image: Path, drive: Path, *, deadline_s: float, progress: Progress, family: str = "RPI-RP2"
+) -> None:
     """Copy ``image`` onto ``drive`` (which may be still to appear) and wait until it vanishes.
 
-    The drive goes when the boot loader has all blocks and starts them. Raises ``FlashError`` if
-    the drive does not appear, is no BOOTSEL drive, or is still there after ``deadline_s`` seconds.
+    The drive goes when the boot loader has all blocks and starts them. ``family`` is the Board-ID
+    that the drive must show. Raises ``FlashError`` if the drive does not appear, is no such drive,
+    says that it does not take the file, or is still there after ``deadline_s`` seconds.
     """
     until = time.monotonic() + deadline_s
     info = drive / "INFO_UF2.TXT"
     _wait(info.exists, until, f"no BOOTSEL drive at {drive}; is the board in BOOTSEL mode?")
     board_id = info.read_text(errors="replace")
-    if "Board-ID: RPI-RP2" not in board_id:
-        raise FlashError(f"{info} names no RP2 board: {board_id.strip()!r}; nothing was written")
+    if f"Board-ID: {family}" not in board_id.splitlines():
+        raise FlashError(
+            f"{info} names no {family} board: {board_id.strip()!r}; nothing was written"
+        )
     size = image.stat().st_size
     written = 0
     try:

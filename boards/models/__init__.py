@@ -1,17 +1,22 @@
-"""Board models as data: one TOML file each, here."""
+"""Board models as data: one TOML file each, here, named as MicroPython names the board.
 
-import tomllib
+``toml_tables`` reads them, and the desk's own files, with errors that name file and line.
+"""
+
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-FlashMethod = Literal["uf2_drive", "esptool"]
+from boards.models.toml_tables import Table, TomlError, read_table
+
+__all__ = ["Loader", "Model", "TomlError", "Uart", "UsbId", "all_models", "load_model"]
+
+Chip = Literal["rp2040", "rp2350", "esp32", "esp32s3", "esp32c3", "unix"]
+FlashMethod = Literal["uf2_drive", "picotool", "esptool", "none"]
 Transport = Literal["uart", "tcp"]
-Kind = Literal["rp2040", "esp32"]
-
-
-class ModelError(Exception):
-    """A model file is wrong; the text names file, key and what is allowed."""
+Reset = Literal["control", "rts", "repl", "power"]
+UsbState = Literal["running", "loader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,81 +30,124 @@ class Uart:
 
 
 @dataclass(frozen=True, slots=True)
+class UsbId:
+    """A USB identity under which boards of a model are seen, and in which state they are then."""
+
+    vid: int
+    pid: int
+    state: UsbState
+    what: str  # the bridge chip or interface, as people call it
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """How firmware gets on a board, and what an image must be to be allowed there."""
+
+    method: FlashMethod
+    image: str  # a build of firmware.build, or a name in firmware/images.toml
+    offset: int = 0  # in flash, of an ESP image; a UF2 says it itself
+    chip_ids: tuple[int, ...] = ()  # in the image: ESP chip id, or UF2 families
+    drive: str = ""  # Board-ID in INFO_UF2.TXT
+    baud: int = 115200
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """What all boards of one kind have in common."""
 
     id: str
-    kind: Kind
+    about: str
+    kind: Chip
     prefix: str  # of the ids that boards without a name get
     virtual: bool
-    flash_method: FlashMethod
-    image: str  # a name for firmware.build.ensure
-    chip: str  # as esptool calls it, or ""
-    offset: int  # in flash, of the image; 0 where the image says it itself
+    machine: str  # how sys.implementation._machine ends, "" if that says nothing
+    usb: tuple[UsbId, ...]
+    flash: Loader
+    resets: tuple[Reset, ...]  # in the order of the reset ladder
     transport: Transport
     uart: Uart | None
 
+    @property
+    def chip_name(self) -> str:
+        """The chip as esptool and picotool print it, e.g. ESP32-S3."""
+        return self.kind.upper().replace("ESP32", "ESP32-").rstrip("-")
+
 
 def load_model(path: Path) -> Model:
-    """Read one model file. Raises ``ModelError``."""
-    try:
-        data = tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ModelError(f"{path}: {error}") from None
-    top = _Table(path, "", data)
-    flash = _Table(path, "flash.", top.take("flash", dict))
-    link = _Table(path, "link.", top.take("link", dict))
+    """Read one model file. Raises ``TomlError``."""
+    top = read_table(path)
+    flash = top.table("flash", required=True)
+    link = top.table("link", required=True)
     transport: Transport = link.choice("transport", get_args(Transport))
-    uart = None
-    if transport == "uart":
-        table = _Table(path, "link.uart.", link.take("uart", dict))
-        uart = Uart(*(table.take(name, int) for name in ("id", "baud", "tx", "rx")))
-        table.end()
     model = Model(
         id=top.take("id", str),
-        kind=top.choice("kind", get_args(Kind)),
+        about=top.take("about", str),
+        kind=top.choice("kind", get_args(Chip)),
         prefix=top.take("prefix", str),
-        virtual=top.take("virtual", bool),
-        flash_method=flash.choice("method", get_args(FlashMethod)),
-        image=flash.take("image", str),
-        chip=flash.take("chip", str, ""),
-        offset=flash.take("offset", int, 0),
+        virtual=top.take("virtual", bool, False),
+        machine=top.take("machine", str, ""),
+        usb=tuple(_usb_id(name, table) for name, table in top.table("usb").tables()),
+        flash=_loader(flash),
+        resets=_resets(top),
         transport=transport,
-        uart=uart,
+        uart=_uart(link.table("uart", required=True)) if transport == "uart" else None,
     )
     for table in (top, flash, link):
         table.end()
     return model
 
 
+@cache
+def all_models() -> dict[str, Model]:
+    """Return every model by its id."""
+    models = [load_model(path) for path in sorted(Path(__file__).parent.glob("*.toml"))]
+    return {model.id: model for model in models}
+
+
 def virtual_models() -> dict[str, Model]:
     """Return the models of virtual boards by their kind."""
-    models = [load_model(path) for path in sorted(Path(__file__).parent.glob("*.toml"))]
-    return {model.kind: model for model in models if model.virtual}
+    return {model.kind: model for model in all_models().values() if model.virtual}
 
 
-class _Table:
-    """Takes typed keys out of a TOML table and complains about what is left."""
+def _usb_id(name: str, table: Table) -> UsbId:
+    found = UsbId(
+        vid=table.number("vid", 0, 0xFFFF),
+        pid=table.number("pid", 0, 0xFFFF),
+        state=table.choice("state", get_args(UsbState), "running"),
+        what=name,
+    )
+    table.end()
+    return found
 
-    def __init__(self, path: Path, prefix: str, data: dict[str, Any]) -> None:
-        self._path, self._prefix, self._data = path, prefix, dict(data)
 
-    def take(self, key: str, kind: type, default: Any = None) -> Any:
-        value = self._data.pop(key, default)
-        if value is None:
-            raise ModelError(f"{self._path}: key {self._prefix}{key} is missing")
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise ModelError(f"{self._path}: {self._prefix}{key} = {value!r} is no {kind.__name__}")
-        return value
+def _loader(table: Table) -> Loader:
+    method: FlashMethod = table.choice("method", get_args(FlashMethod))
+    ids = table.take("chip_ids", list, [] if method == "none" else None)
+    return Loader(
+        method=method,
+        image=table.take("image", str, "" if method == "none" else None),
+        offset=table.number("offset", 0, 0xFFFFFF, 0),
+        chip_ids=tuple(ids),
+        drive=table.take("drive", str, ""),
+        baud=table.number("baud", 300, 4_000_000, 115200),
+    )
 
-    def choice(self, key: str, allowed: tuple[str, ...]) -> Any:
-        value = self.take(key, str)
-        if value not in allowed:
-            raise ModelError(
-                f"{self._path}: {self._prefix}{key} = {value!r} is not one of {', '.join(allowed)}"
-            )
-        return value
 
-    def end(self) -> None:
-        if self._data:
-            raise ModelError(f"{self._path}: unknown key {self._prefix}{min(self._data)}")
+def _resets(table: Table) -> tuple[Reset, ...]:
+    names = table.texts("resets")
+    allowed: tuple[Reset, ...] = get_args(Reset)
+    for name in names:
+        if name not in allowed:
+            raise table.error(f"resets: {name!r} is not one of {', '.join(allowed)}", "resets")
+    return tuple(name for wanted in names for name in allowed if name == wanted)
+
+
+def _uart(table: Table) -> Uart:
+    uart = Uart(
+        id=table.number("id", 0, 8),
+        baud=table.number("baud", 300, 4_000_000),
+        tx=table.number("tx", 0, 64),
+        rx=table.number("rx", 0, 64),
+    )
+    table.end()
+    return uart

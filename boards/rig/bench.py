@@ -1,5 +1,6 @@
 """One board under check: its console, its bridge, its buttons and the broker's other end."""
 
+import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from boards.bridge.raw import RawBridge
-from boards.repl import Repl
+from boards.repl import NoReply, Repl
 from boards.rig.agent import AgentLink
+from boards.rig.desk.target import DeskBoard
 from boards.rig.observer import Observer, Seen
 from boards.rig.plan import BoardPlan
 from boards.rig.serial_log import SerialLog
-from boards.virtual.board import BoardAddress
-from boards.virtual.control import BoardControl
+from boards.serial_port import PortGone
 
 # While a check runs, the board falls silent between two calls of the REPL: no keepalive then.
 BUSY_SILENCE_S = 8.0
@@ -34,7 +35,7 @@ class Bench:
     """What a check needs. A check uses one ``session`` and may call the agent within it."""
 
     board: BoardPlan
-    address: BoardAddress
+    target: DeskBoard
     broker: str  # HOST:PORT of the FMQP listener, for observers
     log: SerialLog
     bridge: RawBridge | None
@@ -95,7 +96,9 @@ class Bench:
             if not self.bridge.cut():
                 raise CheckFailed("invalid: the session had ended before it was cut")
             return killed_ns
-        control = BoardControl(self.address.control_port)
+        control = self.target.buttons
+        if control is None:
+            return self._reset_by_itself()
         boots = control.state()["boots"]
         killed_ns = time.monotonic_ns()
         control.reset()
@@ -106,13 +109,21 @@ class Bench:
             time.sleep(_LOOK_S)
         return killed_ns
 
+    def _reset_by_itself(self) -> int:
+        """``machine.reset()`` closes no socket: to the broker the board falls silent."""
+        killed_ns = time.monotonic_ns()
+        with contextlib.suppress(NoReply, PortGone):  # it goes without a farewell
+            self.repl.exec("import machine\nmachine.reset()", deadline_s=1.0)
+            raise CheckFailed("invalid: the board was not reset")
+        return killed_ns
+
     def recover(self) -> None:
         """Get a REPL again, whatever the last check did. Raises ``NoReply``, ``PortError``.
 
         A check that failed half-way may have left the board connected, or busy.
         """
         self.repl.close(friendly=False)
-        self.repl = Repl.open(self.address.serial_url, deadline_s=_REPL_S, tap=self.log.tap)
+        self.repl = Repl.open(self.target.place().serial_url, deadline_s=_REPL_S, tap=self.log.tap)
         self.hang_up()
 
     def observe(self, topic: str) -> Observer:

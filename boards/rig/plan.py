@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from boards.models import Kind, Model
+from boards.models import Model
+from boards.rig.desk.files import Rig
 
 Protocol = Literal["fmqp", "lightmq"]
 STEPS = ("start", "flash", "install", "check", "telemetry", "stop")
@@ -27,11 +28,12 @@ class PlanError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BoardPlan:
-    """One board of a run: its id, the model's kind and the protocol that it speaks."""
+    """One board of a run: its id, its model's id and the protocol that it speaks."""
 
     id: str
-    kind: Kind
+    model: str
     protocol: Protocol
+    file: str = ""  # its file on the desk; "" for a virtual board that the run starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,15 @@ class Job:
     board: BoardPlan
     image: str  # firmware file
     node_dir: str  # what to install, laid out as on the board
-    state_dir: str  # the virtual board's flash
+    state_dir: str  # the board's own: a virtual board's flash, node.json
+    rig_dir: str  # locks, permits, wedge marks, ledger
     log_dir: str
     fmqp: str  # HOST:PORT of the broker
     lightmq: str
     keep_flash: bool
+    force: bool  # write the firmware even if it is there
+    trust_ledger: bool
+    flash_parallel: int  # per USB controller
     fw_sha: str
     client_sha: str
     limits_s: Mapping[str, float]
@@ -79,9 +85,24 @@ def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> l
     return [
         BoardPlan(
             id=f"{models[kind].prefix}-{number + 1}",
-            kind=models[kind].kind,
+            model=models[kind].id,
             protocol="lightmq" if number % 2 else "fmqp",
         )
         for kind, count in counts.items()
         for number in range(count)
+    ]
+
+
+def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPlan]:
+    """Choose boards of the desk: those named, or all; of these the ones with all ``caps``.
+
+    Raises ``PlanError`` if none is left, ``TomlError`` for an unknown id.
+    """
+    boards = [rig.board(id) for id in dict.fromkeys(ids)] or list(rig.boards.values())
+    chosen = [board for board in boards if set(caps) <= set(board.caps)]
+    if not chosen:
+        wanted = f" with {', '.join(caps)}" if caps else ""
+        raise PlanError(f"{rig.file}: no board{wanted} on this desk; see: motemq rig list")
+    return [
+        BoardPlan(id=b.id, model=b.model.id, protocol=b.protocol, file=str(b.file)) for b in chosen
     ]

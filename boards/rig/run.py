@@ -1,7 +1,7 @@
 """One run of the rig: start the crew, write down what it says, come to a verdict."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +17,7 @@ PASSED, FAILED, FAULT, NOTHING_RAN = 0, 1, 3, 4
 
 
 def run(
-    jobs: Sequence[Job], models: dict[str, Model], *, out: Path, rig: str, console: Console
+    jobs: Sequence[Job], models: Mapping[str, Model], *, out: Path, rig: str, console: Console
 ) -> int:
     """Run all jobs in parallel; return 0 passed, 1 a check failed, 3 rig fault, 4 nothing ran.
 
@@ -25,7 +25,7 @@ def run(
     """
     files = RunFiles(out, rig)
     boards = {
-        job.board.id: BoardState(job, models[job.board.kind].id, models[job.board.kind].virtual)
+        job.board.id: BoardState(job, models[job.board.model].id, models[job.board.model].virtual)
         for job in jobs
     }
     clerk = _Clerk(files, boards, models)
@@ -72,7 +72,7 @@ class _Clerk:
     """Turns what workers say into lines of the run's files and the state that is shown."""
 
     def __init__(
-        self, files: RunFiles, boards: dict[str, BoardState], models: dict[str, Model]
+        self, files: RunFiles, boards: dict[str, BoardState], models: Mapping[str, Model]
     ) -> None:
         self._files = files
         self._boards = boards
@@ -97,7 +97,7 @@ class _Clerk:
         return []
 
     def _columns(self, job: Job) -> dict[str, object]:
-        model = self._models[job.board.kind]
+        model = self._models[job.board.model]
         return {
             "board_id": job.board.id,
             "model": model.id,

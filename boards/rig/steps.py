@@ -5,19 +5,27 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from boards.bridge.raw import RawBridge
-from boards.flash.esptool_flash import flash_esptool
-from boards.flash.uf2_drive import FlashError, flash_uf2_drive
+from boards.flash.errors import NoWayIn
+from boards.flash.image_identity import Image, check_image
+from boards.flash.ledger import Ledger
+from boards.flash.rule import Flashed, flash_board
 from boards.models import Model
 from boards.mpremote_cli import copy_to_board
 from boards.repl import Repl
 from boards.rig.bench import Bench
+from boards.rig.desk import wedges
+from boards.rig.desk.board_file import Board, VirtualDesk, load_board, started_board
+from boards.rig.desk.ladder import NotBack, bring_back
+from boards.rig.desk.locks import BoardLock
+from boards.rig.desk.permits import flash_permit
+from boards.rig.desk.target import DeskBoard
 from boards.rig.plan import Job
 from boards.rig.serial_log import SerialLog
 from boards.rig.telemetry import TELEMETRY, await_telemetry
-from boards.virtual.board import BoardAddress, VirtualBoard
+from boards.virtual.board import BoardKind, VirtualBoard
 
 _KEEPALIVE_MS = 500
 # Longer than the keepalive, shorter than the node's silence between two tries (docs/node.md).
@@ -67,64 +75,102 @@ class BoardRun:
         self.model = model
         self.log = SerialLog(Path(job.log_dir) / f"{job.board.id}.serial.log")
         self._report = report
-        self._board: VirtualBoard | None = None
+        self._started: VirtualBoard | None = None
+        self._lock: BoardLock | None = None
+        self._target: DeskBoard | None = None
         self._bridge: RawBridge | None = None
         self._bench: Bench | None = None
         self._starting = threading.Lock()
         self._stopped = False
+        self._is_installed = False
+        self._rig_dir = Path(job.rig_dir)
 
     @property
-    def address(self) -> BoardAddress:
-        """Where the started board is."""
-        if self._board is None:
+    def target(self) -> DeskBoard:
+        """The board, once it is there and ours."""
+        if self._target is None:
             raise StepFailed("the board was not started")
-        return self._board.address
+        return self._target
 
     def start(self, until: float) -> str:
-        """Start the virtual board, with blank flash unless it is to be kept."""
-        state_dir = Path(self.job.state_dir)
-        if not self.job.keep_flash:
-            (state_dir / "flash.bin").unlink(missing_ok=True)
+        """Take the board's lock and find it; a virtual board of this run is started."""
+        what = f"motemq rig, logs in {self.job.log_dir}"
         with self._starting:
             if self._stopped:
                 raise StepFailed("the run was stopped")
-            self._board = VirtualBoard.start(
-                self.job.board.kind, self.job.board.id, state_dir, timeout_s=_left(until)
-            )
-        self._report.about(port=self.address.serial_url)
-        return f"{self.model.id} on {self.address.serial_url}"
+            self._lock = BoardLock.take(self._rig_dir, self.job.board.id, what)
+            if self.job.board.file:
+                wedges.refuse(self._rig_dir, self.job.board.id)
+                board = load_board(Path(self.job.board.file))
+            else:
+                board = self._start_virtual(until)
+        self._target = DeskBoard(board)
+        place = self._target.place()
+        url = place.serial_url or place.hub_path
+        self._report.about(port=url)
+        return f"{self.model.id} on {url}"
 
     def flash(self, until: float) -> str:
-        """Write the firmware with the model's tool and prove that it boots."""
-        image = Path(self.job.image)
-        if self._board is None:
-            raise StepFailed("the board was not started")
-        control, progress = self._board.control, self._report.progress
-        if self.model.flash_method == "uf2_drive":
-            if self.address.bootsel_dir is None:
-                raise FlashError(f"{self.model.id} has no BOOTSEL drive")
-            if control.state()["state"] != "bootsel":
-                control.boot()
-            flash_uf2_drive(
-                image, self.address.bootsel_dir, deadline_s=_left(until), progress=progress
-            )
-        else:
-            control.boot()
-            flash_esptool(
-                image,
-                self.address.serial_url,
-                chip=self.model.chip,
-                offset=self.model.offset,
-                deadline_s=_left(until),
-                progress=progress,
-            )
-            control.reset()
-        progress("waiting for the REPL")
-        with self._open_repl(until) as repl:
-            return repl.exec(
-                "import sys\nprint(sys.version, getattr(sys.implementation, '_machine', ''))",
-                deadline_s=min(_EXEC_S, _left(until)),
-            ).strip()
+        """Put the firmware on the board by the flash rule."""
+        target = self.target
+        image = check_image(
+            Path(self.job.image),
+            target.model.flash,
+            virtual=self.model.virtual,
+            sha256=target.board.sha256,
+        )
+        controller = target.controller()
+        with flash_permit(
+            self._rig_dir, controller, self.job.flash_parallel, deadline_s=_left(until)
+        ):
+            try:
+                done = self._flash_once(target, image, until)
+            except NoWayIn as error:
+                self._bring_back(target, error)
+                done = self._flash_once(target, image, until)
+        how = "" if done.written else "the same firmware was there: "
+        return how + done.running.text
+
+    def _flash_once(self, target: DeskBoard, image: Image, until: float) -> Flashed:
+        if self._lock is None:
+            raise StepFailed("the board's lock is not held")
+        return flash_board(
+            target,
+            image,
+            held=self._lock,
+            ledger=Ledger(self._rig_dir / "ledger.jsonl"),
+            deadline_s=_left(until),
+            progress=self._report.progress,
+            tap=self.log.tap,
+            force=self.job.force,
+            trust_ledger=self.job.trust_ledger,
+        )
+
+    def _bring_back(self, target: DeskBoard, why: Exception) -> None:
+        """Climb the reset ladder; a board that does not come back is marked for all later runs."""
+        try:
+            bring_back(target, tap=self.log.tap, progress=self._report.progress)
+        except NotBack as error:
+            wedges.mark(self._rig_dir, target.id, f"{why}; {error}")
+            raise
+
+    def _start_virtual(self, until: float) -> Board:
+        state_dir = Path(self.job.state_dir)
+        if not self.job.keep_flash:
+            (state_dir / "flash.bin").unlink(missing_ok=True)
+        kind = cast(BoardKind, self.model.kind)
+        self._started = VirtualBoard.start(
+            kind, self.job.board.id, state_dir, timeout_s=_left(until)
+        )
+        address = self._started.address
+        return started_board(
+            self.job.board.id,
+            self.model,
+            serial_url=address.serial_url,
+            uid=address.uid,
+            virtual=VirtualDesk(address.control_port, address.bootsel_dir, address.data_url or ""),
+            protocol=self.job.board.protocol,
+        )
 
     def install(self, until: float) -> str:
         """Copy the client and the node with mpremote, and compare what the board then holds."""
@@ -137,7 +183,7 @@ class BoardRun:
         )
         folders = [path for path in node_dir.iterdir() if path.is_dir()]
         copy_to_board(
-            self.address.serial_url,
+            self.target.place().serial_url,
             folders=folders,
             files=[self._config, *files],
             deadline_s=_left(until),
@@ -154,6 +200,7 @@ class BoardRun:
         wrong = [path for path, digest in wanted.items() if found.get(path) != digest]
         if wrong:
             raise StepFailed(f"after the installation {wrong[0]} on the board is not what was sent")
+        self._is_installed = True
         size = sum(path.stat().st_size for path in everything)
         return f"{len(wanted)} files, {size} bytes, verified"
 
@@ -162,7 +209,7 @@ class BoardRun:
         self._start_bridge()
         self._bench = Bench(
             board=self.job.board,
-            address=self.address,
+            target=self.target,
             broker=self.job.fmqp,
             log=self.log,
             bridge=self._bridge,
@@ -186,16 +233,14 @@ class BoardRun:
             self._bridge.silence_s = _SILENCE_S
         self._write_config(autostart=True)
         copy_to_board(
-            self.address.serial_url,
+            self.target.place().serial_url,
             folders=[],
             files=[self._config],
             deadline_s=_left(until),
             on_line=self._tool_line,
         )
-        if self._board is None:
-            raise StepFailed("the board was not started")
         return await_telemetry(
-            self.job, self._board, self.log, until=until, progress=self._report.progress
+            self.job, self.target, self.log, until=until, progress=self._report.progress
         )
 
     def stop(self) -> None:
@@ -209,24 +254,39 @@ class BoardRun:
         if self._bridge is not None:
             self._bridge.stop()
             self._bridge = None
-        if self._board is not None:
-            self._board.stop()
-            self._board = None
+        if self._started is not None:
+            self._started.stop()
+            self._started = None
         self.log.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def restore(self, until: float) -> None:
+        """Leave a board of the desk quiet: at its REPL, starting nothing by itself."""
+        if self._target is None or self._started is not None or not self._is_installed:
+            return
+        self._write_config(autostart=False)
+        copy_to_board(
+            self.target.place().serial_url,
+            folders=[],
+            files=[self._config],
+            deadline_s=_left(until),
+            on_line=self._tool_line,
+        )
 
     def _open_repl(self, until: float) -> Repl:
         return Repl.open(
-            self.address.serial_url, deadline_s=min(_REPL_S, _left(until)), tap=self.log.tap
+            self.target.place().serial_url, deadline_s=min(_REPL_S, _left(until)), tap=self.log.tap
         )
 
     def _start_bridge(self) -> None:
         if self.model.uart is None or self._bridge is not None:
             return
-        if self.address.data_url is None:
+        if not self.target.data_url:
             raise StepFailed(f"{self.model.id} has a UART, but its data line is nowhere")
         host, port = self._broker_address()
         self._bridge = RawBridge(
-            self.address.data_url,
+            self.target.data_url,
             self.model.uart.baud,
             host,
             port,

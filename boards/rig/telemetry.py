@@ -5,21 +5,23 @@ import time
 from collections.abc import Callable, Mapping
 
 from boards.rig.bench import CheckFailed
+from boards.rig.desk.target import DeskBoard
 from boards.rig.observer import Observer, Seen
 from boards.rig.plan import Job
 from boards.rig.serial_log import SerialLog
 from boards.serial_port import SerialPort
-from boards.virtual.board import VirtualBoard
 
 TELEMETRY: Mapping[str, int] = {"seconds": 60, "rate_hz": 10}
 _ARRIVAL_S = 15.0
 _LOOK_S = 0.1
 _LINE_LIMIT = 4096
+_SOFT_RESET = b"\r\x03\x03\x02\x04"  # interrupt twice, friendly REPL, Ctrl-D
+_WRITE_S = 5.0
 
 
 def await_telemetry(
     job: Job,
-    board: VirtualBoard,
+    board: DeskBoard,
     log: SerialLog,
     *,
     until: float,
@@ -34,10 +36,10 @@ def await_telemetry(
     topic = f"telemetry/{job.board.id}/*"
     if job.board.protocol == "lightmq":
         topic = f"lightmq/{job.board.id}/up"
-    port = SerialPort.open(board.address.serial_url, tap=log.tap)
+    port = SerialPort.open(board.place().serial_url, tap=log.tap)
     try:
         with Observer(job.fmqp, topic) as observer:
-            board.control.reset()
+            _restart(board, port)
             said = _await_done(port, until, log, progress)
             observer.wait_for(lambda seen: len(seen) > count, _ARRIVAL_S)
             seen = observer.seen()
@@ -48,6 +50,14 @@ def await_telemetry(
     expect_all(seen, count)
     seconds = (seen[-1].at_ns - seen[0].at_ns) / 1e9
     return f"{count} readings, {count / max(seconds, 1e-9):.0f}/s"
+
+
+def _restart(board: DeskBoard, port: SerialPort) -> None:
+    """Press RESET; without buttons a soft reset, which also runs main.py."""
+    if board.buttons is not None:
+        board.buttons.reset()
+    else:
+        port.write_all(_SOFT_RESET, _WRITE_S)
 
 
 def _await_done(

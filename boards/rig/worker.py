@@ -14,12 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from boards.flash.uf2_drive import FlashError
-from boards.models import virtual_models
+from boards.flash.errors import FlashError
+from boards.models import TomlError, all_models
 from boards.repl import NoReply, ReplError
 from boards.rig.agent import AgentError
 from boards.rig.bench import Bench, CheckFailed
 from boards.rig.checks import CHECKS, Check, Samples
+from boards.rig.desk.ladder import NotBack
+from boards.rig.desk.locks import Locked
+from boards.rig.desk.permits import NoPermit
+from boards.rig.desk.wedges import Wedged
 from boards.rig.events import stamp
 from boards.rig.plan import Job
 from boards.rig.steps import BoardRun, StepFailed
@@ -35,8 +39,13 @@ _FAULTS = (
     FlashError,
     PortError,
     ReplError,
+    Locked,
+    NoPermit,
+    NotBack,
     StepFailed,
+    TomlError,
     ToolError,
+    Wedged,
     OSError,
 )
 _VERDICTS = (CheckFailed, AgentError)
@@ -80,7 +89,7 @@ class _Worker:
     def __init__(self, job: Job, channel: _Channel) -> None:
         self._job = job
         self._channel = channel
-        self._run = BoardRun(job, virtual_models()[job.board.kind], _Reporter(channel))
+        self._run = BoardRun(job, all_models()[job.board.model], _Reporter(channel))
         self._outcomes: list[str] = []
         self._broken = ""  # why the remaining steps cannot run
 
@@ -124,8 +133,11 @@ class _Worker:
             "step_finished", step=step, outcome=outcome, duration_s=duration_s, message=message
         )
 
-    def _stop(self, _until: float) -> str:
-        self._run.stop()
+    def _stop(self, until: float) -> str:
+        try:
+            self._run.restore(until)
+        finally:
+            self._run.stop()
         return ""
 
     def _check(self, until: float) -> str:

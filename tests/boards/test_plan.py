@@ -9,9 +9,9 @@ from boards.rig.plan import STEP_LIMITS_S, STEPS, BoardPlan, Job, PlanError, pla
 def test_boards_get_ids_and_protocols_alternate_within_a_kind() -> None:
     plans = plan_boards(["rp2040:2", "esp32:1"], virtual_models())
     assert plans == [
-        BoardPlan("vpico-1", "rp2040", "fmqp"),
-        BoardPlan("vpico-2", "rp2040", "lightmq"),
-        BoardPlan("vesp32-1", "esp32", "fmqp"),
+        BoardPlan("vpico-1", "virtual-rp2040", "fmqp"),
+        BoardPlan("vpico-2", "virtual-rp2040", "lightmq"),
+        BoardPlan("vesp32-1", "virtual-esp32", "fmqp"),
     ]
 
 
@@ -42,14 +42,18 @@ def test_the_total_is_bounded() -> None:
 
 def test_a_job_survives_its_journey_as_a_line() -> None:
     job = Job(
-        board=BoardPlan("vpico-1", "rp2040", "fmqp"),
+        board=BoardPlan("vpico-1", "virtual-rp2040", "fmqp"),
         image="a.uf2",
         node_dir="node",
         state_dir="state",
+        rig_dir="rig",
         log_dir="logs",
         fmqp="127.0.0.1:1",
         lightmq="127.0.0.1:2",
         keep_flash=True,
+        force=False,
+        trust_ledger=True,
+        flash_parallel=4,
         fw_sha="f",
         client_sha="c",
         limits_s=STEP_LIMITS_S,

@@ -94,10 +94,10 @@ def test_an_image_of_another_chip_family_is_a_rig_fault(broker: Broker, tmp_path
     image.write_bytes(data)
     result = run_rig(
         *(tmp_path / "out", broker, "--virtual", "rp2040:1"),
-        *("--image", f"vpico-1={image}", "--limit", "flash=6"),
+        *("--image", f"vpico-1={image}"),
     )
     assert result.returncode == 3, result.stdout
-    assert "the boot loader did not take wrong.uf2" in result.stdout
+    assert "is for 0x12345678, the board is RP2040; nothing was written" in result.stdout
 
 
 def test_code_that_fails_is_a_failed_check_and_not_a_rig_fault(

@@ -60,7 +60,7 @@ def test_no_drive_is_one_clear_line(tmp_path: Path, image: Path) -> None:
 
 def test_another_chips_drive_gets_nothing(tmp_path: Path, image: Path) -> None:
     drive = _drive(tmp_path, "Board-ID: SAMD21G18A-Xyz\n")
-    with pytest.raises(FlashError, match=r"names no RP2 board.*nothing was written"):
+    with pytest.raises(FlashError, match=r"names no RPI-RP2 board.*nothing was written"):
         flash_uf2_drive(image, drive, deadline_s=5, progress=str)
     assert [path.name for path in drive.iterdir()] == ["INFO_UF2.TXT"]
 

@@ -9,9 +9,13 @@ from boards.rig.show import BoardState
 
 def _board(id: str, steps: dict[str, str], checks: dict[str, str]) -> BoardState:
     job = Job(
-        board=BoardPlan(id, "rp2040", "fmqp"),
+        board=BoardPlan(id, "virtual-rp2040", "fmqp"),
         **dict.fromkeys(["image", "node_dir", "state_dir", "log_dir", "fmqp", "lightmq"], ""),
+        rig_dir="",
         keep_flash=False,
+        force=False,
+        trust_ledger=False,
+        flash_parallel=1,
         fw_sha="",
         client_sha="",
         limits_s=STEP_LIMITS_S,

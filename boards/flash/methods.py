@@ -1,0 +1,193 @@
+"""The last steps before the tools: into the loader, ask the chip, look again, write.
+
+One flat function per method, chosen by name. Each returns whether it wrote, and raises
+``WrongBoard`` or ``FlashError`` before the first byte if anything does not fit.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from boards.flash.errors import FlashError, NoWayIn, WrongBoard
+from boards.flash.esptool_flash import Before, flash_esptool, read_esp_chip
+from boards.flash.image_identity import Image
+from boards.flash.picotool_flash import flash_picotool, read_rp2_chip
+from boards.flash.target import Place, Progress, Target
+from boards.flash.uf2_drive import flash_uf2_drive
+from boards.models import FlashMethod
+from boards.repl import NoReply, Repl
+from boards.serial_port import PortError, Tap
+
+ASK_S = 8.0  # a board that runs answers in one; a blank one never does
+_LOADER_S = 20.0
+_LOOK_S = 0.1
+
+
+@dataclass(slots=True)
+class Job:
+    """One flashing."""
+
+    target: Target
+    image: Image
+    until: float
+    progress: Progress
+    tap: Tap | None
+    force: bool
+
+    def left(self, most_s: float = 1e9) -> float:
+        """Return the seconds left, at most ``most_s``; raises ``FlashError`` when time is up."""
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise FlashError(f"{self.target.id}: the time for flashing was up")
+        return min(left, most_s)
+
+
+def _esptool(job: Job, place: Place, _runs: bool) -> bool:
+    target = job.target
+    if target.buttons is not None:
+        target.buttons.boot()
+    before: Before = "no-reset" if target.buttons is not None else "default-reset"
+    chip = read_esp_chip(place.serial_url, before=before, deadline_s=job.left())
+    if chip.name != target.model.chip_name or chip.mac != target.identity.mac:
+        if target.buttons is not None:
+            target.buttons.reset()
+        raise WrongBoard(
+            f"{target.id}: esptool finds {chip.name} {chip.mac}, expected "
+            f"{target.model.chip_name} {target.identity.mac or '(no mac in its file)'}; "
+            "nothing was written"
+        )
+    written = flash_esptool(
+        job.image.path,
+        _same_place(target, place).serial_url,
+        chip=target.model.kind,
+        offset=target.model.flash.offset,
+        deadline_s=job.left(),
+        progress=job.progress,
+        before=before,
+        baud=target.baud,
+        force=job.force,
+    )
+    if target.buttons is not None:
+        target.buttons.reset()
+    return written
+
+
+def _same_place(target: Target, before: Place) -> Place:
+    """Look again, just before writing: between two looks somebody may have moved a plug."""
+    now = target.place()
+    if now.hub_path != before.hub_path:
+        raise WrongBoard(
+            f"{target.id}: it moved from {before.hub_path} to {now.hub_path}; nothing was written"
+        )
+    return now
+
+
+def _in_loader(job: Job, place: Place, runs: bool) -> Place:
+    """Bring an RP2 board into BOOTSEL mode and return where it is then."""
+    target = job.target
+    if place.state == "loader":
+        return place
+    if runs:
+        repl = Repl.open(place.serial_url, deadline_s=job.left(ASK_S), tap=job.tap)
+        try:
+            # It goes without a farewell: no answer is the answer.
+            with contextlib.suppress(NoReply, PortError):
+                repl.exec("import machine\nmachine.bootloader()", deadline_s=job.left(1.0))
+        finally:
+            repl.close(friendly=False)
+    elif target.buttons is not None:
+        target.buttons.boot()
+    else:
+        raise NoWayIn(
+            f"{target.id}: no MicroPython answers at {place.serial_url}, and this board has no "
+            "button that the rig can press; hold BOOTSEL while plugging it in. Nothing was written"
+        )
+    until = time.monotonic() + job.left(_LOADER_S)
+    while time.monotonic() < until:
+        found = target.place()
+        if found.state == "loader" or (found.drive is not None and found.drive.exists()):
+            return found
+        time.sleep(_LOOK_S)
+    raise FlashError(
+        f"{target.id}: asked to, it did not show up in BOOTSEL mode within {_LOADER_S:g} s; "
+        "nothing was written"
+    )
+
+
+def _picotool(job: Job, place: Place, runs: bool) -> bool:
+    target = job.target
+    loader = _same_hub(target, place, _in_loader(job, place, runs))
+    chip = read_rp2_chip(loader.bus, loader.address, deadline_s=job.left())
+    if chip.name != target.model.chip_name:
+        raise WrongBoard(
+            f"{target.id}: picotool finds {chip.name}, expected {target.model.chip_name}; "
+            "nothing was written"
+        )
+    if chip.uid and chip.uid != target.identity.uid:
+        raise WrongBoard(
+            f"{target.id}: picotool finds flash id {chip.uid}, expected "
+            f"{target.identity.uid or '(no uid in its file)'}; nothing was written"
+        )
+    if not chip.uid and not runs:
+        _require_place(target, loader)
+    return flash_picotool(
+        job.image.path,
+        loader.bus,
+        loader.address,
+        deadline_s=job.left(),
+        progress=job.progress,
+        force=job.force,
+    )
+
+
+def _uf2_drive(job: Job, place: Place, runs: bool) -> bool:
+    target = job.target
+    loader = _same_hub(target, place, _in_loader(job, place, runs))
+    if loader.drive is None:
+        raise FlashError(
+            f"{target.id}: it is in BOOTSEL mode, but its drive is not mounted; nothing was written"
+        )
+    if not runs:
+        _require_place(target, loader)
+    flash_uf2_drive(
+        job.image.path,
+        loader.drive,
+        deadline_s=job.left(),
+        progress=job.progress,
+        family=target.model.flash.drive,
+    )
+    return True
+
+
+def _same_hub(target: Target, before: Place, loader: Place) -> Place:
+    if before.hub_path and loader.hub_path != before.hub_path:
+        raise WrongBoard(
+            f"{target.id}: a board in BOOTSEL mode is at {loader.hub_path}, it was at "
+            f"{before.hub_path}; nothing was written"
+        )
+    return loader
+
+
+def _require_place(target: Target, place: Place) -> None:
+    """A loader that tells no id is this board only if its place is known and says so."""
+    if not target.place_is_proof:
+        raise WrongBoard(
+            f"{target.id}: a board waits in BOOTSEL mode at {place.hub_path or place.drive}, and "
+            "nothing proves which one it is: give [usb] path in the board's file, or install "
+            "picotool; nothing was written"
+        )
+
+
+def _none(job: Job, _place: Place, runs: bool) -> bool:
+    if not runs:
+        raise FlashError(f"{job.target.id}: no MicroPython answers, and its model is not flashed")
+    return False
+
+
+METHODS: Mapping[FlashMethod, Callable[[Job, Place, bool], bool]] = {
+    "esptool": _esptool,
+    "picotool": _picotool,
+    "uf2_drive": _uf2_drive,
+    "none": _none,
+}

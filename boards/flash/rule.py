@@ -1,0 +1,150 @@
+"""The flash rule: never the wrong board, never the wrong image, never "probably written".
+
+1. The image is for this chip. 2. Exactly one device is where the board must be. 3. The chip says
+that it is this board. 4. The caller holds the board's lock. 5. Write, unless the same is there.
+6. The tool compared what it wrote. 7. The board boots it and says who it is. 8. The ledger has it.
+Up to 5 a mismatch is ``WrongBoard`` or ``FlashError``, and nothing was written.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from boards.flash.boot_proof import Running, ask_running
+from boards.flash.errors import FlashError, WrongBoard
+from boards.flash.image_identity import Image
+from boards.flash.ledger import Entry, Ledger
+from boards.flash.methods import ASK_S, METHODS, Job
+from boards.flash.target import Place, Progress, Target
+from boards.repl import NoReply, ReplError
+from boards.serial_port import PortError, PortGone, Tap
+
+_BOOT_S = 30.0
+_LOOK_S = 0.1
+
+
+class Held(Protocol):
+    """A lock that is held: the rule wants to see it."""
+
+    @property
+    def board_id(self) -> str:
+        """Whose lock it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flashed:
+    """How it ended well."""
+
+    written: bool  # False: the same firmware was there already
+    running: Running
+
+
+def flash_board(
+    target: Target,
+    image: Image,
+    *,
+    held: Held,
+    ledger: Ledger,
+    deadline_s: float,
+    progress: Progress,
+    tap: Tap | None = None,
+    force: bool = False,
+    trust_ledger: bool = False,
+) -> Flashed:
+    """Put ``image`` on the board by the rule above.
+
+    ``trust_ledger``: the same image in the ledger, and a running board that says it is the one,
+    are enough to skip; else the flash itself is compared, where the method can. ``force`` always
+    writes. ``tap`` is shown what the board says. Raises ``WrongBoard`` (nothing was written),
+    ``FlashError``, ``ToolError``, ``ReplError``, ``PortError``.
+    """
+    if held.board_id != target.id:
+        raise FlashError(f"{target.id}: the lock held is that of {held.board_id}")
+    job = Job(target, image, time.monotonic() + deadline_s, progress, tap, force)
+    place = target.place()
+    progress("asking who it is")
+    running = _ask_if_running(job, place)
+    if running is not None:
+        _require_uid(target, running.uid, place)
+    if running is not None and trust_ledger and not force and _is_known(target, image, ledger):
+        return Flashed(False, running)
+    written = METHODS[target.model.flash.method](job, place, running is not None)
+    progress("waiting for the REPL")
+    running = _await_boot(job)
+    entry = Entry(
+        board=target.id,
+        identity=target.identity.text,
+        sha256=image.sha256,
+        image=image.path.name,
+        tool=target.model.flash.method,
+        machine=running.machine,
+        version=running.version,
+    )
+    ledger.append(entry)
+    return Flashed(written, running)
+
+
+def _ask_if_running(job: Job, place: Place) -> Running | None:
+    """Return what runs there; None if nothing answers, as on a blank board or in a loader."""
+    if place.state == "loader" or not place.serial_url or not job.target.answers():
+        return None
+    try:
+        return ask_running(place.serial_url, deadline_s=job.left(ASK_S), tap=job.tap)
+    except (NoReply, PortGone):
+        return None
+    except ReplError as error:
+        raise FlashError(
+            f"{job.target.id}: it runs something that is no MicroPython: {error}"
+        ) from (error)
+
+
+def _is_known(target: Target, image: Image, ledger: Ledger) -> bool:
+    last = ledger.last(target.id)
+    return (
+        last is not None and last.sha256 == image.sha256 and last.identity == target.identity.text
+    )
+
+
+def _require_uid(target: Target, uid: str, place: Place) -> None:
+    expected = target.identity.text
+    if not expected and target.model.flash.method == "none":
+        return  # nothing is written, and the unix port has no id
+    if not expected:
+        raise WrongBoard(
+            f"{target.id}: its file names neither mac nor uid under [identity], so no chip can be "
+            f"proven to be it (the one there says {uid or 'nothing'}); nothing was written"
+        )
+    if uid != expected:
+        where = place.hub_path or place.serial_url
+        raise WrongBoard(
+            f"{target.id}: the board at {where} says it is {uid or 'nobody'}, expected {expected}; "
+            "nothing was written"
+        )
+
+
+def _await_boot(job: Job) -> Running:
+    target = job.target
+    until = time.monotonic() + job.left(_BOOT_S)
+    while True:
+        try:
+            place = target.place()
+            left = max(0.5, until - time.monotonic())
+            running = ask_running(place.serial_url, deadline_s=left, tap=job.tap)
+            break
+        except (WrongBoard, PortError) as error:  # on its way from the loader to its own USB
+            if time.monotonic() > until:
+                raise FlashError(f"{target.id}: written, but it did not come back: {error}") from (
+                    error
+                )
+            time.sleep(_LOOK_S)
+    if running.uid != (target.identity.text):
+        raise FlashError(
+            f"{target.id}: written, but the board that booted says it is {running.uid}, expected "
+            f"{target.identity.text}: look at the desk before anything else is flashed"
+        )
+    if not running.machine.endswith(target.model.machine):
+        raise FlashError(
+            f"{target.id}: it booted as {running.machine!r}, a board of model {target.model.id} "
+            f"ends in {target.model.machine!r}"
+        )
+    return running

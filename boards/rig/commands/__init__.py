@@ -1,0 +1,1 @@
+"""The verbs of ``motemq rig``, one module each; ``exits`` is what they share: how they end."""

@@ -1,0 +1,201 @@
+"""``motemq rig run``: boards from whatever they are to a verdict."""
+
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from boards.models import all_models, virtual_models
+from boards.rig.commands.exits import boards_option, ending, open_rig, rig_option
+from boards.rig.desk.files import Rig
+from boards.rig.images import image_of
+from boards.rig.plan import STEP_LIMITS_S, BoardPlan, Job, PlanError, plan_boards, plan_desk
+from boards.rig.run import run as run_rig
+from firmware.node_files import client_sha, compile_node
+
+_PLAIN_WIDTH = 150
+_VIRTUAL_PARALLEL = 64  # no USB controller to spare
+
+
+def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT, e.g. 127.0.0.1:1884")
+    return value
+
+
+def _pairs(
+    _context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    pairs = dict(value.partition("=")[::2] for value in values)
+    if not all(pairs.values()):
+        raise click.BadParameter(f"write {parameter.metavar}")
+    return pairs
+
+
+@click.command()
+@rig_option
+@boards_option
+@click.option("--cap", "caps", multiple=True, help="Only boards of the desk that have CAP.")
+@click.option(
+    "--virtual",
+    "virtual",
+    multiple=True,
+    metavar="KIND:COUNT",
+    help="Instead of the desk: virtual boards to start, rp2040 or esp32. Within a kind they speak "
+    "FMQP and LightMQ in turn.",
+)
+@click.option("--fmqp", required=True, callback=_address, metavar="HOST:PORT", help="The broker.")
+@click.option("--lightmq", required=True, callback=_address, metavar="HOST:PORT")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for results (OUT/rig) and logs (OUT/logs).",
+)
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where virtual boards keep their flash, and the rig its locks when there is no rig.toml.  "
+    "[default: OUT/boards]",
+)
+@click.option("--keep-flash", is_flag=True, help="Start with the flash of the last run, not blank.")
+@click.option("--force", is_flag=True, help="Write the firmware even where it is already.")
+@click.option(
+    "--trust-ledger",
+    is_flag=True,
+    help="Believe the rig's own book about what is in a board's flash; saves reading it.",
+)
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    callback=_pairs,
+    metavar="BOARD=FILE",
+    help="Flash FILE instead of our own firmware, e.g. vpico-1=my.uf2.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    callback=_pairs,
+    metavar="STEP=SECONDS",
+    help=f"How long a step may take; steps: {', '.join(STEP_LIMITS_S)}.",
+)
+@click.option("--name", help="The rig's name in the results.  [default: that of rig.toml, or desk]")
+def command(
+    rig_file: Path | None,
+    board_ids: tuple[str, ...],
+    caps: tuple[str, ...],
+    virtual: tuple[str, ...],
+    fmqp: str,
+    lightmq: str,
+    out: Path,
+    state_dir: Path | None,
+    keep_flash: bool,
+    force: bool,
+    trust_ledger: bool,
+    images: dict[str, str],
+    limits: dict[str, str],
+    name: str | None,
+) -> None:
+    """Take boards to a verdict, all in parallel: those of the desk, or virtual ones.
+
+    For each board: take its lock, flash (unless the same firmware is there), install the client,
+    run the checks against the broker, let it send a minute of telemetry, leave it quiet. A board
+    that fails never stops the others.
+
+    Exit codes: 0 all passed, 1 a check failed, 2 usage, 3 rig fault (a board could not be
+    flashed, never answered, …: no verdict on the code), 4 nothing ran, 130 interrupted.
+    """
+    console = Console(soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(width=_PLAIN_WIDTH)
+    out = out.absolute()
+    with ending():
+        steps_s = _limits(limits)
+        boards_dir = (state_dir or out / "boards").absolute()
+        if virtual:
+            if rig_file or board_ids or caps:
+                raise PlanError("--virtual boards or boards of the desk, not both in one run")
+            rig = None
+            plans = plan_boards(virtual, virtual_models())
+        else:
+            rig = open_rig(rig_file)
+            plans = plan_desk(rig, board_ids, caps)
+        _known_boards(images, plans)
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+        paths = {plan.id: _image(plan, rig, images) for plan in plans}
+        node_dir = _stage_node(out / "node")
+        jobs = [
+            Job(
+                board=plan,
+                image=str(paths[plan.id]),
+                node_dir=str(node_dir),
+                state_dir=str(boards_dir / plan.id),
+                rig_dir=str(rig.state_dir if rig else boards_dir),
+                log_dir=str(out / "logs"),
+                fmqp=fmqp,
+                lightmq=lightmq,
+                keep_flash=keep_flash,
+                force=force,
+                trust_ledger=trust_ledger,
+                flash_parallel=rig.flash_parallel if rig else _VIRTUAL_PARALLEL,
+                fw_sha=_sha256(paths[plan.id]),
+                client_sha=client_sha(),
+                limits_s=steps_s,
+            )
+            for plan in plans
+        ]
+        name = name or (rig.name if rig else "desk")
+        code = run_rig(jobs, all_models(), out=out, rig=name, console=console)
+    sys.exit(code)
+
+
+def _sha256(image: Path) -> str:
+    return hashlib.sha256(image.read_bytes()).hexdigest() if image.is_file() else ""
+
+
+def _image(plan: BoardPlan, rig: Rig | None, images: dict[str, str]) -> Path:
+    if plan.id in images:
+        return Path(images[plan.id]).absolute()
+    board = rig.board(plan.id) if rig else None
+    folder = board.file.parent if board else Path()
+    name = board.image if board else all_models()[plan.model].flash.image
+    return image_of(name, folder, lambda line: click.echo(line))
+
+
+def _limits(limits: dict[str, str]) -> dict[str, float]:
+    chosen = dict(STEP_LIMITS_S)
+    for step, text in limits.items():
+        if step not in chosen:
+            raise PlanError(f"no step {step!r}; there are {', '.join(chosen)}")
+        try:
+            chosen[step] = float(text)
+        except ValueError:
+            raise PlanError(f"step {step}: {text!r} is no number of seconds") from None
+    return chosen
+
+
+def _known_boards(images: dict[str, str], plans: list[BoardPlan]) -> None:
+    ids = [plan.id for plan in plans]
+    for id, path in images.items():
+        if id not in ids:
+            raise PlanError(f"--image: no board {id!r} in this run; there are {', '.join(ids)}")
+        if not Path(path).is_file():
+            raise PlanError(f"--image {id}: {path} is no file")
+
+
+def _stage_node(folder: Path) -> Path:
+    """Lay out in ``folder`` what goes on a board's filesystem, as it is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    compiled = folder.with_name(folder.name + ".compiled")
+    for source, board_path in compile_node(compiled):
+        target = folder / board_path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    shutil.rmtree(compiled, ignore_errors=True)
+    return folder
