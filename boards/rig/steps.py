@@ -1,11 +1,9 @@
 """The life of one board in a run: start, flash, install, check, telemetry, stop."""
 
-import hashlib
-import json
 import threading
 import time
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from boards.bridge.raw import RawBridge
 from boards.flash.errors import NoWayIn
@@ -22,32 +20,17 @@ from boards.rig.desk.ladder import NotBack, bring_back
 from boards.rig.desk.locks import BoardLock
 from boards.rig.desk.permits import flash_permit
 from boards.rig.desk.target import DeskBoard
+from boards.rig.installation import copy_node, differing, digests, hash_code, node_config
 from boards.rig.plan import Job
 from boards.rig.serial_log import SerialLog
-from boards.rig.telemetry import TELEMETRY, await_telemetry
+from boards.rig.telemetry import await_telemetry
 from boards.virtual.board import BoardKind, VirtualBoard
 
-_KEEPALIVE_MS = 500
 # Longer than the keepalive, shorter than the node's silence between two tries (docs/node.md).
 _SILENCE_S = 2.0
 _REPL_S = 30.0
 _EXEC_S = 30.0
 _START_ENDS_S = 8.0
-
-_HASH_CODE = """
-import binascii, hashlib
-def _hash(path):
-    h = hashlib.sha256()
-    with open(path, "rb") as f:
-        while True:
-            b = f.read(512)
-            if not b:
-                break
-            h.update(b)
-    return binascii.hexlify(h.digest()).decode()
-for p in {paths!r}:
-    print(p, _hash(p))
-"""
 
 
 class StepFailed(Exception):
@@ -174,34 +157,19 @@ class BoardRun:
 
     def install(self, until: float) -> str:
         """Copy the client and the node with mpremote, and compare what the board then holds."""
-        node_dir = Path(self.job.node_dir)
         self._write_config(autostart=False)
-        # main.py last: an interrupted installation starts nothing.
-        files = sorted(
-            (path for path in node_dir.iterdir() if path.is_file()),
-            key=lambda path: (path.name == "main.py", path.name),
+        url = self.target.place().serial_url
+        node_dir = Path(self.job.node_dir)
+        size = copy_node(
+            url, node_dir, self._config, deadline_s=_left(until), on_line=self._tool_line
         )
-        folders = [path for path in node_dir.iterdir() if path.is_dir()]
-        copy_to_board(
-            self.target.place().serial_url,
-            folders=folders,
-            files=[self._config, *files],
-            deadline_s=_left(until),
-            on_line=self._tool_line,
-        )
-        self._report.progress("comparing")
-        everything = [path for path in node_dir.rglob("*") if path.is_file()]
-        wanted = {"/" + str(path.relative_to(node_dir)): _sha256(path) for path in everything}
-        wanted["/node.json"] = _sha256(self._config)
-        with self._open_repl(until) as repl:
-            code = _HASH_CODE.format(paths=sorted(wanted))
-            printed = repl.exec(code, deadline_s=min(_EXEC_S, _left(until)))
-        found = dict(line.split(" ", 1) for line in printed.splitlines() if " " in line)
-        wrong = [path for path, digest in wanted.items() if found.get(path) != digest]
-        if wrong:
-            raise StepFailed(f"after the installation {wrong[0]} on the board is not what was sent")
         self._is_installed = True
-        size = sum(path.stat().st_size for path in everything)
+        self._report.progress("comparing")
+        wanted = digests(node_dir, self._config)
+        with self._open_repl(until) as repl:
+            printed = repl.exec(hash_code(wanted), deadline_s=min(_EXEC_S, _left(until)))
+        if wrong := differing(wanted, printed):
+            raise StepFailed(f"after the installation {wrong} on the board is not what was sent")
         return f"{len(wanted)} files, {size} bytes, verified"
 
     def open_bench(self, until: float) -> Bench:
@@ -280,9 +248,9 @@ class BoardRun:
         )
 
     def _start_bridge(self) -> None:
-        if self.model.uart is None or self._bridge is not None:
+        if self.target.board.transport != "uart" or self._bridge is not None:
             return
-        if not self.target.data_url:
+        if not self.target.data_url or self.model.uart is None:
             raise StepFailed(f"{self.model.id} has a UART, but its data line is nowhere")
         host, port = self._broker_address()
         self._bridge = RawBridge(
@@ -304,22 +272,9 @@ class BoardRun:
         return Path(self.job.state_dir) / "node.json"
 
     def _write_config(self, *, autostart: bool) -> None:
-        """Write ``node.json`` as docs/node.md says."""
-        host, port = self._broker_address()
-        config: dict[str, Any] = {
-            "board": self.job.board.id,
-            "protocol": self.job.board.protocol,
-            "transport": self.model.transport,
-            "keepalive_ms": _KEEPALIVE_MS,
-            "autostart": autostart,
-            "telemetry": TELEMETRY,
-        }
-        if self.model.uart is None:
-            config |= {"host": host, "port": port}
-        else:
-            uart = self.model.uart
-            config["uart"] = {"id": uart.id, "baud": uart.baud, "tx": uart.tx, "rx": uart.rx}
-        self._config.write_text(json.dumps(config))
+        uart = self.model.uart if self.target.board.transport == "uart" else None
+        text = node_config(self.job.board, uart, self._broker_address(), autostart=autostart)
+        self._config.write_text(text)
 
     def _tool_line(self, line: str) -> None:
         self.log.mark(line)
@@ -331,7 +286,3 @@ def _left(until: float) -> float:
     if left <= 0:
         raise StepFailed("the step's time was up")
     return left
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,88 @@
+"""The client and the node on a board: copied by mpremote, compared by the board's own digests."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from boards.models import Uart
+from boards.mpremote_cli import copy_to_board
+from boards.rig.plan import BoardPlan
+from boards.rig.telemetry import TELEMETRY
+from boards.tool import OnLine
+
+_KEEPALIVE_MS = 500
+
+_HASH_CODE = """
+import binascii, hashlib
+def _hash(path):
+    h = hashlib.sha256()
+    with open(path, "rb") as f:
+        while True:
+            b = f.read(512)
+            if not b:
+                break
+            h.update(b)
+    return binascii.hexlify(h.digest()).decode()
+for p in {paths!r}:
+    print(p, _hash(p))
+"""
+
+
+def node_config(
+    board: BoardPlan, uart: Uart | None, broker: tuple[str, int], *, autostart: bool
+) -> str:
+    """Return ``node.json`` as docs/node.md says; ``uart`` None: by TCP to ``broker``."""
+    config: dict[str, Any] = {
+        "board": board.id,
+        "protocol": board.protocol,
+        "transport": "tcp" if uart is None else "uart",
+        "keepalive_ms": _KEEPALIVE_MS,
+        "autostart": autostart,
+        "telemetry": TELEMETRY,
+    }
+    if uart is None:
+        config |= {"host": broker[0], "port": broker[1]}
+    else:
+        config["uart"] = {"id": uart.id, "baud": uart.baud, "tx": uart.tx, "rx": uart.rx}
+    return json.dumps(config)
+
+
+def copy_node(url: str, node_dir: Path, config: Path, *, deadline_s: float, on_line: OnLine) -> int:
+    """Copy ``node_dir``, laid out as on the board, and ``config``; return the bytes of the node.
+
+    What is there already is not sent again. Raises ``ToolError``, ``ToolTimeout``.
+    """
+    # main.py last: an interrupted installation starts nothing.
+    files = sorted(
+        (path for path in node_dir.iterdir() if path.is_file()),
+        key=lambda path: (path.name == "main.py", path.name),
+    )
+    folders = [path for path in node_dir.iterdir() if path.is_dir()]
+    copy_to_board(
+        url, folders=folders, files=[config, *files], deadline_s=deadline_s, on_line=on_line
+    )
+    return sum(path.stat().st_size for path in node_dir.rglob("*") if path.is_file())
+
+
+def digests(node_dir: Path, config: Path) -> dict[str, str]:
+    """Return what the board must hold: path on the board to SHA-256 in hex."""
+    files = [path for path in node_dir.rglob("*") if path.is_file()]
+    wanted = {"/" + str(path.relative_to(node_dir)): _sha256(path) for path in files}
+    return wanted | {f"/{config.name}": _sha256(config)}
+
+
+def hash_code(wanted: Mapping[str, str]) -> str:
+    """Return the code that lets a board print the digests of these files."""
+    return _HASH_CODE.format(paths=sorted(wanted))
+
+
+def differing(wanted: Mapping[str, str], printed: str) -> str:
+    """Return the first file that ``printed`` does not show as wanted, "" if all are."""
+    found = dict(line.split(" ", 1) for line in printed.splitlines() if " " in line)
+    return next((path for path, digest in wanted.items() if found.get(path) != digest), "")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
