@@ -23,7 +23,7 @@ _VIRTUAL_PARALLEL = 64  # no USB controller to spare
 def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     host, _, port = value.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise click.BadParameter(f"{value!r} is not HOST:PORT, e.g. 127.0.0.1:1884")
+        raise click.BadParameter(f"{value!r} is not HOST:PORT, e.g. 127.0.0.1:8765")
     return value
 
 
