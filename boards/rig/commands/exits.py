@@ -11,7 +11,7 @@ import click
 from boards.flash.errors import FlashError
 from boards.models import TomlError
 from boards.repl import ReplError
-from boards.rig.desk.files import RIG_FILE, Rig, load_rig
+from boards.rig.desk.files import RIG_FILE, Rig, load_rig, virtual_rig
 from boards.rig.desk.ladder import NotBack
 from boards.rig.desk.locks import Locked
 from boards.rig.desk.permits import NoPermit
@@ -83,15 +83,17 @@ def _interrupt(received: int, _frame: FrameType | None) -> None:
 def open_rig(file: Path | None) -> Rig:
     """Read ``file``, or the nearest ``rig.toml`` of this folder and those above.
 
-    Raises ``PlanError`` if there is none, ``TomlError`` if it is wrong.
+    Without any the desk is the virtual boards that are up. Raises ``PlanError`` if there is none, ``TomlError`` if it is wrong.
     """
     if file is None:
         here = Path.cwd()
         for folder in (here, *here.parents):
             if (folder / RIG_FILE).is_file():
                 return load_rig(folder / RIG_FILE)
+        if virtual := virtual_rig():
+            return virtual
         raise PlanError(
-            f"there is no {RIG_FILE} here or above; make one with 'motemq rig add', name one with "
+            f"there is no {RIG_FILE} here or above, and no virtual board is up; make one with 'motemq rig add', name one with "
             "--rig FILE, or take virtual boards with 'motemq rig run --virtual rp2040:1'"
         )
     return load_rig(file)

@@ -2,15 +2,18 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import platformdirs
 
 from boards.models import TomlError
 from boards.models.toml_tables import Table, read_table
 from boards.rig.desk.board_file import Board, load_board, require_schema, take_id
 
 RIG_FILE = "rig.toml"
+_FLASH_PARALLEL = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +43,56 @@ def load_rig(file: Path) -> Rig:
     top = read_table(file)
     require_schema(top)
     broker, wifi = top.table("broker"), top.table("wifi")
-    folder = file.parent / top.take("boards", str, "boards")
+    folders = [file.parent / top.take("boards", str, "boards")]
+    if top.take("virtual", bool, False):
+        folders.append(virtual_folder())
     state = os.path.expanduser(top.take("state_dir", str, ".rig"))
     rig = Rig(
         file=file,
         name=take_id(top, "name", "desk"),
         state_dir=file.parent / state,
-        flash_parallel=top.number("flash_parallel", 1, 64, 4),
+        flash_parallel=top.number("flash_parallel", 1, 64, _FLASH_PARALLEL),
         bind=broker.take("bind", str, "127.0.0.1"),
         wifi_ssid=wifi.take("ssid", str, ""),
         wifi_psk_env=_environment_name(wifi),
-        boards=_boards(folder),
+        boards=_boards(folders),
     )
     for table in (top, broker, wifi):
         table.end()
     return rig
 
 
-def _boards(folder: Path) -> dict[str, Board]:
+def virtual_folder() -> Path:
+    """Return where virtual boards that are up have their files: ``motemq rig virtual up``.
+
+    ``$MOTEMQ_RUNTIME``, or the user's runtime folder, and ``desk`` in it. A file appears by a
+    rename and goes with its board.
+    """
+    override = os.environ.get("MOTEMQ_RUNTIME")
+    return (Path(override) if override else platformdirs.user_runtime_path("motemq")) / "desk"
+
+
+def virtual_rig() -> Rig | None:
+    """Return the desk of the virtual boards that are up, None if none is. Raises ``TomlError``."""
+    folder = virtual_folder()
+    boards = _boards([folder])
+    if not boards:
+        return None
+    return Rig(
+        file=folder,
+        name="virtual",
+        state_dir=folder.parent / "rig",
+        flash_parallel=_FLASH_PARALLEL,
+        bind="127.0.0.1",
+        wifi_ssid="",
+        wifi_psk_env="",
+        boards=boards,
+    )
+
+
+def _boards(folders: Sequence[Path]) -> dict[str, Board]:
     found: dict[str, Board] = {}
-    for file in sorted(folder.glob("*.toml")):
+    for file in (file for folder in folders for file in sorted(folder.glob("*.toml"))):
         board = load_board(file)
         if board.id in found:
             raise TomlError(
