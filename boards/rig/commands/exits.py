@@ -83,7 +83,8 @@ def _interrupt(received: int, _frame: FrameType | None) -> None:
 def open_rig(file: Path | None) -> Rig:
     """Read ``file``, or the nearest ``rig.toml`` of this folder and those above.
 
-    Without any the desk is the virtual boards that are up. Raises ``PlanError`` if there is none, ``TomlError`` if it is wrong.
+    Without any the desk is the virtual boards that are up. Raises ``PlanError`` if there is no
+    desk at all, ``TomlError`` if it is wrong.
     """
     if file is None:
         here = Path.cwd()
@@ -93,8 +94,8 @@ def open_rig(file: Path | None) -> Rig:
         if virtual := virtual_rig():
             return virtual
         raise PlanError(
-            f"there is no {RIG_FILE} here or above, and no virtual board is up; make one with 'motemq rig add', name one with "
-            "--rig FILE, or take virtual boards with 'motemq rig run --virtual rp2040:1'"
+            f"there is no {RIG_FILE} here or above, and no virtual board is up; make one with "
+            "'motemq rig add', name one with --rig FILE, or take virtual boards with 'motemq rig run --virtual rp2040:1'"
         )
     return load_rig(file)
 
