@@ -6,6 +6,7 @@ that a raw bridge ends the session that this board, or an earlier life of it, wa
 """
 
 import io
+from sys import platform
 from time import ticks_add, ticks_diff, ticks_ms
 
 from micropython import const
@@ -44,6 +45,11 @@ class Uart(io.IOBase):
     def open(self):
         """Return the stream; it takes nothing for ``quiet_ms``, and what comes is thrown away."""
         self._quiet = ticks_add(ticks_ms(), self._quiet_ms)
+        if platform == "rp2" and self._quiet_ms:
+            from machine import Timer
+
+            # Its select.poll sleeps until an interrupt, and this silence has none of its own.
+            self._alarm = Timer(period=self._quiet_ms, mode=Timer.ONE_SHOT, callback=callable)
         return self
 
     def close(self):

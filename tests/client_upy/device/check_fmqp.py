@@ -1,6 +1,6 @@
 """The FMQP client, over a stream in memory."""
 
-from checks import Memory, check, equal, publication, raises, run
+from checks import Memory, check, equal, publication, raises, run, some
 from clients_in_memory import fmqp
 
 from umotemq.fmqp import FmqpClient
@@ -144,7 +144,7 @@ def publish_says_what_is_wrong():
 
 @check
 def what_is_too_long_is_skipped_without_a_buffer():
-    for step in (1, 7, 64, 1 << 20):
+    for step in some((1, 64, 7, 1 << 20), 2):
         client, stream = fmqp(rx_size=262)
         stream.step = step
         got = []
@@ -162,7 +162,7 @@ def what_is_too_long_is_skipped_without_a_buffer():
 @check
 def any_cut_gives_the_same_messages():
     wire = b"".join([publication(b"a/b", bytes([n]) * n) for n in range(60)])
-    for step in range(1, 130):
+    for step in some(range(1, 130), 10):
         client, stream = fmqp(rx_size=262)
         stream.step = step
         got = []

@@ -1,6 +1,6 @@
 """What is kept while the link is down; over a stream in memory."""
 
-from checks import Blocked, check, equal, publication, raises, run, within
+from checks import Blocked, check, equal, publication, raises, run, some, within
 from clients_in_memory import SUBSCRIBED, named, ping
 
 from umotemq.fmqp import FmqpClient
@@ -111,7 +111,7 @@ def a_ring_keeps_what_is_under_way():
 @check
 def a_ring_wraps_anywhere():
     into = bytearray(40)
-    for size in range(8, 40):
+    for size in some(range(8, 40), 5):
         ring = Ring(size)
         number = 0
         kept = []

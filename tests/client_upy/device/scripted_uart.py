@@ -3,6 +3,11 @@
 import sys
 import time
 
+try:
+    from machine import Timer as _Timer
+except ImportError:
+    _Timer = None
+
 
 class ScriptedUart:
     """Reads of more than has come would wait for ever, so they fail here.
@@ -46,6 +51,9 @@ class ScriptedUart:
         self._when = now
         if self.waits and self._held > self._buffer:
             raise AssertionError("an ESP32 would wait here")
+        if _Timer:  # while a buffer empties there are interrupts, for which a chip's poll wakes
+            ms = self._held * 10000 // self._baud
+            self._interrupt = _Timer(period=int(ms) + 1, mode=_Timer.ONE_SHOT, callback=callable)
         self.outgoing += bytes(data[: self.room])
         return min(len(data), self.room)
 
@@ -56,6 +64,7 @@ class ScriptedMachine:
     def __init__(self):
         # MicroPython imports attributes, and no methods.
         self.UART = ScriptedUart
+        self.Timer = _Timer
         self.Pin = lambda number: "pin %d" % number
 
     def install(self):
