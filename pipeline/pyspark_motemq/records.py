@@ -42,7 +42,7 @@ class Stretch:
     until: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that costs a microsecond, and a record may be one message
 class Record:
     """One run of publications: ``count`` FMQP packets at ``body_start`` .. ``body_end``."""
 
@@ -106,6 +106,8 @@ def take_records(data: bytes, stretch: Stretch) -> Iterator[Record]:
     stretch may have one: in the last segment, or after the last message before the next segment.
     """
     position, sequence = 0, stretch.first_sequence
+    view = memoryview(data)
+    clients: dict[bytes, str] = {}
     while sequence != stretch.until and position < len(data):
         offset = stretch.start + position
         if position + PREFIX_LENGTH > len(data):
@@ -119,12 +121,12 @@ def take_records(data: bytes, stretch: Stretch) -> Iterator[Record]:
         if end > len(data):
             _end_torn(stretch, offset, f"it is cut short ({end - len(data)} bytes are missing)")
             return
-        if crc32(memoryview(data)[position + PREFIX_LENGTH : end]) != crc:
+        if crc32(view[position + PREFIX_LENGTH : end]) != crc:
             if end < len(data):
                 raise corrupt(stretch.file, offset, "bad CRC")
             _end_torn(stretch, offset, "bad CRC")
             return
-        record = _take_fields(data, position, end, stretch)
+        record = _take_fields(data, position, end, stretch, clients)
         if record.sequence != sequence:
             what = f"message {record.sequence} where message {sequence} was expected"
             raise corrupt(stretch.file, offset, what)
@@ -147,7 +149,10 @@ def _end_torn(stretch: Stretch, offset: int, what: str) -> None:
         raise corrupt(stretch.file, offset, f"{what}, and it is not the partition's last record")
 
 
-def _take_fields(data: bytes, position: int, end: int, stretch: Stretch) -> Record:
+def _take_fields(
+    data: bytes, position: int, end: int, stretch: Stretch, clients: dict[bytes, str]
+) -> Record:
+    """Return the record at ``position``; ``clients`` are the names met so far, by their bytes."""
     offset = stretch.start + position
     time_ns, sequence, count, connection, protocol, encoding, client_length = _FIXED.unpack_from(
         data, position + PREFIX_LENGTH
@@ -160,5 +165,8 @@ def _take_fields(data: bytes, position: int, end: int, stretch: Stretch) -> Reco
         raise corrupt(stretch.file, offset, "count 0")
     if encoding != _FMQP_PACKETS:
         raise corrupt(stretch.file, offset, f"encoding {encoding} of the body is not known")
-    client = data[client_start:body_start].decode("utf-8", "backslashreplace")
+    name = data[client_start:body_start]
+    client = clients.get(name)
+    if client is None:
+        client = clients[name] = name.decode("utf-8", "backslashreplace")
     return Record(offset, time_ns, sequence, count, connection, protocol, client, body_start, end)
