@@ -10,8 +10,16 @@ from host_broker.deadlines import Deadlines
 from host_broker.execution import Client, Execution, Stats, World
 from host_broker.gathering import Gathering
 from host_broker.outputs import Close, ConnectionId, Gathered, Outputs
-from host_broker.protocols.registry import PROTOCOLS
+from host_broker.protocols.registry import protocols
+from host_broker.protocols.session import Session, Translator
 from host_broker.settings import Settings
+
+_LOOK_AGAIN_S = 1.0  # at the time of a connection that was not read
+
+
+def _client(connection: ConnectionId, session: Session, journal_code: int) -> Client:
+    translator = session if isinstance(session, Translator) else None
+    return Client(connection, session, journal_code, translator)
 
 
 def _counting() -> Callable[[], int]:
@@ -42,7 +50,7 @@ class Broker:
     ) -> None:
         limits = settings.fmqp
         random_u16 = random_u16 or _counting()
-        self._servers = {name: make(settings, random_u16) for name, make in PROTOCOLS.items()}
+        self._servers = protocols(settings, random_u16)
         self._exchange = Exchange(
             limits.max_subscriptions,
             limits.max_cached,
@@ -50,6 +58,7 @@ class Broker:
             apart=None if limits.wildcard_matches_service else SERVICE,
         )
         self._clients: dict[ConnectionId, Client] = {}
+        self._latecomers: dict[ConnectionId, Client] = {}  # to be told that the broker is ending
         self._deadlines = Deadlines()
         self._gathering = Gathering(journalled)
         self.stats = Stats()
@@ -57,6 +66,7 @@ class Broker:
             self._clients,
             self._servers,
             self._exchange,
+            self._deadlines,
             self.stats,
             limits.max_steps_per_s,
             limits.max_discards_per_s,
@@ -81,9 +91,9 @@ class Broker:
     ) -> Outputs:
         """Begin a connection; ``connection`` is from 1 and never used again.
 
-        ``loopback``: its peer is on this machine (``fmqp.signals``). While the broker is ending
-        the answer is to close it. ValueError if the protocol is unknown or the connection is
-        already open.
+        ``loopback``: its peer is on this machine (``fmqp.signals``). While the broker is ending it
+        is only told so, if its protocol has a word for that (LightMQ), or closed. ValueError if the
+        protocol is unknown or the connection is already open.
         """
         server = self._servers.get(protocol)
         if server is None:
@@ -91,11 +101,14 @@ class Broker:
         if connection in self._clients:
             raise ValueError(f"connection {connection} is already open")
         if self._world.ending:
-            return Outputs(closes=[Close(connection, "the broker is stopping", abort=True)])
+            late = server.latecomer(connection, now)
+            if late is None:
+                return Outputs(closes=[Close(connection, "the broker is stopping", abort=True)])
+            self._latecomers[connection] = _client(connection, late, server.journal_code)
+            return Outputs()
         session = server.session(connection, now, loopback)
-        client = Client(connection, session, server.journal_code)
-        self._clients[connection] = client
-        self._exchange.attach(connection, client.session.verbatim)
+        client = self._clients[connection] = _client(connection, session, server.journal_code)
+        self._exchange.attach(connection, verbatim=client.translator is None)
         execution = Execution(self._world, now)
         execution.population(client)
         self._deadlines.renew(connection, client.session.deadline)
@@ -103,10 +116,11 @@ class Broker:
 
     def received(self, connection: ConnectionId, data: bytes, now: float) -> Outputs:
         """Take one read, immutable and at most 1 MiB; ignored for a connection being closed, and
-        for all once the broker is ending (R34)."""
-        client = self._clients.get(connection)
+        once the broker is ending (R34) for all that were open before."""
+        clients = self._latecomers if self._world.ending else self._clients
+        client = clients.get(connection)
         execution = Execution(self._world, now)
-        if client is not None and not client.closing and not self._world.ending:
+        if client is not None and not client.closing:
             self._run(execution, client, client.session.received(data, now))
         return execution.outputs
 
@@ -119,7 +133,7 @@ class Broker:
         """
         client = self._clients.get(connection)
         if client is None or client.closing or self._world.ending:
-            return None
+            return self.received(connection, data, now) if self._latecomers else None
         session = client.session
         commands = session.received(data, now)
         runs: list[tuple[PublishRun, Group]] = []
@@ -145,6 +159,7 @@ class Broker:
 
     def closed(self, connection: ConnectionId, now: float) -> Outputs:
         """End a connection, whatever ended it. Wills and presence are published here, once."""
+        self._latecomers.pop(connection, None)
         client = self._clients.pop(connection, None)
         execution = Execution(self._world, now)
         if client is not None:
@@ -167,14 +182,24 @@ class Broker:
         self._clients.clear()
         return execution.outputs
 
-    def tick(self, now: float) -> Outputs:
-        """Do what is due; call it when ``next_deadline()`` has come."""
+    def tick(
+        self, now: float, unread: Callable[[ConnectionId], bool] = lambda connection: False
+    ) -> Outputs:
+        """Do what is due; call it when ``next_deadline()`` has come.
+
+        ``unread``: whether something that a connection's peer has sent may still be unread, because
+        the edge lets it wait. Then nobody knows whether it is silent, and it is looked at later.
+        """
         execution = Execution(self._world, now)
         if self._world.ending:
             return execution.outputs
         for connection in self._deadlines.due(now):
             client = self._clients.get(connection)
-            if client is not None and not client.closing:
+            if client is None or client.closing:
+                continue
+            if unread(connection):
+                self._deadlines.renew(connection, now + _LOOK_AGAIN_S)
+            else:
                 self._run(execution, client, client.session.tick(now))
         return execution.outputs
 

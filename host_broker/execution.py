@@ -16,12 +16,14 @@ from host_broker.bus.commands import (
     Signal,
     Subscribe,
     Unsubscribe,
+    Wake,
 )
 from host_broker.bus.exchange import Exchange, Translation
 from host_broker.bus.publication import RETAINED, WILL, is_service, pack
 from host_broker.bus.subscriptions import Interest
+from host_broker.deadlines import Deadlines
 from host_broker.outputs import Close, ConnectionId, Outputs, Record
-from host_broker.protocols.session import ProtocolServer, Session
+from host_broker.protocols.session import ProtocolServer, Session, Translator
 
 # A record is at most 16 MiB (docs/journal.md): a run is ended as soon as it is this long, and
 # what makes it so is at most a read and the longest body, 8 MiB.
@@ -32,11 +34,15 @@ _WORTH_A_RECORD = 32 * 1024  # bytes; more is not copied to be in one record wit
 
 @dataclass(slots=True)
 class Client:
-    """A connection: its session, and whether the broker has asked to close it."""
+    """A connection: its session, and whether the broker has asked to close it.
+
+    ``translator``: the session, if it says publications in words of its own.
+    """
 
     connection: ConnectionId
     session: Session
     journal_code: int
+    translator: Translator | None = None
     closing: bool = False
     steps: int = 0  # through the index, made for it and not yet paid off
     paid: float = 0.0  # until when they were
@@ -60,6 +66,7 @@ class World:
     clients: dict[ConnectionId, Client]
     servers: Mapping[str, ProtocolServer]
     exchange: Exchange
+    deadlines: Deadlines
     stats: Stats
     max_steps_per_s: int
     max_discards_per_s: int
@@ -157,7 +164,8 @@ class Execution:
             return
         packet = pack(WILL * command.will | RETAINED * retain, topic, body)
         if not own:
-            self._journal(client, packet, 1)
+            if not command.again:
+                self._journal(client, packet, 1)
         elif self._world.journalled and not is_service(topic):
             self.outputs.records.append(Record(0, 0, "", 1, packet))
         if retain:
@@ -191,7 +199,7 @@ class Execution:
             return
         self._interest(client, interest)
         retained = exchange.retained.equivalent(topic, feedback=feedback)
-        if not client.session.verbatim:
+        if client.translator is not None:
             self._translate((connection, packet) for packet in retained)
         elif retained:
             self.outputs.sends.setdefault(connection, []).extend(retained)
@@ -205,13 +213,20 @@ class Execution:
         self.outputs.sends.setdefault(client.connection, []).append(command.data)
 
     def _disconnect(self, client: Client, command: Disconnect) -> None:
-        connection = client.connection if command.connection is None else command.connection
-        ended = self._world.clients.get(connection)
+        ended: Client | None = client
+        if command.connection is not None:
+            ended = self._world.clients.get(command.connection)
         if ended is None or ended.closing:
             return
         self._world.stats.closes += 1
-        self.outputs.closes.append(Close(connection, command.reason, command.abort))
+        self.outputs.closes.append(Close(ended.connection, command.reason, command.abort))
         self.leave(ended)
+
+    def _wake(self, client: Client, command: Wake) -> None:
+        woken = self._world.clients.get(command.connection)
+        if woken is not None and not woken.closing:
+            self._all(woken, woken.session.tick(self._now))
+            self._world.deadlines.renew(woken.connection, woken.session.deadline)
 
     def _discard(self, client: Client, command: Discard) -> None:
         self._world.stats.discarded[command.rule] += command.count
@@ -237,8 +252,9 @@ class Execution:
     def _translate(self, translations: Iterable[Translation]) -> None:
         for connection, run in translations:
             receiver = self._world.clients.get(connection)
-            if receiver is not None:
-                self._all(receiver, receiver.session.deliver(run, self._now))
+            if receiver is not None and receiver.translator is not None:
+                self._all(receiver, receiver.translator.deliver(run, self._now))
+                self._world.deadlines.renew(connection, receiver.session.deadline)
 
     def _journal(self, client: Client, run: bytes, count: int) -> None:
         self._world.stats.publications += count
@@ -270,6 +286,7 @@ _EXECUTE: dict[type[Any], Callable[[Execution, Client, Any], None]] = {
     Unsubscribe: Execution._unsubscribe,
     Send: Execution._send,
     Disconnect: Execution._disconnect,
+    Wake: Execution._wake,
     Discard: Execution._discard,
     Signal: Execution._signal,
 }

@@ -4,6 +4,7 @@ A key on the command line or in the TOML file is ``section.field``, e.g. ``light
 Only the edge reads files and flags; the core is handed a ``Settings``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -42,14 +43,20 @@ class FmqpSettings:
 
 @dataclass(frozen=True, slots=True)
 class LightmqSettings:
-    """LightMQ (protocols/lightmq.md A1, A10, A17)."""
+    """LightMQ (protocols/lightmq/NOTES.md: A1, A10, A17, and what an admission is)."""
 
     dialect: Literal["spec", "gbaranski"] = "spec"
     duplicate_client: Literal["reject", "takeover"] = "reject"
     connect_timeout_s: float = 10.0  # from open to CONNECT
     ping_interval_s: float = 15.0  # silence after which the server sends PING; 0 = never
     ping_timeout_s: float = 10.0  # from PING to PONG, else the connection is closed
-    max_pending: int = 64  # SENDs to one client whose SENDRESP is still recognised
+    max_pending: int = 64  # SENDs to one client whose SENDRESP is still recognised; and from it
+    request_timeout_s: float = 30.0  # for a client to answer a request; then it is "unanswered"
+    answer_timeout_s: float = 4.0  # for a responder to answer a SEND; then SENDRESP is empty
+    calls: bool = True  # a ClientID NAME>ID is NAME, who calls ID
+    carried_bytes: int = 1018  # of FMQP in a SEND of lightmq+fmqp; 6 less than a client's buffer
+    # Who may connect, by ClientID: "" by it alone, "sha256:HEX" with a token; none: everybody.
+    clients: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

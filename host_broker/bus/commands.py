@@ -31,7 +31,8 @@ class Publish:
 
     ``retain`` keeps it for later subscribers (an empty body clears instead). ``will`` marks a last
     will. ``own`` publishes in the broker's name: journalled as connection 0, and allowed under
-    ``$``.
+    ``$``. ``again``: it was published under another topic before, and is neither counted nor
+    journalled twice.
     """
 
     topic: bytes
@@ -39,6 +40,7 @@ class Publish:
     retain: bool = False
     will: bool = False
     own: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,13 @@ class Disconnect:
 
 
 @dataclass(frozen=True, slots=True)
+class Wake:
+    """Have another connection's session look at the time now: its ``tick`` is called."""
+
+    connection: ConnectionId
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     """Say that packets were dropped: by which rule or limit, how many in a row, and how many of
     them were not the one before said again (those cost work)."""
@@ -105,5 +114,14 @@ class Signal:
 
 
 Command = (
-    PublishRun | Publish | Announce | Subscribe | Unsubscribe | Send | Disconnect | Discard | Signal
+    PublishRun
+    | Publish
+    | Announce
+    | Subscribe
+    | Unsubscribe
+    | Send
+    | Disconnect
+    | Wake
+    | Discard
+    | Signal
 )

@@ -5,9 +5,10 @@ repeated here except the rules a type cannot say.
 """
 
 import dataclasses
+import re
 import tomllib
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from host_broker.settings import Settings
@@ -15,6 +16,8 @@ from host_broker.settings import Settings
 # A run of up to 8 MiB and one message more must fit a journal record, which is at most 16 MiB +
 # 64 KiB (docs/journal.md).
 _LARGEST_BODY = 8 * 1024 * 1024
+_LARGEST_SEND = 65463  # bytes of data (LightMQ R16)
+_TOKEN = re.compile(r"|sha256:[0-9a-f]{64}")
 # More would keep a core busy for a thousand messages a second.
 _LONGEST_BUSY_POLL_US = 1000
 _MAY_BE_ZERO = {
@@ -118,7 +121,9 @@ def _from_text(text: str, kind: object) -> object:
 def _check(key: str, value: object, kind: object, origin: str) -> None:
     allowed = _complaint(key, value, kind)
     if allowed:
-        raise SettingsError(f"{origin}: {key} is {value!r}; it must be {allowed}")
+        # Of a table not the value: somebody may have written a token where its hash belongs.
+        what = "" if isinstance(value, dict) else f" is {value!r}; it"
+        raise SettingsError(f"{origin}: {key}{what} must be {allowed}")
 
 
 def _complaint(key: str, value: object, kind: object) -> str:
@@ -130,6 +135,8 @@ def _complaint(key: str, value: object, kind: object) -> str:
         return "" if isinstance(value, bool) else "true or false"
     if kind is str:
         return "" if isinstance(value, str) else "a text"
+    if typing.get_origin(kind) is Mapping:
+        return _clients_complaint(value)
     what = "a whole number" if kind is int else "a number of seconds"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return what
@@ -145,8 +152,19 @@ def _complaint(key: str, value: object, kind: object) -> str:
         return "" if 0 <= value < float("inf") else f"{what}, 0 or more"
     if key == "fmqp.max_body":
         return "" if 0 < value <= _LARGEST_BODY else f"{what} from 1 to {_LARGEST_BODY}"
+    if key == "lightmq.carried_bytes":
+        return "" if 0 < value <= _LARGEST_SEND else f"{what} from 1 to {_LARGEST_SEND}"
     if key == "fmqp.hard_body_limit":
         return "" if 0 < value < 1 << 32 else f"{what} below 4294967296"
     if key == "journal.partitions":
         return "" if 0 < value <= 10_000 else f"{what} from 1 to 10000"
     return "" if 0 < value < float("inf") else f"{what} above 0"
+
+
+def _clients_complaint(value: object) -> str:
+    if not isinstance(value, dict):
+        return "a table in the --config file: [lightmq.clients], then NAME = TOKEN"
+    for name, token in value.items():
+        if not (name and isinstance(token, str) and _TOKEN.fullmatch(token)):
+            return f'"" or "sha256:" and 64 hexadecimal digits for each client; see {name!r}'
+    return ""

@@ -1,6 +1,6 @@
 """The protocols by name. The only place that knows them all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from host_broker.protocols.fmqp.server import FmqpServer
 from host_broker.protocols.lightmq.server import LightmqServer
@@ -9,7 +9,9 @@ from host_broker.settings import Settings
 
 RandomU16 = Callable[[], int]
 
-PROTOCOLS: dict[str, Callable[[Settings, RandomU16], ProtocolServer]] = {
-    "fmqp": lambda settings, _: FmqpServer(settings.fmqp),
-    "lightmq": lambda settings, random_u16: LightmqServer(settings.lightmq, random_u16),
-}
+
+def protocols(settings: Settings, random_u16: RandomU16) -> Mapping[str, ProtocolServer]:
+    """Make one broker's protocols, by the names of their listeners."""
+    fmqp = FmqpServer(settings.fmqp)
+    lightmq = LightmqServer(settings.lightmq, random_u16)
+    return {"fmqp": fmqp, "lightmq": lightmq, "lightmq+fmqp": lightmq.carrying(fmqp)}

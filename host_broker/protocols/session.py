@@ -1,5 +1,6 @@
 """What the broker asks of a protocol."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -11,28 +12,34 @@ NOTHING: Sequence[Command] = ()
 
 
 class Session(Protocol):
-    """One connection's translation between its protocol's words and the bus's commands.
+    """One connection's translation of its peer's words into the bus's commands.
 
-    ``verbatim``: it takes stored publications as they are, so ``deliver`` is never called.
     ``client``: the name for the journal, "" if the protocol has none. ``deadline``: when ``tick``
     wants to be called, on the clock of ``now``; None = never.
     """
 
-    verbatim: bool
     client: str
     deadline: float | None
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
 
-    def deliver(self, run: bytes, now: float) -> Sequence[Command]:
-        """Say a run of stored publications in this protocol's words."""
-
     def tick(self, now: float) -> Sequence[Command]:
         """Do what ``deadline`` was set for."""
 
     def closed(self, now: float) -> Sequence[Command]:
         """The connection is gone, whatever the reason; called exactly once."""
+
+
+class Translator(ABC):
+    """A session that is this, too, says publications in words of its own.
+
+    The others' peers take them in stored form, as they are; those sessions never see them.
+    """
+
+    @abstractmethod
+    def deliver(self, run: bytes, now: float) -> Sequence[Command]:
+        """Say a run of stored publications in this protocol's words; may change ``deadline``."""
 
 
 class ProtocolServer(Protocol):
@@ -45,6 +52,12 @@ class ProtocolServer(Protocol):
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> Session:
         """Begin a connection; ``loopback``: its peer is on this machine."""
+
+    def latecomer(self, connection: ConnectionId, now: float) -> Session | None:
+        """Begin a connection that came while the broker is ending, only to be told so.
+
+        None: the protocol has no word for that. Such a session may send and disconnect.
+        """
 
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Somebody began or ended to want a path."""

@@ -6,15 +6,14 @@ from host_broker.bus.commands import Command, Send
 from host_broker.bus.publication import HEADER
 from host_broker.protocols.fmqp.dialect import REVERSED
 from host_broker.protocols.fmqp.session import FmqpSession
+from host_broker.protocols.session import Translator
 
 
-class LsbSession(FmqpSession):
+class LsbSession(FmqpSession, Translator):
     """Takes stored publications translated, because theirs is the other order.
 
     Only flags differ, and the flags of plain publications are 0 in any order.
     """
-
-    verbatim = False
 
     def deliver(self, run: bytes, now: float) -> Sequence[Command]:
         """Say a run of stored publications with their flags turned round."""

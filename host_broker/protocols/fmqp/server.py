@@ -35,6 +35,9 @@ class FmqpServer:
         make = LsbSession if self._settings.bit_order == "lsb" else FmqpSession
         return make(self._settings, self._dialect, self._shared, loopback)
 
+    def latecomer(self, connection: ConnectionId, now: float) -> None:
+        """R33: no new client is accepted, and FMQP has no word to say so."""
+
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Announce on the same topic in the feedback system (R45).
 

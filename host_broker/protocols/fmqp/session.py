@@ -48,7 +48,6 @@ class Shared:
 class FmqpSession:
     """Translates; holds the codec, the wills, and what its peer is told every second."""
 
-    verbatim = True
     client = ""
     deadline: float | None = None
 
@@ -78,10 +77,6 @@ class FmqpSession:
             for event in self._codec.receive_data(data)
             if (command := self._command(event, now)) is not None
         ]
-
-    def deliver(self, run: bytes, now: float) -> Sequence[Command]:
-        """Never called: FMQP takes stored publications verbatim."""
-        raise NotImplementedError("an FMQP session takes stored publications verbatim")
 
     def tick(self, now: float) -> Sequence[Command]:
         """Tell the statistics of a second: FMQP has no other timer."""

@@ -1,9 +1,9 @@
-"""Where a client lives on the bus: ``lightmq/ID/{up,down,reply,status}``."""
+"""Where a client lives on the bus: ``lightmq/ID/…``; what is there, ``mailbox`` says."""
 
 from hashlib import sha256
 
-# "lightmq/" + level + "/status" must fit a topic's 255 bytes.
-_MAX_LEVEL = 240
+# "lightmq/" + level + "/request/" + a tag must fit a topic's 255 bytes.
+_MAX_LEVEL = 200
 _ESCAPED = {"%": "%25", "/": "%2F", "\0": "%00"}
 
 
@@ -11,7 +11,7 @@ def level(client_id: str) -> bytes:
     """Return the ClientID as one literal level, different for different ClientIDs.
 
     Nearly always the ClientID itself. What a level cannot hold (``/``, NUL, being a wildcard or
-    longer than 240 bytes) is escaped with ``%``, so that no ClientID can listen to another's path.
+    longer than 200 bytes) is escaped with ``%``, so that no ClientID can listen to another's path.
     """
     if client_id == "*":
         return b"%2A"
@@ -24,6 +24,6 @@ def level(client_id: str) -> bytes:
     return kept + mark
 
 
-def path(client_id: str, end: str) -> bytes:
-    """Return the client's topic that ends in ``up``, ``down``, ``reply`` or ``status``."""
-    return b"lightmq/" + level(client_id) + b"/" + end.encode()
+def path(level: bytes, end: str) -> bytes:
+    """Return the topic of the client of this level that ends in ``end``."""
+    return b"lightmq/" + level + b"/" + end.encode()

@@ -1,25 +1,23 @@
-"""One LightMQ connection on the server's side: phases, names, timeouts, correlation."""
+"""One LightMQ connection on the server's side: phases, names, silence. Its traffic is a ``Use``."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
-from host_broker.bus.commands import (
-    Command,
-    Discard,
-    Disconnect,
-    Publish,
-    Subscribe,
-)
+from host_broker.bus.commands import Command, Disconnect, Publish, Wake
 from host_broker.bus.commands import Send as SendBytes
-from host_broker.bus.publication import unpack
 from host_broker.outputs import ConnectionId
-from host_broker.protocols.lightmq.codec import MAX_SEND, Codec
+from host_broker.protocols.lightmq.caller import MARK
+from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.dialects import DIALECTS, Refusal
 from host_broker.protocols.lightmq.events import Connect, Event, Ping, Pong, Send, SendResp
-from host_broker.protocols.lightmq.paths import path
-from host_broker.protocols.session import NOTHING
-from host_broker.settings import LightmqSettings
+from host_broker.protocols.lightmq.paths import level, path
+from host_broker.protocols.lightmq.shared import Shared
+from host_broker.protocols.lightmq.use import Use
+from host_broker.protocols.session import NOTHING, Translator
 from host_broker.wire.violation import Violation
+
+# Makes the use of a client that may connect, by its ClientID; None: it cannot be served now.
+Accept = Callable[[str, Codec, float], Use | None]
 
 
 class _Phase(Enum):
@@ -28,34 +26,28 @@ class _Phase(Enum):
     OVER = auto()
 
 
-class LightmqSession:
-    """Translates between frames and the client's four paths on the bus (``paths``).
-
-    ``named`` is shared by all sessions of the broker: who is connected under which ClientID.
-    """
-
-    verbatim = False
+class LightmqSession(Translator):
+    """Answers CONNECT and PING, PINGs after silence, and hands the rest to the client's ``Use``."""
 
     def __init__(
-        self,
-        connection: ConnectionId,
-        settings: LightmqSettings,
-        named: dict[str, "LightmqSession"],
-        random_u16: Callable[[], int],
-        now: float,
+        self, connection: ConnectionId, shared: Shared, accept: Accept, now: float
     ) -> None:
+        settings = shared.settings
         self.connection = connection
         self.client = ""
+        self.callable = False
         self.deadline: float | None = now + settings.connect_timeout_s
+        self._shared = shared
         self._settings = settings
-        self._named = named
-        self._random_u16 = random_u16
+        self._accept = accept
         self._codec = Codec("server", settings.dialect)
         self._numbers = DIALECTS[settings.dialect]
         self._phase = _Phase.WAIT_CONNECT
-        self._up = self._reply = b""  # known once the client has a name
+        self._use: Use | None = None  # once it is accepted
+        self._patience: float | None = (
+            self.deadline
+        )  # when silence, or a PONG or CONNECT that is late, counts
         self._ping: int | None = None  # the id of the PING that awaits its PONG
-        self._pending: dict[int, None] = {}  # ids of SENDs that await their SENDRESP, oldest first
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
@@ -63,42 +55,33 @@ class LightmqSession:
         for event in self._codec.receive_data(data):
             if self._phase is _Phase.OVER:
                 break
-            if self._phase is _Phase.WAIT_CONNECT:
-                commands += self._first(event)
+            if self._use is None:
+                commands += self._first(event, now)
             else:
-                commands += self._ready(event)
+                commands += self._ready(self._use, event, now)
         if self._phase is _Phase.READY and self._ping is None:
             self._await_silence(now)
+        self._set_deadline()
         return commands
 
     def deliver(self, run: bytes, now: float) -> Sequence[Command]:
-        """SEND each publication under a fresh id, for the publishers of ``lightmq/ID/down``."""
-        if self._phase is not _Phase.READY:
+        """Say publications to the client."""
+        if self._phase is not _Phase.READY or self._use is None:
             return NOTHING
-        commands: list[Command] = []
-        frames = []
-        for _, _, body in unpack(run):
-            if len(body) > MAX_SEND:
-                commands.append(Discard("R16"))
-                continue
-            frames.append(self._codec.send(self._fresh_id(), body))
-        if frames:
-            commands.append(SendBytes(b"".join(frames)))
+        commands = self._use.deliver(run, now)
+        self._set_deadline()
         return commands
 
     def tick(self, now: float) -> Sequence[Command]:
         """Close on a missing CONNECT or PONG; PING after silence (A17)."""
-        if self.deadline is None or now < self.deadline:
-            return NOTHING
-        settings = self._settings
-        if self._phase is _Phase.WAIT_CONNECT:
-            return self._end(f"no CONNECT within {settings.connect_timeout_s:g} s")
-        if self._ping is not None:
-            # Aborted: whoever does not answer will not read what is still to be written.
-            return self._end(f"no PONG within {settings.ping_timeout_s:g} s", abort=True)
-        self._ping = self._random_u16() & 0xFFFF
-        self.deadline = now + settings.ping_timeout_s
-        return [SendBytes(self._codec.ping(self._ping))]
+        commands: list[Command] = []
+        use = self._use
+        if use is not None and use.deadline is not None and now >= use.deadline:
+            commands += use.tick(now)
+        if self._patience is not None and now >= self._patience:
+            commands += self._impatient(now)
+        self._set_deadline()
+        return commands
 
     def closed(self, now: float) -> Sequence[Command]:
         """Say ``offline`` in the broker's name: the last will of a protocol that has none.
@@ -106,15 +89,33 @@ class LightmqSession:
         When the whole broker stops it is still there to be told the others' wills, so its phase
         stays.
         """
-        self.deadline = None
-        if self._named.get(self.client) is not self:
-            return NOTHING  # never accepted, or taken over by a newer connection
-        del self._named[self.client]
-        return [self._presence(b"offline")]
+        self.deadline = self._patience = None
+        if self._use is None:
+            return NOTHING  # never accepted
+        commands = list(self._use.ended(now))
+        if self._shared.named.get(self.client) is self:  # not taken over by a newer connection
+            del self._shared.named[self.client]
+            commands += self._presence(b"offline")
+        return commands
 
-    def _first(self, event: Event) -> Sequence[Command]:
+    def taken_over(self) -> str:
+        """Give way to a newer connection with the same ClientID; returns why."""
+        self._over()
+        return f"ClientID {self.client!r} connected again"
+
+    def doubted(self, now: float) -> bool:
+        """Somebody else claims the name: have it PINGed; False if nothing is to be done.
+
+        A board that has restarted need not wait for the silence of its former self.
+        """
+        if self._phase is not _Phase.READY or self._ping is not None or self._patience is None:
+            return False
+        self._patience = self.deadline = now
+        return True
+
+    def _first(self, event: Event, now: float) -> Sequence[Command]:
         if isinstance(event, Connect):
-            return self._connect(event.client_id)
+            return self._connect(event.client_id, now)
         if isinstance(event, Violation):
             if event.rule == "R19":
                 return self._refuse(Refusal.MALFORMED, event.reason)
@@ -122,42 +123,51 @@ class LightmqSession:
         # A13: closed without CONNACK.
         return self._end(f"R5: the first frame is {type(event).__name__.upper()}, not CONNECT")
 
-    def _connect(self, client_id: str) -> Sequence[Command]:
+    def _connect(self, client_id: str, now: float) -> Sequence[Command]:
+        name = self._admitted(client_id)
+        if name is None:
+            return self._refuse(Refusal.UNAUTHORIZED, "lightmq.clients has no such client")
         commands: list[Command] = []
-        holder = self._named.get(client_id)
+        named = self._shared.named
+        holder = named.get(name)
+        if holder is not None and self._settings.duplicate_client == "reject":
+            if holder.doubted(now):
+                commands.append(Wake(holder.connection))
+            reason = f"R8: ClientID {name!r} is already connected"
+            return [*commands, *self._refuse(Refusal.UNAUTHORIZED, reason)]
+        use = self._accept(name, self._codec, now)
+        if use is None:
+            reason = f"there is nothing to connect {name!r} to now"
+            return self._refuse(Refusal.UNAVAILABLE, reason)
         if holder is not None:
-            if self._settings.duplicate_client == "reject":
-                return self._refuse(
-                    Refusal.UNAUTHORIZED, f"R8: ClientID {client_id!r} is already connected"
-                )
-            commands += holder.taken_over()
-        self._named[client_id] = self
-        self.client = client_id
-        self._up, self._reply = path(client_id, "up"), path(client_id, "reply")
+            reason = holder.taken_over()
+            commands.append(Disconnect(reason, connection=holder.connection))
+        named[name] = self
+        self.client = name
+        self.callable = use.callable
+        self._use = use
         self._phase = _Phase.READY
         return [
             *commands,
             SendBytes(self._codec.connack(self._numbers.accepted)),
-            self._presence(b"online"),
-            Subscribe(path(client_id, "down")),
+            *self._presence(b"online"),
+            *use.begin(),
         ]
 
-    def taken_over(self) -> Sequence[Command]:
-        """Give way to a newer connection with the same ClientID."""
-        return self._end(f"ClientID {self.client!r} connected again", of=self.connection)
+    def _admitted(self, client_id: str) -> str | None:
+        """Return the name without the token; of a caller, it is what comes before the mark."""
+        caller, mark, called = client_id, "", ""
+        if self._settings.calls:
+            caller, mark, called = client_id.partition(MARK)
+        name = self._shared.admission.name(caller)
+        return None if name is None else name + mark + called
 
-    def _ready(self, event: Event) -> Sequence[Command]:
+    def _ready(self, use: Use, event: Event, now: float) -> Sequence[Command]:
         match event:
             case Send(id, _, data):
-                return [
-                    Publish(self._up, data),
-                    SendBytes(self._codec.sendresp(id, b"")),
-                ]
+                return use.sent(id, data, now)
             case SendResp(id, data):
-                if id not in self._pending:
-                    return [Discard("R17")]
-                del self._pending[id]
-                return [Publish(self._reply, data)]
+                return use.responded(id, data)
             case Ping(id):
                 return [SendBytes(self._codec.pong(id))]
             case Pong(id):
@@ -169,30 +179,43 @@ class LightmqSession:
             case _:
                 return self._end("R6: a second CONNECT")
 
+    def _impatient(self, now: float) -> Sequence[Command]:
+        settings = self._settings
+        if self._phase is _Phase.WAIT_CONNECT:
+            return self._end(f"no CONNECT within {settings.connect_timeout_s:g} s")
+        if self._ping is not None:
+            # Aborted: whoever does not answer will not read what is still to be written.
+            return self._end(f"no PONG within {settings.ping_timeout_s:g} s", abort=True)
+        self._ping = self._shared.random_u16() & 0xFFFF
+        self._patience = now + settings.ping_timeout_s
+        return [SendBytes(self._codec.ping(self._ping))]
+
     def _refuse(self, refusal: Refusal, reason: str) -> Sequence[Command]:
         code = self._numbers.refused(refusal)
         return [SendBytes(self._codec.connack(code)), *self._end(reason)]
 
-    def _end(
-        self, reason: str, abort: bool = False, of: ConnectionId | None = None
-    ) -> Sequence[Command]:
-        self._phase, self.deadline = _Phase.OVER, None
-        return [Disconnect(reason, abort, of)]
+    def _end(self, reason: str, abort: bool = False) -> Sequence[Command]:
+        self._over()
+        return [Disconnect(reason, abort)]
 
-    def _presence(self, status: bytes) -> Publish:
-        return Publish(path(self.client, "status"), status, retain=True, own=True)
+    def _over(self) -> None:
+        self._phase = _Phase.OVER
+        self.deadline = self._patience = None
+
+    def _presence(self, status: bytes) -> Sequence[Command]:
+        if self._use is None or not self._use.present:
+            return NOTHING
+        return [Publish(path(level(self.client), "status"), status, retain=True, own=True)]
 
     def _await_silence(self, now: float) -> None:
         interval = self._settings.ping_interval_s
-        self.deadline = now + interval if interval else None
+        self._patience = now + interval if interval else None
 
-    def _fresh_id(self) -> int:
-        """A new id that awaits its SENDRESP. Above ``max_pending`` the oldest is forgotten: a
-        client need not respond, and one that never does still gets its messages."""
-        id = self._random_u16() & 0xFFFF
-        while id in self._pending:
-            id = (id + 1) & 0xFFFF
-        self._pending[id] = None
-        if len(self._pending) > self._settings.max_pending:
-            del self._pending[next(iter(self._pending))]
-        return id
+    def _set_deadline(self) -> None:
+        if self._phase is _Phase.OVER:
+            return
+        others = None if self._use is None else self._use.deadline
+        if self._patience is None or (others is not None and others < self._patience):
+            self.deadline = others
+        else:
+            self.deadline = self._patience

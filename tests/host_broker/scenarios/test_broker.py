@@ -9,15 +9,15 @@ from host_broker.bus.commands import Command, Disconnect, Publish, Send, Subscri
 from host_broker.bus.publication import unpack
 from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import ConnectionId
-from host_broker.protocols.registry import PROTOCOLS
+from host_broker.protocols.registry import protocols
+from host_broker.protocols.session import Translator
 from host_broker.settings import Settings
 from tests.host_broker.desk import Desk
 
 
-class LineSession:
+class LineSession(Translator):
     """A protocol of lines, ``TOPIC BODY``: everything a session has to be."""
 
-    verbatim = False
     client = "line"
     deadline: float | None = None
 
@@ -43,6 +43,9 @@ class LineServer:
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> LineSession:
         return LineSession()
 
+    def latecomer(self, connection: ConnectionId, now: float) -> None:
+        return None
+
     def interest(self, interest: Interest) -> Sequence[Command]:
         return ()
 
@@ -51,7 +54,10 @@ class LineServer:
 
 
 def test_a_sixth_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PROTOCOLS, "line", lambda settings, random_u16: LineServer())
+    monkeypatch.setattr(
+        "host_broker.broker.protocols",
+        lambda settings, random_u16: {**protocols(settings, random_u16), "line": LineServer()},
+    )
     desk = Desk()
     line, fmqp = desk.open("line"), desk.open()
     desk.sub(fmqp, "lines/*")

@@ -1,0 +1,85 @@
+"""Another protocol inside LightMQ: SENDs carry its bytes in order, SENDRESP says they were taken.
+
+The peer's session within sees a connection as any other; it ends when the LightMQ connection does,
+so whoever stops answering PINGs has its last wills published. The protocol's messages must look
+like the stored form (``bus.publication``), as FMQP's do: that is how their ends are found.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from host_broker.bus.commands import Command, Send
+from host_broker.bus.publication import HEADER
+from host_broker.protocols.lightmq.codec import Codec
+from host_broker.protocols.lightmq.use import Use
+from host_broker.protocols.session import NOTHING, Session, Translator
+
+
+class Carrier(Use):
+    """Of one connection. ``most``: bytes of data in one SEND; a longer message takes several."""
+
+    def __init__(
+        self, inner: Session, codec: Codec, most: int, random_u16: Callable[[], int]
+    ) -> None:
+        self._inner = inner
+        self._translator = inner if isinstance(inner, Translator) else None
+        self._codec = codec
+        self._most = most
+        self._id = random_u16()
+
+    def sent(self, id: int, data: bytes, now: float) -> Sequence[Command]:
+        """Read on in the carried protocol; respond when all of it has taken effect."""
+        commands = self._wrapped(self._inner.received(data, now))
+        commands.append(Send(self._codec.sendresp(id, b"")))
+        self.deadline = self._inner.deadline
+        return commands
+
+    def responded(self, id: int, data: bytes) -> Sequence[Command]:
+        """It has taken a SEND, which TCP would have told us anyway."""
+        return NOTHING
+
+    def deliver(self, run: bytes, now: float) -> Sequence[Command]:
+        """SEND the publications, whole if they fit."""
+        if self._translator is None:
+            return [Send(self._spelled(run))]
+        commands = self._wrapped(self._translator.deliver(run, now))
+        self.deadline = self._inner.deadline
+        return commands
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """Do what the carried session wanted to do now."""
+        commands = self._wrapped(self._inner.tick(now))
+        self.deadline = self._inner.deadline
+        return commands
+
+    def ended(self, now: float) -> Sequence[Command]:
+        """Its wills."""
+        self.deadline = None
+        return self._inner.closed(now)
+
+    def _wrapped(self, commands: Iterable[Command]) -> list[Command]:
+        return [
+            Send(self._spelled(bytes(each.data))) if type(each) is Send else each
+            for each in commands
+        ]
+
+    def _spelled(self, run: bytes) -> bytes:
+        """Whole packets as many as fit a SEND, one that fits none over several."""
+        frames = []
+        start = position = 0
+        while position < len(run):
+            _, topic_length, body_length = HEADER.unpack_from(run, position)
+            end = position + HEADER.size + topic_length + body_length
+            if end - start > self._most and position > start:
+                frames.append(self._send(run[start:position]))
+                start = position
+            while end - start > self._most:
+                frames.append(self._send(run[start : start + self._most]))
+                start += self._most
+            position = end
+        if start < len(run):
+            frames.append(self._send(run[start:]))
+        return b"".join(frames)
+
+    def _send(self, data: bytes) -> bytes:
+        self._id = (self._id + 1) & 0xFFFF
+        return self._codec.send(self._id, data)

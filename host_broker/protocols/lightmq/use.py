@@ -1,0 +1,44 @@
+"""What an accepted client's SENDs are for: what ``mailbox``, ``caller`` and ``carrier`` are."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from host_broker.bus.commands import Command
+from host_broker.protocols.session import NOTHING
+
+
+class Use(ABC):
+    """One accepted connection's traffic; phases and silence are the session's.
+
+    ``deadline``: when ``tick`` is wanted, None = never. ``present``: the client is on the bus
+    under its own name, so its presence is told; ``callable``: it takes requests.
+    """
+
+    present: ClassVar[bool] = True
+    callable: ClassVar[bool] = False
+    deadline: float | None = None
+
+    def begin(self) -> Sequence[Command]:
+        """The client has been accepted, and told so."""
+        return NOTHING
+
+    @abstractmethod
+    def sent(self, id: int, data: bytes, now: float) -> Sequence[Command]:
+        """The client has sent SEND; sooner or later it gets SENDRESP."""
+
+    @abstractmethod
+    def responded(self, id: int, data: bytes) -> Sequence[Command]:
+        """The client has sent SENDRESP."""
+
+    @abstractmethod
+    def deliver(self, run: bytes, now: float) -> Sequence[Command]:
+        """Say a run of stored publications to the client."""
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """Do what ``deadline`` was set for."""
+        return NOTHING
+
+    def ended(self, now: float) -> Sequence[Command]:
+        """The connection is gone, whatever the reason."""
+        return NOTHING
