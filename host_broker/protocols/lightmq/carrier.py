@@ -63,18 +63,21 @@ class Carrier(Use):
         ]
 
     def _spelled(self, run: bytes) -> bytes:
-        """Whole packets as many as fit a SEND, one that fits none over several."""
+        """As many whole packets in a SEND as fit; one that fits none has several to itself."""
+        most = self._most
         frames = []
         start = position = 0
         while position < len(run):
             _, topic_length, body_length = HEADER.unpack_from(run, position)
             end = position + HEADER.size + topic_length + body_length
-            if end - start > self._most and position > start:
+            if end - start > most and position > start:
                 frames.append(self._send(run[start:position]))
                 start = position
-            while end - start > self._most:
-                frames.append(self._send(run[start : start + self._most]))
-                start += self._most
+            if end - start > most:
+                frames += [
+                    self._send(run[at : min(at + most, end)]) for at in range(start, end, most)
+                ]
+                start = end
             position = end
         if start < len(run):
             frames.append(self._send(run[start:]))

@@ -4,31 +4,11 @@ from typing import Any
 
 import pytest
 
-from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.dialects import DIALECTS, DialectName, Refusal
 from host_broker.protocols.lightmq.events import Connack, Ping, Pong, Send, SendResp
 from tests.host_broker.desk import Desk
 from tests.host_broker.golden import label, spelled, vectors
-
-
-class Peer:
-    """A client of a desk, in a dialect."""
-
-    def __init__(self, desk: Desk, dialect: DialectName = "spec") -> None:
-        self.desk = desk
-        self.codec = Codec("client", dialect)
-        self.connection = desk.open("lightmq")
-
-    def say(self, data: bytes) -> list[Any]:
-        self.desk.send(self.connection, data)
-        return self.heard()
-
-    def heard(self) -> list[Any]:
-        return list(self.codec.receive_data(self.desk.got(self.connection)))
-
-    @property
-    def closed(self) -> bool:
-        return self.connection in [close.connection for close in self.desk.closes]
+from tests.host_broker.lightmq_peer import Peer
 
 
 @pytest.fixture(params=["spec", "gbaranski"])
