@@ -7,7 +7,7 @@ like the stored form (``bus.publication``), as FMQP's do: that is how their ends
 
 from collections.abc import Callable, Iterable, Sequence
 
-from host_broker.bus.commands import Command, Send
+from host_broker.bus.commands import Command, Disconnect, Send
 from host_broker.bus.publication import HEADER
 from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.use import Use
@@ -29,7 +29,8 @@ class Carrier(Use):
     def sent(self, id: int, data: bytes, now: float) -> Sequence[Command]:
         """Read on in the carried protocol; respond when all of it has taken effect."""
         commands = self._wrapped(self._inner.received(data, now))
-        commands.append(Send(self._codec.sendresp(id, b"")))
+        if not (commands and type(commands[-1]) is Disconnect):
+            commands.append(Send(self._codec.sendresp(id, b"")))
         self.deadline = self._inner.deadline
         return commands
 

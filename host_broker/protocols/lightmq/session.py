@@ -68,7 +68,7 @@ class LightmqSession(Translator):
         """Say publications to the client."""
         if self._phase is not _Phase.READY or self._use is None:
             return NOTHING
-        commands = self._use.deliver(run, now)
+        commands = self._heeded(self._use.deliver(run, now))
         self._set_deadline()
         return commands
 
@@ -77,7 +77,7 @@ class LightmqSession(Translator):
         commands: list[Command] = []
         use = self._use
         if use is not None and use.deadline is not None and now >= use.deadline:
-            commands += use.tick(now)
+            commands += self._heeded(use.tick(now))
         if self._patience is not None and now >= self._patience:
             commands += self._impatient(now)
         self._set_deadline()
@@ -165,9 +165,9 @@ class LightmqSession(Translator):
     def _ready(self, use: Use, event: Event, now: float) -> Sequence[Command]:
         match event:
             case Send(id, _, data):
-                return use.sent(id, data, now)
+                return self._heeded(use.sent(id, data, now))
             case SendResp(id, data):
-                return use.responded(id, data)
+                return self._heeded(use.responded(id, data))
             case Ping(id):
                 return [SendBytes(self._codec.pong(id))]
             case Pong(id):
@@ -197,6 +197,12 @@ class LightmqSession(Translator):
     def _end(self, reason: str, abort: bool = False) -> Sequence[Command]:
         self._over()
         return [Disconnect(reason, abort)]
+
+    def _heeded(self, commands: Sequence[Command]) -> Sequence[Command]:
+        """Nothing comes after a use has asked for the end, which is its last word."""
+        if commands and type(commands[-1]) is Disconnect:
+            self._over()
+        return commands
 
     def _over(self) -> None:
         self._phase = _Phase.OVER

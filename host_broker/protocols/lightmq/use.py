@@ -11,6 +11,8 @@ from host_broker.protocols.session import NOTHING
 class Use(ABC):
     """One accepted connection's traffic; phases and silence are the session's.
 
+    A ``Disconnect`` of its own is the last command of those it is among.
+
     ``deadline``: when ``tick`` is wanted, None = never. ``present``: the client is on the bus
     under its own name, so its presence is told; ``callable``: it takes requests.
     """

@@ -1,6 +1,7 @@
 """The law: same bytes, any cuts, same events, same deliveries, same records."""
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,10 +11,21 @@ from host_broker.bus.publication import pack
 from host_broker.protocols.fmqp.codec import Codec as FmqpCodec
 from host_broker.protocols.fmqp.events import Publication, Publications
 from host_broker.protocols.lightmq.codec import Codec as LightmqCodec
+from host_broker.protocols.lightmq.events import Send
 from host_broker.wire.violation import Violation
-from tests.host_broker.desk import Desk, Message
-from tests.host_broker.properties.traffic import CUTS, FMQP, HARD_LIMIT, LIGHTMQ, MAX_BODY, cut
+from tests.host_broker.desk import Desk, Message, packets
+from tests.host_broker.properties.traffic import (
+    CARRIED,
+    CUTS,
+    FMQP,
+    HARD_LIMIT,
+    LIGHTMQ,
+    MAX_BODY,
+    carried,
+    cut,
+)
 
+_BOARD, _SPEAKER = 4, 5
 _Journal = list[tuple[int, int, str, list[Message]]]
 
 
@@ -77,6 +89,7 @@ def _outcome(reads: list[bytes], protocol: str, max_body: int = MAX_BODY) -> Any
     desk.send(listeners[2], pack(0x80, b"*/*/*", b"") + pack(0x90, b"b", b""))
     board = desk.lightmq("board")
     speaker = desk.open(protocol)
+    assert (board, speaker) == (_BOARD, _SPEAKER)
     for read in reads:
         desk.send(speaker, read)
     desk.close(speaker)
@@ -99,6 +112,34 @@ def test_fmqp_deliveries_and_records(data: bytes, places: list[int]) -> None:
 @given(LIGHTMQ, CUTS)
 def test_lightmq_deliveries_and_records(data: bytes, places: list[int]) -> None:
     assert _outcome(cut(data, places), "lightmq") == _outcome([data], "lightmq")
+
+
+@settings(max_examples=300)
+@given(CARRIED, CUTS)
+def test_carried_deliveries_and_records(data: bytes, places: list[int]) -> None:
+    """However TCP cuts the SENDs."""
+    assert _outcome(cut(data, places), "lightmq+fmqp") == _outcome([data], "lightmq+fmqp")
+
+
+@settings(max_examples=300)
+@given(FMQP, CUTS)
+def test_carried_is_the_same_as_not_carried(data: bytes, places: list[int]) -> None:
+    """However SENDs cut the stream: what others get, what is discarded, why it is closed."""
+    got, journal, *counts = _outcome([data], "fmqp")
+    inside, recorded, *same = _outcome([carried(data, places)], "lightmq+fmqp")
+    assert same == counts
+    events = LightmqCodec("client").receive_data(inside[_SPEAKER])
+    inside[_SPEAKER] = b"".join(event.data for event in events if isinstance(event, Send))
+    assert {who: _nameless(packets(said)) for who, said in inside.items() if who != _BOARD} == {
+        who: _nameless(packets(said)) for who, said in got.items() if who != _BOARD
+    }
+    assert inside[_BOARD] == got[_BOARD]
+    assert _nameless(list(chain(*recorded.values()))) == list(chain(*journal.values()))
+
+
+def _nameless(messages: list[Message]) -> list[Message]:
+    """Without the presence of the carried client: the other has no name."""
+    return [message for message in messages if message[1] != "lightmq/carried/status"]
 
 
 @given(FMQP)

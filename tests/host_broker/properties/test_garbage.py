@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.events import Pong
 from tests.host_broker.desk import Desk
-from tests.host_broker.properties.traffic import CUTS, FMQP, LIGHTMQ, cut, mutated
+from tests.host_broker.properties.traffic import CARRIED, CUTS, FMQP, LIGHTMQ, cut, mutated
 
 
 @settings(max_examples=300)
-@pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
+@pytest.mark.parametrize("protocol", ["fmqp", "lightmq", "lightmq+fmqp"])
 @given(data=st.data(), places=CUTS)
 def test_garbage(protocol: str, data: st.DataObject, places: list[int]) -> None:
-    traffic = st.one_of(mutated(FMQP), mutated(LIGHTMQ), st.binary(max_size=200))
+    traffic = st.one_of(mutated(FMQP), mutated(LIGHTMQ), mutated(CARRIED), st.binary(max_size=200))
     garbage = data.draw(traffic)
     desk = Desk()
     subscriber, publisher = desk.open(), desk.open()

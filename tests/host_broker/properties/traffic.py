@@ -1,5 +1,6 @@
 """Random traffic for properties: mostly right, some of it wrong, cut anywhere."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from hypothesis import strategies as st
@@ -57,9 +58,17 @@ _LIGHTMQ_FRAME = st.one_of(
 )
 LIGHTMQ = st.builds(
     lambda name, frames: _CLIENT.connect(name) + b"".join(frames),
-    st.sampled_from(["a", "b", "*", "a/b"]),
+    st.sampled_from(["a", "b", "*", "a/b", "a>board", "a>b"]),
     st.lists(_LIGHTMQ_FRAME, max_size=10),
 )
+
+
+def carried(stream: bytes, places: list[int], others: Sequence[bytes] = ()) -> bytes:
+    """CONNECT, SENDs that hold the pieces of a stream, and other frames between them."""
+    frames = [_CLIENT.send(id, piece) for id, piece in enumerate(cut(stream, places))]
+    for place, other in enumerate(others):
+        frames.insert(place * 2 % (len(frames) + 1), other)
+    return _CLIENT.connect("carried") + b"".join(frames)
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
@@ -69,6 +78,8 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 CUTS = st.lists(st.integers(0, 10_000), max_size=30)
+# FMQP in LightMQ, and frames of LightMQ between, some of them wrong.
+CARRIED = st.builds(carried, FMQP, CUTS, st.lists(_LIGHTMQ_FRAME, max_size=3))
 
 
 @st.composite

@@ -222,7 +222,7 @@ def test_it_is_present_but_has_no_mailbox() -> None:
 
 
 def test_each_connection_is_one_client() -> None:
-    """FMQP R40, and R45: its subscriptions are interest like others'."""
+    """FMQP R40, R45: its subscriptions are interest like others'."""
     desk = Desk()
     watcher = desk.open()
     desk.sub(watcher, "$/info/clients")

@@ -147,7 +147,7 @@ def test_without_pings_nobody_is_doubted() -> None:
 @pytest.mark.parametrize("listener", ["lightmq", "lightmq+fmqp"])
 def test_a_stopping_broker_is_unavailable(listener: str, dialect: DialectName) -> None:
     """R9, R10, R11: code 2 for whoever comes after the stop began, 3 if it is malformed; those
-    who were there are read no more (FMQP R34), and nobody is a client any more (R40)."""
+    who were there are read no more (FMQP R34), and nobody is a client any more (FMQP R40)."""
     desk = Desk(lightmq={"dialect": dialect})
     older, signaller = Peer(desk, dialect), desk.open()
     older.connect("older")
