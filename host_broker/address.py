@@ -2,7 +2,8 @@
 
 ``fmqp://host:port`` is plain TCP, ``fmqps://host:port?ca=FILE`` is TLS, ``fmqp+unix:///path`` is a
 unix socket; the same for ``lightmq``, where ``/client-id`` (TCP, TLS) or ``?client_id=`` (unix)
-names the client. To listen there is also ``auto``: every protocol, told apart by its first bytes.
+names the client, and for ``lightmq+fmqp``, FMQP inside LightMQ. To listen there is also ``auto``:
+FMQP and LightMQ, told apart by their first bytes.
 """
 
 import urllib.parse
@@ -10,9 +11,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-PROTOCOLS = ("fmqp", "lightmq")
-AUTO = "auto"  # listens for all of them
-DEFAULT_PORT = 8765  # for all of them, as one listener can serve all
+CARRIED = "lightmq+fmqp"  # FMQP inside LightMQ
+NAMED = ("lightmq", CARRIED)  # their clients have a name
+PROTOCOLS = ("fmqp", *NAMED)
+AUTO = "auto"  # listens for all of them that begin differently
+DEFAULT_PORT = 8765  # for those, as one listener can serve all
+CARRIED_PORT = 8766
 
 Transport = Literal["tcp", "tls", "unix"]
 _SUFFIXES: dict[Transport, str] = {"tcp": "", "tls": "s", "unix": "+unix"}
@@ -33,6 +37,12 @@ CONNECT_OPTIONS: dict[str, Collection[str]] = {
     "tcp": (),
     "tls": ("ca", "cert", "key", "insecure"),
     "unix": ("client_id",),
+}
+# Who has a name can have a token, too (the broker's lightmq.clients).
+CONNECT_OPTIONS |= {
+    name + suffix: (*CONNECT_OPTIONS[transport], "token_file")
+    for name in NAMED
+    for transport, suffix in _SUFFIXES.items()
 }
 
 
@@ -72,7 +82,7 @@ def host_and_port(host: str, port: int) -> str:
 
 
 def parse_address(text: str, options: Mapping[str, Collection[str]] = CONNECT_OPTIONS) -> Address:
-    """Read an address; a missing port is 8765.
+    """Read an address; a missing port is 8765, that of ``lightmq+fmqp`` 8766.
 
     ``options`` names what may follow the ``?``: those of a listener or of a client. Raises
     ``AddressError``.
@@ -110,10 +120,10 @@ def parse_address(text: str, options: Mapping[str, Collection[str]] = CONNECT_OP
             f"'{text}' names no host; write e.g. {parts.scheme}://127.0.0.1:{DEFAULT_PORT}"
         )
     client_id = urllib.parse.unquote(parts.path.removeprefix("/"))
-    if client_id and protocol != "lightmq":
+    if client_id and protocol not in NAMED:
         raise AddressError(f"'{text}' ends in '{parts.path}', but only LightMQ has client ids")
     if port is None:
-        port = DEFAULT_PORT
+        port = CARRIED_PORT if protocol == CARRIED else DEFAULT_PORT
     return Address(protocol, host, port, client_id, transport, options=given)
 
 
@@ -136,6 +146,6 @@ def _unix_address(
     if parts.netloc or not path or path.endswith("/"):
         raise AddressError(f"'{text}' names no file; write e.g. {parts.scheme}:///run/motemq.sock")
     client_id = given.pop("client_id", "")
-    if client_id and protocol != "lightmq":
+    if client_id and protocol not in NAMED:
         raise AddressError(f"'{text}' has a client_id, but only LightMQ has client ids")
     return Address(protocol, client_id=client_id, transport="unix", path=path, options=given)

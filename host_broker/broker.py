@@ -169,12 +169,16 @@ class Broker:
             execution.population(client)
         return execution.outputs
 
+    def stopping(self) -> None:
+        """Begin the end (R33, R34): nothing more is read, and whoever comes is told so."""
+        self._world.ending = True
+
     def stop(self, now: float) -> Outputs:
         """End all connections together: every will runs while everyone is still subscribed.
 
         FMQP R36 and R37: all wills are sent, and received. Afterwards the broker knows nobody.
         """
-        self._world.ending = True
+        self.stopping()
         execution = Execution(self._world, now)
         for client in list(self._clients.values()):
             client.steps = 0

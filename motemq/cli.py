@@ -23,6 +23,7 @@ _SUB_COMMANDS = {
     "sub": _SubCommand("host_broker.cli.sub:command", "Print messages as they arrive."),
     "top": _SubCommand("host_broker.cli.top:command", "Show the busiest topics, live."),
     "ping": _SubCommand("host_broker.cli.ping:command", "Measure round trips to a broker."),
+    "call": _SubCommand("host_broker.cli.call:command", "Ask a LightMQ client, print its answer."),
     "bridge": _SubCommand("boards.bridge.cli:command", "Join a serial port to a broker.", "rig"),
     "firmware": _SubCommand("firmware.cli:command", "Build or find board firmware.", "rig"),
     "rig": _SubCommand("boards.rig.cli:command", "Flash, install and verify boards.", "rig"),

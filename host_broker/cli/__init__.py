@@ -1,4 +1,4 @@
-"""The broker's commands: ``broker`` runs it; ``sub pub top ping`` talk to any broker.
+"""The broker's commands: ``broker`` runs it; ``sub pub top ping call`` talk to any broker.
 
 What they share: ``failure`` how a command ends that could not do its part, ``options`` the same
 words on every command line, ``reconnecting`` what happens when the broker is lost, ``listening``

@@ -4,8 +4,9 @@ from collections import deque
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from host_broker.address import Address
 from host_broker.client.errors import ClientError
-from host_broker.client.link import Link
+from host_broker.client.link import Line
 
 _INBOX_BYTES = 64 * 1024 * 1024  # of messages that arrive while we wait for something else
 _OVERHEAD_BYTES = 256  # what a small message costs beside its payload
@@ -16,7 +17,7 @@ T = TypeVar("T")
 class Connection(Generic[T]):
     """A context manager that closes; keeps messages of type ``T`` until they are asked for."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Line) -> None:
         self._link = link
         self._inbox: deque[tuple[T, int]] = deque()
         self._inbox_bytes = 0
@@ -28,6 +29,11 @@ class Connection(Generic[T]):
     def abort(self) -> None:
         """Reset the connection (RST), as when a client dies; an FMQP broker publishes the wills."""
         self._link.abort()
+
+    @property
+    def address(self) -> Address:
+        """Where the broker is."""
+        return self._link.address
 
     @property
     def doubt(self) -> str:

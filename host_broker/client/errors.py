@@ -3,6 +3,7 @@
 ClientError
 ├── ConnectFailed    nobody answers at that address, or the name is unknown
 ├── Refused          the broker said no; ``code`` is LightMQ's CONNACK code
+├── NotThere         the LightMQ client that is called is not connected, or has gone
 ├── ConnectionLost   the broker closed or reset the connection, or broke the protocol
 └── Timeout          the deadline passed; the connection is still open
 
@@ -31,6 +32,10 @@ class Refused(ClientError):
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
         self.code = code
+
+
+class NotThere(ClientError):
+    """The client that is called is not connected, or went before it had answered."""
 
 
 class ConnectionLost(ClientError):

@@ -5,10 +5,9 @@ import struct
 import time
 from dataclasses import dataclass
 
-from host_broker.address import Address
 from host_broker.client.connection import Connection
 from host_broker.client.errors import Timeout, callers_mistakes
-from host_broker.client.link import Link, deadline_of
+from host_broker.client.link import Line, deadline_of
 from host_broker.protocols.fmqp.codec import Codec
 from host_broker.protocols.fmqp.events import FEEDBACK, Publication, Publications
 from host_broker.protocols.fmqp.spelling import encode_publication, encode_subscription
@@ -38,9 +37,9 @@ class FmqpClient(Connection[Message]):
     topic that FMQP cannot carry.
     """
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
-        """Connect. ``timeout_s`` bounds this and whatever has no timeout of its own."""
-        super().__init__(Link(address, timeout_s))
+    def __init__(self, link: Line, timeout_s: float) -> None:
+        """Speak over ``link``; ``timeout_s`` bounds whatever has no timeout of its own."""
+        super().__init__(link)
         self._timeout_s = timeout_s
         self._codec = Codec("client", _LARGEST_BODY, (1 << 32) - 1)
         self._echo_topic = f"motemq/echo/{secrets.token_hex(8)}"

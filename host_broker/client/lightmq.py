@@ -4,10 +4,12 @@ import random
 import secrets
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from host_broker.address import Address
 from host_broker.client.connection import Connection
 from host_broker.client.errors import (
+    BadArgument,
     ClientError,
     ConnectionLost,
     Refused,
@@ -45,20 +47,32 @@ class LightmqClient(Connection[Request]):
     connection has ended, ``BadArgument`` for data that LightMQ cannot carry.
     """
 
-    def __init__(self, address: Address, timeout_s: float, dialect: DialectName = "spec") -> None:
+    def __init__(
+        self,
+        address: Address,
+        timeout_s: float,
+        dialect: DialectName = "spec",
+        *,
+        calls: str | None = None,
+    ) -> None:
         """Connect and CONNECT, both within ``timeout_s``. Raises ``ConnectFailed``, ``Refused``,
-        ``Timeout``; ``BadArgument`` for a client id above 255 bytes."""
+        ``Timeout``; ``BadArgument`` for a client id above 255 bytes, with its token.
+
+        ``calls``: another client, whom what we SEND is for (``host_broker.client.calling``).
+        """
         self.client_id = address.client_id or f"host-{secrets.token_hex(4)}"
         self._timeout_s = timeout_s
         self._dialect = DIALECTS[dialect]
         self._codec = Codec("client", dialect)
         with callers_mistakes():
-            hello = self._codec.connect(self.client_id)
+            called = "" if calls is None else f">{calls}"
+            hello = self._codec.connect(self.client_id + _token(address) + called)
         self._connack: Connack | None = None
         self._next_id = random.getrandbits(16)
         self._waiting: dict[int, bytes | None] = {}  # our SENDs: their response, None until it came
         self._pings: dict[int, None] = {}  # ids of PINGs that wait for their PONG, oldest first
         deadline = deadline_of(timeout_s)
+        self._link: Link
         super().__init__(Link(address, timeout_s))
         try:
             self._link.send(hello, deadline)
@@ -81,6 +95,12 @@ class LightmqClient(Connection[Request]):
             return response
         finally:
             del self._waiting[id]
+
+    def post(self, data: bytes, timeout_s: float) -> None:
+        """SEND data and do not wait for the response, which is dropped. Raises ``Timeout``."""
+        with callers_mistakes():
+            frame = self._codec.send(self._fresh_id(), data)
+        self._link.send(frame, deadline_of(timeout_s))
 
     def receive(self, timeout_s: float) -> Request | None:
         """Return the next SEND to this client, None if none comes within ``timeout_s``."""
@@ -164,3 +184,16 @@ class LightmqClient(Connection[Request]):
                 self._waiting[event.id] = event.data
         elif isinstance(event, Send):
             self._keep(Request(event.id, event.data, received_ns), len(event.data))
+
+
+def _token(address: Address) -> str:
+    """Return what CONNECT adds to the name, from the file that the address names."""
+    file = address.options.get("token_file")
+    if file is None:
+        return ""
+    if not address.client_id:
+        raise BadArgument(f"{address}: a token needs a client id")
+    try:
+        return ":" + Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadArgument(f"{address}: cannot use its token_file: {error}") from error

@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 import time
+from typing import Protocol
 
 from host_broker.address import Address
 from host_broker.client.dialing import dial
@@ -23,11 +24,36 @@ _DOUBT = "; is it the right port and protocol?"
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Link:
-    """Bytes to and from one broker. Deadlines are on the clock of ``time.monotonic()``.
+class Line(Protocol):
+    """Bytes to and from one broker. Deadlines are on the clock of ``time.monotonic()``."""
 
-    ``heard``: the peer has said anything yet.
-    """
+    address: Address
+
+    def send(self, data: bytes, deadline: float) -> None:
+        """Send all of ``data``. Raises ``Timeout``; the connection is then closed, because a
+        part of a packet may have been sent."""
+
+    def read(self, deadline: float) -> bytes | None:
+        """Return what has come, at least one byte; None if nothing comes before ``deadline``.
+
+        A deadline in the past still takes what is there. Raises ``ConnectionLost``.
+        """
+
+    def close(self) -> None:
+        """Close in order."""
+
+    def abort(self) -> None:
+        """Close as if the program had died."""
+
+    def broken(self, reason: str) -> ConnectionLost:
+        """Close because the peer broke the protocol; returns the error to raise."""
+
+    def doubt(self) -> str:
+        """Return a question to end an error text with, if no broker has been heard yet."""
+
+
+class Link:
+    """A ``Line`` that is a socket. ``heard``: the peer has said anything yet."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         """Connect. Raises ``ConnectFailed``, ``BadArgument``."""
@@ -38,8 +64,7 @@ class Link:
         self._open = True
 
     def send(self, data: bytes, deadline: float) -> None:
-        """Send all of ``data``. Raises ``Timeout``; the connection is then closed, because a
-        part of a packet may have been sent."""
+        """See ``Line``."""
         self._require_open()
         remaining = memoryview(data)
         while remaining:
@@ -51,10 +76,7 @@ class Link:
                 raise self._lost(error) from error
 
     def read(self, deadline: float) -> bytes | None:
-        """Return what has come, at least one byte; None if nothing comes before ``deadline``.
-
-        A deadline in the past still takes what is there. Raises ``ConnectionLost``.
-        """
+        """See ``Line``."""
         if self._early:
             early = bytes(self._early)
             self._early.clear()
@@ -83,12 +105,12 @@ class Link:
         self.close()
 
     def broken(self, reason: str) -> ConnectionLost:
-        """Close because the peer broke the protocol; returns the error to raise."""
+        """See ``Line``."""
         self.abort()
         return ConnectionLost(f"{self.address}: {reason}{_DOUBT}")
 
     def doubt(self) -> str:
-        """Return a question to end an error text with, if no broker has been heard yet."""
+        """See ``Line``."""
         return "" if self.heard else _DOUBT
 
     def _wait_to_send(self, deadline: float) -> None:

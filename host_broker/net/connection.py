@@ -48,6 +48,7 @@ class Connection(asyncio.Protocol):
         self._unwritten_bytes = 0
         self._senders: set[Connection] = set()  # whose reads asked for it
         self._held_by: set[object] = set()  # what we wait for; reading is paused while not empty
+        self._held_lately = False  # since somebody asked whether anything is unread
         self._holding: set[Connection] = set()  # who waits for us
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalled_bytes = 0
@@ -178,6 +179,7 @@ class Connection(asyncio.Protocol):
         if not self._held_by and not self.transport.is_closing():
             self.transport.pause_reading()
         self._held_by.add(reason)
+        self._held_lately = True
 
     def release(self, reason: object) -> None:
         """Go on reading, unless there is another reason not to."""
@@ -189,6 +191,14 @@ class Connection(asyncio.Protocol):
     def on_hold(self) -> bool:
         """Whether it is our doing that nothing is read."""
         return bool(self._held_by)
+
+    def perhaps_unread(self) -> bool:
+        """Whether the peer may have said what we have not read, because we let it wait.
+
+        Also once more after that is over: what was waiting is read only then.
+        """
+        lately, self._held_lately = self._held_lately, self.on_hold
+        return lately
 
     # ---- slow receivers ----
 

@@ -37,6 +37,8 @@ class Listener:
         if address.client_id:
             raise ListenError(f"--listen {address}: a listener has no client id")
         self.slow = _policy(address, settings)
+        # LightMQ has a word for whoever comes while the broker stops; FMQP has none (R33).
+        self.answers_until_the_end = address.protocol != "fmqp"
         self._protocol = address.protocol
         self._scheme = address.scheme
         self._tls = address.transport == "tls"  # from the first byte on

@@ -64,16 +64,16 @@ class Server:
         self._alarm = Alarm(self._loop, self._tick)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
-        self._stopping = False
+        self._closing = False  # all connections, for good
 
     # ---- called by connections ----
 
     def opened(self, connection: Connection) -> None:
         """Take a new connection, or close it when there are too many."""
-        if self._stopping or len(self._connections) >= self.settings.max_connections:
+        if self._closing or len(self._connections) >= self.settings.max_connections:
             connection.ended = True
             connection.transport.abort()
-            if not self._full and not self._stopping:
+            if not self._full and not self._closing:
                 self._full = True
                 _log.warning(
                     "refusing connections: %d are open, net.max_connections allows no more",
@@ -164,14 +164,14 @@ class Server:
         """From now on close connections of ``protocol`` from which nothing comes that long."""
         Idleness(self._connections, protocol, timeout_s, self._close).start(self._loop)
 
-    async def stop(self, drain_s: float) -> None:
-        """End as FMQP R33 to R38 say; the listeners are closed already (R33).
+    async def stop(self, drain_s: float, close_listeners: Callable[[], None]) -> None:
+        """End as FMQP R33 to R38 say; those listeners are closed already that answer nobody (R33).
 
         Read no more (R34), wait until all is sent (R35), run all wills (R36), wait until they are
-        sent (R37), close (R38). Each wait is at most ``drain_s``; what was not taken by then is
-        dropped with its connection.
+        sent (R37), ``close_listeners``, close (R38). Each wait is at most ``drain_s``; what was not
+        taken by then is dropped with its connection.
         """
-        self._stopping = True
+        self._broker.stopping()
         self._alarm.cancel()
         for connection in self._connections.values():
             connection.hold(self)
@@ -184,7 +184,9 @@ class Server:
         self._run(self._broker.stop(self._now()))
         if not await self._drain(drain_s):
             self.abort()
-        for connection in remaining:
+        close_listeners()
+        self._closing = True
+        for connection in list(self._connections.values()):
             connection.close()
         try:
             await asyncio.wait_for(self._all_gone.wait(), _GOODBYE_S)
@@ -194,7 +196,7 @@ class Server:
 
     async def terminate(self) -> None:
         """End at once: no wills, nothing more is sent (FMQP R31)."""
-        self._stopping = True
+        self._closing = True
         self._alarm.cancel()
         for connection in self._connections.values():
             connection.ended = True
@@ -285,4 +287,8 @@ class Server:
             connection.close()
 
     def _tick(self) -> None:
-        self._run(self._broker.tick(self._now()))
+        self._run(self._broker.tick(self._now(), self._perhaps_unread))
+
+    def _perhaps_unread(self, identity: ConnectionId) -> bool:
+        connection = self._connections.get(identity)
+        return connection is not None and connection.perhaps_unread()

@@ -95,6 +95,11 @@ async def _serve(
         if not stop.done():
             stop.set_exception(error)
 
+    def close_listeners(*, all_of_them: bool = True) -> None:
+        for listener in listeners:
+            if all_of_them or not listener.answers_until_the_end:
+                listener.close()
+
     def asked(code: int) -> None:
         if stop.done():
             server.abort()
@@ -103,8 +108,7 @@ async def _serve(
 
     def signalled(kind: str) -> None:
         # R33, R34: from this very message on; the rest when the loop comes to it.
-        for listener in listeners:
-            listener.close()
+        close_listeners(all_of_them=kind == "terminate")
         if not stop.done():
             stop.set_result(_TERMINATE if kind == "terminate" else 0)
 
@@ -125,12 +129,12 @@ async def _serve(
         code = await stop
         return max(0, code)
     finally:
-        for listener in listeners:
-            listener.close()
         if code == _TERMINATE:
+            close_listeners()
             await server.terminate()
         else:
-            await server.stop(settings.net.drain_s)
+            close_listeners(all_of_them=False)
+            await server.stop(settings.net.drain_s, close_listeners)
         if journal is not None:
             await journal.close(_WRITE_OUT_S)
 

@@ -9,9 +9,11 @@ from host_broker.settings import Settings
 
 RandomU16 = Callable[[], int]
 
+PROTOCOLS = ("fmqp", "lightmq", "lightmq+fmqp")
+
 
 def protocols(settings: Settings, random_u16: RandomU16) -> Mapping[str, ProtocolServer]:
     """Make one broker's protocols, by the names of their listeners."""
     fmqp = FmqpServer(settings.fmqp)
     lightmq = LightmqServer(settings.lightmq, random_u16)
-    return {"fmqp": fmqp, "lightmq": lightmq, "lightmq+fmqp": lightmq.carrying(fmqp)}
+    return dict(zip(PROTOCOLS, (fmqp, lightmq, lightmq.carrying(fmqp)), strict=True))

@@ -77,14 +77,16 @@ class Caller(Use):
             if topic == reply:
                 self._calls[id] = body[:MAX_SENDRESP]
             elif topic == done:
-                commands += [Unsubscribe(reply), Unsubscribe(done), *self._done(id, body)]
+                commands += [Unsubscribe(reply), Unsubscribe(done), self._done(id, body)]
+                if type(commands[-1]) is Disconnect:
+                    break
         return commands
 
-    def _done(self, id: int, how: bytes) -> Sequence[Command]:
+    def _done(self, id: int, how: bytes) -> Command:
         reply = self._calls.pop(id)
         if how == b"answered":
-            return [Send(self._codec.sendresp(id, reply))]
-        return [Disconnect(f"{self._called!r} did not answer: {how.decode(errors='replace')}")]
+            return Send(self._codec.sendresp(id, reply))
+        return Disconnect(f"{self._called!r} did not answer: {how.decode(errors='replace')}")
 
     def _topics(self, id: int) -> Sequence[bytes]:
         tag = b"/%d-%d" % (self._connection, id)
