@@ -11,8 +11,11 @@ class Responders:
 
     def changed(self, interest: Interest) -> None:
         """Take note of an interest in any topic."""
-        levels = interest.topic.split(b"/")
-        if len(levels) != 4 or levels[0] != b"lightmq" or levels[2:] != [b"up", b"*"]:
+        topic = interest.topic
+        if not (topic.startswith(b"lightmq/") and topic.endswith(b"/up/*")):
+            return
+        levels = topic.split(b"/")
+        if len(levels) != 4:
             return
         if interest.count:
             self._counts[levels[1]] = interest.count
