@@ -1,9 +1,10 @@
 """One interface for every kind of virtual board: start it, know its address, press its buttons.
 
-A board is a process of its own, ``python -m boards.virtual.KIND --id ID --state-dir DIR``. It
-prints one JSON line when it is ready (``serial_url``, ``data_url``, ``control_port``,
-``bootsel_dir``, ``uid``) and stops, with all its children, when its standard input ends. So a
-parent that is killed leaves no board behind.
+A board is a process of its own, ``python -m boards.virtual.CHIP --id ID --state-dir DIR``. It
+prints one JSON line when it is ready (``serial_url``, ``serial_urls``, ``data_url``,
+``control_port``, ``bootsel_dir``, ``uid``) and stops, with all its children, when its standard
+input ends. So a parent that is killed leaves no board behind. Boards with a fault are ESP32s
+(``esp32/faults.py``), each fault a kind of its own.
 """
 
 import json
@@ -14,16 +15,36 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from boards.virtual.control import BoardControl, BoardError, BoardState
 
-__all__ = ["BoardAddress", "BoardControl", "BoardError", "BoardKind", "BoardState", "VirtualBoard"]
+__all__ = [
+    "KINDS",
+    "BoardAddress",
+    "BoardControl",
+    "BoardError",
+    "BoardKind",
+    "BoardState",
+    "VirtualBoard",
+]
 
-BoardKind = Literal["rp2040", "esp32"]
+BoardKind = Literal[
+    "rp2040",
+    "esp32",
+    "silent",
+    "babbling",
+    "vanishing",
+    "wrong-identity",
+    "slow",
+    "wedged",
+    "corrupted-flash",
+    "flaky",
+]
+KINDS: tuple[BoardKind, ...] = get_args(BoardKind)
 
 _STOP_S = 5.0  # for a clean stop; then the process group is killed
 _LOG_TAIL_BYTES = 2000
@@ -41,6 +62,8 @@ class BoardAddress:
     data_url: str | None  # UART1 as socket://127.0.0.1:PORT, or None
     bootsel_dir: Path | None  # appears with INFO_UF2.TXT while the board waits for a UF2
     control_port: int  # for BoardControl, on 127.0.0.1
+    # The same console by other ways: "socket", "pty", and "rfc2217" where DTR and RTS matter.
+    serial_urls: Mapping[str, str] = field(default_factory=dict)
 
 
 class VirtualBoard:
@@ -64,11 +87,9 @@ class VirtualBoard:
         state_dir = state_dir.absolute()
         state_dir.mkdir(parents=True, exist_ok=True)
         log = state_dir / "board.log"
-        command = [sys.executable, "-m", f"boards.virtual.{kind}"]
-        command += ["--id", id, "--state-dir", str(state_dir)]
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                command,
+                command(kind, id, state_dir),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -107,9 +128,16 @@ class VirtualBoard:
         self.stop()
 
 
+def command(kind: BoardKind, id: str, state_dir: Path) -> list[str]:
+    """Return the command line of a board's process."""
+    chip, fault = (kind, []) if kind in ("rp2040", "esp32") else ("esp32", ["--fault", kind])
+    where = ["--id", id, "--state-dir", str(state_dir)]
+    return [sys.executable, "-m", f"boards.virtual.{chip}", *where, *fault]
+
+
 def _read_ready(
     process: "subprocess.Popen[bytes]", deadline: float, timeout_s: float
-) -> Mapping[str, object]:
+) -> Mapping[str, Any]:
     if process.stdout is None:
         raise BoardError("its output is not a pipe")
     line = b""
@@ -129,7 +157,7 @@ def _read_ready(
     return ready
 
 
-def _address(kind: BoardKind, id: str, ready: Mapping[str, object]) -> BoardAddress:
+def _address(kind: BoardKind, id: str, ready: Mapping[str, Any]) -> BoardAddress:
     data_url, bootsel_dir = ready.get("data_url"), ready.get("bootsel_dir")
     return BoardAddress(
         id=id,
@@ -139,6 +167,7 @@ def _address(kind: BoardKind, id: str, ready: Mapping[str, object]) -> BoardAddr
         data_url=str(data_url) if data_url else None,
         bootsel_dir=Path(str(bootsel_dir)) if bootsel_dir else None,
         control_port=int(str(ready["control_port"])),
+        serial_urls={str(way): str(url) for way, url in ready["serial_urls"].items()},
     )
 
 

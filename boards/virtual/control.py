@@ -2,7 +2,7 @@
 
 Request ``{"do": "reset"}``, answer ``{"ok": true, ...}`` or ``{"ok": false, "error": "..."}``.
 Requests: ``reset``, ``boot``, ``state``, ``gpio`` (``pin``), ``set_gpio`` (``pin``, ``level``),
-``gpio_changes`` (``since``).
+``gpio_changes`` (``since``), ``stop``.
 """
 
 import json
@@ -12,7 +12,8 @@ from typing import Literal, TypedDict
 
 _MAX_ANSWER_BYTES = 65536
 
-RunState = Literal["running", "bootsel", "download", "invalid-image"]
+# "held": in reset; "gone": no longer plugged in
+RunState = Literal["running", "bootsel", "download", "invalid-image", "held", "gone"]
 
 
 class BoardError(Exception):
@@ -70,6 +71,10 @@ class BoardControl:
             "lost": answer["lost"],  # type: ignore[typeddict-item]  # from JSON
             "count": answer["count"],  # type: ignore[typeddict-item]  # from JSON
         }
+
+    def stop(self) -> None:
+        """Switch the board off: its process ends, its flash stays."""
+        self._call("stop")
 
     def _call(self, what: str, **arguments: int | bool) -> dict[str, object]:
         deadline = time.monotonic() + self._timeout_s

@@ -1,4 +1,4 @@
-"""The board's serial port, served as ``socket://127.0.0.1:PORT`` to one client at a time.
+"""A serial line of the board, served on a loopback port to one client at a time.
 
 A second client waits in the listener's queue until the first has gone: tools that follow one
 another never find the port busy. It is a wire without flow control: what the board says while
@@ -13,19 +13,93 @@ _CHUNK_BYTES = 16 * 1024
 _MAX_UNREAD_BYTES = 256 * 1024  # on top of what the kernel holds for the client
 
 
-class SerialLine:
-    """Calls ``on_data`` with what the client sends; its owner runs the selector.
+class Wire:
+    """One end of a connected socket: what is sent too fast is lost.
 
+    ``on_data`` is called with what comes, ``on_gone`` once when the other end has left.
     ``selector`` keys carry a callable as data, to be called with the ready events.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, on_data: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        end: socket.socket,
+        on_data: Callable[[bytes], None],
+        on_gone: Callable[[], None],
+    ) -> None:
+        self._selector = selector
+        self._end = end
+        self._on_data = on_data
+        self._on_gone = on_gone
+        self._unread = bytearray()
+        self._open = True
+        end.setblocking(False)
+        selector.register(end, selectors.EVENT_READ, self._ready)
+
+    def send(self, data: bytes) -> None:
+        """Send, if the other end keeps up."""
+        if self._open and len(self._unread) < _MAX_UNREAD_BYTES:
+            self._unread += data
+            self._flush()
+
+    def close(self) -> None:
+        """Hang up; ``on_gone`` is not called."""
+        if self._open:
+            self._open = False
+            self._selector.unregister(self._end)
+            self._end.close()
+
+    def _ready(self, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._flush()
+        if not self._open or not events & selectors.EVENT_READ:
+            return
+        try:
+            data = self._end.recv(_CHUNK_BYTES)
+            if self._end.family == socket.AF_INET:
+                # pyserial leaves Nagle's algorithm on: each small write would wait 40 ms for this.
+                self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._on_data(data)
+        else:
+            self._gone()
+
+    def _flush(self) -> None:
+        try:
+            while self._unread:
+                del self._unread[: self._end.send(self._unread[:_CHUNK_BYTES])]
+            wanted = selectors.EVENT_READ
+        except BlockingIOError:
+            wanted = selectors.EVENT_READ | selectors.EVENT_WRITE
+        except OSError:
+            self._gone()
+            return
+        self._selector.modify(self._end, wanted, self._ready)
+
+    def _gone(self) -> None:
+        self.close()
+        self._on_gone()
+
+
+class SerialLine:
+    """Calls ``on_data`` with what the client sends, ``on_client`` with whether there is one."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        on_data: Callable[[bytes], None],
+        on_client: Callable[[bool], None] = lambda _: None,
+    ) -> None:
         self._selector = selector
         self._on_data = on_data
+        self._on_client = on_client
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
-        self._client: socket.socket | None = None
-        self._unread = bytearray()
+        self._client: Wire | None = None
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     @property
@@ -35,63 +109,25 @@ class SerialLine:
 
     def send(self, data: bytes) -> None:
         """Send to the client, if there is one that keeps up."""
-        if self._client is not None and len(self._unread) < _MAX_UNREAD_BYTES:
-            self._unread += data
-            self._flush(self._client)
+        if self._client is not None:
+            self._client.send(data)
 
     def close(self) -> None:
         """Stop listening and drop the client."""
         if self._client is None:
             self._selector.unregister(self._listener)
         else:
-            self._selector.unregister(self._client)
             self._client.close()
         self._listener.close()
 
     def _accept(self, _events: int) -> None:
         client, _ = self._listener.accept()
-        client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._selector.unregister(self._listener)
-        self._client = client
-        self._selector.register(client, selectors.EVENT_READ, self._ready)
+        self._client = Wire(self._selector, client, self._on_data, self._drop)
+        self._on_client(True)
 
-    def _drop(self, client: socket.socket) -> None:
-        self._selector.unregister(client)
-        client.close()
+    def _drop(self) -> None:
         self._client = None
-        self._unread.clear()
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-
-    def _ready(self, events: int) -> None:
-        client = self._client
-        if client is None:
-            return
-        if events & selectors.EVENT_WRITE:
-            self._flush(client)
-        if self._client is not client or not events & selectors.EVENT_READ:
-            return
-        try:
-            data = client.recv(_CHUNK_BYTES)
-            # pyserial leaves Nagle's algorithm on: each small write would wait 40 ms for this.
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if data:
-            self._on_data(data)
-        else:
-            self._drop(client)
-
-    def _flush(self, client: socket.socket) -> None:
-        try:
-            while self._unread:
-                del self._unread[: client.send(self._unread[:_CHUNK_BYTES])]
-            wanted = selectors.EVENT_READ
-        except BlockingIOError:
-            wanted = selectors.EVENT_READ | selectors.EVENT_WRITE
-        except OSError:
-            self._drop(client)
-            return
-        self._selector.modify(client, wanted, self._ready)
+        self._on_client(False)

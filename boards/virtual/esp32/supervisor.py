@@ -1,93 +1,57 @@
-"""A virtual ESP32 from its start to its end: who is behind the serial line, and since when.
+"""A virtual ESP32 from its start to its end: its chip, what it is soldered to, and its buttons."""
 
-After a reset the chip looks at its boot pin: held low, the ROM loader answers; else the image at
-0x1000 is verified and run, or refused with the boot loader's message, after which the chip waits.
-"""
-
-import fcntl
 import logging
-import os
 import selectors
-import signal
-import socket
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from boards.virtual.control import RunState
 from boards.virtual.control_server import Answer, ControlServer, Refused, Request
-from boards.virtual.esp32 import banner
-from boards.virtual.esp32.console import Console
-from boards.virtual.esp32.flash import SIZE, Flash
-from boards.virtual.esp32.image import ImageError, executable_in, read_image
-from boards.virtual.esp32.rom_loader import RomLoader
+from boards.virtual.esp32.chip import Chip
+from boards.virtual.esp32.faults import FAULTS, Fault
+from boards.virtual.esp32.reset_lines import ResetLines, Strap
 from boards.virtual.esp32.serial_line import SerialLine
-from boards.virtual.esp32.wires import PIN_COUNT, Wires
+from boards.virtual.esp32.serial_ports import SerialPorts
+from boards.virtual.esp32.wires import PIN_COUNT
+from boards.virtual.lifetime import Life, take_folder
 from boards.virtual.pin_changes import PinChanges
+from boards.virtual.rfc2217 import LinesSet
 
-IMAGE_OFFSET = 0x1000
-FILES_OFFSET = 0x200000
-HEAP = "160k"  # bytes; about what MicroPython leaves free on an ESP32
-
-_POLL_S = 0.1  # death of the parent
-_RESTART_S = 0.2  # a program that ends at once is started again no faster than this
-_EXIT_SOFT_FRIENDLY, _EXIT_SOFT_RAW, _EXIT_RESET = 42, 43, 44  # firmware/unixport/vesp32
+_POLL_S = 0.1  # death of the parent, unread terminal, faults
+_QUICK_POLL_S = 0.02  # while DTR and RTS are being moved
 _log = logging.getLogger(__name__)
 
 
-class StateDirInUse(Exception):
-    """Another board runs on this state folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """A start of the interpreter that is due at ``at`` (seconds, monotonic)."""
-
-    at: float
-    cause: banner.Cause
-    raw: bool
-    boot: bool  # through the boot loader, not a soft reset
-
-
 def board_mac(board_id: str) -> bytes:
-    """Return the board's MAC address: Espressif's prefix and three bytes made from its name."""
-    return (
-        bytes.fromhex("240ac4") + sha256(f"motemq virtual esp32 {board_id}".encode()).digest()[:3]
-    )
+    """Return the board's MAC address: "vir", which no real chip has, and three bytes by its name.
+
+    The first byte says that the address is locally administered.
+    """
+    return b"vir" + sha256(f"motemq virtual esp32 {board_id}".encode()).digest()[:3]
 
 
 class Supervisor:
-    """Owns one board's folder, flash, serial line, control port and interpreter."""
+    """Owns one board's folder, chip, serial ports and control port."""
 
-    def __init__(self, board_id: str, state_dir: Path) -> None:
-        """Power the board on. Raises ``StateDirInUse`` if it is on already."""
-        state_dir.mkdir(parents=True, exist_ok=True)
-        self._dir = state_dir
-        self._lock = (state_dir / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StateDirInUse(
-                f"a virtual board is running on {state_dir} already; stop it or use another folder"
-            ) from None
-        self._mac = board_mac(board_id)
-        self._flash = Flash(state_dir / "flash.bin")
-        self._state: RunState = "running"
-        self._boots = 0
-        self._started_at = -_RESTART_S
-        self._due: _Start | None = None
-        self._loader: RomLoader | None = None
-        self._ended = False
+    def __init__(
+        self, board_id: str, state_dir: Path, *, fault: str | None = None, detached: bool = False
+    ) -> None:
+        """Plug the board in. Raises ``FolderInUse`` if it is already, ``OSError``."""
+        self._lock = take_folder(state_dir)
+        self._fault: Fault = (FAULTS[fault] if fault else Fault)(state_dir)
+        self._label = board_mac(board_id)
+        self._gone = False
         self._selector = selectors.DefaultSelector()
-        self._line = SerialLine(self._selector, self._received)
-        self._console = Console(self._selector, self._line.send)
+        self._life = Life(self._selector, detached=detached)
+        self._lines = ResetLines()
         self._pins = PinChanges()
-        self._data = SerialLine(self._selector, self._data_received)
-        self._wires = Wires(self._selector, self._data.send, self._pins.add, time.monotonic)
+        self._ports = SerialPorts(self._selector, self._received, self._lines_set)
+        self._data = SerialLine(self._selector, self._uart_received)
+        mac = self._fault.mac(self._label)
+        self._chip = Chip(self._selector, state_dir, mac, self._fault.flash(), self)
         self._control = ControlServer(
             self._selector,
             {
@@ -102,156 +66,127 @@ class Supervisor:
         )
 
     def run(self, on_ready: Callable[[dict[str, Any]], None]) -> None:
-        """Run until standard input ends, ``stop``, SIGTERM, SIGINT or the parent's death."""
-        parent = os.getppid()
-        woken, wake = socket.socketpair()
-        wake.setblocking(False)
-        signal.set_wakeup_fd(wake.fileno())
-        signal.signal(signal.SIGTERM, lambda *_: self._end())
-        signal.signal(signal.SIGINT, lambda *_: self._end())
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake the selector
-        self._selector.register(woken, selectors.EVENT_READ, lambda _: woken.recv(64))
-        self._selector.register(sys.stdin.fileno(), selectors.EVENT_READ, self._on_stdin)
+        """Power it on and run until its end (see ``lifetime``)."""
         try:
-            self._power_on(banner.POWER_ON)
+            self._chip.boot()
             on_ready(self._address())
-            while not self._ended and os.getppid() == parent:
-                for key, events in self._selector.select(_POLL_S):
-                    key.data(events)
-                self._tick(time.monotonic())
+            self._life.run(self._tick, self._poll_s)
         finally:
-            signal.set_wakeup_fd(-1)
             self._control.close()
-            self._console.close()
-            self._wires.close()
-            self._data.close()
-            self._line.close()
+            self._chip.close()
+            if not self._gone:
+                self._data.close()
+                self._ports.close()
             self._selector.close()
-            self._flash.close()
             self._lock.close()
-            woken.close()
-            wake.close()
+
+    def serial(self, data: bytes) -> None:
+        """``Outside``: the chip says something on UART 0."""
+        self._to_programs(self._fault.said(data, self._chip.state))
+
+    def uart(self, data: bytes) -> None:
+        """``Outside``: the chip says something on UART 1."""
+        if not self._gone:
+            self._data.send(data)
+
+    def pin(self, pin: int, level: bool) -> None:
+        """``Outside``: the level of a pin has changed."""
+        self._pins.add(pin, level)
 
     def _address(self) -> dict[str, Any]:
+        urls = self._ports.urls
         return {
-            "serial_url": f"socket://127.0.0.1:{self._line.port}",
+            "serial_url": urls["socket"],
+            "serial_urls": urls,
             "data_url": f"socket://127.0.0.1:{self._data.port}",
             "control_port": self._control.port,
             "bootsel_dir": None,
-            "uid": self._mac.hex(),
+            "uid": self._label.hex(),
         }
 
-    def _end(self) -> None:
-        self._ended = True
-
-    def _on_stdin(self, _events: int) -> None:
-        if not os.read(sys.stdin.fileno(), 4096):
-            self._end()
-
-    def _received(self, data: bytes) -> None:
-        if self._state == "running":
-            self._console.write(data)
-        elif self._loader is not None:
-            answer = self._loader.receive(data)
-            self._line.send(answer.data)
-            if answer.boot:
-                self._power_on(banner.SOFTWARE)
-
-    def _data_received(self, data: bytes) -> None:
-        if self._state == "running":
-            self._wires.send_uart(data)
+    def _poll_s(self) -> float:
+        return _POLL_S if self._lines.due_at is None else _QUICK_POLL_S
 
     def _tick(self, now: float) -> None:
-        if self._wires.bites_at is not None and now >= self._wires.bites_at:
-            self._power_on(banner.WATCHDOG)
-        code = self._console.ended()
-        if code is not None:
-            self._due = self._next_start(code, now)
-        if self._due is not None and now >= self._due.at:
-            due, self._due = self._due, None
-            if due.boot:
-                self._power_on(due.cause)
-            else:
-                self._start_interpreter(due.cause, raw=due.raw)
+        self._strap(self._lines.tick(now))
+        self._chip.tick(now)
+        to_chip, to_programs = self._fault.tick(now, self._chip.state)
+        if to_chip:
+            self._chip.received(to_chip)
+        if to_programs:
+            self._to_programs(to_programs)
+        if not self._gone:
+            self._ports.tick(now)
+            if self._fault.gone:
+                self._unplug()
 
-    def _next_start(self, code: int, now: float) -> _Start:
-        at = max(now, self._started_at + _RESTART_S)
-        if code in (_EXIT_SOFT_FRIENDLY, _EXIT_SOFT_RAW):
-            return _Start(at, banner.SOFT, raw=code == _EXIT_SOFT_RAW, boot=False)
-        if code != _EXIT_RESET:
-            _log.warning("the interpreter ended with code %d, the board resets", code)
-            self._line.send(banner.crashed(code))
-        return _Start(at, banner.SOFTWARE, raw=False, boot=True)
+    def _unplug(self) -> None:
+        self._gone = True
+        self._chip.hold()
+        self._ports.close()
+        self._data.close()
+        _log.info("unplugged")
 
-    def _power_on(self, cause: banner.Cause) -> None:
-        """Boot from flash: verify the image there and run it, or say why not."""
-        self._halt()
-        self._line.send(banner.flash_boot(cause))
-        try:
-            program = executable_in(read_image(self._flash, IMAGE_OFFSET, FILES_OFFSET))
-        except ImageError as error:
-            self._state = "invalid-image"
-            self._line.send(banner.refused(str(error)))
-            _log.info("not booted: %s", error)
-            return
-        # A new file each time: a running program's file cannot be written.
-        path = self._dir / "app.new"
-        path.write_bytes(program)
-        path.chmod(0o700)
-        path.replace(self._dir / "app")
-        self._boots += 1
-        _log.info("boot %d, %s", self._boots, cause.name)
-        self._line.send(banner.LOADED)
-        self._start_interpreter(cause, raw=False)
+    def _to_programs(self, data: bytes) -> None:
+        if data and not self._gone:
+            self._ports.send(data)
 
-    def _start_interpreter(self, cause: banner.Cause, *, raw: bool) -> None:
-        self._state = "running"
-        self._started_at = time.monotonic()
-        where = [str(self._dir / "flash.bin"), str(FILES_OFFSET), str(SIZE - FILES_OFFSET)]
-        who = [self._mac.hex(), str(cause.number), "raw" if raw else "friendly"]
-        argv = [str(self._dir / "app"), "-X", f"heapsize={HEAP}", "-m", "vesp32_boot"]
-        self._wires.reset(hard=cause is not banner.SOFT)
-        wires = self._wires.descriptors
-        try:
-            self._console.start([*argv, *where, *who, *map(str, wires)], self._dir, wires)
-        except OSError as error:  # a file system that runs no programs, no more processes
-            self._state = "invalid-image"
-            self._line.send(banner.refused(f"virtual ESP32: cannot run the image: {error}"))
-            _log.error("cannot run the image: %s", error)
+    def _received(self, data: bytes) -> None:
+        data = self._fault.heard(data, self._chip.state)
+        if data:
+            self._chip.received(data)
 
-    def _halt(self) -> None:
-        self._due = None
-        self._loader = None
-        self._console.kill()
-        self._wires.reset(hard=True)
+    def _uart_received(self, data: bytes) -> None:
+        self._chip.uart_received(data)
+
+    def _lines_set(self, lines: LinesSet) -> None:
+        self._strap(self._lines.set(time.monotonic(), dtr=lines.dtr, rts=lines.rts))
+
+    def _strap(self, strap: Strap | None) -> None:
+        if strap is Strap.HOLD:
+            self._chip.hold()
+        elif strap is Strap.LOAD:
+            self._load()
+        elif strap is Strap.RUN:
+            self._chip.boot()
+
+    def _load(self) -> None:
+        self._fault.entered_loader()
+        self._chip.load()
 
     def _reset(self, _request: Request, answer: Answer) -> None:
-        self._power_on(banner.POWER_ON)
-        answer({"state": self._state, "boots": self._boots})
+        self._refuse_if_gone()
+        self._chip.boot()
+        answer(self._state())
 
     def _boot(self, _request: Request, answer: Answer) -> None:
-        self._halt()
-        self._state = "download"
-        self._loader = RomLoader(self._flash, self._mac)
-        self._line.send(banner.DOWNLOAD)
-        _log.info("in download mode")
-        answer({"state": self._state, "boots": self._boots})
+        self._refuse_if_gone()
+        self._load()
+        answer(self._state())
+
+    def _refuse_if_gone(self) -> None:
+        if self._gone:
+            raise Refused("the board is unplugged")
 
     def _tell_state(self, _request: Request, answer: Answer) -> None:
-        answer({"state": self._state, "boots": self._boots})
+        answer(self._state())
+
+    def _state(self) -> dict[str, Any]:
+        state: RunState = "gone" if self._gone else self._chip.state
+        return {"state": state, "boots": self._chip.boots}
+
+    def _stop(self, _request: Request, answer: Answer) -> None:
+        answer(self._state())
+        self._life.end()
 
     def _gpio(self, request: Request, answer: Answer) -> None:
-        answer({"level": self._wires.level(_pin(request))})
+        answer({"level": self._chip.wires.level(_pin(request))})
 
     def _set_gpio(self, request: Request, answer: Answer) -> None:
         if not isinstance(request.get("level"), bool):
             raise Refused("level must be true or false")
-        self._wires.set_outside(_pin(request), request["level"])
+        self._chip.wires.set_outside(_pin(request), request["level"])
         answer({})
-
-    def _stop(self, _request: Request, answer: Answer) -> None:
-        answer({"state": self._state, "boots": self._boots})
-        self._end()
 
 
 def _pin(request: Request) -> int:

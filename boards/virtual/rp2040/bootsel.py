@@ -14,7 +14,7 @@ from boards.virtual.rp2040.flash_image import FLASH_BYTES
 
 _log = logging.getLogger(__name__)
 
-INFO = "UF2 Bootloader v3.0\nModel: Raspberry Pi RP2\nBoard-ID: RPI-RP2\n"
+INFO = "UF2 Bootloader v3.0\nModel: Virtual Raspberry Pi RP2\nBoard-ID: RPI-RP2\n"
 INDEX = (
     '<html><head><meta http-equiv="refresh" content="0;'
     "URL='https://www.raspberrypi.com/documentation/microcontrollers/'\"/></head>"

@@ -1,7 +1,7 @@
 // The emulator process of one board. Started by supervisor.py, not by hand.
 //
 // Console bytes go through file descriptor 3. Standard input takes JSON lines, {"id", "do", ...}
-// with do = run | halt | gpio | set_gpio; standard output gives {"id", "ok", ...} for each, and
+// with do = run | halt | gpio | set_gpio | gpio_changes; standard output gives {"id", "ok", ...} for each, and
 // {"event": "ready" | "connected" | "reset" | "bootsel"}. The process ends with standard input.
 
 import net from "node:net";
@@ -10,7 +10,7 @@ import { createInterface } from "node:readline";
 import { powerOn } from "./board.mjs";
 import { FlashImage } from "./flash.mjs";
 import { captureConsole, log } from "./log.mjs";
-import { pinLevel } from "./pins.mjs";
+import { PinChanges, pinLevel } from "./pins.mjs";
 import { RunLoop } from "./run_loop.mjs";
 import { UartServer } from "./uart_server.mjs";
 
@@ -22,6 +22,7 @@ const uid = Buffer.from(uidHex, "hex");
 const flash = new FlashImage(flashPath);
 const loop = new RunLoop();
 const wires = new Map(); // levels set from outside, by pin; they outlast a reset
+const changes = new PinChanges();
 let chip = null;
 
 const say = (message) => process.stdout.write(`${JSON.stringify(message)}\n`);
@@ -75,6 +76,7 @@ function run(kept) {
   chip.usbCtrl.drained = () => host.resume();
   if (host.writableNeedDrain) chip.usbCtrl.pause(true);
   for (const [pin, level] of wires) chip.gpio[pin].setInputValue(level);
+  changes.follow(chip, wires);
   host.resume();
   loop.start(chip.core, board.clock);
 }
@@ -101,9 +103,13 @@ const actions = {
   },
   set_gpio(request) {
     const pin = pinOf(request);
+    const before = wires.get(pin);
     wires.set(pin, Boolean(request.level));
-    if (chip) loop.input(() => chip.gpio[pin].setInputValue(Boolean(request.level)));
+    if (!chip || before === Boolean(request.level)) return; // the library sees an edge in any case
+    loop.input(() => chip.gpio[pin].setInputValue(Boolean(request.level)));
+    changes.look(chip, pin, wires);
   },
+  gpio_changes: (request) => changes.since(request.since),
 };
 
 createInterface({ input: process.stdin })

@@ -4,21 +4,17 @@ The boot ROM's choice is made here: a flash whose boot2 is not valid means BOOTS
 runs and a folder waits for a UF2.
 """
 
-import fcntl
 import logging
-import os
 import selectors
-import signal
-import socket
-import sys
-import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from boards.virtual.control import RunState
 from boards.virtual.control_server import Answer, ControlServer, Refused
+from boards.virtual.lifetime import Life, take_folder
+from boards.virtual.pty_port import PtyPort
 from boards.virtual.pty_relay import PtyRelay
 from boards.virtual.rp2040 import flash_image
 from boards.virtual.rp2040.bootsel import BootselDrive
@@ -29,34 +25,16 @@ _log = logging.getLogger(__name__)
 
 
 def board_uid(board_id: str) -> str:
-    """The flash chip's unique id, as hex: eight bytes made from the board's name."""
-    return sha256(f"motemq virtual rp2040 {board_id}".encode()).hexdigest()[:16]
-
-
-class StateInUse(Exception):
-    """Another process runs a board on this folder."""
-
-
-def _take(state_dir: Path) -> IO[str]:
-    """Lock the folder for the life of the returned file: two boards would share one flash."""
-    lock = (state_dir / "lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise StateInUse(
-            f"{state_dir} is in use by a running board; stop it or choose another folder"
-        ) from None
-    return lock
+    """Return the flash chip's unique id, as hex: "virt" and four bytes by the board's name."""
+    return (b"virt" + sha256(f"motemq virtual rp2040 {board_id}".encode()).digest()[:4]).hex()
 
 
 class Supervisor:
     """Owns one board's folder, emulator, console and control port."""
 
-    def __init__(self, board_id: str, state_dir: Path) -> None:
-        """Take the folder and start the emulator; raises ``StateInUse`` or ``NodeError``."""
-        state_dir.mkdir(parents=True, exist_ok=True)
-        self._lock = _take(state_dir)
+    def __init__(self, board_id: str, state_dir: Path, *, detached: bool = False) -> None:
+        """Take the folder and start the emulator; raises ``FolderInUse`` or ``NodeError``."""
+        self._lock = take_folder(state_dir)
         self._uid = board_uid(board_id)
         self._flash = state_dir / "flash.bin"
         flash_image.create_blank(self._flash)
@@ -65,8 +43,10 @@ class Supervisor:
         self._state: RunState = "bootsel"
         self._boots = 0
         self._selector = selectors.DefaultSelector()
+        self._life = Life(self._selector, detached=detached)
         self._emulator = Emulator(self._flash, self._uid, self._on_event)
         self._relay = PtyRelay(self._selector, self._emulator.console)
+        self._port = PtyPort(self._selector, self._relay.path)
         self._control = ControlServer(
             self._selector,
             {
@@ -75,56 +55,35 @@ class Supervisor:
                 "state": self._tell_state,
                 "gpio": self._gpio,
                 "set_gpio": self._set_gpio,
+                "gpio_changes": self._gpio_changes,
+                "stop": self._stop,
             },
         )
-        self._ended = False
         self._failed = False
         self._on_ready: Callable[[dict[str, Any]], None] = lambda _: None
 
     def run(self, on_ready: Callable[[dict[str, Any]], None]) -> int:
-        """Run until standard input ends, SIGTERM or the parent's death; return an exit code."""
+        """Run until its end (see ``lifetime``); return an exit code."""
         self._on_ready = on_ready
-        parent = os.getppid()
         self._selector.register(self._emulator, selectors.EVENT_READ, self._on_emulator)
-        self._selector.register(sys.stdin.fileno(), selectors.EVENT_READ, self._on_stdin)
-        woken, wake = socket.socketpair()
-        wake.setblocking(False)
-        signal.set_wakeup_fd(wake.fileno())
-        signal.signal(signal.SIGTERM, lambda *_: self._end())
-        signal.signal(signal.SIGINT, lambda *_: self._end())
-        self._selector.register(woken, selectors.EVENT_READ, lambda _: woken.recv(64))
         try:
-            while not self._ended and os.getppid() == parent:
-                for key, events in self._selector.select(_POLL_S):
-                    key.data(events)
-                self._tick(time.monotonic())
+            self._life.run(self._tick, lambda: _POLL_S)
         finally:
-            signal.set_wakeup_fd(-1)
-            self._stop()
-            woken.close()
-            wake.close()
+            self._control.close()
+            self._emulator.stop()
+            self._port.close()
+            self._relay.close()
+            self._drive.vanish()
+            self._selector.close()
+            self._lock.close()
         return 1 if self._failed else 0
-
-    def _stop(self) -> None:
-        self._control.close()
-        self._emulator.stop()
-        self._relay.close()
-        self._drive.vanish()
-        self._selector.close()
-        self._lock.close()
-
-    def _end(self) -> None:
-        self._ended = True
-
-    def _on_stdin(self, _events: int) -> None:
-        if not os.read(sys.stdin.fileno(), 4096):
-            self._end()
 
     def _on_emulator(self, _events: int) -> None:
         if not self._emulator.readable():
             _log.error("the emulator has ended")
             self._failed = True
-            self._end()
+            self._selector.unregister(self._emulator)
+            self._life.end()
 
     def _on_event(self, message: Message) -> None:
         match message["event"]:
@@ -140,6 +99,10 @@ class Supervisor:
     def _address(self, ports: list[int]) -> dict[str, Any]:
         return {
             "serial_url": self._relay.path,
+            "serial_urls": {
+                "pty": self._relay.path,
+                "socket": f"socket://127.0.0.1:{self._port.port}",
+            },
             "data_url": f"socket://127.0.0.1:{ports[1]}",
             "uart0_url": f"socket://127.0.0.1:{ports[0]}",
             "control_port": self._control.port,
@@ -189,3 +152,10 @@ class Supervisor:
         if not isinstance(request.get("level"), bool):
             raise Refused("level must be true or false")
         self._emulator.request("set_gpio", answer, pin=request.get("pin"), level=request["level"])
+
+    def _gpio_changes(self, request: Message, answer: Answer) -> None:
+        self._emulator.request("gpio_changes", answer, since=request.get("since"))
+
+    def _stop(self, _request: Message, answer: Answer) -> None:
+        answer({"state": self._state, "boots": self._boots})
+        self._life.end()

@@ -70,7 +70,7 @@ def test_a_killed_parent_takes_the_board_with_it(state_dir: Path) -> None:
 def test_a_second_board_on_the_same_folder_is_refused(
     running: VirtualBoard, state_dir: Path
 ) -> None:
-    with pytest.raises(BoardError, match="a virtual board is running on"):
+    with pytest.raises(BoardError, match="is in use by a running board"):
         VirtualBoard.start("esp32", "esp32-2", state_dir)
 
 

@@ -116,7 +116,7 @@ def test_its_address_is_plain_data(board: VirtualBoard) -> None:
 
 def test_every_listener_is_on_loopback(board: VirtualBoard) -> None:
     hosts = [host for pid in [board.pid, *_children(board.pid)] for host in _listening_hosts(pid)]
-    assert hosts == ["0100007F"] * 3  # control port, UART0, UART1
+    assert hosts == ["0100007F"] * 4  # control port, console, UART0, UART1
 
 
 def test_a_board_that_cannot_start_says_why(

@@ -1,0 +1,171 @@
+"""The chip of a virtual ESP32: in reset, in its ROM loader, or running the image in its flash.
+
+After a reset the chip looks at its boot pin: held low, the ROM loader answers; else the image at
+0x1000 is verified and run, or refused with the boot loader's message, after which the chip waits.
+"""
+
+import logging
+import selectors
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from boards.virtual.control import RunState
+from boards.virtual.esp32 import banner
+from boards.virtual.esp32.console import Console
+from boards.virtual.esp32.flash import SIZE, Flash
+from boards.virtual.esp32.image import ImageError, executable_in, read_image
+from boards.virtual.esp32.rom_loader import RomLoader
+from boards.virtual.esp32.wires import Wires
+
+IMAGE_OFFSET = 0x1000
+FILES_OFFSET = 0x200000
+HEAP = "160k"  # bytes; about what MicroPython leaves free on an ESP32
+
+_RESTART_S = 0.2  # a program that ends at once is started again no faster than this
+_EXIT_SOFT_FRIENDLY, _EXIT_SOFT_RAW, _EXIT_RESET = 42, 43, 44  # firmware/unixport/vesp32
+_log = logging.getLogger(__name__)
+
+
+class Outside(Protocol):
+    """What a chip is soldered to."""
+
+    def serial(self, data: bytes) -> None:
+        """The chip says something on UART 0."""
+
+    def uart(self, data: bytes) -> None:
+        """The chip says something on UART 1."""
+
+    def pin(self, pin: int, level: bool) -> None:
+        """The level of a pin has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A start of the interpreter that is due at ``at`` (seconds, monotonic)."""
+
+    at: float
+    cause: banner.Cause
+    raw: bool
+    boot: bool  # through the boot loader, not a soft reset
+
+
+class Chip:
+    """One chip with its flash. ``selector`` keys carry a callable to be called with the events."""
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        state_dir: Path,
+        mac: bytes,
+        flash: Flash,
+        outside: Outside,
+    ) -> None:
+        self._dir = state_dir
+        self._mac = mac
+        self._flash = flash
+        self._say = outside.serial
+        self.state: RunState = "held"
+        self.boots = 0  # since the process began
+        self._started_at = -_RESTART_S
+        self._due: _Start | None = None
+        self._loader: RomLoader | None = None
+        self._console = Console(selector, outside.serial)
+        self.wires = Wires(selector, outside.uart, outside.pin, time.monotonic)
+
+    def close(self) -> None:
+        """Switch it off for good."""
+        self._console.close()
+        self.wires.close()
+        self._flash.close()
+
+    def hold(self) -> None:
+        """Hold it in reset: nothing runs, nobody answers."""
+        self._due = None
+        self._loader = None
+        self._console.kill()
+        self.wires.reset(hard=True)
+        self.state = "held"
+
+    def load(self) -> None:
+        """Reset it into its ROM loader."""
+        self.hold()
+        self.state = "download"
+        self._loader = RomLoader(self._flash, self._mac)
+        self._say(banner.DOWNLOAD)
+        _log.info("in download mode")
+
+    def boot(self, cause: banner.Cause = banner.POWER_ON) -> None:
+        """Reset it into its flash: verify the image there and run it, or say why not."""
+        self.hold()
+        self._say(banner.flash_boot(cause))
+        try:
+            program = executable_in(read_image(self._flash, IMAGE_OFFSET, FILES_OFFSET))
+        except ImageError as error:
+            self.state = "invalid-image"
+            self._say(banner.refused(str(error)))
+            _log.info("not booted: %s", error)
+            return
+        # A new file each time: a running program's file cannot be written.
+        path = self._dir / "app.new"
+        path.write_bytes(program)
+        path.chmod(0o700)
+        path.replace(self._dir / "app")
+        self.boots += 1
+        _log.info("boot %d, %s", self.boots, cause.name)
+        self._say(banner.LOADED)
+        self._start_interpreter(cause, raw=False)
+
+    def received(self, data: bytes) -> None:
+        """Take what came on UART 0."""
+        if self.state == "running":
+            self._console.write(data)
+        elif self._loader is not None:
+            answer = self._loader.receive(data)
+            self._say(answer.data)
+            if answer.boot:
+                self.boot(banner.SOFTWARE)
+
+    def uart_received(self, data: bytes) -> None:
+        """Take what came on UART 1."""
+        if self.state == "running":
+            self.wires.send_uart(data)
+
+    def tick(self, now: float) -> None:
+        """Do what is due at ``now``: an end of the interpreter, its restart, the watchdog."""
+        if self.wires.bites_at is not None and now >= self.wires.bites_at:
+            self.boot(banner.WATCHDOG)
+        code = self._console.ended()
+        if code is not None:
+            self._due = self._next_start(code, now)
+        if self._due is not None and now >= self._due.at:
+            due, self._due = self._due, None
+            if due.boot:
+                self.boot(due.cause)
+            else:
+                self._start_interpreter(due.cause, raw=due.raw)
+
+    def _next_start(self, code: int, now: float) -> _Start:
+        at = max(now, self._started_at + _RESTART_S)
+        if code in (_EXIT_SOFT_FRIENDLY, _EXIT_SOFT_RAW):
+            return _Start(at, banner.SOFT, raw=code == _EXIT_SOFT_RAW, boot=False)
+        if code != _EXIT_RESET:
+            _log.warning("the interpreter ended with code %d, the board resets", code)
+            self._say(banner.crashed(code))
+        return _Start(at, banner.SOFTWARE, raw=False, boot=True)
+
+    def _start_interpreter(self, cause: banner.Cause, *, raw: bool) -> None:
+        self.state = "running"
+        self._started_at = time.monotonic()
+        where = [str(self._dir / "flash.bin"), str(FILES_OFFSET), str(SIZE - FILES_OFFSET)]
+        who = [self._mac.hex(), str(cause.number), "raw" if raw else "friendly"]
+        argv = [str(self._dir / "app"), "-X", f"heapsize={HEAP}", "-m", "vesp32_boot"]
+        self.wires.reset(hard=cause is not banner.SOFT)
+        wires = self.wires.descriptors
+        try:
+            self._console.start([*argv, *where, *who, *map(str, wires)], self._dir, wires)
+        except OSError as error:  # a file system that runs no programs, no more processes
+            self.state = "invalid-image"
+            self._say(banner.refused(f"virtual ESP32: cannot run the image: {error}"))
+            _log.error("cannot run the image: %s", error)

@@ -1,0 +1,100 @@
+"""The three plugs of a virtual ESP32's serial line, with the real tools; DTR and RTS as buttons."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import serial
+
+from boards.virtual.board import VirtualBoard
+
+_TOOL_S = 90.0
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    def run(*argv: str | Path) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *argv],
+            capture_output=True,
+            text=True,
+            timeout=_TOOL_S,
+            env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)},
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def _await_state(board: VirtualBoard, state: str, within_s: float = 10.0) -> None:
+    deadline = time.monotonic() + within_s
+    while (seen := board.control.state()["state"]) != state:
+        assert time.monotonic() < deadline, f"{seen}, not {state}"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("way", ["socket", "pty", "rfc2217"])
+def test_mpremote_by_every_way(running: VirtualBoard, run: Run, way: str) -> None:
+    url = running.address.serial_urls[way]
+    assert run("mpremote", "connect", url, "resume", "eval", "6 * 7").strip() == "42"
+    assert running.control.state() == {"state": "running", "boots": 1}
+
+
+def test_esptool_by_the_terminal(running: VirtualBoard, run: Run, image: Path) -> None:
+    running.control.boot()
+    port = running.address.serial_urls["pty"]
+    head = ["esptool", "--chip", "esp32", "--port", port, "--after", "no-reset"]
+    said = run(*head, "--before", "no-reset", "write-flash", "0x1000", image)
+    assert "Hash of data verified" in said
+
+
+def test_esptool_resets_by_rfc2217(running: VirtualBoard, run: Run) -> None:
+    """Nobody presses a button: esptool's default-reset finds the loader, its hard reset boots."""
+    # Not more than this: pyserial polls, and each of esptool's commands takes 0.2 s.
+    head = ["esptool", "--chip", "esp32", "--port", running.address.serial_urls["rfc2217"]]
+    said = run(*head, "--no-stub", "--connect-attempts", "1", "read-mac")
+    assert bytes.fromhex(running.address.uid).hex(":") in said
+    assert "Hard resetting via RTS pin" in said
+    _await_state(running, "running")
+    assert running.control.state()["boots"] == 2
+
+
+@pytest.mark.filterwarnings("ignore:set(Daemon|Name):DeprecationWarning")  # pyserial's own
+def test_a_chip_held_in_reset_is_silent_and_boots_when_the_port_is_closed(
+    running: VirtualBoard,
+) -> None:
+    port = serial.serial_for_url(running.address.serial_urls["rfc2217"], do_not_open=True)
+    port.dtr, port.rts, port.timeout = False, True, 0.2
+    with port:
+        _await_state(running, "held")
+        port.reset_input_buffer()
+        port.write(b"\r\x03print(1)\r")
+        assert port.read(1) == b""
+        assert running.control.state()["state"] == "held"
+    _await_state(running, "running")
+    assert running.control.state()["boots"] == 2
+
+
+def test_what_the_board_says_is_heard_at_every_plug(running: VirtualBoard) -> None:
+    urls = running.address.serial_urls
+    with (
+        serial.serial_for_url(urls["socket"], timeout=10) as tcp,
+        serial.serial_for_url(urls["pty"], timeout=10) as terminal,
+    ):
+        terminal.reset_input_buffer()
+        tcp.write(b"\x03\r\x01")  # the raw REPL, which echoes nothing
+        for port in (tcp, terminal):
+            assert b"raw REPL; CTRL-B to exit\r\n>" in port.read_until(b"exit\r\n>")
+        terminal.write(b"print(bytes(range(250, 256)))\x04")
+        for port in (tcp, terminal):
+            assert b"OKb'\\xfa" in port.read_until(b"\x04>")
+        tcp.write(b"import sys; sys.stdout.buffer.write(b'\\xff\\xff\\xf0')\x04")
+        for port in (tcp, terminal):
+            assert port.read_until(b"\x04>").startswith(b"OK\xff\xff\xf0")
