@@ -94,6 +94,9 @@ class JournalSettings:
     flush_s: float = 0.05
     fsync: bool = False
     max_pending_bytes: int = 64 * 1024 * 1024  # publishers are paused above it
+    # Closed segments go when they are older, or when all are more; 0 = never.
+    max_age_s: float = 7 * 24 * 3600.0
+    max_bytes: int = 16 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

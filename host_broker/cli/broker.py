@@ -16,7 +16,7 @@ from host_broker.address import (
 )
 from host_broker.cli.failure import failing_clearly
 from host_broker.net.data_dir import DataDirError
-from host_broker.net.journal_scan import JournalError
+from host_broker.net.journal.scan import JournalError
 from host_broker.net.listen_error import ListenError
 from host_broker.net.retained_store import RetainedStoreError
 from host_broker.net.service import ServiceOptions, serve

@@ -5,7 +5,6 @@
 ``stream`` a plain socket (TLS is asyncio's), ``poller`` the selector of all; ``connection`` what
 the broker knows of a socket; ``slow`` what is dropped; ``alarm`` the timer of all deadlines;
 ``server`` runs the pure broker's outputs; ``service`` starts and stops it all; ``journal`` what is
-kept, by a thread of its own in the form of ``journal_format``, after ``journal_scan`` found where
-to go on; ``data_dir`` one broker per folder; ``port_owner`` who holds a port; ``settings_source``
-settings from a file and flags.
+kept, by a thread of its own; ``data_dir`` one broker per folder; ``port_owner`` who holds a port;
+``settings_source`` settings from a file and flags.
 """

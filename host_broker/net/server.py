@@ -9,7 +9,7 @@ from host_broker.broker import Broker
 from host_broker.net.alarm import Alarm
 from host_broker.net.connection import Connection
 from host_broker.net.idleness import Idleness
-from host_broker.net.journal import Journal
+from host_broker.net.journal.writer import Journal
 from host_broker.net.poller import Poller
 from host_broker.net.retained_store import RetainedStore
 from host_broker.net.slow import Dropped

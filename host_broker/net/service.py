@@ -14,8 +14,8 @@ from host_broker.broker import Broker
 from host_broker.net.busy_poll import busy_poll_s
 from host_broker.net.connection import Connection
 from host_broker.net.data_dir import DataDir
-from host_broker.net.journal import Journal
-from host_broker.net.journal_scan import JournalError
+from host_broker.net.journal.scan import JournalError
+from host_broker.net.journal.writer import Journal
 from host_broker.net.listener import Listener
 from host_broker.net.poller import Poller, event_loop
 from host_broker.net.retained_store import RetainedStore

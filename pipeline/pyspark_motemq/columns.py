@@ -74,7 +74,9 @@ class _Batch:
         counts = [record.count for record in records]
         of_record = np.repeat(np.arange(len(records), dtype=np.int32), counts)
         time_ns = np.array([record.time_ns for record in records], np.uint64).astype(np.int64)
+        # Ids begin with 1 at every start of the broker.
         connections = np.array([record.connection for record in records], np.int64)
+        connections |= self._stretch.run << 32
         flags, paths, payloads = self._packets()
         first = records[0].sequence
         # Integer microseconds: seconds as a float would change the last digits.

@@ -31,11 +31,13 @@ class Stretch:
     """A stretch of one segment file, from one record boundary to another.
 
     ``until`` is the sequence number at which it must end, None where only the end of the file
-    tells: in the last segment of a partition, where a torn tail is ignored.
+    tells: in the last segment of a partition, where a torn tail is ignored. ``run`` tells the
+    broker's starts apart.
     """
 
     file: str
     partition: int
+    run: int
     start: int
     end: int
     first_sequence: int
@@ -65,9 +67,12 @@ def corrupt(file: str, offset: int, what: str) -> JournalError:
     )
 
 
-def check_header(header: bytes, file: str, partition: int, first_sequence: int) -> None:
-    """Raise ``JournalError`` unless these 40 bytes begin this segment (Segment header)."""
-    magic, version, _, in_partition, sequence, _, _, crc = _HEADER.unpack(header)
+def check_header(header: bytes, file: str, partition: int, first_sequence: int) -> int:
+    """Return the broker's run of a segment that begins with these 40 bytes (Segment header).
+
+    Raises ``JournalError`` unless they are the header of this segment.
+    """
+    magic, version, _, in_partition, sequence, _, run, crc = _HEADER.unpack(header)
     if magic != _MAGIC:
         raise corrupt(file, 0, "not a journal segment (it does not begin with MOTEJRNL)")
     if crc != crc32(header[:_HEADER_CRC_COVERS]):
@@ -84,6 +89,7 @@ def check_header(header: bytes, file: str, partition: int, first_sequence: int) 
             f"its header says partition {in_partition}, message {sequence}, "
             f"its name says partition {partition}, message {first_sequence}",
         )
+    return int(run)
 
 
 def record_end(prefix: bytes, offset: int) -> int | None:

@@ -4,6 +4,7 @@ The broker goes on appending while we read; a read covers what was in the files 
 planned, so that every retry of a Spark task sees the same bytes.
 """
 
+import contextlib
 import mmap
 import re
 from dataclasses import dataclass
@@ -49,9 +50,16 @@ def plan(journal: Path, stretch_bytes: int = STRETCH_BYTES) -> list[Stretch]:
 
 def read_stretch(stretch: Stretch) -> bytes:
     """Return the bytes of ``stretch``."""
-    with open(stretch.file, "rb") as file:
-        file.seek(stretch.start)
-        data = file.read(stretch.end - stretch.start)
+    try:
+        with open(stretch.file, "rb") as file:
+            file.seek(stretch.start)
+            data = file.read(stretch.end - stretch.start)
+    except FileNotFoundError:
+        raise JournalError(
+            f"{stretch.file} was deleted while it was to be read: partition {stretch.partition}, "
+            f"messages from {stretch.first_sequence}; journal.max_age_s and journal.max_bytes of "
+            "the broker say how long it keeps messages; read again for what is left"
+        ) from None
     if len(data) != stretch.end - stretch.start:
         raise JournalError(
             f"{stretch.file} has become shorter while it was read; segments are append-only, "
@@ -62,7 +70,10 @@ def read_stretch(stretch: Stretch) -> bytes:
 
 def _plan_partition(folder: Path, partition: int, stretch_bytes: int) -> list[Stretch]:
     names = sorted(name for name in folder.iterdir() if _SEGMENT_FILE.fullmatch(name.name))
-    segments = [_Segment(path, partition, int(path.stem), path.stat().st_size) for path in names]
+    segments: list[_Segment] = []
+    for path in names:
+        with contextlib.suppress(FileNotFoundError):  # too old, so it went just now
+            segments.append(_Segment(path, partition, int(path.stem), path.stat().st_size))
     found: list[Stretch] = []
     for index, segment in enumerate(segments):
         last = index + 1 == len(segments)
@@ -76,14 +87,14 @@ def _plan_partition(folder: Path, partition: int, stretch_bytes: int) -> list[St
 def _cut(segment: _Segment, until: int | None, stretch_bytes: int) -> list[Stretch]:
     with segment.path.open("rb") as file:
         header = file.read(HEADER_LENGTH).ljust(HEADER_LENGTH, b"\0")
-        check_header(header, str(segment.path), segment.partition, segment.first_sequence)
+        run = check_header(header, str(segment.path), segment.partition, segment.first_sequence)
         cuts = [(HEADER_LENGTH, segment.first_sequence)]
         if segment.size > stretch_bytes + HEADER_LENGTH:
             with mmap.mmap(file.fileno(), segment.size, access=mmap.ACCESS_READ) as data:
                 cuts += _boundaries(data, stretch_bytes)
     ends: list[tuple[int, int | None]] = [*cuts[1:], (segment.size, until)]
     return [
-        Stretch(str(segment.path), segment.partition, start, end, sequence, until_here)
+        Stretch(str(segment.path), segment.partition, run, start, end, sequence, until_here)
         for (start, sequence), (end, until_here) in zip(cuts, ends, strict=True)
     ]
 

@@ -32,7 +32,7 @@ def expected_rows(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "seq": message["seq"],
             "time_ns": one["time_ns"],
             "protocol": _PROTOCOLS[one["protocol"]],
-            "connection": one["connection"],
+            "connection": segment.get("run", 0) << 32 | one["connection"],
             "client": one["client"],
             "path": message["topic"],
             "retained": bool(message["flags"] & 4),
@@ -161,3 +161,11 @@ def test_batches_are_bounded(tmp_path: Path) -> None:
     data = read_stretch(stretch)
     sizes = [batch.num_rows for batch in batches(data, take_records(data, stretch), stretch)]
     assert sizes == [3, 3, 1]
+
+
+def test_what_retention_deleted_meanwhile_is_named(tmp_path: Path) -> None:
+    path = _segment(tmp_path)
+    (stretch,) = plan(tmp_path)
+    path.unlink()
+    with pytest.raises(JournalError, match=r"partition 0, messages from 0; journal.max_age_s"):
+        read_stretch(stretch)

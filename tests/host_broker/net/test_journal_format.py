@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from host_broker.net.journal_format import record_head, segment_header
-from host_broker.net.journal_scan import JournalError, next_sequence
+from host_broker.net.journal.format import record_head, segment_header
+from host_broker.net.journal.scan import JournalError, next_sequence
 from host_broker.outputs import Record
 from tests.host_broker.net.journal_decoder import Corrupt, read_segment
 
@@ -22,7 +22,10 @@ def _ids(segment: dict) -> str:
 
 @pytest.mark.parametrize("segment", SEGMENTS, ids=_ids)
 def test_writer_reproduces_the_whole_records(segment: dict) -> None:
-    written = segment_header(segment["partition"], segment["first_sequence"], segment["created_ns"])
+    run = segment.get("run", 0)
+    written = segment_header(
+        segment["partition"], segment["first_sequence"], segment["created_ns"], run
+    )
     for stored in segment["records"]:
         assert len(written) == stored["offset"]
         body = bytes.fromhex(stored["body_hex"])

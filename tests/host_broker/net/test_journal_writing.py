@@ -3,7 +3,7 @@
 import os
 import threading
 
-from host_broker.net.journal_segment import write_all
+from host_broker.net.journal.segment import write_all
 
 
 def test_more_buffers_and_bytes_than_one_call_takes() -> None:

@@ -14,7 +14,7 @@ PREFIX_LENGTH = 8  # length and CRC fields
 _MAGIC = b"MOTEJRNL"
 _VERSION = 1
 _ENCODING_FMQP = 1
-_HEADER = struct.Struct(">8sHHIQQI")
+_HEADER = struct.Struct(">8sHHIQQI")  # the last: the run of the broker
 _CRC = struct.Struct(">I")
 _PREFIX = struct.Struct(">II")
 _FIXED = struct.Struct(">QQIIBBH")
@@ -26,9 +26,9 @@ def segment_name(first_sequence: int) -> str:
     return f"{first_sequence:020d}{SEGMENT_SUFFIX}"
 
 
-def segment_header(partition: int, first_sequence: int, created_ns: int) -> bytes:
-    """Return the 40 bytes a segment begins with."""
-    head = _HEADER.pack(_MAGIC, _VERSION, 0, partition, first_sequence, created_ns, 0)
+def segment_header(partition: int, first_sequence: int, created_ns: int, run: int = 0) -> bytes:
+    """Return the 40 bytes a segment begins with; ``run`` is 1 to 2**31 - 1, 0 = not known."""
+    head = _HEADER.pack(_MAGIC, _VERSION, 0, partition, first_sequence, created_ns, run)
     return head + _CRC.pack(crc32(head))
 
 

@@ -5,9 +5,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from host_broker.net.journal_format import record_head, segment_header, segment_name
-from host_broker.net.journal_scan import next_sequence
+from host_broker.net.journal.format import record_head, segment_header, segment_name
+from host_broker.net.journal.scan import next_sequence
 from host_broker.outputs import Buffer, Record
+from host_broker.settings import JournalSettings
 
 _MOST_BUFFERS = os.sysconf("SC_IOV_MAX")  # of one call
 _UNBORN = ".new"  # a segment gets its name when its header is whole
@@ -19,15 +20,19 @@ class Partition:
     Everything raises ``OSError`` for what the disk refuses.
     """
 
-    def __init__(self, journal: Path, number: int, segment_bytes: int, fsync: bool) -> None:
-        """Find where to go on. Raises ``JournalError`` if the last segment is corrupt."""
+    def __init__(self, journal: Path, number: int, run: int, settings: JournalSettings) -> None:
+        """Find where to go on; ``run`` tells this run of the broker from others.
+
+        Raises ``JournalError`` if the last segment is corrupt.
+        """
         self._folder = journal / f"p{number:04d}"
         self._folder.mkdir(parents=True, exist_ok=True)
         for left_over in self._folder.glob("*" + _UNBORN):
             left_over.unlink()
         self._number = number
-        self._segment_bytes = segment_bytes
-        self._fsync = fsync
+        self._run = run
+        self._segment_bytes = settings.segment_bytes
+        self._fsync = settings.fsync
         self._sequence = next_sequence(self._folder, number)
         self._file: int | None = None
         self._file_bytes = 0
@@ -68,7 +73,7 @@ class Partition:
         """
         path = self._folder / segment_name(self._sequence)
         unborn = path.with_suffix(path.suffix + _UNBORN)
-        header = segment_header(self._number, self._sequence, time.time_ns())
+        header = segment_header(self._number, self._sequence, time.time_ns(), self._run)
         file = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             write_all(file, [header])

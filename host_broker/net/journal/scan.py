@@ -4,7 +4,7 @@ import mmap
 from pathlib import Path
 
 from host_broker.net.checksum import crc32
-from host_broker.net.journal_format import (
+from host_broker.net.journal.format import (
     HEADER_LENGTH,
     LONGEST_RECORD,
     PREFIX_LENGTH,

@@ -5,21 +5,28 @@ messages that the tables never see, and nobody would notice before the data is n
 """
 
 import asyncio
+import logging
 import queue
+import random
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from host_broker.net.journal_scan import JournalError
-from host_broker.net.journal_segment import Partition
+from host_broker.net.journal.retention import sweep
+from host_broker.net.journal.scan import JournalError
+from host_broker.net.journal.segment import Partition
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
+
+_log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _Group = list[tuple[int, list[Record]]]  # (time of the read, its records)
 
 _GROUP_BYTES = 1024 * 1024  # a group this large is written at once, not after flush_s
+_SWEEP_S = 10.0  # how often it is looked for segments that have to go
 _RECORD_OVERHEAD = 64  # what a record costs beyond its body, for the limit on what may wait
 
 
@@ -38,9 +45,9 @@ class Journal:
         self._folder = folder
         self._settings = settings
         try:
+            run = random.randrange(1, 2**31)
             self._partitions = [
-                Partition(folder, number, settings.segment_bytes, settings.fsync)
-                for number in range(settings.partitions)
+                Partition(folder, number, run, settings) for number in range(settings.partitions)
             ]
         except OSError as error:
             raise _refused(folder, error) from error
@@ -115,10 +122,20 @@ class Journal:
 
     def _write_groups(self) -> None:
         try:
-            while (handed_over := self._handed_over.get()) is not None:
+            swept = self._sweep()
+            while True:
+                try:
+                    handed_over = self._handed_over.get(timeout=_SWEEP_S)
+                except queue.Empty:
+                    swept = self._sweep()
+                    continue
+                if handed_over is None:
+                    break
                 group, cost = handed_over
                 self._write(group)
                 self._call_on_loop(self._written, cost)
+                if time.monotonic() - swept > _SWEEP_S:
+                    swept = self._sweep()
             for partition in self._partitions:
                 partition.close()
         except OSError as error:
@@ -136,6 +153,20 @@ class Journal:
                 partitions[record.connection % len(partitions)].append(time_ns, record)
         for partition in partitions:
             partition.flush()
+
+    def _sweep(self) -> float:
+        """Delete the segments that have to go; returns when this was."""
+        settings = self._settings
+        try:
+            gone = sweep(self._folder, settings.max_bytes, settings.max_age_s)
+        except OSError as error:
+            # Nothing is lost by keeping them for now; a full disk stops the broker by itself.
+            _log.warning("old segments of the journal could not be deleted: %s", error)
+        else:
+            if gone:
+                size = sum(segment.size for segment in gone)
+                _log.info("journal: %d old segments (%d bytes) were deleted", len(gone), size)
+        return time.monotonic()
 
     def _call_on_loop(self, function: Callable[[_T], None], argument: _T) -> None:
         if not self._loop.is_closed():

@@ -1,0 +1,70 @@
+"""Which segments have to go: those that are too old, and the oldest when there are too many bytes.
+
+The newest segment of a partition stays, for it says where the numbers go on.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from host_broker.net.journal.format import SEGMENT_SUFFIX
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One segment file: its size, and when it was last written (ns since 1970 UTC)."""
+
+    path: Path
+    size: int
+    written_ns: int
+
+
+def expired(
+    partitions: Iterable[Sequence[Kept]], max_bytes: int, max_age_s: float, now_ns: int
+) -> list[Kept]:
+    """Return what has to go, the oldest first; 0 bytes or 0 s is no limit.
+
+    ``partitions`` have their segments in order. A segment never goes before an earlier one of its
+    partition: whatever a clock did, what is left has no holes.
+    """
+    found: list[Kept] = []
+    left: list[Kept] = []
+    total = 0
+    for segments in partitions:
+        total += sum(segment.size for segment in segments)
+        old = True
+        # As if an earlier one were never younger than a later one.
+        written_ns = 0
+        for segment in segments[:-1]:
+            written_ns = max(written_ns, segment.written_ns)
+            old = old and max_age_s > 0 and now_ns - written_ns > max_age_s * 1e9
+            aged = Kept(segment.path, segment.size, written_ns)
+            (found if old else left).append(aged)
+    if max_bytes > 0:
+        total -= sum(segment.size for segment in found)
+        for segment in sorted(left, key=lambda each: each.written_ns):
+            if total <= max_bytes:
+                break
+            found.append(segment)
+            total -= segment.size
+    return sorted(found, key=lambda each: each.written_ns)
+
+
+def sweep(journal: Path, max_bytes: int, max_age_s: float) -> list[Kept]:
+    """Delete what has to go from the folder ``journal``; returns what went.
+
+    Whoever has one of them open reads on. Raises ``OSError``.
+    """
+    partitions = [
+        [
+            Kept(path, (status := path.stat()).st_size, status.st_mtime_ns)
+            for path in sorted(folder.glob("[0-9]*" + SEGMENT_SUFFIX))
+        ]
+        for folder in journal.glob("p[0-9]*")
+    ]
+    gone = expired(partitions, max_bytes, max_age_s, time.time_ns())
+    for segment in gone:
+        os.unlink(segment.path)
+    return gone
