@@ -14,7 +14,11 @@ from boards.tool import ToolError, run_tool
 
 _PERCENT = re.compile(r"(\d+)%")
 _TYPE = re.compile(r"^\s*type:\s*(\S+)", re.MULTILINE)
-_FLASH_ID = re.compile(r"^\s*flash id:\s*(?:0x)?([0-9a-fA-F]+)", re.MULTILINE)
+# What MicroPython calls unique_id: the flash chip's on RP2040, the chip's own on RP2350.
+_UIDS = {
+    "RP2040": re.compile(r"^\s*flash id:\s*(?:0x)?([0-9a-fA-F]+)", re.MULTILINE),
+    "RP2350": re.compile(r"^\s*chipid:\s*(?:0x)?([0-9a-fA-F]+)", re.MULTILINE),
+}
 _UID_DIGITS = 16
 
 
@@ -33,9 +37,11 @@ def read_rp2_chip(bus: int, address: int, *, deadline_s: float) -> Rp2Chip:
     ``ToolError``, ``ToolTimeout``.
     """
     output = _picotool(["info", "-d", *_at(bus, address)], deadline_s=deadline_s)
-    name, uid = _TYPE.search(output), _FLASH_ID.search(output)
+    name = _TYPE.search(output)
     if name is None:
         raise FlashError(f"picotool told no chip: {output.strip()[-300:]!r}")
+    pattern = _UIDS.get(name[1])
+    uid = pattern.search(output) if pattern else None
     return Rp2Chip(name[1], uid[1].lower().rjust(_UID_DIGITS, "0") if uid else "")
 
 

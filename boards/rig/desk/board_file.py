@@ -15,7 +15,7 @@ _SCHEMA = 1
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 _HEX = re.compile(r"[0-9a-f]+")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
-_INTERFACE = re.compile(r":\d+\.\d+$")
+_INTERFACE = re.compile(r"(?<=[\d])(?<!usb-\d):\d+\.\d+$")
 
 PowerDriver = Literal["uhubctl", "relay", "command", "none"]
 
