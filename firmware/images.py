@@ -143,6 +143,8 @@ def _download(image: OfficialImage, target: Path) -> None:
         with urllib.request.urlopen(request, timeout=_SILENCE_S) as answer, target.open("wb") as to:
             sha256 = _copy(answer, to, image)
     except (OSError, HTTPException) as error:  # URLError is an OSError
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it carries the server's answer, still open
         # HTTPError's own text has the code; a plain URLError's has brackets around its reason.
         reason = error.reason if type(error) is urllib.error.URLError else error
         raise ImageUnknown(
