@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from benchmarks.broker import report, steady
-from benchmarks.broker.peers import MOTEMQ, RELAY, PeerFailed, installed
+from benchmarks.broker.peers import AUTO, MOTEMQ, RELAY, PeerFailed, installed
 from benchmarks.broker.rounds import PEERS, measure
 from benchmarks.broker.workloads import WORKLOADS
 
@@ -32,8 +32,14 @@ _NAMES = [*(workload.name for workload in WORKLOADS), *steady.MEASURES]
     help="Write every figure to this file too.",
 )
 @click.option("--ours-only", is_flag=True, help="Leave the other brokers out (no verdicts).")
+@click.option("--auto", is_flag=True, help="Against our own auto:// listener, and nobody else.")
 def command(
-    names: tuple[str, ...], rounds: int, duration_s: float, json_file: Path | None, ours_only: bool
+    names: tuple[str, ...],
+    rounds: int,
+    duration_s: float,
+    json_file: Path | None,
+    ours_only: bool,
+    auto: bool,
 ) -> None:
     """Measure our broker, mosquitto, nats-server and a byte relay in turn; print the ratios.
 
@@ -43,12 +49,12 @@ def command(
     Exit codes: 0 measured (reached or not), 1 a broker failed, 2 wrong usage, 3 no other broker
     is installed: a figure without a peer says nothing.
     """
-    wanted = (MOTEMQ, RELAY) if ours_only else PEERS
+    wanted = (MOTEMQ, AUTO) if auto else (MOTEMQ, RELAY) if ours_only else PEERS
     peers = tuple(peer for peer in wanted if installed(peer))
     for peer in wanted:
         if peer not in peers:
             click.echo(f"not measured: {peer.name} (apt-get install {peer.package})", err=True)
-    if not ours_only and set(peers) == {MOTEMQ, RELAY}:
+    if not (ours_only or auto) and set(peers) == {MOTEMQ, RELAY}:
         raise SystemExit(3)
     chosen = [workload for workload in WORKLOADS if not names or workload.name in names]
     try:

@@ -56,6 +56,10 @@ def _motemq_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
     return [sys.executable, "-m", "motemq", "broker", *options, "--ephemeral"]
 
 
+def _auto_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
+    return [word.replace("fmqp", "auto") for word in _motemq_argv(port, folder, tls)]
+
+
 def _journal_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
     return [*_motemq_argv(port, folder, tls)[:-1], "--data", str(folder / "data")]
 
@@ -100,6 +104,7 @@ def _bare_loop_argv(port: int, folder: Path, tls: Certificate | None) -> list[st
 
 MOTEMQ = Peer("motemq", sys.executable, "", _motemq_argv, wires.FMQP)
 JOURNAL = replace(MOTEMQ, name="motemq+journal", argv=_journal_argv)
+AUTO = replace(MOTEMQ, name="motemq auto://", argv=_auto_argv, wire=wires.FMQP_GREETING)
 MOSQUITTO = Peer("mosquitto", "mosquitto", "mosquitto", _mosquitto_argv, wires.MQTT)
 NATS = Peer("nats-server", "nats-server", "nats-server", _nats_argv, wires.NATS)
 RELAY = Peer("byte relay", sys.executable, "", _relay_argv, wires.RELAY)

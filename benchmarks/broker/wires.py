@@ -1,7 +1,7 @@
 """The words of each broker, prebuilt: topics are ours (``a/*/c``) and translated here."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FIRST_ID = 100  # NATS subscription ids have three digits, so that all deliveries are as long
 
@@ -76,6 +76,13 @@ FMQP = Wire(
     subscribe=_fmqp_subscribe,
     publication=lambda topic, body: _fmqp(0, topic, body),
     delivery=lambda topic, body, number: _fmqp(0, topic, body),
+)
+# A publisher says something before it is measured, so that a listener for all protocols knows what
+# it is; it waits until that has been read.
+FMQP_GREETING = replace(
+    FMQP,
+    hello=lambda room: _fmqp_subscribe([], room)[0],
+    greeting=_fmqp_subscribe([], 0)[1],
 )
 MQTT = Wire(
     hello=lambda room: b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00",

@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks.broker import burst, idle, latency, metering, rounds, singles, steady
 from benchmarks.broker.peers import (
+    AUTO,
     BARE_LOOP,
     MOSQUITTO,
     MOTEMQ,
@@ -30,7 +31,7 @@ from benchmarks.broker.peers import (
 from benchmarks.broker.wires import FMQP, MQTT
 from benchmarks.broker.workloads import WORKLOADS, Traffic, Workload
 
-_HERE = (MOTEMQ, RELAY)
+_HERE = (MOTEMQ, AUTO, RELAY)
 _BURSTS = [workload for workload in WORKLOADS if workload.kind == "burst"]
 _SINGLES = [workload for workload in WORKLOADS if workload.kind == "singles"]
 

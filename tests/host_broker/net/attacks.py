@@ -6,6 +6,7 @@ Ends by itself and says on stdout, as JSON, what was sent. Loopback only.
 import contextlib
 import json
 import random
+import select
 import socket
 import struct
 import sys
@@ -237,6 +238,58 @@ def half_open(port: int) -> Iterator[tuple[str, int]]:
     yield "connections", 10_000
 
 
+def silent(port: int) -> Iterator[tuple[str, int]]:
+    """10 000 connections that never say a word; how many of them the broker keeps."""
+    sockets = [_connected(port) for _ in range(10_000)]
+    kept = 0
+    with select.epoll() as poll:
+        for sock in sockets:
+            poll.register(sock, select.EPOLLIN)
+        ended = {fd for fd, _ in poll.poll(1.0, len(sockets))}
+        while more := {fd for fd, _ in poll.poll(0.2, len(sockets))} - ended:
+            ended |= more
+        kept = len(sockets) - len(ended)
+    for sock in sockets:
+        _reset(sock)
+    yield "connections", 10_000
+    yield "kept", kept
+
+
+def unknown(port: int) -> Iterator[tuple[str, int]]:
+    """10 000 connections that begin as no protocol does, or as one that is not spoken here."""
+    beginnings = [
+        b"\xff" * 64,
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"GET / HTTP/1.1\r\n\r\n" + bytes(200_000),
+        bytes.fromhex("cc50cafeaaaa"),
+        bytes.fromhex("16030102000100"),
+        bytes.fromhex("0100000000000000"),
+    ]
+    for number in range(10_000):
+        sock = _connected(port)
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(beginnings[number % len(beginnings)])
+            if number % 2:
+                while sock.recv(_CHUNK):
+                    pass
+        with contextlib.suppress(OSError):
+            _reset(sock)
+    yield "connections", 10_000
+
+
+def drip_first(port: int) -> Iterator[tuple[str, int]]:
+    """500 connections that send a byte a second of what could still become anything."""
+    sockets = [_connected(port) for _ in range(500)]
+    start = bytes.fromhex("1080010004") + b"MQT"  # one more, and it would be MQTT
+    for byte in start:
+        for sock in sockets:
+            sock.sendall(bytes([byte]))
+        time.sleep(1.0)  # the attack's own pace: nothing is waited for
+    for sock in sockets:
+        _reset(sock)
+    yield "bytes", len(start) * len(sockets)
+
+
 ATTACKS = {
     attack.__name__: attack
     for attack in (
@@ -252,10 +305,14 @@ ATTACKS = {
         deaf_boards,
         churn,
         half_open,
+        silent,
+        unknown,
+        drip_first,
     )
 }
 
-LIGHTMQ = {"deaf_boards"}  # the others speak FMQP
+LIGHTMQ = {"deaf_boards"}
+AUTO = {"silent", "unknown", "drip_first"}  # at a port for all; the others speak FMQP
 
 if __name__ == "__main__":
     began = time.monotonic()

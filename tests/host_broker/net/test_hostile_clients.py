@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from host_broker.client import FmqpClient, connect
-from tests.host_broker.net.attacks import ATTACKS, LIGHTMQ
+from tests.host_broker.net.attacks import ATTACKS, AUTO, LIGHTMQ
 from tests.host_broker.net.broker_process import (
     END_S,
     BrokerProcess,
@@ -51,8 +51,8 @@ class Exchange:
     most_bytes: int = 0
 
 
-def _client(running: BrokerProcess) -> FmqpClient:
-    client = connect(running.urls["fmqp"], timeout_s=20.0)
+def _client(running: BrokerProcess, at: str = "fmqp") -> FmqpClient:
+    client = connect(running.urls[at].replace(at, "fmqp", 1), timeout_s=20.0)
     assert isinstance(client, FmqpClient)
     return client
 
@@ -61,7 +61,8 @@ def _client(running: BrokerProcess) -> FmqpClient:
 def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerProcess]:
     """A broker that says where it is when it is aborted."""
     monkeypatch.setenv("PYTHONFAULTHANDLER", "1")
-    with broker() as process:
+    listen = [f"{protocol}://127.0.0.1:0" for protocol in ("fmqp", "lightmq", "auto")]
+    with broker(*(word for address in listen for word in ("--listen", address))) as process:
         yield process
 
 
@@ -75,16 +76,20 @@ def _stacks_on_failure(running: BrokerProcess) -> Iterator[None]:
         raise
 
 
-def _exchange_while(running: BrokerProcess, goes_on: Callable[[], bool]) -> Exchange:
-    """Publish a number, receive it, and so on."""
+def _exchange_while(running: BrokerProcess, at: str, goes_on: Callable[[], bool]) -> Exchange:
+    """Publish a number, receive it, and so on; now and then by a new connection ``at`` there."""
     seen = Exchange()
-    with _client(running) as subscriber, _client(running) as publisher:
+    with _client(running) as subscriber, contextlib.ExitStack() as stack:
+        publisher = stack.enter_context(_client(running, at))
         subscriber.subscribe("well/behaved")
         subscriber.sync()
         end = time.monotonic() + ATTACK_S
         while goes_on():
             assert time.monotonic() < end, f"it goes on for more than {ATTACK_S} s"
             started = time.monotonic()
+            if seen.messages % 100 == 99:
+                stack.close()
+                publisher = stack.enter_context(_client(running, at))
             publisher.publish("well/behaved", b"%d" % seen.messages)
             message = subscriber.receive(ATTACK_S)
             assert message is not None, f"message {seen.messages} did not arrive"
@@ -100,6 +105,7 @@ def _exchange_while(running: BrokerProcess, goes_on: Callable[[], bool]) -> Exch
 def test_others_notice_nothing(
     name: str, running: BrokerProcess, say: Callable[[str], None]
 ) -> None:
+    at = "lightmq" if name in LIGHTMQ else "auto" if name in AUTO else "fmqp"
     with _stacks_on_failure(running):
         attack = spawn(
             [
@@ -107,7 +113,7 @@ def test_others_notice_nothing(
                 "-m",
                 "tests.host_broker.net.attacks",
                 name,
-                str(running.ports["lightmq" if name in LIGHTMQ else "fmqp"]),
+                str(running.ports[at]),
             ]
         )
         try:
@@ -116,7 +122,7 @@ def test_others_notice_nothing(
                 time.sleep(0.001)  # leaves the processor to those who are measured
                 return attack.poll() is None
 
-            seen = _exchange_while(running, attacking)
+            seen = _exchange_while(running, "auto" if name in AUTO else "fmqp", attacking)
             told = json.loads(line_of(attack, 1.0))
         finally:
             attack.kill()
