@@ -1,6 +1,8 @@
 """Hostile clients, a process each: ``python -m tests.host_broker.net.attacks NAME PORT``.
 
 Ends by itself and says on stdout, as JSON, what was sent. Loopback only.
+
+Why so long: fifteen attacks of a paragraph each, none of which is an idea of its own.
 """
 
 import contextlib
