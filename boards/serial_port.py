@@ -1,20 +1,29 @@
-"""A serial port as the rest of ``boards`` wants it: any pyserial URL, deadlines, typed errors.
+"""A serial port as the rest of ``boards`` wants it: any URL, deadlines, typed errors.
 
-pyserial's own ``read(n)`` waits for n bytes or its timeout; here a read returns what has come.
+Devices are pyserial's, lines behind TCP ours (``network_line``). pyserial's own ``read(n)`` waits
+for n bytes or its timeout; here a read returns what has come, and a write what was taken.
 """
 
+import contextlib
 import errno
 import os
+import re
 import select
+import termios
 import time
 from collections.abc import Callable
 from typing import Protocol
 
 import serial
 
+from boards.network_line import SCHEMES, LineRefused, NetworkLine
+from boards.port_holder import port_holders
+
 Tap = Callable[[bytes], None]  # is shown every byte that was read
 
 _CHUNK = 65536
+_POLL_S = 0.01  # where no descriptor tells: pyserial's loop://, and a device's output
+_DEVICE = re.compile(r"port (/\S+): ")
 
 
 class PortError(Exception):
@@ -25,44 +34,56 @@ class PortGone(PortError):
     """The port vanished or its far end closed, while in use."""
 
 
-class _Pyserial(Protocol):
-    """What is used of pyserial's objects, which are not of one class."""
+class _Line(Protocol):
+    """What every kind of line does, without ever waiting; its errors are ``OSError``."""
 
-    timeout: float | None
-
+    @property
+    def unsent_bytes(self) -> int: ...
     def fileno(self) -> int: ...
-    def read(self, size: int, /) -> bytes: ...
-    def write(self, data: bytes | memoryview, /) -> int | None: ...
+    def read(self) -> bytes | None: ...
+    def write(self, data: bytes | memoryview, /) -> int: ...
+    def flush(self) -> None: ...
+    def drain(self, limit_s: float, /) -> None: ...
     def close(self) -> None: ...
 
 
 class SerialPort:
     """An open serial port. Only one thread may use it at a time."""
 
-    def __init__(self, url: str, pyserial: _Pyserial, tap: Tap | None) -> None:
+    def __init__(self, url: str, line: _Line, tap: Tap | None) -> None:
         self.url = url
-        self._pyserial = pyserial
+        self._line = line
         self._tap = tap
         try:
-            self._fd: int | None = pyserial.fileno()
-            os.set_blocking(self._fd, False)
-        except OSError:  # rfc2217:// has no descriptor (io.UnsupportedOperation is an OSError)
+            self._fd: int | None = line.fileno()
+        except OSError:  # loop:// has no descriptor (io.UnsupportedOperation is an OSError)
             self._fd = None
 
     @classmethod
-    def open(cls, url: str, *, baud: int = 115200, tap: Tap | None = None) -> "SerialPort":
+    def open(
+        cls, url: str, *, baud: int = 115200, tap: Tap | None = None, rtscts: bool = False
+    ) -> "SerialPort":
         """Open ``url`` (a device or any pyserial URL) at ``baud`` bits/s, for us alone.
 
-        Raises ``PortError`` if it is missing, busy or refused.
+        ``rtscts`` switches on the flow control of the hardware. Raises ``PortError`` if the port
+        is missing, busy (it says by whom) or refused.
         """
         try:
-            # write_timeout: for the ports without a descriptor, which we cannot select on.
-            opened = serial.serial_for_url(
-                url, baudrate=baud, timeout=0, write_timeout=10, exclusive=True
-            )
-        except (OSError, ValueError) as error:
+            if url.partition("://")[0] in SCHEMES:
+                return cls(url, NetworkLine.open(url, baud, rtscts=rtscts), tap)
+            return cls(url, _DeviceLine(open_device(url, baud, rtscts=rtscts)), tap)
+        except (OSError, ValueError, OverflowError, LineRefused) as error:
             raise PortError(_cannot_open(url, error)) from None
-        return cls(url, opened, tap)
+
+    @property
+    def device(self) -> "serial.SerialBase | None":
+        """pyserial's object, for control lines; None for lines behind TCP."""
+        return self._line.pyserial if isinstance(self._line, _DeviceLine) else None
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were taken and wait for the descriptor to be writable; then ``flush``."""
+        return self._line.unsent_bytes
 
     def fileno(self) -> int:
         """Return the descriptor to select on; raises ``PortError`` for URLs that have none."""
@@ -75,68 +96,149 @@ class SerialPort:
 
         ``b""`` when none came. Raises ``PortGone``.
         """
+        until = time.monotonic() + max(timeout_s, 0)
+        data: bytes | None = None
         try:
-            if self._fd is None:
-                data = self._read_polled(timeout_s)
-            elif select.select([self._fd], [], [], max(timeout_s, 0))[0]:
-                data = os.read(self._fd, _CHUNK)
-                if not data:
-                    raise PortGone(f"serial port {self.url}: it ended: its far end closed it")
-            else:
-                return b""
+            while not data:
+                left = max(0.0, until - time.monotonic())
+                # Never read a terminal that select() did not name: without data it says nothing,
+                # which is what one that was hung up says.
+                if self._fd is None or select.select([self._fd], [], [], left)[0]:
+                    data = self._line.read()
+                if left == 0:
+                    break
+                if self._fd is None and not data:
+                    time.sleep(min(left, _POLL_S))
         except BlockingIOError:
             return b""
-        except OSError as error:
+        except EOFError:
+            raise PortGone(f"serial port {self.url}: it ended: its far end closed it") from None
+        except (OSError, termios.error) as error:
             raise self._gone(error) from None
         if data and self._tap is not None:
             self._tap(data)
-        return data
+        return data or b""
 
     def write(self, data: bytes | memoryview) -> int:
         """Hand over what the port takes now and return how many bytes that were (perhaps 0)."""
         try:
-            if self._fd is None:
-                return self._pyserial.write(data) or 0
-            return os.write(self._fd, data)
+            return self._line.write(data)
         except BlockingIOError:
             return 0
+        except (OSError, termios.error) as error:
+            raise self._gone(error) from None
+
+    def flush(self) -> None:
+        """Send what waits, as far as the port takes it. Raises ``PortGone``."""
+        try:
+            self._line.flush()
         except OSError as error:
             raise self._gone(error) from None
 
     def write_all(self, data: bytes, timeout_s: float) -> None:
         """Write all of ``data``; raises ``TimeoutError`` if the port does not take it in time."""
         view, until = memoryview(data), time.monotonic() + timeout_s
-        while view:
-            view = view[self.write(view) :]
+        while view or self.unsent_bytes:
+            if view:
+                view = view[self.write(view) :]
+            else:
+                self.flush()
+            if not view and not self.unsent_bytes:
+                return
             left = until - time.monotonic()
-            if view and left <= 0:
+            if left <= 0:
                 raise TimeoutError(f"serial port {self.url}: took no data for {timeout_s:g} s")
-            if view and self._fd is not None:
+            if self._fd is not None:
                 select.select([], [self._fd], [], left)
 
-    def close(self) -> None:
-        """Close the port; harmless when it is gone already."""
+    def close(self, *, drain_s: float | None = None) -> None:
+        """Close the port; harmless when it is gone already.
+
+        With ``drain_s`` what was written has so many seconds to leave the host; the rest is
+        dropped. Without, the kernel decides: 30 s, for a device that takes nothing.
+        """
         try:
-            self._pyserial.close()
+            if drain_s is not None:
+                self._line.drain(drain_s)
+            self._line.close()
         except OSError as error:
             # A vanished device answers close with EIO; there is nothing left to close.
             if error.errno not in (errno.EIO, errno.EBADF, errno.ENOTCONN, None):
                 raise
 
-    def _read_polled(self, timeout_s: float) -> bytes:
-        self._pyserial.timeout = timeout_s
-        first = self._pyserial.read(1)
-        self._pyserial.timeout = 0
-        return first and first + self._pyserial.read(_CHUNK)
-
-    def _gone(self, error: OSError) -> PortGone:
+    def _gone(self, error: Exception) -> PortGone:
         return PortGone(f"serial port {self.url}: it vanished while in use ({error})")
+
+
+class _DeviceLine:
+    """One of pyserial's objects, which are not of one class."""
+
+    unsent_bytes = 0
+
+    def __init__(self, opened: "serial.SerialBase") -> None:
+        self.pyserial = opened
+        try:
+            self._fd: int | None = opened.fileno()
+            os.set_blocking(self._fd, False)
+        except OSError:
+            self._fd = None
+
+    def fileno(self) -> int:
+        return self.pyserial.fileno()
+
+    def read(self) -> bytes | None:
+        if self._fd is None:
+            return bytes(self.pyserial.read(_CHUNK)) or None
+        data = os.read(self._fd, _CHUNK)
+        # A terminal that has nothing says EAGAIN; one that was hung up, nothing.
+        if not data:
+            raise EOFError
+        return data
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        if self._fd is None:
+            return self.pyserial.write(data) or 0
+        return os.write(self._fd, data)
+
+    def flush(self) -> None:
+        return None  # the kernel does
+
+    def drain(self, limit_s: float, /) -> None:
+        if self._fd is None:
+            return
+        until = time.monotonic() + limit_s
+        with contextlib.suppress(OSError, termios.error):  # it is gone: nothing waits
+            while getattr(self.pyserial, "out_waiting", 0):
+                if time.monotonic() > until:
+                    termios.tcflush(self._fd, termios.TCOFLUSH)
+                    return
+                time.sleep(_POLL_S)
+
+    def close(self) -> None:
+        self.pyserial.close()
+
+
+def open_device(url: str, baud: int, *, rtscts: bool) -> "serial.SerialBase":
+    """Open pyserial's object, locked for us. Raises ``OSError``, ``ValueError``."""
+    try:
+        # write_timeout: for the ports without a descriptor, which we cannot select on.
+        return serial.serial_for_url(
+            url, baudrate=baud, timeout=0, write_timeout=10, exclusive=True, rtscts=rtscts
+        )
+    except termios.error as error:
+        raise OSError(*error.args) from None
 
 
 def _cannot_open(url: str, error: Exception) -> str:
     remedy = "is the board plugged in, and the name right?"
     text = str(error)
+    if isinstance(error, LineRefused):
+        return f"serial port {url}: cannot be opened: {text}"
     if "exclusively lock" in text or "busy" in text:
+        found = _DEVICE.search(text)  # a hwgrep:// URL has become a device by now
+        holders = " and ".join(port_holders(found[1] if found else url))
+        if holders:
+            return f"serial port {url}: cannot be opened: in use by {holders}; end that first"
         remedy = "another program has it open; close it (fuser names it)"
     elif "ermission" in text:
         remedy = "add yourself to the group that owns it (dialout on Debian) and log in again"

@@ -1,0 +1,40 @@
+"""Which processes have a device open, as far as /proc tells us."""
+
+import os
+from pathlib import Path
+
+_WORDS = 3  # of a command line: its program and what it does, no more of other people's arguments
+
+
+def port_holders(device: str) -> list[str]:
+    """Return e.g. ``["minicom -D /dev/ttyUSB0 (process 4711)"]``.
+
+    ``device`` is a path; symbolic links are followed. Processes of other users are seen by root
+    only; without /proc the list is empty.
+    """
+    target = os.path.realpath(device)
+    return [
+        _named(process)
+        for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name))
+        if _has_open(process, target)
+    ]
+
+
+def _has_open(process: Path, target: str) -> bool:
+    try:
+        with os.scandir(process / "fd") as entries:
+            return any(os.readlink(entry) == target for entry in entries)
+    except OSError:
+        return False  # it has ended, or belongs to another user
+
+
+def _named(process: Path) -> str:
+    if process.name == str(os.getpid()):
+        return f"this very program (process {process.name})"
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        text = " ".join(word.decode(errors="replace") for word in words[:_WORDS] if word)
+    except OSError:
+        text = ""
+    printable = "".join(c if c.isprintable() else "?" for c in text[:120])
+    return f"{printable or 'a program'} (process {process.name})"
