@@ -285,7 +285,10 @@ class SerialBridge:
             self._linger(session, now)
             self._tell_notes("session closed: ")
         elif (
-            self.mode.stream and session is None and self._dialing is None and now >= self._dial_due
+            self.mode.stream
+            and session is None
+            and self._dialing is None
+            and now >= self._dial_at()
         ):
             self._dialing = Dialing(self.broker, self.wake)
             self._dialled_for = self.mode.stream
@@ -314,7 +317,9 @@ class SerialBridge:
             if self.mode.stream:
                 self.mode.session_failed(now)
             return
-        self._dial_retry_s, self._dial_due = _DIAL_RETRY_S[0], 0.0
+        self._dial_retry_s = _DIAL_RETRY_S[0]
+        self._dial_due = self._dial_failed = 0.0
+        self._dialled_for = 0
         self.last_error = ""
         if not self.mode.stream:
             result.close()  # it came too late: nobody wants it now
