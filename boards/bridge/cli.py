@@ -1,64 +1,173 @@
-"""``motemq bridge``: join a serial port to a broker, in raw mode."""
+"""``motemq bridge``: join serial ports to a broker, or give them to programs on the network."""
 
+import contextlib
+import json
+import os
 import signal
+import sys
 import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 
 import click
+from rich.console import Console
+from rich.live import Live
 
-from boards.bridge.raw import RawBridge
+from boards.bridge import status, status_view
+from boards.bridge.bridge import PortSettings
+from boards.bridge.config import ConfigError, Plan, default_name, load_config
+from boards.bridge.crew import Crew
+from boards.bridge.expose import ListenError
+from boards.bridge.plan import (
+    DEFAULT_BAUD,
+    DEFAULT_SILENCE_S,
+    MIN_BAUD,
+    MIN_SILENCE_S,
+    MODES,
+    BridgePlan,
+    ExposePlan,
+    Mode,
+    PlanError,
+    broker_address,
+    check_exposure,
+    listen_address,
+    token_of,
+)
 from boards.serial_port import PortError
 
 _POLL_S = 0.2
+_REFRESH_S = 1.0
+_T = TypeVar("_T")
 
 
-def _broker_address(
-    _context: click.Context, _parameter: click.Parameter, value: str
-) -> tuple[str, int]:
-    try:
-        parts = urlsplit(value)
-        if parts.scheme and parts.hostname and parts.port:
-            return parts.hostname, parts.port
-    except ValueError as error:  # urlsplit's own words: the port is no number, or out of range
-        raise click.BadParameter(f"{value!r}: {error}") from None
-    raise click.BadParameter(f"{value!r} is not PROTOCOL://HOST:PORT, e.g. fmqp://127.0.0.1:8765")
+def _reading(read: Callable[[str], _T]) -> Callable[[Any, Any, str | None], _T | None]:
+    """Make a click callback of a function that raises ``PlanError``."""
+
+    def callback(_context: Any, _parameter: Any, value: str | None) -> _T | None:
+        if value is None:
+            return None
+        try:
+            return read(value)
+        except PlanError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return callback
 
 
 @click.command()
+@click.option("--serial", "serial_url", metavar="URL", help="Device or pyserial URL.")
 @click.option(
-    "--serial", "serial_url", required=True, metavar="URL", help="Device or pyserial URL."
+    "--baud", default=DEFAULT_BAUD, show_default=True, type=click.IntRange(MIN_BAUD, 2**31 - 1)
 )
-@click.option("--baud", default=921600, show_default=True, type=click.IntRange(min=300))
+@click.option("--rtscts", is_flag=True, help="The line has RTS/CTS flow control.")
 @click.option(
     "--to",
     "broker",
-    required=True,
-    callback=_broker_address,
+    callback=_reading(broker_address),
     metavar="fmqp://HOST:PORT",
-    help="The broker. The bytes are not looked at: lightmq:// works alike.",
+    help="The broker: fmqp, fmqps, lightmq …; or tcp://HOST:PORT, for the bytes are not looked at.",
+)
+@click.option(
+    "--mode", type=click.Choice(MODES), default="raw", show_default=True, help="With --to."
 )
 @click.option(
     "--silence",
     "silence_s",
-    default=2.0,
+    default=DEFAULT_SILENCE_S,
     show_default=True,
-    type=click.FloatRange(min=0.05),
+    type=click.FloatRange(min=MIN_SILENCE_S),
     metavar="SECONDS",
-    help="Close the TCP session when the board sent nothing for so long.",
+    help="Raw mode: close the TCP session when the board sent nothing for so long.",
 )
-def command(serial_url: str, baud: int, broker: tuple[str, int], silence_s: float) -> None:
-    """Join a serial port to a broker: a transparent pipe (raw mode).
+@click.option(
+    "--listen",
+    callback=_reading(listen_address),
+    metavar="[HOST:]PORT",
+    help="Instead of --to: one program at a time may connect here and use the port.",
+)
+@click.option("--rfc2217", is_flag=True, help="With --listen: also rates and control lines.")
+@click.option(
+    "--token-file",
+    callback=_reading(token_of),
+    metavar="FILE",
+    help="With --listen: the first line that a program must send.",
+)
+@click.option("--insecure", is_flag=True, help="With --listen: no token outside of this machine.")
+@click.option(
+    "--wait/--no-wait",
+    default=None,
+    help="Wait for ports that are missing at the start (the default with --config).",
+)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Many ports: a TOML file, see docs/bridge.md.",
+)
+@click.option("--status", "asks", is_flag=True, help="Show what running bridges do.")
+@click.option("--json", "as_json", is_flag=True, help="With --status: once, as JSON.")
+@click.option(
+    "--runtime-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where --status finds the bridges.  [default: a folder of the user's]",
+)
+def command(**options: Any) -> None:
+    """Join a serial port to a broker, or many (--config); or give it to programs (--listen).
 
-    The first byte of the board opens a TCP connection; SECONDS of silence close it. A port or
+    Raw mode is a transparent pipe: the first byte of the board opens a TCP connection, SECONDS of
+    silence close it. Reliable mode needs the client's reliable stream on the board. A port or
     broker that goes away is tried again.
 
     Limits of raw mode: a serial line has no connection, so a board must send keepalives more
     often than the silence; a board reset within the silence goes on in its old stream; a byte
     lost on the line shifts all FMQP frames after it; a board is not told that the broker closed.
 
-    Exit codes: 0 terminated, 1 the serial port cannot be opened, 2 usage, 130 interrupted.
+    Exit codes: 0 terminated, 1 a port cannot be opened, 2 usage, 130 interrupted.
     """
+    folder = options["runtime_dir"] or status.runtime_folder()
+    if options["asks"]:
+        _show_status(folder, as_json=options["as_json"])
+        return
+    plans = _plans(options)
+    wait = options["wait"] if options["wait"] is not None else options["config"] is not None
+    _run(plans, folder, wait_for_ports=wait)
+
+
+def _plans(options: dict[str, Any]) -> list[Plan]:
+    if options["config"] is not None:
+        if options["serial_url"] or options["broker"] or options["listen"]:
+            raise click.UsageError("with --config the ports are those of the file only")
+        try:
+            return load_config(options["config"])
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from None
+    url = options["serial_url"]
+    if not url or bool(options["broker"]) == bool(options["listen"]):
+        raise click.UsageError(
+            "name a port and where it leads: --serial URL with --to BROKER or --listen PORT; "
+            "or --config FILE, or --status"
+        )
+    port = PortSettings(url, options["baud"], rtscts=options["rtscts"])
+    name = default_name(url)
+    mode: Mode = options["mode"]
+    if options["broker"] is not None:
+        if options["rfc2217"] or options["token_file"] or options["insecure"]:
+            raise click.UsageError("--rfc2217, --token-file and --insecure go with --listen")
+        return [BridgePlan(name, port, options["broker"], mode, options["silence_s"])]
+    host, tcp_port = options["listen"]
+    token = options["token_file"] or b""
+    try:
+        check_exposure(host, token, insecure=options["insecure"])
+    except PlanError as error:
+        raise click.UsageError(str(error)) from None
+    return [ExposePlan(name, port, host, tcp_port, options["rfc2217"], token)]
+
+
+def _run(plans: list[Plan], folder: Path, *, wait_for_ports: bool) -> None:
     done = threading.Event()
     received: list[int] = []
 
@@ -68,21 +177,47 @@ def command(serial_url: str, baud: int, broker: tuple[str, int], silence_s: floa
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _on_signal)
-    host, port = broker
-    bridge = RawBridge(
-        serial_url, baud, host, port, silence_s=silence_s, report=lambda line: click.echo(line)
-    )
+    crew = Crew(plans, click.echo)
     try:
-        with bridge:
-            click.echo(f"bridging {serial_url} at {baud} baud to {host}:{port}")
-            while not done.wait(_POLL_S) and bridge.running:
+        with contextlib.ExitStack() as stack:
+            crew.start(stack, wait_for_ports=wait_for_ports)
+            _serve_status(stack, folder, crew)
+            while not done.wait(_POLL_S) and crew.running:
                 continue
-    except PortError as error:
+            if not done.is_set():
+                raise click.ClickException("a bridge ended by itself; that is a bug")
+    except (PortError, ListenError) as error:
         raise click.ClickException(str(error)) from None
-    counters = bridge.counters
-    click.echo(
-        f"{counters.sessions} sessions, {counters.to_broker_bytes} bytes to the broker, "
-        f"{counters.to_board_bytes} to the board, {counters.dropped_bytes} dropped"
-    )
+    crew.farewell()
     if signal.SIGINT in received:
         raise SystemExit(130)
+
+
+def _serve_status(stack: contextlib.ExitStack, folder: Path, crew: Crew) -> None:
+    try:
+        stack.enter_context(status.StatusServer(folder, lambda: crew.snapshot(os.getpid())))
+    except status.StatusError as error:
+        # The bytes are more important than the news about them.
+        click.echo(f"warning: {error}", err=True)
+
+
+def _show_status(folder: Path, *, as_json: bool) -> None:
+    try:
+        answers = status.ask_all(folder)
+        if as_json:
+            click.echo(json.dumps({"ts": status_view.now_text(), "processes": answers}))
+            return
+        if not answers:
+            raise click.ClickException(f"no bridge of yours is running (looked in {folder})")
+        if not sys.stdout.isatty():
+            Console(width=160, highlight=False).print(status_view.table(answers, []))
+            return
+        with Live(status_view.table(answers, []), auto_refresh=False) as live:
+            while True:
+                time.sleep(_REFRESH_S)
+                before, answers = answers, status.ask_all(folder)
+                live.update(status_view.table(answers, before), refresh=True)
+    except status.StatusError as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

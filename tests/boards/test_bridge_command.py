@@ -58,7 +58,7 @@ def test_bytes_go_through_until_it_is_stopped(stop: signal.Signals, code: int) -
     [
         ("NONE", "fmqp://127.0.0.1:1", 1, "is the board plugged in"),
         ("socket://127.0.0.1:1", "fmqp://127.0.0.1:1", 1, "nobody listens there"),
-        ("NONE", "127.0.0.1:1", 2, "PROTOCOL://HOST:PORT"),
+        ("NONE", "127.0.0.1:1", 2, "write it as fmqp://"),
         ("NONE", "fmqp://127.0.0.1:99999", 2, "Port out of range"),
         ("what://ever", "fmqp://127.0.0.1:1", 1, "cannot be opened"),
     ],

@@ -1,0 +1,266 @@
+"""The reverse direction: a serial port that one program at a time reaches by TCP.
+
+The port is opened when a program connects and closed when it goes, so that others can use it in
+between. With RFC 2217 the program also sets the rate and the control lines (esptool, mpremote).
+"""
+
+import contextlib
+import select
+import socket
+import threading
+import time
+from typing import Self
+
+from boards.bridge.counters import BridgeCounters
+from boards.bridge.notices import Notices, Report
+from boards.bridge.plan import ExposePlan
+from boards.bridge.rfc2217_server import Rfc2217Server
+from boards.bridge.token_gate import TokenGate
+from boards.network_line import keep_alive
+from boards.rfc2217 import ComPortClient
+from boards.serial_port import PortError, SerialPort
+from host_broker.address import host_and_port
+
+_BUFFER_LIMIT = 65536  # per direction; above it the source is not read
+_READ = 16384
+_MODEM_LINES_S = 1.0  # how often they are looked at, as pyserial's server example does
+_TICK_S = 5.0
+_STOP_S = 1.0
+_JOIN_S = 15.0
+
+
+class ListenError(Exception):
+    """The TCP port cannot be had; the text says why."""
+
+
+class _Client:
+    """The one program that has the port."""
+
+    def __init__(
+        self, tcp: socket.socket, peer: str, port: SerialPort, manager: Rfc2217Server | None
+    ) -> None:
+        self.tcp, self.peer, self.port, self.manager = tcp, peer, port, manager
+        self.to_client = bytearray()
+        self.to_board = bytearray()
+        self.lines_due = 0.0
+
+
+class ExposedPort:
+    """A listener in a thread of its own; leaving the ``with`` block stops it.
+
+    ``report`` gets one line per event, from the thread.
+    """
+
+    def __init__(self, plan: ExposePlan, report: Report | None = None) -> None:
+        self.plan = plan
+        self.counters = BridgeCounters()
+        self._notices = Notices(report)
+        self._listener: socket.socket | None = None
+        self._client: _Client | None = None
+        self._gate = TokenGate(plan.token, self._refused)
+        self._stopping = threading.Event()
+        self._woken: socket.socket | None = None
+        self._waker: socket.socket | None = None
+        self._thread = threading.Thread(target=self._run, name="exposed-port", daemon=True)
+
+    def start(self) -> Self:
+        """Begin to listen. Raises ``ListenError``."""
+        where = host_and_port(self.plan.host, self.plan.tcp_port)
+        family = socket.AF_INET6 if ":" in self.plan.host else socket.AF_INET
+        try:
+            self._listener = socket.create_server(
+                (self.plan.host, self.plan.tcp_port), family=family
+            )
+        except OSError as error:
+            raise ListenError(f"cannot listen on {where}: {error.strerror or error}") from None
+        self._listener.setblocking(False)
+        self._woken, self._waker = socket.socketpair()
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Close the listener, the client and the port."""
+        self._stopping.set()
+        if self._waker is not None:
+            with contextlib.suppress(OSError):
+                self._waker.send(b"!")
+            self._thread.join(_JOIN_S)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        """Where programs connect: ``HOST:PORT``."""
+        if self._listener is None:
+            return host_and_port(self.plan.host, self.plan.tcp_port)
+        host, port = self._listener.getsockname()[:2]
+        return host_and_port(host, port)
+
+    @property
+    def running(self) -> bool:
+        """True until it is stopped."""
+        return self._thread.is_alive()
+
+    @property
+    def trouble(self) -> str:
+        """What did not work the last time, ``""`` if all did."""
+        return self._notices.trouble
+
+    @property
+    def state(self) -> str:
+        """``waiting``, or whom it serves."""
+        client = self._client
+        return f"serving {client.peer}" if client is not None else "waiting"
+
+    # All below runs in the thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._turn()
+        finally:
+            self._hang_up("the bridge stops", flush=True)
+            self._gate.close()
+            for end in (self._listener, self._woken, self._waker):
+                if end is not None:
+                    end.close()
+
+    def _turn(self) -> None:
+        poll = select.poll()
+        for end in (self._listener, self._woken):
+            if end is not None:
+                poll.register(end, select.POLLIN)
+        for caller in self._gate.sockets:
+            poll.register(caller, select.POLLIN)
+        client = self._client
+        if client is not None:
+            poll.register(client.tcp, _wanted(client.to_board, bool(client.to_client)))
+            writing = bool(client.to_board or client.port.unsent_bytes)
+            poll.register(client.port.fileno(), _wanted(client.to_client, writing))
+        events = dict(poll.poll(self._patience_s() * 1000))
+        now = time.monotonic()
+        if client is not None:
+            try:
+                self._serve(client, events, now)
+            except (EOFError, ConnectionError, TimeoutError):
+                self._hang_up("it hung up")
+            except ValueError as error:
+                self._hang_up(str(error))
+            except PortError as error:
+                self.counters.port_failures += 1
+                self._hang_up(str(error), flush=True)
+        for tcp, peer in self._gate.hear(events, now):
+            self._take_client(tcp, peer)
+        if self._listener is not None and self._listener.fileno() in events:
+            self._accept(now)
+
+    def _patience_s(self) -> float:
+        due = self._gate.deadlines()
+        if self._client is not None and self._client.manager is not None:
+            due.append(self._client.lines_due)
+        now = time.monotonic()
+        return min([_TICK_S, *(max(0.0, at - now) + 0.001 for at in due)])
+
+    def _serve(self, client: _Client, events: dict[int, int], now: float) -> None:
+        port, tcp = client.port, client.tcp
+        event = events.get(port.fileno(), 0)
+        if event and len(client.to_client) < _BUFFER_LIMIT:
+            data = port.read(0)
+            client.to_client += ComPortClient.escape(data) if client.manager else data
+            self.counters.to_broker_bytes += len(data)
+        elif event & (select.POLLHUP | select.POLLERR):
+            raise PortError(f"serial port {port.url}: it vanished while in use (hung up)")
+        event = events.get(tcp.fileno(), 0)
+        if event & (select.POLLHUP | select.POLLERR) and not event & select.POLLIN:
+            raise EOFError
+        if event and len(client.to_board) < _BUFFER_LIMIT:
+            with contextlib.suppress(BlockingIOError):
+                said = tcp.recv(_READ)
+                if not said:
+                    raise EOFError
+                client.to_board += client.manager.received(said) if client.manager else said
+        if client.manager is not None:
+            if now >= client.lines_due:
+                client.lines_due = now + _MODEM_LINES_S
+                client.manager.tick()
+            client.to_client += client.manager.take()
+        port.flush()
+        if client.to_board:
+            written = port.write(bytes(client.to_board[:_READ]))
+            del client.to_board[:written]
+            self.counters.to_board_bytes += written
+        if client.to_client:
+            with contextlib.suppress(BlockingIOError):
+                del client.to_client[: tcp.send(bytes(client.to_client[:_READ]))]
+        self.counters.to_broker_wait.look(len(client.to_client), time.monotonic())
+        self.counters.to_board_wait.look(len(client.to_board), time.monotonic())
+
+    def _accept(self, now: float) -> None:
+        if self._listener is None:
+            return
+        try:
+            tcp, address = self._listener.accept()
+        except OSError:
+            return  # it went away before we came
+        tcp.setblocking(False)
+        tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(tcp)  # a client that vanished must not keep the port for ever
+        peer = host_and_port(*address[:2])
+        if self.plan.token:
+            self._gate.add(tcp, peer, now)
+        else:
+            self._take_client(tcp, peer)
+
+    def _refused(self, line: str) -> None:
+        self.counters.connect_failures += 1
+        self._notices.say(line)
+
+    def _take_client(self, tcp: socket.socket, peer: str) -> None:
+        if self._client is not None:
+            self._refused(f"{peer} refused: {self._client.peer} has the port")
+            _say_and_close(tcp, f"the port is in use by {self._client.peer}")
+            return
+        settings = self.plan.port
+        try:
+            port = settings.open()
+        except PortError as error:
+            self.counters.port_failures += 1
+            self._notices.complain(str(error))
+            _say_and_close(tcp, str(error))
+            return
+        self._notices.over()
+        manager = Rfc2217Server(port, settings.baud) if self.plan.rfc2217 else None
+        self._client = _Client(tcp, peer, port, manager)
+        self.counters.sessions += 1
+        self._notices.say(f"{peer} has the port")
+
+    def _hang_up(self, why: str, *, flush: bool = False) -> None:
+        client, self._client = self._client, None
+        if client is None:
+            return
+        if flush:
+            with contextlib.suppress(OSError):
+                client.tcp.settimeout(_STOP_S)
+                client.tcp.sendall(client.to_client)
+        self.counters.dropped_bytes += len(client.to_client)
+        with contextlib.suppress(PortError, TimeoutError):
+            client.port.write_all(bytes(client.to_board), _STOP_S)
+        client.tcp.close()
+        client.port.close(drain_s=_STOP_S)
+        self._notices.say(f"{client.peer} let go of the port: {why}")
+
+
+def _wanted(buffer: bytearray, writing: bool) -> int:
+    reading = select.POLLIN if len(buffer) < _BUFFER_LIMIT else 0
+    return reading | (select.POLLOUT if writing else 0)
+
+
+def _say_and_close(tcp: socket.socket, text: str) -> None:
+    with contextlib.suppress(OSError):
+        tcp.send(f"{text}\r\n".encode())
+        tcp.shutdown(socket.SHUT_WR)
+    tcp.close()

@@ -1,0 +1,140 @@
+"""What running bridges say of themselves: one unix socket per process, one JSON object per caller.
+
+The sockets are in the user's runtime folder, for the user only, and nothing is written while
+nobody asks.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+_PREFIX, _SUFFIX = "bridge-", ".sock"
+_ANSWER_S = 2.0
+_ANSWER_LIMIT = 4 * 1024 * 1024
+_LOOK_S = 0.5
+
+
+class StatusError(Exception):
+    """The runtime folder cannot be used; the text says why."""
+
+
+def runtime_folder() -> Path:
+    """Return where this user's sockets are; it need not exist.
+
+    ``MOTEMQ_RUNTIME_DIR``, else ``motemq`` in ``XDG_RUNTIME_DIR`` or ``/run/user/UID``, else in
+    the folder for temporary files under a name with the user's number.
+    """
+    given = os.environ.get("MOTEMQ_RUNTIME_DIR")
+    if given:
+        return Path(given)
+    for folder in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
+        if folder and os.access(folder, os.W_OK):
+            return Path(folder) / "motemq"
+    return Path(tempfile.gettempdir()) / f"motemq-{os.getuid()}"
+
+
+class StatusServer:
+    """Answers with ``snapshot()`` as long as the ``with`` block lasts; called from its thread."""
+
+    def __init__(self, folder: Path, snapshot: Callable[[], dict[str, Any]]) -> None:
+        self._path = folder / f"{_PREFIX}{os.getpid()}{_SUFFIX}"
+        self._snapshot = snapshot
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bridge-status", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin to answer. Raises ``StatusError``."""
+        try:
+            _make_private(self._path.parent)
+            self._path.unlink(missing_ok=True)  # of an earlier process with our number
+            self._listener.bind(str(self._path))
+            self._path.chmod(0o600)
+            self._listener.listen(8)
+        except OSError as error:
+            self._listener.close()
+            raise StatusError(
+                f"no status socket at {self._path}: {error.strerror or error}; "
+                "--runtime-dir names another folder"
+            ) from None
+        except StatusError:
+            self._listener.close()
+            raise
+        self._listener.settimeout(_LOOK_S)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stopping.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        self._thread.join(_ANSWER_S + _LOOK_S)
+        self._listener.close()
+        self._path.unlink(missing_ok=True)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                caller, _ = self._listener.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            with caller, contextlib.suppress(OSError):
+                caller.settimeout(_ANSWER_S)
+                caller.sendall(json.dumps(self._snapshot()).encode())
+
+
+def ask_all(folder: Path) -> list[dict[str, Any]]:
+    """Return what each running bridge process of this user says, by process number.
+
+    Sockets that killed processes left are removed. Raises ``StatusError``.
+    """
+    answers = []
+    try:
+        _check_private(folder)
+        paths = sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"))
+    except FileNotFoundError:
+        return []
+    for path in paths:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+            asking.settimeout(_ANSWER_S)
+            try:
+                asking.connect(str(path))
+                answers.append(json.loads(_all_of(asking)))
+            except ConnectionRefusedError:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            except (OSError, ValueError):
+                continue  # it is just ending, or hangs: it says nothing
+    return sorted(answers, key=lambda answer: int(answer.get("pid", 0)))
+
+
+def _all_of(asking: socket.socket) -> bytes:
+    answer = b""
+    while chunk := asking.recv(65536):
+        answer += chunk
+        if len(answer) > _ANSWER_LIMIT:
+            raise ValueError("too long")
+    return answer
+
+
+def _make_private(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_private(folder)
+
+
+def _check_private(folder: Path) -> None:
+    """In a folder that others can write to, others could answer in our place."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise StatusError(
+            f"{folder} is not a folder that only you can write to; --runtime-dir names another"
+        )
