@@ -23,6 +23,7 @@ Tap = Callable[[bytes], None]  # is shown every byte that was read
 
 _CHUNK = 65536
 _POLL_S = 0.01  # where no descriptor tells: pyserial's loop://, and a device's output
+_TERMINAL = re.compile(r"/dev/pts/\d+$")
 _DEVICE = re.compile(r"port (/\S+): ")
 
 
@@ -81,6 +82,11 @@ class SerialPort:
         return self._line.pyserial if isinstance(self._line, _DeviceLine) else None
 
     @property
+    def holds_back(self) -> bool:
+        """True if a board that is not read has to wait even without RTS/CTS: TCP, terminals."""
+        return self.device is None or bool(_TERMINAL.match(os.path.realpath(self.url)))
+
+    @property
     def unsent_bytes(self) -> int:
         """Bytes that were taken and wait for the descriptor to be writable; then ``flush``."""
         return self._line.unsent_bytes
@@ -112,7 +118,8 @@ class SerialPort:
         except BlockingIOError:
             return b""
         except EOFError:
-            raise PortGone(f"serial port {self.url}: it ended: its far end closed it") from None
+            how = "it vanished while in use" if self.device else "its far end closed it"
+            raise PortGone(f"serial port {self.url}: {how}") from None
         except (OSError, termios.error) as error:
             raise self._gone(error) from None
         if data and self._tap is not None:
@@ -230,18 +237,22 @@ def open_device(url: str, baud: int, *, rtscts: bool) -> "serial.SerialBase":
 
 
 def _cannot_open(url: str, error: Exception) -> str:
-    remedy = "is the board plugged in, and the name right?"
-    text = str(error)
+    text, number = str(error), getattr(error, "errno", None)
     if isinstance(error, LineRefused):
         return f"serial port {url}: cannot be opened: {text}"
-    if "exclusively lock" in text or "busy" in text:
+    if "exclusively lock" in text or number == errno.EBUSY:
         found = _DEVICE.search(text)  # a hwgrep:// URL has become a device by now
         holders = " and ".join(port_holders(found[1] if found else url))
         if holders:
             return f"serial port {url}: cannot be opened: in use by {holders}; end that first"
-        remedy = "another program has it open; close it (fuser names it)"
-    elif "ermission" in text:
-        remedy = "add yourself to the group that owns it (dialout on Debian) and log in again"
-    elif "refused" in text:
-        remedy = "nobody listens there; is the board or the serial server running?"
-    return f"serial port {url}: cannot be opened: {text}; {remedy}"
+    remedy = _REMEDIES.get(number or 0, "is the board plugged in, and the name right?")
+    reason = os.strerror(number) if number else text  # pyserial's words name the port again
+    return f"serial port {url}: cannot be opened: {reason}; {remedy}"
+
+
+_REMEDIES = {
+    errno.EWOULDBLOCK: "another program has it open; close it (fuser names it)",
+    errno.EBUSY: "another program has it open; close it (fuser names it)",
+    errno.EACCES: "add yourself to the group that owns it (dialout on Debian) and log in again",
+    errno.ECONNREFUSED: "nobody listens there; is the board or the serial server running?",
+}

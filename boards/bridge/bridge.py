@@ -215,7 +215,9 @@ class SerialBridge:
         if event & select.POLLIN and self.mode.reads_board:
             data = port.read(0)
             if data:
-                self.mode.board_sent(data, time.monotonic())
+                now = time.monotonic()
+                self.mode.board_sent(data, now)
+                self.counters.to_broker_wait.look(len(self.mode.to_broker), now)
                 self._broker_side.follow()
         elif event & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
             port.read(0)  # says what is wrong, or there is something to read after all
@@ -232,7 +234,8 @@ class SerialBridge:
     def _open_port(self) -> None:
         self._port = self.settings.open()
         self._notices.over()
-        self.mode.port_opened(time.monotonic())
+        holds_back = self.settings.rtscts or self._port.holds_back
+        self.mode.port_opened(time.monotonic(), holds_back=holds_back)
 
     def _lose_port(self, error: PortError) -> None:
         self.counters.port_failures += 1

@@ -114,6 +114,7 @@ class BrokerSide:
             data = session.receive()
             if data:
                 self._mode.broker_sent(data, now)
+                self._counters.to_board_wait.look(len(self._mode.to_board), now)
         self._send(session)
 
     def _send(self, session: Session) -> None:

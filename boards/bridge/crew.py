@@ -95,4 +95,4 @@ def _begun(owner: Owner) -> str:
 
 
 def _mode(plan: BridgePlan, counters: BridgeCounters) -> LineMode:
-    return RawMode(counters, silence_s=plan.silence_s, flow_control=plan.port.rtscts)
+    return RawMode(counters, silence_s=plan.silence_s)

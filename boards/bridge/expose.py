@@ -152,7 +152,8 @@ class ExposedPort:
                 self._hang_up(str(error))
             except PortError as error:
                 self.counters.port_failures += 1
-                self._hang_up(str(error), flush=True)
+                self._notices.complain(str(error))
+                self._hang_up("the serial port is gone", flush=True)
         for tcp, peer in self._gate.hear(events, now):
             self._take_client(tcp, peer)
         if self._listener is not None and self._listener.fileno() in events:

@@ -42,8 +42,8 @@ class LineMode(Protocol):
     def reads_broker(self) -> bool:
         """False while there is no room for more bytes of the broker."""
 
-    def port_opened(self, now: float) -> None:
-        """The serial port is there (again)."""
+    def port_opened(self, now: float, *, holds_back: bool) -> None:
+        """The serial port is there (again). ``holds_back``: unread, it loses nothing."""
 
     def port_lost(self, now: float) -> None:
         """The serial port is gone."""

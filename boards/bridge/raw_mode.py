@@ -22,20 +22,17 @@ class _State(Enum):
 class RawMode:
     """``LineMode`` for raw lines. ``silence_s``: seconds; may be changed at any time.
 
-    ``flow_control``: the line can hold the board back (RTS/CTS), so that a full buffer loses
-    nothing. ``counters`` is the bridge's.
+    ``counters`` is the bridge's.
     """
 
     name = "raw"
 
-    def __init__(
-        self, counters: BridgeCounters, *, silence_s: float, flow_control: bool = False
-    ) -> None:
+    def __init__(self, counters: BridgeCounters, *, silence_s: float) -> None:
         self.to_broker = bytearray()
         self.to_board = bytearray()
         self.silence_s = silence_s
         self._counters = counters
-        self._flow_control = flow_control
+        self._holds_back = False
         self._state = _State.IDLE
         self._number = 0
         self._last_byte = 0.0
@@ -66,8 +63,9 @@ class RawMode:
         """See ``LineMode``."""
         return len(self.to_board) < BUFFER_LIMIT
 
-    def port_opened(self, now: float) -> None:
+    def port_opened(self, now: float, *, holds_back: bool) -> None:
         """Forget what was for the board before."""
+        self._holds_back = holds_back
         self._to_board_lost()
 
     def port_lost(self, now: float) -> None:
@@ -88,13 +86,9 @@ class RawMode:
             self._state = _State.OPENING
             self._to_board_lost()  # it was for the session before
         self.to_broker += data
-        if self._state is _State.OPENING and not self.reads_board and not self._flow_control:
+        if self._state is _State.OPENING and not self.reads_board and not self._holds_back:
             # Unread, the line would overflow somewhere in the kernel, and nobody would know where.
-            self._notes.append(
-                f"no broker yet and {BUFFER_LIMIT} bytes kept: this stream of the board is dropped"
-            )
-            self._drop()
-            self._state = _State.DEAF
+            self._overflow()
 
     def session_opened(self, now: float) -> None:
         """Let the bytes go."""
@@ -125,6 +119,11 @@ class RawMode:
                 return  # it is the broker that is slow, not the board that is silent
             self._counters.silences += 1
             self._notes.append(f"the board was silent for {self.silence_s:g} s")
+        elif self._state is _State.OPENING and not self.reads_board:
+            # It was not silent but held back; it may go on in the middle of what is dropped now.
+            self._last_byte = now
+            self._overflow()
+            return
         elif self._state is _State.OPENING:
             self._notes.append(
                 f"{len(self.to_broker)} bytes of the board are lost: it fell silent before a "
@@ -143,6 +142,13 @@ class RawMode:
         """See ``LineMode``."""
         notes, self._notes = self._notes, []
         return notes
+
+    def _overflow(self) -> None:
+        self._notes.append(
+            f"no broker yet and {BUFFER_LIMIT} bytes kept: this stream of the board is dropped"
+        )
+        self._drop()
+        self._state = _State.DEAF
 
     def _drop(self) -> None:
         self._counters.dropped_bytes += len(self.to_broker)

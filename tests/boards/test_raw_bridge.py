@@ -1,54 +1,22 @@
 """The raw bridge between a real pty and real sockets."""
 
 import os
-import pty
 import random
 import select
 import socket
 import struct
 import threading
 import time
-import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from boards.bridge.raw import RawBridge
 from boards.serial_port import PortError
+from tests.boards.serial_board import DEADLINE_S, Board, eventually
 
 _SILENCE_S = 0.3
-_DEADLINE_S = 20.0
-
-
-class Board:
-    """The far end of a serial line, as a board has it."""
-
-    def __init__(self) -> None:
-        self.master, self.slave = pty.openpty()
-        tty.setraw(self.slave)
-        os.set_blocking(self.master, False)
-        self.url = os.ttyname(self.slave)
-
-    def send(self, data: bytes) -> None:
-        view = memoryview(data)
-        until = time.monotonic() + _DEADLINE_S
-        while view:
-            assert select.select([], [self.master], [], until - time.monotonic())[1]
-            view = view[os.write(self.master, view[:512]) :]
-
-    def receive(self, count: int) -> bytes:
-        data = b""
-        until = time.monotonic() + _DEADLINE_S
-        while len(data) < count:
-            left = until - time.monotonic()
-            assert left > 0 and select.select([self.master], [], [], left)[0], data
-            data += os.read(self.master, 65536)
-        return data
-
-    def close(self) -> None:
-        for fd in (self.master, self.slave):
-            os.close(fd)
 
 
 @pytest.fixture
@@ -63,12 +31,12 @@ class Broker:
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.settimeout(_DEADLINE_S)
+        self.listener.settimeout(DEADLINE_S)
         self.address: tuple[str, int] = self.listener.getsockname()
 
     def accept(self) -> socket.socket:
         connection, _ = self.listener.accept()
-        connection.settimeout(_DEADLINE_S)
+        connection.settimeout(DEADLINE_S)
         return connection
 
 
@@ -90,13 +58,6 @@ def _receive(connection: socket.socket, count: int) -> bytes:
         assert chunk, f"closed after {len(data)} of {count} bytes"
         data += chunk
     return data
-
-
-def _eventually(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + _DEADLINE_S
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def test_no_session_before_the_first_byte(board: Board, broker: Broker) -> None:
@@ -121,10 +82,10 @@ def test_every_byte_arrives_unchanged_both_ways_at_once(board: Board, broker: Br
             reader.start()
             assert _receive(session, len(up)) == up
             for thread in (sender, feeder, reader):
-                thread.join(_DEADLINE_S)
+                thread.join(DEADLINE_S)
             assert got == [down]
-        _eventually(lambda: bridge.counters.to_broker_bytes == len(up))
-        _eventually(lambda: bridge.counters.to_board_bytes == len(down))
+        eventually(lambda: bridge.counters.to_broker_bytes == len(up))
+        eventually(lambda: bridge.counters.to_board_bytes == len(down))
         assert bridge.counters.sessions == 1
 
 
@@ -138,7 +99,7 @@ def test_silence_is_seen_as_a_clean_close_and_the_next_byte_reconnects(
             began = time.monotonic()
             assert session.recv(1) == b""  # FIN, not a reset
             assert time.monotonic() - began > _SILENCE_S * 0.5
-        assert bridge.wait_idle(_DEADLINE_S)
+        assert bridge.wait_idle(DEADLINE_S)
         board.send(b"two")
         with broker.accept() as session:
             assert _receive(session, 3) == b"two"
@@ -178,11 +139,11 @@ def test_a_stream_is_never_entered_in_the_middle(board: Board, broker: Broker) -
         with broker.accept() as session:
             assert _receive(session, 5) == b"begin"
         # The broker has closed; the board, which cannot know, goes on for a while.
-        _eventually(lambda: bridge.counters.broker_closes == 1)
+        eventually(lambda: bridge.counters.broker_closes == 1)
         for _ in range(5):
             board.send(b"middle")
             time.sleep(_SILENCE_S / 5)
-        assert bridge.wait_idle(_DEADLINE_S)
+        assert bridge.wait_idle(DEADLINE_S)
         board.send(b"anew")
         with broker.accept() as session:
             assert _receive(session, 4) == b"anew"
@@ -196,8 +157,8 @@ def test_a_reset_by_the_broker_ends_the_session_only(board: Board, broker: Broke
         assert _receive(session, 1) == b"x"  # or it would be a connection that failed
         session.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         session.close()
-        _eventually(lambda: bridge.counters.broker_closes == 1)
-        assert bridge.wait_idle(_DEADLINE_S)
+        eventually(lambda: bridge.counters.broker_closes == 1)
+        assert bridge.wait_idle(DEADLINE_S)
         board.send(b"y")
         with broker.accept() as session:
             assert _receive(session, 1) == b"y"
@@ -211,14 +172,14 @@ def test_no_broker_is_reported_and_tried_again(board: Board, broker: Broker) -> 
     bridge = RawBridge(board.url, 921600, *address, silence_s=_SILENCE_S, report=lines.append)
     with bridge:
         board.send(b"lost")
-        _eventually(lambda: bridge.counters.connect_failures == 1)
-        assert bridge.wait_idle(_DEADLINE_S)
+        eventually(lambda: bridge.counters.connect_failures == 1)
+        assert bridge.wait_idle(DEADLINE_S)
         with socket.create_server(address) as listener:
-            listener.settimeout(_DEADLINE_S)
+            listener.settimeout(DEADLINE_S)
             board.send(b"found")
             session, _ = listener.accept()
             with session:
-                session.settimeout(_DEADLINE_S)
+                session.settimeout(DEADLINE_S)
                 assert _receive(session, 5) == b"found"
     assert any("is the broker running there?" in line for line in lines)
 
@@ -228,7 +189,7 @@ def test_a_broker_that_does_not_read_slows_the_board_down(board: Board, broker: 
         board.send(b"x")
         with broker.accept():
             sent = 0
-            until = time.monotonic() + _DEADLINE_S
+            until = time.monotonic() + DEADLINE_S
             while time.monotonic() < until:
                 if not select.select([], [board.master], [], 1.0)[1]:
                     break  # the line is full: the bridge has stopped reading it
@@ -258,7 +219,7 @@ def test_a_vanished_port_ends_the_session_and_is_opened_again(
         second = Board()
         link.unlink()
         link.symlink_to(second.url)
-        _eventually(lambda: f"serial port {link}: open" in lines)
+        eventually(lambda: f"serial port {link}: open" in lines)
         second.send(b"back")
         with broker.accept() as session:
             assert _receive(session, 4) == b"back"
@@ -286,5 +247,5 @@ def test_a_board_behind_a_socket_url(broker: Broker) -> None:
                 with broker.accept() as session:
                     assert _receive(session, 5) == b"hello"
                     session.sendall(b"you")
-                    far_end.settimeout(_DEADLINE_S)
+                    far_end.settimeout(DEADLINE_S)
                     assert _receive(far_end, 3) == b"you"

@@ -54,12 +54,21 @@ def test_without_a_broker_memory_is_bounded_and_the_whole_stream_is_dropped(
     assert mode.idle
 
 
-def test_with_flow_control_the_board_is_held_back_instead(counters: BridgeCounters) -> None:
-    mode = RawMode(counters, silence_s=2.0, flow_control=True)
+def test_with_flow_control_the_board_is_held_back_first(
+    mode: RawMode, counters: BridgeCounters
+) -> None:
+    mode.port_opened(0.0, holds_back=True)
     while mode.reads_board:
         mode.board_sent(bytes(4096), 0.0)
+    mode.tick(1.9)
     assert mode.stream == 1
     assert counters.dropped_bytes == 0
+    # No broker came; whatever the board says next is from the middle of its stream.
+    mode.tick(2.0)
+    assert (mode.stream, mode.idle) == (0, False)
+    assert counters.dropped_bytes == BUFFER_LIMIT
+    mode.tick(4.0)
+    assert mode.idle
 
 
 def test_a_slow_broker_is_not_a_silent_board(mode: RawMode, counters: BridgeCounters) -> None:

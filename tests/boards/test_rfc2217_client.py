@@ -1,4 +1,4 @@
-"""Our RFC 2217 client: its bytes, any cuts of the server's, and pyserial's server at the far end."""
+"""Our RFC 2217 client: its bytes in any cuts, and pyserial's own server at the far end."""
 
 import random
 import socket
