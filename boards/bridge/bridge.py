@@ -226,10 +226,13 @@ class SerialBridge:
             port.flush()
 
     def _send_to_board(self, port: SerialPort) -> None:
-        if self.mode.to_board:
+        while self.mode.to_board:
             written = port.write(bytes(self.mode.to_board[:_WRITE]))
             del self.mode.to_board[:written]
             self.counters.to_board_bytes += written
+            if self.mode.to_board:
+                return  # the port is full
+            self.mode.refill(time.monotonic())
 
     def _open_port(self) -> None:
         self._port = self.settings.open()

@@ -10,6 +10,7 @@ from boards.bridge.bridge import SerialBridge
 from boards.bridge.config import Plan
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.expose import ExposedPort
+from boards.bridge.link_mode import LinkMode
 from boards.bridge.mode import LineMode
 from boards.bridge.plan import BridgePlan
 from boards.bridge.raw_mode import RawMode
@@ -95,4 +96,6 @@ def _begun(owner: Owner) -> str:
 
 
 def _mode(plan: BridgePlan, counters: BridgeCounters) -> LineMode:
+    if plan.mode == "reliable":
+        return LinkMode(counters)
     return RawMode(counters, silence_s=plan.silence_s)

@@ -69,6 +69,9 @@ class LineMode(Protocol):
     def tick(self, now: float) -> None:
         """Do what is due; called at least whenever ``next_deadline`` has come."""
 
+    def refill(self, now: float) -> None:
+        """The port has taken all of ``to_board``: add what comes next, if there is something."""
+
     def next_deadline(self) -> float | None:
         """Return when ``tick`` is due, None if nothing is."""
 

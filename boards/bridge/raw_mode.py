@@ -132,6 +132,9 @@ class RawMode:
             self._drop()
         self._state = _State.IDLE
 
+    def refill(self, now: float) -> None:
+        """Nothing: what the broker said is there at once."""
+
     def next_deadline(self) -> float | None:
         """When the silence is long enough."""
         if self._state is _State.IDLE or (self._state is _State.OPEN and self.to_broker):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.text import Text
 from boards.bridge.bridge import SerialBridge
 from boards.bridge.counters import Dwell
 from boards.bridge.expose import ExposedPort
+from boards.bridge.link_mode import LinkMode
 
 Answer = Mapping[str, Any]
 _COLUMNS = (
@@ -60,9 +62,17 @@ def describe(name: str, owner: SerialBridge | ExposedPort) -> dict[str, Any]:
         "port_failures": counters.port_failures,
         "to_broker_wait_us": _waits(counters.to_broker_wait),
         "to_board_wait_us": _waits(counters.to_board_wait),
+        "link": _link(owner),
         "trouble": owner.trouble,
         "mono_s": round(time.monotonic(), 3),
     }
+
+
+def _link(owner: SerialBridge | ExposedPort) -> dict[str, int] | None:
+    """Return what the reliable link counts, None in other modes."""
+    if isinstance(owner, SerialBridge) and isinstance(owner.mode, LinkMode):
+        return asdict(owner.mode.link.counters)
+    return None
 
 
 def _waits(dwell: Dwell) -> dict[str, int]:
