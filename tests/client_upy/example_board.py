@@ -118,7 +118,8 @@ def bridge(serial: str, port: int) -> Iterator[None]:
     command = [sys.executable, "-m", "motemq", "bridge", "--serial", serial]
     process = spawn([*command, "--to", f"fmqp://127.0.0.1:{port}"])
     try:
-        lines_until(process, "bridging ")
+        while ": bridging " not in line_of(process, WAIT_S):
+            continue  # what may come before
         yield
     finally:
         process.kill()
