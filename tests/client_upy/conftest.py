@@ -8,7 +8,9 @@ import pytest
 
 import firmware.build
 from tests.client_upy.board_typings import write_typings
+from tests.client_upy.broker_side import BrokerSide
 from tests.client_upy.fault_server import FaultServer
+from tests.client_upy.fault_sides import fault_sides
 from tests.client_upy.interpreters import (
     ROOT,
     Interpreter,
@@ -16,6 +18,7 @@ from tests.client_upy.interpreters import (
     micropython,
     micropython_32,
 )
+from tests.client_upy.tls_side import tls_side
 
 # From source, as `mip` installs it; from .mpy, as the rig installs it; with the object sizes of a
 # board; and on the next MicroPython.
@@ -68,6 +71,29 @@ def fault_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         file = tmp_path_factory.mktemp("faults") / "ports.json"
         file.write_text(json.dumps(server.ports))
         yield str(file)
+
+
+@pytest.fixture(scope="module")
+def broker_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A file with the ports of a running broker and of what stands before it."""
+    with BrokerSide() as side:
+        yield str(side.written_to(tmp_path_factory.mktemp("broker") / "ports.json"))
+
+
+@pytest.fixture(scope="module")
+def tls_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of certificates, and the ports of those who show them."""
+    folder = tmp_path_factory.mktemp("tls")
+    with tls_side(folder):
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def fault_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """For each transport a file that says where the faults and a good broker are."""
+    folder = tmp_path_factory.mktemp("faults")
+    with fault_sides(folder):
+        yield folder
 
 
 @pytest.fixture(scope="session")
