@@ -68,7 +68,11 @@ def micropython_32(executable: Path, client: Path = CLIENT) -> Interpreter:
 
 def run_checks(interpreter: Interpreter, name: str, *arguments: str) -> str:
     """Run ``device/check_NAME.py``; fail unless it ran checks and all passed. Return its output."""
-    code, text = interpreter.output(DEVICE / f"check_{name}.py", *arguments)
+    return judged(*interpreter.output(DEVICE / f"check_{name}.py", *arguments))
+
+
+def judged(code: int, text: str) -> str:
+    """Fail unless this is the output of checks that all passed. Return it."""
     passed = sum(line.startswith("ok ") for line in text.splitlines())
     assert code == 0, text
     assert passed > 0, text

@@ -1,12 +1,12 @@
-"""The asyncio driver and the real broker. Argument: a file, JSON, ports by name."""
+"""The asyncio driver and the real broker, over one link. Argument: a file, JSON, ports by name."""
 
 import asyncio
 
 from checks import check, equal, raises, run, within
-from live_clients import fmqp, lightmq, raised, ran, soon
+from live_clients import fmqp, ran, soon
 
 from umotemq.aio import Aio
-from umotemq.link import LinkError, NoAnswer
+from umotemq.link import LinkError
 from umotemq.outage import Ring
 
 
@@ -167,46 +167,6 @@ class Slow:
         self.readinto = stream.readinto
         self.write = stream.write
         self.close = stream.close
-
-
-@check
-def lightmq_asks_and_answers():
-    async def main():
-        got = []
-
-        def handler(data):
-            got.append(data)
-            return b"yes"
-
-        board = lightmq(b"aio", handler=handler)
-        other = fmqp()
-        async with Aio(board) as link, Aio(other) as observer:
-            await link.connect()
-            await observer.connect()
-            equal(await link.ping() > 0, True)
-            answers = await asyncio.gather(*[link.send(b"%d" % n) for n in range(5)])
-            equal(len(answers), 5)
-            for _ in range(30):
-                await link.post(b"x")
-            await soon(lambda: not board._waiting)
-            replies = observer.messages(b"lightmq/aio/reply")
-            reply = asyncio.create_task(replies.__anext__())
-            await asyncio.sleep_ms(0)
-            await observer.ping()
-            await observer.publish(b"lightmq/aio/down", b"lamp")
-            equal(await reply, (b"lightmq/aio/reply", b"yes"))
-            equal(got, [b"lamp"])
-
-    async def unanswered():
-        board = lightmq(b"aio", "carried")
-        async with Aio(board) as link:
-            await link.connect()
-            board._request = 4  # a PONG that nobody asked for: is not answered
-            await raised(NoAnswer, link.send(b"x", 50))
-            equal(board._waiting, {})
-
-    ran(main())
-    ran(unanswered())
 
 
 @check

@@ -1,13 +1,56 @@
-"""The asyncio driver, links that are lost, and deadlines. Argument: a file, JSON, ports by name."""
+"""The asyncio driver, several links, links that are lost, and deadlines.
+
+Argument: a file, JSON, ports by name.
+"""
 
 import asyncio
 
 from checks import check, equal, raises, run, within
-from live_clients import fmqp, raised, ran, soon, tcp
+from live_clients import fmqp, lightmq, raised, ran, soon, way
 
 from umotemq.aio import Aio
 from umotemq.link import LinkError, LinkTimeout, NoAnswer, ticks_diff, ticks_ms
 from umotemq.outage import Ring
+
+
+@check
+def lightmq_asks_and_answers():
+    async def main():
+        got = []
+
+        def handler(data):
+            got.append(data)
+            return b"yes"
+
+        board = lightmq(b"aio", handler=handler)
+        other = fmqp()
+        async with Aio(board) as link, Aio(other) as observer:
+            await link.connect()
+            await observer.connect()
+            equal(await link.ping() > 0, True)
+            answers = await asyncio.gather(*[link.send(b"%d" % n) for n in range(5)])
+            equal(len(answers), 5)
+            for _ in range(30):
+                await link.post(b"x")
+            await soon(lambda: not board._waiting)
+            replies = observer.messages(b"lightmq/aio/reply")
+            reply = asyncio.create_task(replies.__anext__())
+            await asyncio.sleep_ms(0)
+            await observer.ping()
+            await observer.publish(b"lightmq/aio/down", b"lamp")
+            equal(await reply, (b"lightmq/aio/reply", b"yes"))
+            equal(got, [b"lamp"])
+
+    async def unanswered():
+        board = lightmq(b"aio", "carried")
+        async with Aio(board) as link:
+            await link.connect()
+            board._request = 4  # a PONG that nobody asked for: is not answered
+            await raised(NoAnswer, link.send(b"x", 50))
+            equal(board._waiting, {})
+
+    ran(main())
+    ran(unanswered())
 
 
 @check
@@ -115,7 +158,7 @@ def a_silent_broker_is_noticed_and_left():
             await link.connect()
             await asyncio.sleep_ms(350)
             equal(client.up, True)
-            client.transport = tcp("stuck")
+            client.transport = way("stuck")
             client._own = b"nobody"  # pings that never come back
             start = ticks_ms()
             await soon(lambda: not client.up)

@@ -1,7 +1,7 @@
 """The sync clients and the real broker. Argument: a file, JSON, ports by name."""
 
 from checks import check, equal, raises, run, within
-from live_clients import PORTS, fmqp, lightmq, tcp, until, up
+from live_clients import PORTS, fmqp, lightmq, until, up, way
 
 from umotemq.carried import Carried
 from umotemq.fmqp import FmqpClient
@@ -98,7 +98,7 @@ def a_sensor_works_only_while_somebody_listens():
     until(lambda: sensor.wanted, client, listener)
     client.publish(b"w/1", b"", cache=True)
     client.ping()
-    client.transport = tcp("refused")
+    client.transport = way("refused")
     client.stream.close()
     client._drop()
     equal((sensor.wanted, changes), (False, [True, False, True]))

@@ -1,7 +1,7 @@
 """Payloads in pieces, and the real broker. Argument: a file, JSON, ports by name."""
 
 from checks import check, equal, raises, run
-from live_clients import fmqp, lightmq, until, up
+from live_clients import PORTS, fmqp, lightmq, until, up
 
 from umotemq.carried import Carried
 from umotemq.chunks import ChunkClient
@@ -42,14 +42,18 @@ def large_messages_come_and_go_in_pieces():
             seen[2] = total
 
     small = []
+    # On a serial line what comes while nobody reads has to fit the driver's buffer.
+    longest = 3000 if isinstance(PORTS["fmqp"], list) else 60000
     for port in ("fmqp", "carried"):
+        if port not in PORTS:
+            continue
         if port == "fmqp":
             client = up(fmqp(port, ChunkClient))
         else:
             client = up(ChunkClient(Carried(lightmq(b"ch", port, tx_size=262))))
         client.receive(b"f/1", piece)
         client.subscribe(b"f/2", lambda topic, payload: small.append(payload))
-        for length in (60000, 1, 500, 505, 506, 507, 508, 509, 515):
+        for length in (longest, 1, 500, 505, 506, 507, 508, 509, 515):
             client.publish_from(b"f/1", length, Source(length))
             client.publish(b"f/2", b"after")
             until(lambda length=length: seen[2] == length, client)

@@ -1,9 +1,10 @@
 """An hour of a busy board in seconds: 100 000 messages through 200 lost connections.
 
-Argument: a file, JSON, ports by name.
+Arguments: a file, JSON, ports by name; other numbers of messages and connections.
 """
 
 import gc
+import sys
 
 from checks import check, equal, run
 from live_clients import fmqp
@@ -11,8 +12,7 @@ from live_clients import fmqp
 from umotemq.link import sleep_ms
 from umotemq.outage import Ring
 
-_MESSAGES = 100_000
-_CONNECTIONS = 200
+_MESSAGES, _CONNECTIONS = [int(number) for number in sys.argv[2:]] or (100_000, 200)
 _PAYLOAD = b"12345"
 
 

@@ -1,5 +1,6 @@
 """The UART transport over a driver that behaves like the RP2's, or waits like the ESP32's."""
 
+import asyncio
 import select
 import sys
 import time
@@ -7,6 +8,7 @@ import time
 from checks import check, equal, raises, run, within
 from scripted_uart import ScriptedMachine
 
+from umotemq.aio import Aio
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError, LinkTimeout
 from umotemq.uart import Uart
@@ -96,6 +98,25 @@ def a_client_works_over_it():
     equal(got, [b"hi"])
     equal(within(40, 300, client.poll, 50), 0)
     client.close()
+
+
+@check
+def asyncio_works_over_it():
+    async def main():
+        transport = Uart(1, 115200, quiet_ms=30)
+        uart = transport.uart
+        uart.room = 5
+        uart.echoes = True
+        got = []
+        client = FmqpClient(transport)
+        client.subscribe(b"c", lambda topic, payload: got.append(payload))
+        async with Aio(client) as link:
+            await link.connect(2000)
+            await link.publish(b"c", b"0123456789")
+            await link.ping(2000)
+        equal(got, [b"0123456789"])
+
+    within(20, 1000, asyncio.run, main())
 
 
 @check

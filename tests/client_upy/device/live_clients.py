@@ -1,4 +1,7 @@
-"""Clients of a running broker. The program's first argument: a file, JSON, ports by name."""
+"""Clients of a running broker. The program's first argument: a file, JSON, ports by name.
+
+A port is a number, on this machine; or the arguments of a Uart whose bridge ends at the broker.
+"""
 
 import asyncio
 import json
@@ -7,25 +10,32 @@ import sys
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import ticks_diff, ticks_ms
-from umotemq.tcp import Tcp
+
+_QUIET_MS = 900  # longer than the silence of a board's bridge
 
 with open(sys.argv[1]) as _file:
     PORTS = json.load(_file)
 
 
-def tcp(port):
-    """Return the way to one of ``PORTS``."""
+def way(port):
+    """Return the transport to one of ``PORTS``."""
+    if isinstance(PORTS[port], list):
+        from umotemq.uart import Uart
+
+        return Uart(*PORTS[port], quiet_ms=_QUIET_MS)
+    from umotemq.tcp import Tcp
+
     return Tcp("127.0.0.1", PORTS[port])
 
 
 def fmqp(port="fmqp", kind=FmqpClient, **options):
     """Return a client that is not connected yet."""
-    return kind(tcp(port), **options)
+    return kind(way(port), **options)
 
 
 def lightmq(client_id, port="lightmq", **options):
     """Return a client that is not connected yet."""
-    return LightmqClient(tcp(port), client_id, **options)
+    return LightmqClient(way(port), client_id, **options)
 
 
 def up(client):

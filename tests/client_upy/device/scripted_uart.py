@@ -5,7 +5,7 @@ import time
 
 try:
     from machine import Timer as _Timer
-except ImportError:
+except (ImportError, AttributeError):
     _Timer = None
 
 
@@ -22,7 +22,7 @@ class ScriptedUart:
         self.outgoing = b""
         self.room = 1 << 20
         self.stuck = False
-        self.waits = False
+        self.waits = self.echoes = False
         self._baud = baud
         self._buffer = txbuf
         self._held = 0.0
@@ -55,6 +55,8 @@ class ScriptedUart:
             ms = self._held * 10000 // self._baud
             self._interrupt = _Timer(period=int(ms) + 1, mode=_Timer.ONE_SHOT, callback=callable)
         self.outgoing += bytes(data[: self.room])
+        if self.echoes:
+            self.incoming += bytes(data[: self.room])
         return min(len(data), self.room)
 
 

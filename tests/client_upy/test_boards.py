@@ -1,0 +1,131 @@
+"""The same check files on the virtual boards: from flash, with the compiled client, by mpremote."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from boards.bridge.raw import RawBridge
+from boards.virtual.board import BoardKind
+from tests.client_upy.broker_side import BrokerSide
+from tests.client_upy.check_board import CheckBoard, compile_checks
+from tests.client_upy.fault_server import FaultServer
+from tests.client_upy.fault_sides import fault_sides
+from tests.client_upy.interpreters import DEVICE, judged
+from tests.client_upy.tls_side import tls_side
+
+_SILENCE_S = 0.6
+_BAUD = 921600
+_FOLDERS = {
+    "rp2040": ["lib", "device", "vectors", "live"],
+    "esp32": ["lib", "device", "vectors", "live", "tls", "faults"],
+}
+_Run = tuple[str, ...]  # the name of a check file, and its arguments on the board
+
+_ANYWHERE: list[_Run] = [
+    *((name,) for name in ("topic", "fmqp", "fmqp_peer", "lightmq", "lightmq_peer")),
+    *((name,) for name in ("link", "outage", "uart", "wifi")),
+    ("vectors_fmqp", "/vectors/fmqp.jsonl"),
+    ("vectors_lightmq", "/vectors/lightmq.jsonl"),
+    ("heap", "memory"),
+]
+_RUNS: dict[BoardKind, list[_Run]] = {
+    # Its network is its UART: a real driver, a bridge, the real broker.
+    "rp2040": [*_ANYWHERE, ("chunks", "/live/uart.json"), ("aio", "/live/uart.json")],
+    "esp32": [
+        *_ANYWHERE,
+        ("heap", "/live/faults.json"),
+        *((name, "/live/ports.json") for name in ("broker", "chunks", "aio", "aio_loss")),
+        ("soak", "/live/ports.json", "5000", "10"),
+        ("tls", "/tls"),
+        *(("faults", "/faults/tcp.json", "tcp", "0/1", driver) for driver in ("sync", "aio")),
+        ("faults", "/faults/tls.json", "tls", "0/1", "sync"),
+    ],
+}
+# What a board cannot do, and what it says when it is asked to.
+_UNABLE: dict[BoardKind, dict[_Run, str]] = {
+    "rp2040": dict.fromkeys(
+        [
+            ("broker", "/live/ports.json"),
+            ("aio_loss", "/live/ports.json"),
+            ("soak", "/live/ports.json"),
+            ("tls", "/tls"),
+            ("faults", "/faults/tcp.json", "tcp", "0/1", "sync"),
+        ],
+        "ImportError: no module named 'socket'",
+    ),
+    "esp32": {},
+}
+
+
+def _each(runs: dict[BoardKind, list[_Run]]) -> list[object]:
+    return [
+        pytest.param(kind, run, id="-".join((kind, run[0], *run[2:])))
+        for kind, its in runs.items()
+        for run in its
+    ]
+
+
+@pytest.fixture(scope="module")
+def started(
+    tmp_path_factory: pytest.TempPathFactory, vectors: dict[str, str]
+) -> Iterator[dict[tuple[BoardKind, _Run], "Future[tuple[int, str]]"]]:
+    """What comes of each run; both boards are at work from the first question on."""
+    root = tmp_path_factory.mktemp("boards")
+    files = root / "files"
+    for folder in ("live", "tls", "faults", "vectors"):
+        (files / folder).mkdir(parents=True)
+    compile_checks(files)
+    for protocol, file in vectors.items():
+        (files / "vectors" / f"{protocol}.jsonl").write_text(Path(file).read_text())
+    with contextlib.ExitStack() as stack:
+        live = stack.enter_context(BrokerSide())
+        faults = stack.enter_context(FaultServer())
+        stack.enter_context(tls_side(files / "tls"))
+        stack.enter_context(fault_sides(files / "faults"))
+        live.written_to(files / "live" / "ports.json")
+        (files / "live" / "faults.json").write_text(json.dumps(faults.ports))
+        (files / "live" / "uart.json").write_text(json.dumps({"fmqp": [1, _BAUD, 4, 5]}))
+        results = {}
+        for kind, runs in _RUNS.items():
+            board = stack.enter_context(
+                CheckBoard(kind, root / kind, [files / name for name in _FOLDERS[kind]])
+            )
+            if url := board.board.address.data_url:
+                port = live.ports["fmqp"]
+                bridge = RawBridge(url, _BAUD, "127.0.0.1", port, silence_s=_SILENCE_S)
+                stack.enter_context(bridge)
+            thread = ThreadPoolExecutor(1)
+            stack.callback(thread.shutdown, cancel_futures=True)
+            installed = thread.submit(board.install)
+            for run in [*runs, *_UNABLE[kind]]:
+                results[kind, run] = thread.submit(_run, installed, board, run)
+        yield results
+
+
+def _run(installed: "Future[None]", board: CheckBoard, run: _Run) -> tuple[int, str]:
+    installed.result()
+    return board.output(*run)
+
+
+@pytest.mark.parametrize(("kind", "run"), _each(_RUNS))
+def test_it_passes(started: dict[object, "Future[tuple[int, str]]"], kind: str, run: _Run) -> None:
+    judged(*started[kind, run].result())
+
+
+@pytest.mark.parametrize(("kind", "run"), _each({k: list(runs) for k, runs in _UNABLE.items()}))
+def test_it_cannot(
+    started: dict[object, "Future[tuple[int, str]]"], kind: BoardKind, run: _Run
+) -> None:
+    code, text = started[kind, run].result()
+    assert code == 1
+    assert _UNABLE[kind][run] in text
+
+
+@pytest.mark.parametrize("kind", _RUNS)
+def test_no_check_file_is_forgotten(kind: BoardKind) -> None:
+    every = {path.stem.removeprefix("check_") for path in DEVICE.glob("check_*.py")}
+    assert {run[0] for run in [*_RUNS[kind], *_UNABLE[kind]]} == every
