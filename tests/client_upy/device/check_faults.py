@@ -46,6 +46,12 @@ def path(port):
     return Tcp("127.0.0.1", port)
 
 
+def leave(transport):
+    """Let go of the line, if it is one."""
+    if _IS_UART and transport:
+        transport.uart.deinit()
+
+
 class Changeable:
     """A transport that another one can take the place of."""
 
@@ -104,8 +110,7 @@ async def notice(make, fault, configured_ms, kinds, work=None):
             in_time = took <= configured_ms + _GRACE
             equal(in_time, True, "%s: %d ms, %s" % (fault, took, error))
             seen.append(took)
-            if _IS_UART:
-                first.uart.deinit()
+            leave(first)
             # A board has room for one TLS context, hardly for two.
             first = transport.target = None
             gc.collect()
@@ -115,8 +120,7 @@ async def notice(make, fault, configured_ms, kinds, work=None):
             await _works(link, make, got)
     finally:
         for used in (first, second):
-            if _IS_UART and used:
-                used.uart.deinit()
+            leave(used)
         gc.collect()
     print("%s, %s: noticed in %d ms: %s" % (fault, _THROUGH, seen[0], error))
 
@@ -242,8 +246,7 @@ def one_byte_at_a_time():
         async with Driver(client) as link:
             await link.until(lambda: len(got) == 50 or client.error)
         equal([int(data) for data in got], list(range(50)))
-        if _IS_UART:
-            transport.uart.deinit()
+        leave(transport)
 
     for make in (fmqp, lightmq):
         if is_ours():
@@ -260,8 +263,7 @@ def a_watchdog_is_fed_only_while_the_link_is_proven_alive():
         client.alive = lambda: fed.append(client.up)
         async with Driver(client) as link:
             await link.until(lambda: until(client, fed))
-        if _IS_UART:
-            transport.uart.deinit()
+        leave(transport)
         gc.collect()
         equal(False in fed, False)
         counts.append(len(fed))
@@ -289,8 +291,7 @@ def awake_for_one_value():
             await link.publish(b"cellar/temperature", b"8.5")
             await link.ping(2000)
         took = time.ticks_diff(time.ticks_ms(), start)
-        if _IS_UART:
-            transport.uart.deinit()
+        leave(transport)
         equal(took < _QUIET + 500, True, "awake for %d ms" % took)
         print("awake, %s: %d ms" % (_THROUGH, took))
 
