@@ -11,7 +11,7 @@ import sys
 import time
 
 from checks import check, equal, run
-from drivers import Driver, to_end
+from drivers import Changeable, Driver, to_end
 from line_uart import LineMachine
 
 from umotemq.fmqp import FmqpClient
@@ -50,17 +50,6 @@ def leave(transport):
     """Let go of the line, if it is one."""
     if _IS_UART and transport:
         transport.uart.deinit()
-
-
-class Changeable:
-    """A transport that another one can take the place of."""
-
-    def __init__(self, first):
-        self.target = first
-        self.where = "changeable"
-
-    def open(self):
-        return self.target.open()
 
 
 def fmqp(transport, got):

@@ -8,6 +8,17 @@ _AIO = sys.argv[-1] == "aio"
 _LONG = 20000  # ms, for what must come in the end
 
 
+class Changeable:
+    """A transport that another one can take the place of."""
+
+    def __init__(self, first):
+        self.target = first
+        self.where = "changeable"
+
+    def open(self):
+        return self.target.open()
+
+
 class Sync:
     """The client's own driver, with the coroutines of the other one: none of them ever waits."""
 
