@@ -23,7 +23,7 @@ from host_broker.client.errors import (
 from host_broker.client.fmqp import FmqpClient
 from host_broker.client.lightmq import LightmqClient
 from host_broker.client.link import Link, deadline_of
-from host_broker.protocols.lightmq.codec import MAX_SEND
+from host_broker.protocols.lightmq.codec import MAX_CLIENT_ID, MAX_SEND
 from host_broker.protocols.lightmq.dialects import Refusal
 from host_broker.protocols.lightmq.paths import level, path
 
@@ -55,6 +55,9 @@ class Call:
         ``timeout_s`` bounds connecting. Raises ``NotThere``, and what ``connect`` raises.
         """
         address = parse_address(url)
+        size = len(called.encode("utf-8", "surrogateescape"))
+        if not 0 < size <= MAX_CLIENT_ID:
+            raise BadArgument(f"a client id is 1 to {MAX_CLIENT_ID} bytes of UTF-8, this is {size}")
         self._way: _Way = (
             _Lightmq(address, called, timeout_s, dialect)
             if address.protocol == "lightmq"
@@ -139,8 +142,6 @@ class _Fmqp:
     ) -> None:
         self._called = called
         self._level = level(called)
-        if not called:
-            raise BadArgument("a client id is 1 to 255 bytes of UTF-8, this one is 0")
         line = (
             CarriedLine(LightmqClient(address, timeout_s, dialect))
             if address.protocol == CARRIED

@@ -1,5 +1,5 @@
-"""The real broker for the checks, and what stands between it and a client: a relay that cuts
-every connection sooner or later, and FMQP carried by LightMQ."""
+"""The real broker for the checks, and between it and a client a relay that cuts every connection
+sooner or later."""
 
 import functools
 import json
@@ -12,20 +12,24 @@ from types import TracebackType
 from tests.client_upy.loopback_ports import LoopbackPorts, reads_nothing
 from tests.host_broker.net.broker_process import BrokerProcess
 
-_ACCEPTED = b"\x02\0\x01\0"
 _CUT_AFTER = 8_500  # bytes to the client; about 500 messages of the soak
 
 
 class BrokerSide(LoopbackPorts):
-    """``ports``: of fmqp, lightmq, cut (FMQP), carried, stuck, refused."""
+    """``ports``: of fmqp, lightmq, cut (FMQP), carried (FMQP in LightMQ), pieces (the same, in
+    SENDs of 50 bytes), stuck, refused."""
 
     def __init__(self) -> None:
         super().__init__()
         listen = ["--listen", "fmqp://127.0.0.1:0", "--listen", "lightmq://127.0.0.1:0"]
-        self.broker = BrokerProcess("--ephemeral", *listen)
+        carried = ["--listen", "lightmq+fmqp://127.0.0.1:0"]
+        self.broker = BrokerProcess("--ephemeral", *listen, *carried)
         self.ports |= self.broker.ports
+        self.ports["carried"] = self.broker.ports["lightmq+fmqp"]
+        small = ["--set", "lightmq.carried_bytes=50"]
+        self._pieces = BrokerProcess("--ephemeral", *carried, *small)
+        self.ports["pieces"] = self._pieces.ports["lightmq+fmqp"]
         self.serve("cut", functools.partial(self._between, self._cut))
-        self.serve("carried", functools.partial(self._between, self._carried))
         self.serve("stuck", reads_nothing)
         self.refuse("refused")
 
@@ -37,6 +41,7 @@ class BrokerSide(LoopbackPorts):
     ) -> None:
         super().__exit__(kind, error, tb)
         self.broker.end()
+        self._pieces.end()
 
     def written_to(self, file: Path) -> Path:
         """Write the ports as JSON; return the file."""
@@ -57,23 +62,6 @@ class BrokerSide(LoopbackPorts):
         threading.Thread(target=_copy, args=(peer, broker, 1 << 40), daemon=True).start()
         _copy(broker, peer, _CUT_AFTER)
 
-    def _carried(self, peer: socket.socket, broker: socket.socket) -> None:
-        lock = threading.Lock()
-        with peer.makefile("rb") as frames:
-            _frame(frames.read)
-            peer.sendall(_ACCEPTED)
-            threading.Thread(target=_as_sends, args=(broker, peer, lock), daemon=True).start()
-            while True:
-                operation, payload = _frame(frames.read)
-                answer = b""
-                if operation == 3:
-                    answer = b"\x04\0\x02" + payload
-                elif operation == 5:
-                    broker.sendall(payload[3:])
-                    answer = b"\x06\0\x02" + payload[:2]
-                with lock:
-                    peer.sendall(answer)
-
 
 def _copy(source: socket.socket, target: socket.socket, limit: int) -> None:
     # At most ``limit`` bytes; then, or when either ends, both do.
@@ -93,24 +81,3 @@ def _end(*sockets: socket.socket) -> None:
             sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             continue  # ended already
-
-
-def _frame(read: Callable[[int], bytes]) -> tuple[int, bytes]:
-    head = read(3)
-    if len(head) < 3:
-        raise ConnectionError("the client has gone")
-    return head[0], read(head[1] << 8 | head[2])
-
-
-def _as_sends(broker: socket.socket, peer: socket.socket, lock: threading.Lock) -> None:
-    number = 0
-    try:
-        # Small pieces: packets of the broker are cut anywhere.
-        while data := broker.recv(50):
-            number = (number + 1) & 0xFFFF
-            frame = b"\x05" + (3 + len(data)).to_bytes(2, "big") + number.to_bytes(2, "big")
-            with lock:
-                peer.sendall(frame + b"\0" + data)
-        peer.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return  # the client has gone

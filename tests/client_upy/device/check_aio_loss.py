@@ -6,7 +6,7 @@ Argument: a file, JSON, ports by name.
 import asyncio
 
 from checks import check, equal, raises, run, within
-from live_clients import fmqp, lightmq, raised, ran, soon, way
+from live_clients import fmqp, lightmq, raised, ran, soon, up, way
 
 from umotemq.aio import Aio
 from umotemq.link import LinkError, LinkTimeout, NoAnswer, ticks_diff, ticks_ms
@@ -42,15 +42,18 @@ def lightmq_asks_and_answers():
             equal(got, [b"lamp"])
 
     async def unanswered():
-        board = lightmq(b"aio", "carried")
+        board = lightmq(b"blind")
         async with Aio(board) as link:
             await link.connect()
-            board._request = 4  # a PONG that nobody asked for: is not answered
             await raised(NoAnswer, link.send(b"x", 50))
             equal(board._waiting, {})
 
     ran(main())
+    silent = up(fmqp())
+    silent.subscribe(b"lightmq/blind/up/*", lambda topic, payload: None)  # and answers nothing
+    silent.ping()
     ran(unanswered())
+    silent.close()
 
 
 @check

@@ -132,12 +132,17 @@ def lightmq_asks_and_answers():
 
 @check
 def fmqp_is_carried_by_lightmq():
-    def carried(**options):
-        session = lightmq(b"me", "carried", tx_size=262)
+    for port in ("carried", "pieces"):
+        _carried(port)
+
+
+def _carried(port):
+    def carried(name, **options):
+        session = lightmq(name, port, tx_size=262)
         return FmqpClient(Carried(session), retry_ms=20, **options)
 
     got = []
-    client = carried(keepalive_ms=200)
+    client = carried(b"me", keepalive_ms=200)
     client.subscribe(b"l/*", lambda topic, payload: got.append((topic, payload)))
     client.publish(b"l/will", b"gone", will=True)
     client.connect(5000)
@@ -149,7 +154,7 @@ def fmqp_is_carried_by_lightmq():
     client.poll(500)
     client.poll(500)
     equal(client.connects, 1)
-    other = carried()
+    other = carried(b"other")
     other.subscribe(b"l/will", lambda topic, payload: got.append(payload))
     other.connect(5000)
     other.ping()
@@ -207,7 +212,13 @@ def nothing_is_asked_of_a_lost_link():
     equal("nothing for 200 ms" in str(error), True, str(error))
     client = fmqp("stuck", name=b"", timeout_ms=200, retry_ms=0)
     client.connect(1000)
-    within(90, 1000, raises, NoAnswer, LightmqBlind().ask, 100)
+    silent = up(fmqp())
+    silent.subscribe(b"lightmq/blind/up/*", lambda topic, payload: None)  # and answers nothing
+    silent.ping()
+    blind = up(lightmq(b"blind"))
+    within(90, 1000, raises, NoAnswer, blind.send, b"x", 100)
+    blind.close()
+    silent.close()
     payload = bytes(200)
 
     def publish():
@@ -215,19 +226,6 @@ def nothing_is_asked_of_a_lost_link():
             client.publish(b"a", payload)
 
     within(190, 5000, raises, LinkError, publish)
-
-
-class LightmqBlind:
-    """A client that is up and whose posts nobody answers."""
-
-    def ask(self, ms):
-        client = lightmq(b"blind", "carried")
-        client.connect(1000)
-        client._request = 4  # a PONG that nobody asked for: is not answered
-        try:
-            client.send(b"x", ms)
-        finally:
-            client.close()
 
 
 run()

@@ -44,7 +44,7 @@ def large_messages_come_and_go_in_pieces():
     small = []
     # On a serial line what comes while nobody reads has to fit the driver's buffer.
     longest = 3000 if isinstance(PORTS["fmqp"], list) else 60000
-    for port in ("fmqp", "carried"):
+    for port in ("fmqp", "carried", "pieces"):
         if port not in PORTS:
             continue
         if port == "fmqp":
