@@ -39,8 +39,8 @@ _FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
     metavar="PROTOCOL://HOST:PORT",
     help=(
         "Where to listen, as often as wanted; port 0 is any free port. PROTOCOL is auto (every "
-        "protocol, and TLS), fmqp or lightmq (TCP), autos, fmqps or lightmqs (TLS), auto+unix, "
-        f"fmqp+unix or lightmq+unix.  [default: {_DEFAULT_LISTEN}]"
+        "protocol, and TLS), fmqp, lightmq or lightmq+fmqp (TCP), autos, fmqps … (TLS), auto+unix, "
+        f"fmqp+unix ….  [default: {_DEFAULT_LISTEN}]"
     ),
 )
 @click.option(

@@ -41,14 +41,20 @@ def authority(folder: Path) -> Authority:
 def secured(folder: Path, authority: Authority) -> Iterator[BrokerProcess]:
     """A broker with a TLS listener and a unix socket."""
     cert, key = authority.issue("broker")
-    listen = [f"fmqps://127.0.0.1:0?cert={cert}&key={key}", f"fmqp+unix://{folder}/broker.sock"]
-    with broker("--listen", listen[0], "--listen", listen[1]) as process:
+    listen = [
+        f"fmqps://127.0.0.1:0?cert={cert}&key={key}",
+        f"fmqp+unix://{folder}/broker.sock",
+        f"lightmq+fmqps://127.0.0.1:0?cert={cert}&key={key}",
+        f"lightmq+fmqp+unix://{folder}/carried.sock",
+        "lightmq+fmqp://127.0.0.1:0",
+    ]
+    with broker(*(word for each in listen for word in ("--listen", each))) as process:
         yield process
 
 
-@pytest.fixture(params=["fmqps", "fmqp+unix"])
+@pytest.fixture(params=["fmqps", "fmqp+unix", "lightmq+fmqps", "lightmq+fmqp+unix", "lightmq+fmqp"])
 def address(request: pytest.FixtureRequest, secured: BrokerProcess, authority: Authority) -> str:
-    query = f"?ca={authority.file}" if request.param == "fmqps" else ""
+    query = f"?ca={authority.file}" if request.param.endswith("s") else ""
     return secured.urls[request.param] + query
 
 

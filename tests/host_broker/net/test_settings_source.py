@@ -53,6 +53,8 @@ def test_the_later_flag_wins() -> None:
         ("net.busy_poll_us=1001", ["from 0 to 1000"]),
         ("net.busy_poll_us=-1", ["from 0 to 1000"]),
         ("journal.partitions=100000", ["from 1 to 10000"]),
+        ("lightmq.carried_bytes=65464", ["from 1 to 65463"]),
+        ("lightmq.clients=x", ["a table in the --config file: [lightmq.clients]"]),
     ],
 )
 def test_a_wrong_flag_says_what_is_allowed(assignment: str, words: list[str]) -> None:
@@ -73,6 +75,9 @@ def test_a_wrong_flag_says_what_is_allowed(assignment: str, words: list[str]) ->
         ("[journal]\nfsync = 1\n", ["true or false"]),
         ("[lightmq]\ndialect = ['spec']\n", ["one of spec, gbaranski"]),
         ("[web]\nport = 1\n", ["unknown section 'web'"]),
+        ("[lightmq.clients]\nhall = 5\n", ["lightmq.clients must be", "see 'hall'"]),
+        ("[lightmq.clients]\n'' = ''\n", ['"" or "sha256:"', "see ''"]),
+        ("lightmq.clients = ['hall']\n", ["a table"]),
     ],
 )
 def test_a_wrong_file_is_named_with_its_key(toml: str, words: list[str], tmp_path: Path) -> None:
@@ -82,6 +87,24 @@ def test_a_wrong_file_is_named_with_its_key(toml: str, words: list[str], tmp_pat
         load_settings(file)
     text = str(caught.value)
     assert [word for word in [str(file), *words] if word not in text] == []
+
+
+def test_a_list_of_clients(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    digest = "sha256:" + "0a" * 32
+    file.write_text(f'[lightmq.clients]\nkitchen = ""\n"aa:bb" = "{digest}"\n')
+    assert load_settings(file).lightmq.clients == {"kitchen": "", "aa:bb": digest}
+
+
+@pytest.mark.parametrize("wrong", ["5up3r", "sha256:5up3r", "sha256:" + "0A" * 32])
+def test_a_token_in_the_place_of_its_hash_is_not_repeated(wrong: str, tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(f'[lightmq.clients]\nhall = "{wrong}"\n')
+    with pytest.raises(
+        SettingsError, match="64 hexadecimal digits for each client; see 'hall'"
+    ) as e:
+        load_settings(file)
+    assert wrong not in str(e.value)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
