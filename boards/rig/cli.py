@@ -5,8 +5,14 @@ import importlib
 import click
 
 _VERBS = {
+    "list": ("boards.rig.commands.list_boards:command", "List the desk: boards, ports, states."),
+    "add": ("boards.rig.commands.add:command", "Write the file of a board that is plugged in."),
+    "doctor": ("boards.rig.commands.doctor:command", "Find out what keeps boards from working."),
     "flash": ("boards.rig.commands.flash:command", "Put firmware on boards, never the wrong one."),
     "run": ("boards.rig.commands.run:command", "Flash, install, check and judge boards."),
+    "lock": ("boards.rig.commands.lock:command", "Show and hold boards' locks."),
+    "power": ("boards.rig.commands.power:command", "Switch a board on, off, or off and on."),
+    "recover": ("boards.rig.commands.recover:command", "Bring a wedged board back."),
 }
 
 

@@ -8,6 +8,7 @@ from boards.models import all_models
 from boards.rig.desk.board_file import load_board
 from boards.rig.desk.target import DeskBoard
 from boards.virtual.board import VirtualBoard
+from firmware.build import ensure
 
 
 def write_rig(folder: Path, text: str = "") -> Path:
@@ -57,3 +58,11 @@ def motemq_rig(
         text=True,
         timeout=timeout_s,
     )
+
+
+def running_esp32(folder: Path, id: str) -> VirtualBoard:
+    """Start a virtual ESP32 that has its firmware already, put there without esptool."""
+    folder.mkdir()
+    flash = b"\xff" * 0x1000 + ensure("vesp32").read_bytes()
+    (folder / "flash.bin").write_bytes(flash + b"\xff" * (4 * 1024 * 1024 - len(flash)))
+    return VirtualBoard.start("esp32", id, folder)

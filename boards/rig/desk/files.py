@@ -2,11 +2,10 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import platformdirs
 
 from boards.models import TomlError
 from boards.models.toml_tables import Table, read_table
@@ -65,11 +64,22 @@ def load_rig(file: Path) -> Rig:
 def virtual_folder() -> Path:
     """Return where virtual boards that are up have their files: ``motemq rig virtual up``.
 
-    ``$MOTEMQ_RUNTIME``, or the user's runtime folder, and ``desk`` in it. A file appears by a
-    rename and goes with its board.
+    It is ``desk`` in ``runtime_dir()``. A file appears by a rename and goes with its board.
     """
-    override = os.environ.get("MOTEMQ_RUNTIME")
-    return (Path(override) if override else platformdirs.user_runtime_path("motemq")) / "desk"
+    return runtime_dir() / "desk"
+
+
+def runtime_dir() -> Path:
+    """Return the folder for what does not outlive a session.
+
+    ``$MOTEMQ_RUNTIME``, or ``motemq`` in the user's runtime folder, or one in the folder for
+    temporary files that is named by the user's id.
+    """
+    if override := os.environ.get("MOTEMQ_RUNTIME"):
+        return Path(override)
+    if session := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(session) / "motemq"
+    return Path(tempfile.gettempdir()) / f"motemq-{os.getuid()}"
 
 
 def virtual_rig() -> Rig | None:
