@@ -9,7 +9,8 @@ _FILES = {
     "lightmq": ("__init__.py", "lightmq.py", "link.py", "tcp.py"),
     "both": (
         *("__init__.py", "aio.py", "carried.py", "chunks.py", "fmqp.py", "lightmq.py", "link.py"),
-        *("outage.py", "tcp.py", "tls.py", "topic.py", "uart.py", "wanted.py", "wifi.py"),
+        *("outage.py", "reliable.py", "tcp.py", "tls.py", "topic.py", "uart.py", "wanted.py"),
+        "wifi.py",
     ),
 }
 # Optimised: tracebacks name functions, but no lines, and it is a tenth smaller.

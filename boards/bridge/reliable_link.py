@@ -31,9 +31,8 @@ from boards.bridge.reliable_frame import (
     Stray,
     encode,
 )
-from boards.bridge.reliable_window import ReceiveWindow, SendWindow
+from boards.bridge.reliable_window import SLACK_S, ReceiveWindow, SendWindow
 
-SLACK_S = 0.05  # on top of the board's patience
 _PATIENCE_LIMITS_MS = (200, 65535)
 _TEXT_LIMIT = 200  # bytes, of a CLOSE
 
@@ -50,7 +49,7 @@ class Asked:
 class Ended:
     """The session has ended. ``rest``: what the board sent before, and nobody took.
 
-    ``complete``: the board, or we, closed it, and nothing of the board's stream is missing.
+    ``complete``: one end closed it, and all that this end had sent has arrived.
     """
 
     reason: str
@@ -82,7 +81,7 @@ class _Session:
         self.finishing = False
         self.owes = False  # an acknowledgement
         self.heard = self.said = now
-        self.outgoing = SendWindow(size, room, now)
+        self.outgoing = SendWindow(size, room, patience_s, now)
         self.incoming = ReceiveWindow()
 
 
@@ -141,7 +140,7 @@ class HostLink:
             return self._end(f"the board was silent for {session.patience_s:g} s")
         if session.accepted:
             session.outgoing.tick(now)
-            if session.outgoing.stuck(now, session.patience_s + SLACK_S):
+            if session.outgoing.stuck(now):
                 self._close(session.number, Reason.GAVE_UP, "nothing was acknowledged")
                 return self._end(f"the board acknowledged nothing new for {session.patience_s:g} s")
             if session.finishing and session.outgoing.empty:
@@ -159,7 +158,7 @@ class HostLink:
             until = min(until, session.said + session.patience_s / 8)
             if session.finishing and session.outgoing.empty:
                 return session.said
-            resend = session.outgoing.next_deadline(session.patience_s + SLACK_S)
+            resend = session.outgoing.next_deadline()
             until = until if resend is None else min(until, resend)
         return until
 
@@ -216,13 +215,13 @@ class HostLink:
         if frame.kind is Kind.OPEN:
             return self._opened(frame, now)
         session = self._session
-        if session is None or frame.session != session.number or not session.accepted:
+        if session is None or frame.session != session.number:
             self.counters.other_sessions += 1
             if frame.kind in (Kind.DATA, Kind.ACK):
                 self._close(frame.session, Reason.NO_SESSION, "")
             return []
-        if frame.kind is Kind.ACCEPT:
-            return []  # our own words, from a line that echoes
+        if frame.kind is Kind.ACCEPT or (frame.kind is not Kind.CLOSE and not session.accepted):
+            return []  # our own words, from a line that echoes; or about what we never said
         session.heard = now
         session.begun = True
         session.outgoing.acknowledged(frame.next, frame.room, frame.mask, now)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from boards.bridge.reliable_frame import WINDOW
 
 _FIRST_RTT_S = 0.2
-_SLACK_S = 0.05
-_RESEND_LIMIT_S = 2.0
+_LEAST_S = 0.05
+SLACK_S = 0.05  # of a busy computer
 _NEWS = 4  # so much growth of the room is told at once
 
 
@@ -26,14 +26,16 @@ class _Kept:
 class SendWindow:
     """What was given to send and is not yet acknowledged: ``WINDOW`` frames at most.
 
-    ``size``: bytes of payload that the peer takes per frame; ``room``: frames it takes now.
+    ``size``: bytes of payload that the peer takes per frame; ``room``: frames it takes now;
+    ``patience_s``: without an acknowledgement of anything new, then it is ``stuck``.
     """
 
-    def __init__(self, size: int, room: int, now: float) -> None:
+    def __init__(self, size: int, room: int, patience_s: float, now: float) -> None:
         self.resent = 0
-        self.moved = now  # when the peer last acknowledged something new, or owed nothing
+        self._moved = now  # when the peer last acknowledged anything new, or owed nothing
         self._size = size
         self._room = room
+        self._patience_s = patience_s
         self._base = self._number = 0  # the oldest that is kept; the next new one
         self._kept: dict[int, _Kept] = {}
         self._order = 0
@@ -60,7 +62,7 @@ class SendWindow:
     def queue(self, data: bytes, now: float) -> int:
         """Keep as much of ``data`` as fits, return how many bytes that is (perhaps 0)."""
         if self.empty:
-            self.moved = self._last_sent = now
+            self._moved = self._last_sent = now
         taken = 0
         last = self._kept.get((self._number - 1) & 255)
         if last is not None and not last.sent_before:
@@ -93,33 +95,37 @@ class SendWindow:
         """Take what a frame of the peer says about ours; nonsense is ignored."""
         if self._count(next_number) > self._count(self._number):
             return
-        if room and not self._room:
-            self.moved = now
         self._room = room
-        newest = 0
+        if not room:
+            self._moved = now
+        newest = -1
         while self._base != next_number:
             newest = max(newest, self._dropped(self._base))
             self._base = (self._base + 1) & 255
         for bit in range(WINDOW - 1):
             if mask >> bit & 1:
                 newest = max(newest, self._dropped((next_number + 1 + bit) & 255))
-        if not newest:
+        if newest < 0:
             return
         # A line does not reorder: older transmissions that did not arrive never will.
         for kept in self._kept.values():
             if kept.order < newest:
                 kept.order = 0
         self._tries = 0
-        self.moved = self._last_sent = now
+        self._moved = self._last_sent = now
         if self._timed is not None and self._timed[0] <= newest:
             self._rtt += (now - self._timed[1] - self._rtt) / 4
             self._timed = None
 
-    def next_deadline(self, patience_s: float) -> float | None:
+    def next_deadline(self) -> float | None:
         """Return when ``tick`` or ``stuck`` will have something to say."""
         if self.empty:
             return None
-        return min(self._resend_at(), self.moved + patience_s) if self._room else self._resend_at()
+        return (
+            min(self._resend_at(), self._moved + self._patience_s + SLACK_S)
+            if self._room
+            else self._resend_at()
+        )
 
     def tick(self, now: float) -> None:
         """Have the oldest frame sent again if it is time."""
@@ -130,20 +136,20 @@ class SendWindow:
             self._tries += 1
             self._timed = None
 
-    def stuck(self, now: float, patience_s: float) -> bool:
+    def stuck(self, now: float) -> bool:
         """Return whether the peer has room and acknowledged nothing new for so long."""
-        return not self.empty and self._room > 0 and now >= self.moved + patience_s
+        return not self.empty and self._room > 0 and now >= self._moved + self._patience_s + SLACK_S
 
     def _count(self, number: int) -> int:
         return (number - self._base) & 255
 
     def _dropped(self, number: int) -> int:
         kept = self._kept.pop(number, None)
-        return kept.order if kept else 0
+        return kept.order if kept else -1
 
     def _resend_at(self) -> float:
-        wait = (2 * self._rtt + _SLACK_S) * (1 << min(self._tries, 8))
-        return self._last_sent + min(wait, _RESEND_LIMIT_S)
+        wait = (2 * self._rtt + _LEAST_S) * (1 << min(self._tries, 8))
+        return self._last_sent + min(wait, self._patience_s / 8)
 
 
 class ReceiveWindow:

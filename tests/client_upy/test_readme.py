@@ -63,7 +63,7 @@ def test_its_programs_run(
 
 
 def test_what_needs_a_board_fits_the_code(typings: Path, tmp_path: Path) -> None:
-    assert len(_BOARD_ONLY) == 3
+    assert len(_BOARD_ONLY) == 4
     for number, program in enumerate(_BOARD_ONLY):
         (tmp_path / "program.py").write_text(program)
         code, said = check_types(["program.py"], tmp_path, typings)
