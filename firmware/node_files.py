@@ -9,7 +9,7 @@ _ROOT = Path(__file__).parents[1]
 _CLIENT = _ROOT / "client_upy" / "umotemq"
 _NODE = Path(__file__).parent / "node"
 # Lends CPython what MicroPython has; and what MicroPython runs by its name must stay source.
-_PC_ONLY = {"_cpython.py", "_cpython_tls.py"}
+_PC_ONLY = {"_cpython.py", "_cpython_io.py", "_cpython_tls.py"}
 _UNCOMPILED = {"main.py"}
 # Without line numbers a board's traceback names functions only, and the client is a tenth smaller.
 CLIENT_OPTIMISATION = 3

@@ -56,9 +56,12 @@ class Direction:
         """Put what no link wrote on the line, at once and whole."""
         self._arrive(data)
 
-    def forget(self) -> None:
-        """What a reset does to the drivers of one end."""
+    def sender_reset(self) -> None:
+        """What waits in the sender's driver is lost."""
         self._waiting.clear()
+
+    def receiver_reset(self) -> None:
+        """What waits in the receiver's driver is lost."""
         self._arrived.clear()
 
     def read(self, limit: int) -> bytes:

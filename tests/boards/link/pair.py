@@ -80,14 +80,16 @@ class Pair:
     def restart_bridge(self) -> None:
         """The bridge was killed, and runs again; what was on the line is lost."""
         self.host = HostLink()
-        self.to_host.forget()
+        self.to_host.receiver_reset()
+        self.to_board.sender_reset()
         self._wire = b""
         self._asked_at = None
         self.last.host_ended = Ended("killed", False, b"")
 
     def power_on(self) -> None:
         """The board starts anew, as after a reset: nothing of its old life is left."""
-        self.to_board.forget()
+        self.to_host.sender_reset()
+        self.to_board.receiver_reset()
         self.board = Reliable(BoardEnd(self.to_host, self.to_board), self._patience_ms)
         self.stream: Reliable | None = None
         self._open_at = self.now_ms

@@ -34,7 +34,8 @@ def test_all_arrives_whatever_the_line_does(name: str, baud: int) -> None:
     load = min(20_000, baud // 10)
     faults = _LINES[name]
     if baud == 9600:  # where a full frame takes 0.27 s
-        faults = replace(faults, noise_every_s=10 * faults.noise_every_s)
+        noise_s, text_s = 10 * faults.noise_every_s, 10 * faults.text_every_s
+        faults = replace(faults, noise_every_s=noise_s, text_every_s=text_s)
     for seed in range(8):
         pair = Pair(seed, baud, faults, load=load, step_ms=12 if baud == 9600 else 3)
         assert pair.run(pair.done, 60), (seed, pair.log, pair.host.counters)
