@@ -1,8 +1,11 @@
 """Run a script of ``device/`` on CPython or MicroPython and read its result lines."""
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +15,7 @@ DEVICE = Path(__file__).parent / "device"
 # 64-bit objects are twice the size of a board's: this is a board with about 64 KB of free heap.
 HEAP = "128k"
 HEAP_32 = "64k"
+_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,24 @@ def micropython_32(executable: Path, client: Path = CLIENT) -> Interpreter:
 def run_checks(interpreter: Interpreter, name: str, *arguments: str) -> str:
     """Run ``device/check_NAME.py``; fail unless it ran checks and all passed. Return its output."""
     return judged(*interpreter.output(DEVICE / f"check_{name}.py", *arguments))
+
+
+Run = tuple[str, ...]  # the name of a check file, and its arguments
+Begun = dict[Run, "Future[tuple[int, str]]"]
+
+
+@contextlib.contextmanager
+def begun(interpreter: Interpreter, runs: Iterable[Run]) -> Iterator[Begun]:
+    """Run check files a few at a time, as they mostly wait; gives each one's (code, output).
+
+    Those that nobody has waited for when the block ends are not begun any more.
+    """
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield {
+            run: pool.submit(interpreter.output, DEVICE / f"check_{run[0]}.py", *run[1:])
+            for run in runs
+        }
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def judged(code: int, text: str) -> str:

@@ -1,22 +1,25 @@
 """The same checks on CPython, on MicroPython from source, and from the .mpy a board gets."""
 
+from collections.abc import Iterator
+
 import pytest
 
-from tests.client_upy.interpreters import Interpreter, run_checks
+from tests.client_upy.interpreters import Begun, Interpreter, begun, judged
+
+# Over streams in memory; over scripted drivers; the wire contract.
+_NAMES = ["topic", "fmqp", "fmqp_peer", "lightmq", "lightmq_peer", "link", "outage"]
+_DRIVERS = ["uart", "wifi"]
+_VECTORS = ["vectors_fmqp", "vectors_lightmq"]
 
 
-@pytest.mark.parametrize(
-    "name", ["topic", "fmqp", "fmqp_peer", "lightmq", "lightmq_peer", "link", "outage"]
-)
-def test_client_over_memory(interpreter: Interpreter, name: str) -> None:
-    run_checks(interpreter, name)
+@pytest.fixture(scope="module")
+def runs(interpreter: Interpreter, vectors: dict[str, str]) -> Iterator[Begun]:
+    wire = [(name, vectors[name.removeprefix("vectors_")]) for name in _VECTORS]
+    # The longest first.
+    with begun(interpreter, [*((name,) for name in reversed(_NAMES + _DRIVERS)), *wire]) as runs:
+        yield {run[:1]: result for run, result in runs.items()}
 
 
-@pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
-def test_vectors(interpreter: Interpreter, protocol: str, vectors: dict[str, str]) -> None:
-    run_checks(interpreter, f"vectors_{protocol}", vectors[protocol])
-
-
-@pytest.mark.parametrize("name", ["uart", "wifi"])
-def test_scripted_driver(interpreter: Interpreter, name: str) -> None:
-    run_checks(interpreter, name)
+@pytest.mark.parametrize("name", _NAMES + _DRIVERS + _VECTORS)
+def test_checks(runs: Begun, name: str) -> None:
+    judged(*runs[name,].result())

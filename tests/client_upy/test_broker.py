@@ -1,16 +1,31 @@
 """The clients and the real broker, also where connections are cut and FMQP is carried."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.client_upy.interpreters import Interpreter, micropython_32, run_checks
+from tests.client_upy.interpreters import (
+    Begun,
+    Interpreter,
+    begun,
+    judged,
+    micropython_32,
+    run_checks,
+)
+
+_NAMES = ["broker", "chunks", "aio", "aio_loss"]
 
 
-@pytest.mark.parametrize("name", ["broker", "chunks", "aio", "aio_loss"])
-def test_client_and_broker(interpreter: Interpreter, broker_ports: str, name: str) -> None:
-    run_checks(interpreter, name, broker_ports)
+@pytest.fixture(scope="module")
+def runs(interpreter: Interpreter, broker_ports: str) -> Iterator[Begun]:
+    with begun(interpreter, [(name, broker_ports) for name in _NAMES]) as runs:
+        yield {run[:1]: result for run, result in runs.items()}
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_client_and_broker(runs: Begun, name: str) -> None:
+    judged(*runs[name,].result())
 
 
 def test_a_long_life_leaves_nothing_behind(

@@ -3,13 +3,14 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from boards.virtual.rp2040.node import find_node
 from firmware import cache
-from tests.client_upy.interpreters import Interpreter, run_checks
+from tests.client_upy.interpreters import DEVICE, Begun, Interpreter, begun, judged
 
 _HERE = Path(__file__).parent / "wasm"
 _INSTALL_S = 120
@@ -46,11 +47,44 @@ def test_it_is_micropython_1_27(wasm: Interpreter, tmp_path: Path) -> None:
     assert (code, text) == (1, "('micropython', (1, 27, 0, '')) argument\n")
 
 
-@pytest.mark.parametrize("name", ["topic", "fmqp", "lightmq"])
-def test_client_over_memory(wasm: Interpreter, name: str) -> None:
-    run_checks(wasm, name)
+_VECTORS = ["vectors_fmqp", "vectors_lightmq"]
+_NAMES = ["topic", "fmqp", "fmqp_peer", "lightmq", "lightmq_peer", "link", "outage", "wifi"]
+# What this build cannot do, and what it says then.
+_UNABLE = {
+    **dict.fromkeys(
+        ["aio", "aio_loss", "broker", "chunks", "faults", "soak", "tls"],
+        "ImportError: no module named 'socket'",
+    ),
+    "uart": "ImportError: no module named 'socket'",  # its asyncio is the browser's
+    "heap": "a_long_run_leaves_nothing_behind",  # it collects between two calls from JavaScript
+}
 
 
-@pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
-def test_vectors(wasm: Interpreter, protocol: str, vectors: dict[str, str]) -> None:
-    run_checks(wasm, f"vectors_{protocol}", vectors[protocol])
+@pytest.fixture(scope="module")
+def runs(
+    wasm: Interpreter, vectors: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Begun]:
+    none = tmp_path_factory.mktemp("none") / "ports.json"
+    none.write_text('{"fmqp": 1, "cut": 1}')
+    arguments = {name: [vectors[name.removeprefix("vectors_")]] for name in _VECTORS}
+    arguments |= {name: [str(none)] for name in _UNABLE} | {"heap": ["memory"]}
+    names = [*reversed(_NAMES), *_VECTORS, *_UNABLE]
+    with begun(wasm, [(name, *arguments.get(name, [])) for name in names]) as runs:
+        yield {run[:1]: result for run, result in runs.items()}
+
+
+@pytest.mark.parametrize("name", _NAMES + _VECTORS)
+def test_checks(runs: Begun, name: str) -> None:
+    judged(*runs[name,].result())
+
+
+@pytest.mark.parametrize("name", _UNABLE)
+def test_it_cannot(runs: Begun, name: str) -> None:
+    code, text = runs[name,].result()
+    assert code != 0
+    assert _UNABLE[name] in text
+
+
+def test_no_check_file_is_forgotten() -> None:
+    every = {path.stem.removeprefix("check_") for path in DEVICE.glob("check_*.py")}
+    assert {*_NAMES, *_VECTORS, *_UNABLE} == every
