@@ -18,6 +18,8 @@ _HEADER = struct.Struct(">8sHHIQQI")  # the last: the run of the broker
 _CRC = struct.Struct(">I")
 _PREFIX = struct.Struct(">II")
 _FIXED = struct.Struct(">QQIIBBH")
+_TIME = struct.Struct(">Q")
+_RUN_AT = 32
 _SEQUENCE_AND_COUNT = struct.Struct(">8xQI")
 
 
@@ -79,3 +81,14 @@ def take_sequence_and_count(data: memoryview, position: int) -> tuple[int, int]:
     """Return first sequence number and message count of a whole record at ``position``."""
     sequence, count = _SEQUENCE_AND_COUNT.unpack_from(data, position + PREFIX_LENGTH)
     return sequence, count
+
+
+def take_time_ns(data: memoryview, position: int) -> int:
+    """Return the time of a whole record at ``position``, ns since 1970 UTC."""
+    (time_ns,) = _TIME.unpack_from(data, position + PREFIX_LENGTH)
+    return int(time_ns)
+
+
+def run_of(header: bytes) -> int:
+    """Return the broker's run of a segment header without complaints."""
+    return int.from_bytes(header[_RUN_AT : _RUN_AT + 4], "big")
