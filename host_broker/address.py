@@ -2,8 +2,8 @@
 
 ``fmqp://host:port`` is plain TCP, ``fmqps://host:port?ca=FILE`` is TLS, ``fmqp+unix:///path`` is a
 unix socket; the same for ``lightmq``, where ``/client-id`` (TCP, TLS) or ``?client_id=`` (unix)
-names the client, and for ``lightmq+fmqp``, FMQP inside LightMQ. To listen there is also ``auto``:
-FMQP and LightMQ, told apart by their first bytes.
+names the client, and for ``lightmq+fmqp``, FMQP inside LightMQ. To listen there is also ``http``,
+and ``auto``: FMQP, LightMQ and HTTP, told apart by their first bytes.
 """
 
 import urllib.parse
@@ -15,6 +15,8 @@ CARRIED = "lightmq+fmqp"  # FMQP inside LightMQ
 NAMED = ("lightmq", CARRIED)  # their clients have a name
 PROTOCOLS = ("fmqp", *NAMED)
 AUTO = "auto"  # listens for all of them that begin differently
+HTTP = "http"  # the journal, for programs
+_LISTENERS_ONLY = (AUTO, HTTP)
 DEFAULT_PORT = 8765  # for those, as one listener can serve all
 CARRIED_PORT = 8766
 
@@ -22,7 +24,7 @@ Transport = Literal["tcp", "tls", "unix"]
 _SUFFIXES: dict[Transport, str] = {"tcp": "", "tls": "s", "unix": "+unix"}
 _SCHEMES: dict[str, tuple[str, Transport]] = {
     protocol + suffix: (protocol, transport)
-    for protocol in (*PROTOCOLS, AUTO)
+    for protocol in (*PROTOCOLS, *_LISTENERS_ONLY)
     for transport, suffix in _SUFFIXES.items()
 }
 
@@ -95,7 +97,11 @@ def parse_address(text: str, options: Mapping[str, Collection[str]] = CONNECT_OP
         given = _given(parts.query)
     except ValueError as error:
         raise AddressError(f"'{text}' is no address: {error}") from error
-    schemes = [name for name, (known, _) in _SCHEMES.items() if known != AUTO or AUTO in options]
+    schemes = [
+        name
+        for name, (known, _) in _SCHEMES.items()
+        if known not in _LISTENERS_ONLY or AUTO in options
+    ]
     protocol, transport = _SCHEMES.get(parts.scheme, ("", "tcp"))
     if protocol == AUTO and parts.scheme not in schemes:
         said = text.replace(AUTO, "fmqp", 1)

@@ -4,6 +4,7 @@ A key on the command line or in the TOML file is ``section.field``, e.g. ``light
 Only the edge reads files and flags; the core is handed a ``Settings``.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -97,6 +98,21 @@ class JournalSettings:
     # Closed segments go when they are older, or when all are more; 0 = never.
     max_age_s: float = 7 * 24 * 3600.0
     max_bytes: int = 16 * 1024 * 1024 * 1024
+    trim_read: bool = False  # also when all consumer groups have read them
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """HTTP (docs/journal.md, Reading from elsewhere)."""
+
+    token: str = ""  # sha256: and 64 hexadecimal digits; empty: only who is on this machine
+
+    def __post_init__(self) -> None:
+        if self.token and not re.fullmatch("sha256:[0-9a-fA-F]{64}", self.token):
+            raise ValueError(
+                "http.token must be sha256: and the 64 hexadecimal digits of the token's SHA-256 "
+                "(printf %s TOKEN | sha256sum), never the token itself"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +123,4 @@ class Settings:
     lightmq: LightmqSettings = field(default_factory=LightmqSettings)
     net: NetSettings = field(default_factory=NetSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)

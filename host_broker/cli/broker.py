@@ -54,7 +54,7 @@ _FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.toml",
-    help="Settings: tables [fmqp], [lightmq], [net], [journal].",
+    help="Settings: tables [fmqp], [lightmq], [net], [journal], [http].",
 )
 @click.option(
     "--set",

@@ -7,7 +7,7 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from host_broker.address import AUTO, Address, host_and_port
 from host_broker.net.acceptor import Acceptor
@@ -39,7 +39,7 @@ class Listener:
         self.slow = _policy(address, settings)
         # LightMQ has a word for whoever comes while the broker stops; FMQP has none (R33).
         self.answers_until_the_end = address.protocol != "fmqp"
-        self._protocol = address.protocol
+        self.protocol = address.protocol
         self._scheme = address.scheme
         self._tls = address.transport == "tls"  # from the first byte on
         self._settings = settings
@@ -61,31 +61,36 @@ class Listener:
         where = name if self._socket.family == socket.AF_UNIX else host_and_port(*name[:2])
         return f"{self._scheme} {where}"
 
-    async def start(self, connection: Callable[[str], asyncio.Protocol], poller: Poller) -> None:
+    async def start(
+        self,
+        connection: Callable[[str], asyncio.Protocol],
+        speaks: Collection[str],
+        poller: Poller,
+    ) -> None:
         """Accept; ``connection`` makes the asyncio protocol of each client, given its protocol.
 
-        Plain sockets are the poller's, TLS is asyncio's.
+        ``speaks`` are those that can be given. Plain sockets are the poller's, TLS is asyncio's.
         """
         loop = asyncio.get_running_loop()
-        if self._protocol == AUTO:
+        if self.protocol == AUTO:
             lobby = self._lobby = Lobby(
-                House(str(self), self._settings, connection, poller, self._context)
+                House(str(self), self._settings, connection, speaks, poller, self._context)
             )
         if self._tls:
             self._accepting = await loop.create_server(
                 functools.partial(Unveiled, lobby)
-                if self._protocol == AUTO
-                else functools.partial(connection, self._protocol),
+                if self.protocol == AUTO
+                else functools.partial(connection, self.protocol),
                 sock=self._socket,
                 backlog=_BACKLOG,
                 ssl=self._context,
                 ssl_handshake_timeout=self._settings.tls_handshake_s,
                 ssl_shutdown_timeout=_TLS_GOODBYE_S,
             )
-        elif self._protocol == AUTO:
+        elif self.protocol == AUTO:
             self._accepting = Acceptor(self._socket, lambda sock: Newcomer(sock, lobby).enter())
         else:
-            protocol = self._protocol
+            protocol = self.protocol
             self._accepting = Acceptor(
                 self._socket,
                 lambda sock: Stream(sock, connection(protocol), poller, loop).start(),

@@ -8,7 +8,7 @@ something to say has said it long before.
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,12 +35,13 @@ class House:
     """What all visitors of a listener need.
 
     ``name``: the listener's, for the log. ``connection`` makes the asyncio protocol of a recognised
-    client. ``tls``: None if the listener has no certificate.
+    client. ``speaks``: the protocols there are. ``tls``: None if the listener has no certificate.
     """
 
     name: str
     settings: NetSettings
     connection: Callable[[str], asyncio.Protocol]
+    speaks: Collection[str]
     poller: Poller
     tls: ssl.SSLContext | None
 

@@ -15,7 +15,6 @@ from host_broker.net.stream import Stream
 from host_broker.net.unveiled import Unveiled
 from host_broker.protocols.recognition import LONGEST, MORE, recognise
 from host_broker.protocols.refusals import refusal
-from host_broker.protocols.registry import PROTOCOLS
 
 _TLS_GOODBYE_S = 5.0  # for a peer to answer our close_notify
 _DROPPED_BYTES = 64 * 1024  # of a request that is refused; a close with more unread is a reset
@@ -91,7 +90,7 @@ class Newcomer:
 
     def _recognised(self, protocol: str, first: bytes) -> int:
         house = self._lobby.house
-        if protocol in PROTOCOLS:
+        if protocol in house.speaks:
             self._leave()
             stream = Stream(
                 self._sock, house.connection(protocol), house.poller, asyncio.get_running_loop()

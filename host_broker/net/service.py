@@ -8,8 +8,9 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from host_broker.address import Address
+from host_broker.address import HTTP, Address
 from host_broker.broker import Broker
 from host_broker.net.busy_poll import busy_poll_s
 from host_broker.net.connection import Connection
@@ -20,7 +21,12 @@ from host_broker.net.listener import Listener
 from host_broker.net.poller import Poller, event_loop
 from host_broker.net.retained_store import RetainedStore
 from host_broker.net.server import Server
+from host_broker.net.slow import Policy
+from host_broker.protocols.registry import PROTOCOLS
 from host_broker.settings import Settings
+
+if TYPE_CHECKING:
+    from host_broker.net.http.site import Site
 
 _log = logging.getLogger(__name__)
 
@@ -121,8 +127,16 @@ async def _serve(
         store.start()
     if settings.fmqp.idle_timeout_s:
         server.watch_idleness("fmqp", settings.fmqp.idle_timeout_s)
+    site = await _site(listeners, journal, settings)
+    speaks = (*PROTOCOLS, "http") if site is not None else PROTOCOLS
+
+    def connection(slow: Policy, protocol: str) -> asyncio.Protocol:
+        if protocol == "http" and site is not None:
+            return site.protocol()
+        return Connection(server, protocol, slow)
+
     for listener in listeners:
-        await listener.start(functools.partial(Connection, server, slow=listener.slow), poller)
+        await listener.start(functools.partial(connection, listener.slow), speaks, poller)
     code = 0
     try:
         ready([str(listener) for listener in listeners])
@@ -135,8 +149,22 @@ async def _serve(
         else:
             close_listeners(all_of_them=False)
             await server.stop(settings.net.drain_s, close_listeners)
+        if site is not None:
+            await site.close()
         if journal is not None:
             await journal.close(_WRITE_OUT_S)
+
+
+async def _site(
+    listeners: Sequence[Listener], journal: Journal | None, settings: Settings
+) -> "Site | None":
+    """Serve HTTP if that was asked for, or if there is something to be read."""
+    if journal is None and not any(listener.protocol == HTTP for listener in listeners):
+        return None
+    # Only now: it takes a fifth of a second to import.
+    from host_broker.net.http.site import Site
+
+    return await Site.start(settings.http, journal)
 
 
 def _restore(broker: Broker, store: RetainedStore) -> None:

@@ -146,7 +146,9 @@ class Stream(asyncio.Transport):
     # ---- asyncio.Transport ----
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the socket, of all things asyncio knows."""
+        """Return the socket or the peer's name, of all things asyncio knows."""
+        if name == "peername" and not self._gone:
+            return self._sock.getpeername()
         return self._sock if name == "socket" else default
 
     def is_closing(self) -> bool:

@@ -6,7 +6,6 @@ from typing import cast
 from host_broker.net.lobby import Lobby, peer_of
 from host_broker.protocols.recognition import MORE, NOBODY, recognise
 from host_broker.protocols.refusals import refusal
-from host_broker.protocols.registry import PROTOCOLS
 
 
 class Unveiled(asyncio.Protocol):
@@ -29,7 +28,7 @@ class Unveiled(asyncio.Protocol):
         if verdict == MORE:
             return
         self._lobby.leave(self)
-        if verdict not in PROTOCOLS:
+        if verdict not in self._lobby.house.speaks:
             # TLS within TLS is nobody's mistake that a certificate would mend.
             self._refuse(NOBODY if verdict == "tls" else verdict)
             return

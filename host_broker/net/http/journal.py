@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 from aiohttp import web
 
-from host_broker.net.http.site import mistake
+from host_broker.net.http.mistake import mistake
 from host_broker.net.journal.groups import GroupError, Groups
 from host_broker.net.journal.library import Library, Piece, Trimmed
 from host_broker.net.journal.scan import JournalError
@@ -27,6 +26,9 @@ def routes(library: Library, groups: Groups) -> web.RouteTableDef:
     async def overview(request: web.Request) -> web.StreamResponse:
         try:
             at_ns = _number(request, "at_ns", -1)
+        except ValueError as error:
+            return mistake(400, str(error))
+        try:
             shelves = await asyncio.to_thread(library.shelves)
             partitions = []
             for shelf in shelves:
@@ -39,8 +41,6 @@ def routes(library: Library, groups: Groups) -> web.RouteTableDef:
                 if at_ns >= 0:
                     facts["at"] = await asyncio.to_thread(library.since, shelf.partition, at_ns)
                 partitions.append(facts)
-        except ValueError as error:
-            return mistake(400, str(error))
         except JournalError as error:
             return mistake(500, str(error))
         kept = {
@@ -59,14 +59,15 @@ def routes(library: Library, groups: Groups) -> web.RouteTableDef:
             sequence = _number(request, "from")
             most = min(_number(request, "max_bytes", _USUAL_BYTES), _MOST_BYTES)
             wait_s = min(_number(request, "wait_ms", 0) / 1000, _LONGEST_WAIT_S)
+        except ValueError as error:
+            return mistake(400, str(error))
+        try:
             end = asyncio.get_running_loop().time() + wait_s
             while True:
                 piece = await asyncio.to_thread(library.piece, partition, sequence, most)
                 if piece is not None or asyncio.get_running_loop().time() >= end:
                     break
                 await asyncio.sleep(_LOOK_AGAIN_S)
-        except ValueError as error:
-            return mistake(400, str(error))
         except LookupError:
             return mistake(404, f"there is no partition {partition}")
         except Trimmed as trimmed:
@@ -90,9 +91,7 @@ def routes(library: Library, groups: Groups) -> web.RouteTableDef:
                 "Journal-First": str(piece.first),
                 "Journal-Next": str(piece.next),
             }
-            return web.Response(
-                body=body, headers=headers, content_type="application/octet-stream"
-            )
+            return web.Response(body=body, headers=headers, content_type="application/octet-stream")
 
     @table.put("/journal/groups/{name}")
     async def put(request: web.Request) -> web.StreamResponse:

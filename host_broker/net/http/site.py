@@ -1,18 +1,54 @@
 """The broker's HTTP: who may ask, and how mistakes are answered."""
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from host_broker.net.http import journal as journal_pages
+from host_broker.net.http.mistake import mistake
 from host_broker.settings import HttpSettings
 
+if TYPE_CHECKING:
+    from host_broker.net.journal.writer import Journal
+
 _log = logging.getLogger(__name__)
+_STOP_S = 2.0  # for answers under way
 _LARGEST_REQUEST_BYTES = 64 * 1024
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Site:
+    """The pages of a broker; every client gets a ``protocol`` of its own."""
+
+    def __init__(self, runner: web.AppRunner, server: web.Server) -> None:
+        self._runner = runner
+        self._server = server
+
+    @classmethod
+    async def start(cls, settings: HttpSettings, journal: "Journal | None") -> "Site":
+        """Prepare the pages about what there is."""
+        routes = web.RouteTableDef()
+        if journal is not None:
+            routes = journal_pages.routes(journal.library, journal.groups)
+        app = application(settings, routes)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S)
+        await runner.setup()
+        assert runner.server is not None  # noqa: S101 - for mypy; setup has made it
+        return cls(runner, runner.server)
+
+    def protocol(self) -> asyncio.Protocol:
+        """Return the asyncio protocol of a new client."""
+        return self._server()
+
+    async def close(self) -> None:
+        """End all connections; answers under way have two seconds."""
+        await self._runner.cleanup()
 
 
 def application(settings: HttpSettings, routes: web.RouteTableDef) -> web.Application:
@@ -41,11 +77,6 @@ def application(settings: HttpSettings, routes: web.RouteTableDef) -> web.Applic
     return app
 
 
-def mistake(status: int, text: str, **more: object) -> web.Response:
-    """Return an answer that says what is wrong."""
-    return web.json_response({"error": text, **more}, status=status)
-
-
 def _refusal(request: web.Request, token: str) -> web.Response | None:
     if token:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
@@ -58,7 +89,9 @@ def _refusal(request: web.Request, token: str) -> web.Response | None:
         return answer
     if _is_loopback(request.remote or "") and _is_loopback(_host(request)):
         return None
-    return mistake(403, "only from this machine, as 127.0.0.1 or localhost, unless http.token is set")
+    return mistake(
+        403, "only from this machine, as 127.0.0.1 or localhost, unless http.token is set"
+    )
 
 
 def _host(request: web.Request) -> str:

@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from host_broker.net.journal.format import (
@@ -153,7 +154,7 @@ class Library:
                 known.get(int(path.stem)) or _Segment(path, int(path.stem)) for path in names
             ]
             # The same name may be a newer file: a segment without a record is taken over.
-            for segment, following in zip(segments, [*segments[1:], None], strict=True):
+            for segment, following in zip_longest(segments, segments[1:]):
                 _extend(segment, number, following.first if following else None)
             segments = [segment for segment in segments if segment.end]
             if segments:

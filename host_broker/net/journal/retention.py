@@ -5,7 +5,7 @@ The newest segment of a partition stays, for it says where the numbers go on.
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,19 +52,34 @@ def expired(
     return sorted(found, key=lambda each: each.written_ns)
 
 
-def sweep(journal: Path, max_bytes: int, max_age_s: float) -> list[Kept]:
+def read(segments: Sequence[Kept], position: int) -> Sequence[Kept]:
+    """Return the closed segments of a partition, in order, of messages below ``position`` only."""
+    following = segments[1:]
+    return segments[: sum(int(segment.path.stem) <= position for segment in following)]
+
+
+def sweep(
+    journal: Path, max_bytes: int, max_age_s: float, read_by_all: Mapping[int, int]
+) -> list[Kept]:
     """Delete what has to go from the folder ``journal``; returns what went.
+
+    ``read_by_all``: by partition, the first message that is still needed, where that is known.
 
     Whoever has one of them open reads on. Raises ``OSError``.
     """
-    partitions = [
-        [
+    partitions = {
+        int(folder.name[1:]): [
             Kept(path, (status := path.stat()).st_size, status.st_mtime_ns)
             for path in sorted(folder.glob("[0-9]*" + SEGMENT_SUFFIX))
         ]
         for folder in journal.glob("p[0-9]*")
-    ]
-    gone = expired(partitions, max_bytes, max_age_s, time.time_ns())
+    }
+    gone: list[Kept] = []
+    for number, segments in partitions.items():
+        done = read(segments, read_by_all.get(number, 0))
+        gone += done
+        partitions[number] = segments[len(done) :]
+    gone += expired(partitions.values(), max_bytes, max_age_s, time.time_ns())
     for segment in gone:
         os.unlink(segment.path)
     return gone

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from host_broker.net.journal.groups import Groups
+from host_broker.net.journal.library import Library
 from host_broker.net.journal.retention import sweep
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import Partition
@@ -34,7 +36,8 @@ class Journal:
     """Writes docs/journal.md from an event loop without ever making it wait.
 
     ``append`` costs a list append. ``lost`` is called once, on the loop, with the ``JournalError``
-    that ended the journal; ``drained`` when ``full`` has become False again.
+    that ended the journal; ``drained`` when ``full`` has become False again. ``library`` and
+    ``groups`` are for those who read it.
     """
 
     def __init__(self, folder: Path, settings: JournalSettings) -> None:
@@ -42,6 +45,8 @@ class Journal:
 
         Raises ``JournalError`` if the journal in ``folder`` is corrupt or cannot be written.
         """
+        self.library = Library(folder)
+        self.groups = Groups(folder)
         self._folder = folder
         self._settings = settings
         try:
@@ -158,7 +163,8 @@ class Journal:
         """Delete the segments that have to go; returns when this was."""
         settings = self._settings
         try:
-            gone = sweep(self._folder, settings.max_bytes, settings.max_age_s)
+            read_by_all = self.groups.read_by_all() if settings.trim_read else {}
+            gone = sweep(self._folder, settings.max_bytes, settings.max_age_s, read_by_all)
         except OSError as error:
             # Nothing is lost by keeping them for now; a full disk stops the broker by itself.
             _log.warning("old segments of the journal could not be deleted: %s", error)

@@ -58,6 +58,8 @@ def test_all_messages_from_a_number_on(tmp_path: Path, sequence: int, max_bytes:
 def test_what_is_added_is_found(tmp_path: Path) -> None:
     library = Library(tmp_path)
     assert library.shelves() == []
+    (tmp_path / "p0000").mkdir()
+    assert library.shelves() == []
     following = 0
     for runs in ([3], [1, 1], [200], [2] * 90):
         before = following

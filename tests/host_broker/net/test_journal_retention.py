@@ -75,7 +75,7 @@ def test_files_go_and_a_reader_that_has_one_open_reads_on(tmp_path: Path) -> Non
         os.utime(path, (1000 + number, 1000 + number))
     (folder / "notes.txt").write_text("not ours")
     with (folder / f"{0:020d}.mjl").open("rb") as reader:
-        assert len(sweep(tmp_path, 0, time.time() - 1001.5)) == 2
+        assert len(sweep(tmp_path, 0, time.time() - 1001.5, {})) == 2
         assert len(reader.read()) == 100
     assert sorted(path.name for path in folder.iterdir()) == [f"{2:020d}.mjl", "notes.txt"]
 

@@ -1,0 +1,251 @@
+"""The journal by HTTP, as any program sees it, at a broker that runs."""
+
+import hashlib
+import http.client
+import json
+import ssl
+import threading
+import time
+import urllib.parse
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host_broker.client import FmqpClient, connect
+from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.host_broker.net.certificates import Authority
+from tests.host_broker.net.journal_decoder import read_segment
+
+_AUTO = ("--listen", "auto://127.0.0.1:0", "--set", "journal.partitions=1")
+_ONE_BY_ONE = ("--set", "journal.flush_s=0.001")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with broker("--data", str(tmp_path / "data"), *_AUTO, *_ONE_BY_ONE) as process:
+        yield process
+
+
+def _ask(
+    port: int, method: str, path: str, body: str = "", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request(method, path, body or None, headers)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.headers), answer.read()
+    finally:
+        connection.close()
+
+
+def _json(port: int, path: str) -> Any:
+    status, _, body = _ask(port, "GET", path)
+    assert status == 200, body
+    return json.loads(body)
+
+
+def _publish(port: int, bodies: list[bytes]) -> None:
+    client = connect(f"fmqp://127.0.0.1:{port}")
+    assert isinstance(client, FmqpClient)
+    with client:
+        for body in bodies:
+            client.publish("t/a", body)
+            client.sync()
+
+
+def _messages(headers: dict[str, str], body: bytes) -> list[tuple[int, str, bytes]]:
+    first = int(headers["Journal-First"])
+    head = b"MOTEJRNL\0\1\0\0" + bytes(4) + first.to_bytes(8, "big") + bytes(12)
+    segment = head + zlib.crc32(head).to_bytes(4, "big") + body
+    messages, torn = read_segment(f"p0000/{first:020d}.mjl", segment, None, last=True)
+    assert not torn
+    assert messages[-1].seq + 1 == int(headers["Journal-Next"])
+    return [(each.seq, each.topic, each.body) for each in messages]
+
+
+def _all(port: int, sequence: int = 0, options: str = "") -> list[tuple[int, str, bytes]]:
+    found: list[tuple[int, str, bytes]] = []
+    while True:
+        status, headers, body = _ask(port, "GET", f"/journal/0?from={sequence}{options}")
+        if status == 204:
+            return found
+        assert status == 200, body
+        found += [each for each in _messages(headers, body) if each[0] >= sequence]
+        sequence = int(headers["Journal-Next"])
+
+
+def _until_kept(port: int, messages: int) -> None:
+    deadline = time.monotonic() + 10
+    while (_json(port, "/journal")["partitions"] or [{"next": 0}])[0]["next"] < messages:
+        assert time.monotonic() < deadline
+
+
+def test_every_message_by_its_number(running: BrokerProcess) -> None:
+    port = running.ports["auto"]
+    assert _json(port, "/journal") == {"partitions": [], "groups": {}}
+    _publish(port, [b"%d" % number for number in range(20)])
+    _until_kept(port, 40)  # with the echoes of sync
+    found = _all(port)
+    assert [number for number, _, _ in found] == list(range(len(found)))
+    assert [body for _, topic, body in found if topic == "t/a"] == [
+        b"%d" % number for number in range(20)
+    ]
+    assert _all(port, 7) == found[7:]
+    assert _all(port, 0, "&max_bytes=1") == found
+
+
+def test_waiting_for_the_next_message(running: BrokerProcess) -> None:
+    port = running.ports["auto"]
+    _publish(port, [b"1"])
+    _until_kept(port, 2)
+    following = _json(port, "/journal")["partitions"][0]["next"]
+    assert _ask(port, "GET", f"/journal/0?from={following}&wait_ms=50")[0] == 204
+    answers: list[tuple[int, dict[str, str], bytes]] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(
+            _ask(port, "GET", f"/journal/0?from={following}&wait_ms=15000")
+        )
+    )
+    waiting.start()
+    began = time.monotonic()
+    _publish(port, [b"2"])
+    waiting.join(20)
+    assert time.monotonic() - began < 10
+    ((status, headers, body),) = answers
+    assert status == 200
+    assert _messages(headers, body)[0][0] == following
+
+
+def test_by_time(running: BrokerProcess) -> None:
+    port = running.ports["auto"]
+    before_ns = time.time_ns()
+    _publish(port, [b"1"])
+    _until_kept(port, 2)
+    after_ns = time.time_ns()
+    following = _json(port, "/journal")["partitions"][0]["next"]
+    assert _json(port, f"/journal?at_ns={before_ns}")["partitions"][0]["at"] == 0
+    assert _json(port, f"/journal?at_ns={after_ns}")["partitions"][0]["at"] == following
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/journal/0", 400, "'from' must be a whole number"),
+        ("/journal/0?from=-1", 400, "'from'"),
+        ("/journal/0?from=1&max_bytes=many", 400, "'max_bytes'"),
+        ("/journal/0?from=" + "9" * 40, 400, "'from'"),
+        ("/journal/7?from=0", 404, "no partition 7"),
+        ("/journal?at_ns=x", 400, "'at_ns'"),
+        ("/nothing", 404, "Not Found"),
+    ],
+)
+def test_mistakes_are_told(running: BrokerProcess, path: str, status: int, words: str) -> None:
+    port = running.ports["auto"]
+    _publish(port, [b"1"])
+    _until_kept(port, 2)
+    answered, _, body = _ask(port, "GET", path)
+    assert (answered, words in json.loads(body)["error"]) == (status, True), body
+
+
+def test_groups_are_kept_across_a_restart_and_trim_what_all_have_read(tmp_path: Path) -> None:
+    settings = ("--set", "journal.trim_read=true", "--set", "journal.segment_bytes=1000")
+    options = ("--data", str(tmp_path / "data"), *_AUTO, *_ONE_BY_ONE, *settings)
+    with broker(*options) as running:
+        port = running.ports["auto"]
+        _publish(port, [bytes(100)] * 40)
+        _until_kept(port, 80)
+        following = _json(port, "/journal")["partitions"][0]["next"]
+        for name, position in (("tables", following), ("alerts", 30)):
+            body = json.dumps({"positions": {"0": position}})
+            assert _ask(port, "PUT", f"/journal/groups/{name}", body)[0] == 204
+        assert running.end() == (0, "")
+    with broker(*options) as running:
+        port = running.ports["auto"]
+        overview = _json(port, "/journal")
+        assert overview["groups"]["alerts"]["positions"] == {"0": 30}
+        first = overview["partitions"][0]["first"]
+        assert 0 < first <= 30
+        status, _, body = _ask(port, "GET", "/journal/0?from=0")
+        assert (status, json.loads(body)["first"]) == (410, first)
+        assert [number for number, _, _ in _all(port, first)] == list(range(first, following))
+        assert _ask(port, "DELETE", "/journal/groups/alerts")[0] == 204
+        assert _ask(port, "DELETE", "/journal/groups/alerts")[0] == 404
+        assert running.end() == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/journal/groups/g", "no json", 400),
+        ("/journal/groups/g", '{"positions": {"0": "many"}}', 400),
+        ("/journal/groups/g", '{"positions": {"0": true}}', 400),
+        ("/journal/groups/g", '{"positions": {"9": 1}}', 404),
+        ("/journal/groups/a%2Fb", '{"positions": {"0": 1}}', 400),
+        ("/journal/groups/g", " " * 100_000, 413),
+    ],
+)
+def test_what_is_no_group_is_refused(
+    running: BrokerProcess, path: str, body: str, status: int
+) -> None:
+    port = running.ports["auto"]
+    _publish(port, [b"1"])
+    _until_kept(port, 2)
+    assert _ask(port, "PUT", path, body)[0] == status
+    assert _json(port, "/journal")["groups"] == {}
+
+
+def test_a_page_that_calls_itself_something_else_is_not_let_in(running: BrokerProcess) -> None:
+    port = running.ports["auto"]
+    assert _ask(port, "GET", "/journal", Host="evil.example:8765")[0] == 403
+    assert _ask(port, "GET", "/journal", Host="localhost")[0] == 200
+    assert _ask(port, "GET", "/journal", Host="[::1]:8765")[0] == 200
+
+
+def test_with_a_token_nobody_is_let_in_without_it(tmp_path: Path) -> None:
+    digest = "sha256:" + hashlib.sha256(b"open sesame").hexdigest()
+    listen = ("--listen", "http://127.0.0.1:0")
+    token = ("--set", f"http.token={digest}")
+    with broker("--data", str(tmp_path / "data"), *listen, *token) as running:
+        port = running.ports["http"]
+        assert _ask(port, "GET", "/journal")[0] == 401
+        assert _ask(port, "GET", "/journal", Authorization="Bearer open sesam")[0] == 401
+        assert _ask(port, "GET", "/journal", Authorization=f"Bearer {digest}")[0] == 401
+        assert _ask(port, "GET", "/journal", Authorization="Bearer open sesame")[0] == 200
+        assert running.end() == (0, "")
+
+
+def test_a_token_itself_is_no_setting(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="sha256"):
+        BrokerProcess("--ephemeral", "--set", "http.token=secret")
+
+
+def test_by_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    certificate, key = authority.issue("broker")
+    query = urllib.parse.urlencode({"cert": certificate, "key": key})
+    listen = ("--listen", f"https://127.0.0.1:0?{query}")
+    with broker("--data", str(tmp_path / "data"), *listen) as running:
+        context = ssl.create_default_context(cafile=str(authority.file))
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", running.ports["https"], timeout=10, context=context
+        )
+        connection.request("GET", "/journal")
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert running.end() == (0, "")
+
+
+def test_a_broker_stops_while_somebody_waits(running: BrokerProcess) -> None:
+    port = running.ports["auto"]
+    _publish(port, [b"1"])
+    _until_kept(port, 2)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", "/journal/0?from=1000000&wait_ms=30000")
+    began = time.monotonic()
+    code, _ = running.end()
+    assert code == 0
+    assert time.monotonic() - began < 10
+    connection.close()
