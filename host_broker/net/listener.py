@@ -21,6 +21,7 @@ from host_broker.net.stream import Stream
 from host_broker.net.tls import has_certificate, server_context
 from host_broker.net.unix_socket import bind_unix, remove_unix
 from host_broker.net.unveiled import Unveiled
+from host_broker.protocols.registry import PROTOCOLS
 from host_broker.settings import NetSettings
 
 # Connections that wait to be accepted. When they are too many the kernel ignores new ones, which
@@ -64,8 +65,8 @@ class Listener:
     async def start(
         self,
         connection: Callable[[str], asyncio.Protocol],
-        speaks: Collection[str],
         poller: Poller,
+        speaks: Collection[str] = PROTOCOLS,
     ) -> None:
         """Accept; ``connection`` makes the asyncio protocol of each client, given its protocol.
 
@@ -74,7 +75,7 @@ class Listener:
         loop = asyncio.get_running_loop()
         if self.protocol == AUTO:
             lobby = self._lobby = Lobby(
-                House(str(self), self._settings, connection, speaks, poller, self._context)
+                House(str(self), self._settings, connection, poller, self._context, speaks)
             )
         if self._tls:
             self._accepting = await loop.create_server(

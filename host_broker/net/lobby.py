@@ -15,6 +15,7 @@ from typing import Protocol
 from host_broker.net.complaints import Complaints
 from host_broker.net.poller import Poller
 from host_broker.protocols.recognition import NOBODY
+from host_broker.protocols.registry import PROTOCOLS
 from host_broker.settings import NetSettings
 
 _GOODBYE_S = 2.0  # for a refused client to read why
@@ -41,9 +42,9 @@ class House:
     name: str
     settings: NetSettings
     connection: Callable[[str], asyncio.Protocol]
-    speaks: Collection[str]
     poller: Poller
     tls: ssl.SSLContext | None
+    speaks: Collection[str] = PROTOCOLS
 
 
 class Lobby:

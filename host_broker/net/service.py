@@ -136,7 +136,7 @@ async def _serve(
         return Connection(server, protocol, slow)
 
     for listener in listeners:
-        await listener.start(functools.partial(connection, listener.slow), speaks, poller)
+        await listener.start(functools.partial(connection, listener.slow), poller, speaks)
     code = 0
     try:
         ready([str(listener) for listener in listeners])

@@ -37,7 +37,7 @@ def test_the_later_flag_wins() -> None:
     ("assignment", "words"),
     [
         ("fsync", ["section.field=VALUE"]),
-        ("x.y=1", ["unknown section 'x'", "fmqp, journal, lightmq, net"]),
+        ("x.y=1", ["unknown section 'x'", "fmqp, http, journal, lightmq, net"]),
         ("net.speed=1", ["unknown key 'net.speed'", "max_connections"]),
         ("net.max_connections=many", ["'many'", "a whole number"]),
         ("net.max_connections=1.5", ["'1.5'", "a whole number"]),
