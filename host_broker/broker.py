@@ -7,6 +7,7 @@ from host_broker.bus.exchange import Exchange
 from host_broker.bus.publication import RETAINED, SERVICE, WILL, unpack_one
 from host_broker.bus.routes import Group
 from host_broker.deadlines import Deadlines
+from host_broker.departures import Departures
 from host_broker.execution import Client, Execution, Stats, World
 from host_broker.gathering import Gathering
 from host_broker.outputs import Close, ConnectionId, Gathered, Outputs
@@ -60,6 +61,7 @@ class Broker:
         self._clients: dict[ConnectionId, Client] = {}
         self._latecomers: dict[ConnectionId, Client] = {}  # to be told that the broker is ending
         self._deadlines = Deadlines()
+        self._departures = Departures(self._exchange)
         self._gathering = Gathering(journalled)
         self.stats = Stats()
         self._world = World(
@@ -158,16 +160,36 @@ class Broker:
         return self._gathering.take()
 
     def closed(self, connection: ConnectionId, now: float) -> Outputs:
-        """End a connection, whatever ended it. Wills and presence are published here, once."""
+        """End a connection, whatever ended it: first its interests, then wills and presence, once,
+        then the count of clients.
+
+        Of one with many subscriptions only the first end here, the rest, and what comes then, when
+        ``tick`` is called.
+        """
         self._latecomers.pop(connection, None)
         client = self._clients.pop(connection, None)
         execution = Execution(self._world, now)
-        if client is not None:
-            # First the interests, then the wills, then the count of clients.
+        if client is None:
+            return execution.outputs
+        departures = self._departures
+        # A ClientID is free at once.
+        if departures.worth_it(connection) and not client.session.client:
+            departures.begin(client, now)
+            self._depart(execution, now)
+        else:
             execution.leave(client)
-            self._run(execution, client, client.session.closed(now))
-            execution.population(client)
+            self._left(execution, client, now)
         return execution.outputs
+
+    def _depart(self, execution: Execution, now: float) -> None:
+        """Go on with whoever left first."""
+        client = self._departures.step(execution, now)
+        if client is not None:
+            self._left(execution, client, now)
+
+    def _left(self, execution: Execution, client: Client, now: float) -> None:
+        self._run(execution, client, client.session.closed(now))
+        execution.population(client)
 
     def stopping(self) -> None:
         """Begin the end (R33, R34): nothing more is read, and whoever comes is told so."""
@@ -180,6 +202,8 @@ class Broker:
         """
         self.stopping()
         execution = Execution(self._world, now)
+        while self._departures.due is not None:
+            self._depart(execution, now)
         for client in list(self._clients.values()):
             client.steps = 0
             self._run(execution, client, client.session.closed(now))
@@ -197,6 +221,8 @@ class Broker:
         execution = Execution(self._world, now)
         if self._world.ending:
             return execution.outputs
+        if self._departures.due is not None:
+            self._depart(execution, now)
         for connection in self._deadlines.due(now):
             client = self._clients.get(connection)
             if client is None or client.closing:
@@ -209,7 +235,10 @@ class Broker:
 
     def next_deadline(self) -> float | None:
         """When ``tick`` is wanted; may come a little before anything is due."""
-        return None if self._world.ending else self._deadlines.next()
+        if self._world.ending:
+            return None
+        due = self._departures.due
+        return self._deadlines.next() if due is None else due
 
     @property
     def retained_count(self) -> int:

@@ -122,8 +122,8 @@ class Execution:
         client.steps = 0  # its wills are searched for as anybody's
         work = self._world.exchange.work
         left, work.left = work.left, self._world.max_steps_per_s
-        for interest in self._world.exchange.detach(client.connection):
-            self._interest(client, interest)
+        for interest in list(self._world.exchange.detach(client.connection)):
+            self.interest(client, interest)
         work.left = left
 
     def _pay_off(self, client: Client) -> None:
@@ -197,7 +197,7 @@ class Execution:
         if not accepted:
             self._world.stats.discarded["fmqp.max_subscriptions"] += 1
             return
-        self._interest(client, interest)
+        self.interest(client, interest)
         retained = exchange.retained.equivalent(topic, feedback=feedback)
         if client.translator is not None:
             self._translate((connection, packet) for packet in retained)
@@ -207,7 +207,7 @@ class Execution:
     def _unsubscribe(self, client: Client, command: Unsubscribe) -> None:
         exchange = self._world.exchange
         ended = exchange.unsubscribe(client.connection, command.topic, command.feedback)
-        self._interest(client, ended)
+        self.interest(client, ended)
 
     def _send(self, client: Client, command: Send) -> None:
         self.outputs.sends.setdefault(client.connection, []).append(command.data)
@@ -244,7 +244,8 @@ class Execution:
         if client.discards > limit * _LENIENCE_S:
             self.outputs.rest_s = client.discards / limit
 
-    def _interest(self, client: Client, interest: Interest | None) -> None:
+    def interest(self, client: Client, interest: Interest | None) -> None:
+        """Tell the protocols that an interest began or ended, because of this client."""
         if interest is not None:
             for server in self._world.servers.values():
                 self._all(client, server.interest(interest))

@@ -1,5 +1,7 @@
 """The bus: subscriptions, routes and retained messages, and deliveries made of them."""
 
+from collections.abc import Iterator
+
 from host_broker.bus.publication import FEEDBACK, HEADER, RETAINED, pack
 from host_broker.bus.retained import Retained
 from host_broker.bus.routes import Group, Routes
@@ -33,12 +35,20 @@ class Exchange:
         if not verbatim:
             self._routes.translated.add(connection)
 
-    def detach(self, connection: ConnectionId) -> list[Interest]:
-        """Forget a connection and its subscriptions; returns the interests that ended."""
-        for topic in self._subscriptions.regular(connection):
-            self._routes.changed(topic)
+    def subscription_count(self, connection: ConnectionId) -> int:
+        """Return how many subscriptions a connection has."""
+        return self._subscriptions.count(connection)
+
+    def detach(self, connection: ConnectionId) -> Iterator[Interest | None]:
+        """Forget a connection and its subscriptions, one for each step, in the order they were
+        made; yields the interest that ended with it, if any."""
+        subscriptions = self._subscriptions
+        for topic, feedback in subscriptions.of(connection):
+            if not feedback:
+                self._routes.changed(topic)
+            yield subscriptions.remove(connection, topic, feedback)
         self._routes.translated.discard(connection)
-        return self._subscriptions.remove_all(connection)
+        subscriptions.forget(connection)
 
     def subscribe(
         self, connection: ConnectionId, topic: bytes, feedback: bool, quiet: bool

@@ -87,19 +87,21 @@ class Subscriptions:
             return None
         return Interest(topic, subscribers.loud_count, began=False)
 
-    def remove_all(self, connection: ConnectionId) -> list[Interest]:
-        """Unsubscribe from everything, in the order of subscribing."""
-        ended = [self.remove(connection, *key) for key in list(self._of.get(connection, ()))]
+    def of(self, connection: ConnectionId) -> list[tuple[bytes, bool]]:
+        """Return the topics of a connection, and of which system, in the order of subscribing."""
+        return list(self._of.get(connection, ()))
+
+    def count(self, connection: ConnectionId) -> int:
+        """Return how many subscriptions a connection has."""
+        return len(self._of.get(connection, ()))
+
+    def forget(self, connection: ConnectionId) -> None:
+        """Forget a connection that has no subscriptions left."""
         self._of.pop(connection, None)
-        return [interest for interest in ended if interest is not None]
 
     def has(self, connection: ConnectionId, topic: bytes, feedback: bool) -> bool:
         """Whether a connection has exactly this subscription."""
         return (topic, feedback) in self._of.get(connection, ())
-
-    def regular(self, connection: ConnectionId) -> list[bytes]:
-        """Return the topics of a connection's subscriptions outside the feedback system."""
-        return [topic for topic, feedback in self._of.get(connection, ()) if not feedback]
 
     def matching(self, topic: bytes, feedback: bool) -> set[ConnectionId]:
         """Return everyone with an equivalent subscription, each once (R14, R15)."""

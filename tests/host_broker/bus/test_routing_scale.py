@@ -92,7 +92,7 @@ def test_who_changes_something_else_costs_a_publisher_nothing() -> None:
         exchange.subscribe(client, b"*/%d/temperature" % client, feedback=False, quiet=False)
         exchange.unsubscribe(client, b"room/%d" % client, feedback=False)
         exchange.unsubscribe(client, b"home/kitchen/temperature", feedback=False)
-        exchange.detach(client)
+        assert list(exchange.detach(client))
         assert _published(exchange, b"home/kitchen/temperature") == (0, [1])
 
 
@@ -108,7 +108,7 @@ def test_what_concerns_a_cached_route_changes_it(subscribed: bytes, published: b
     assert _published(exchange, published)[1] == []
     exchange.subscribe(1, subscribed, feedback=False, quiet=False)
     assert _published(exchange, published)[1] == [1]
-    exchange.detach(1)
+    assert len(list(exchange.detach(1))) == 1
     assert _published(exchange, published)[1] == []
 
 

@@ -29,9 +29,7 @@ MIB = 1024 * 1024
 ATTACK_S = 90.0  # after which it counts as hung
 # From publishing to receiving, on two cores that attacker, broker and both clients share, with
 # whoever else is on the machine; alone on it, most are below 0.05 s.
-WORST_S = dict.fromkeys(ATTACKS, 1.0) | {
-    "subscriptions": 4.0,  # eleven clients with 10 000 subscriptions each leave at once
-}
+WORST_S = 1.0
 
 # What the broker may take in memory, in all; it begins with about 26 MiB.
 MOST_BYTES = dict.fromkeys(ATTACKS, 64 * MIB) | {
@@ -133,7 +131,7 @@ def test_others_notice_nothing(
             f"most memory {seen.most_bytes / MIB:.0f} MiB"
         )
         assert seen.messages > 10
-        assert seen.worst_s < WORST_S[name]
+        assert seen.worst_s < WORST_S
         assert seen.most_bytes < MOST_BYTES[name]
         _nothing_is_left(running)
     code, stderr = running.end()

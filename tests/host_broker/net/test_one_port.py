@@ -1,6 +1,7 @@
 """``auto://`` as clients of every kind find it, at a real broker."""
 
 import contextlib
+import gc
 import http.client
 import os
 import ssl
@@ -253,7 +254,12 @@ def test_without_arguments_it_listens_on_one_port_and_says_what_next(
         return 0
 
     monkeypatch.setattr(broker_cli, "serve", serve)
-    done = CliRunner().invoke(broker_cli.command, [])
+    thresholds = gc.get_threshold()
+    try:
+        done = CliRunner().invoke(broker_cli.command, [])
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
     assert done.exit_code == 0
     assert [str(address) for address in served[0].listen] == ["auto://127.0.0.1:8765"]
     assert "listening auto 127.0.0.1:8765\n" in done.output

@@ -80,7 +80,8 @@ def test_the_index_of_subscriptions_is_bounded() -> None:
     deep = [b"/".join([b"%d" % number] + [b"d"] * 99) for number in range(10)]
     accepted = [subscriptions.add(1, topic, False, False)[0] for topic in deep]
     assert accepted == [True, True] + [False] * 8
-    subscriptions.remove_all(1)
+    for topic, feedback in subscriptions.of(1):
+        subscriptions.remove(1, topic, feedback)
     assert subscriptions.add(1, deep[5], False, False)[0]
 
 
