@@ -1,11 +1,13 @@
 """``motemq firmware``: build or find what is flashed on boards."""
 
+import datetime
 from pathlib import Path
 
 import click
 
+from firmware import cache
 from firmware.build import NAMES, BuildError, ensure
-from firmware.build.ensure import about, cached
+from firmware.build.ensure import about, cached, current_entries
 from firmware.client_package import write_packages
 from firmware.images import ImageUnknown, cached_image, fetch_image, official_images, pin
 from firmware.node_files import CompileError
@@ -99,6 +101,45 @@ def client(out: Path) -> None:
         raise click.ClickException(str(error)) from None
     for package in packages:
         click.echo(package)
+
+
+@command.command()
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0),
+    default=14.0,
+    show_default=True,
+    help="Remove what was not used for so long.",
+)
+@click.option(
+    "--max-mb",
+    type=click.FloatRange(min=0),
+    help="Then remove more, the least recently used first, until the cache is no larger.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+def prune(days: float, max_mb: float | None, dry_run: bool) -> None:
+    """Remove old builds from the cache.
+
+    What this version of MoteMQ builds is kept, and so are the official images that it knows, and
+    what is just being used or built: it is safe at any time.
+    """
+    try:
+        images = [cached_image(image) for image in official_images().values()]
+        removed = cache.prune(
+            older_than_s=days * 86400,
+            max_bytes=None if max_mb is None else int(max_mb * 1e6),
+            keep=[*current_entries(), *(image.parent for image in images if image)],
+            dry_run=dry_run,
+        )
+    except (ImageUnknown, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    for entry in removed:
+        used = datetime.datetime.fromtimestamp(entry.used_s).strftime("%Y-%m-%d %H:%M")
+        name = entry.path.relative_to(cache.cache_dir())
+        click.echo(f"{name}: {entry.size_bytes / 1e6:.1f} MB, last used {used}")
+    total = sum(entry.size_bytes for entry in removed)
+    what = "would be removed" if dry_run else "removed"
+    click.echo(f"{len(removed)} builds, {total / 1e6:.1f} MB {what}")
 
 
 def _built(name: str) -> str:

@@ -9,6 +9,7 @@ _VERBS = {
     "add": ("boards.rig.commands.add:command", "Write the file of a board that is plugged in."),
     "doctor": ("boards.rig.commands.doctor:command", "Find out what keeps boards from working."),
     "flash": ("boards.rig.commands.flash:command", "Put firmware on boards, never the wrong one."),
+    "virtual": ("boards.rig.commands.virtual:command", "Boards for a desk that has none."),
     "run": ("boards.rig.commands.run:command", "Flash, install, check and judge boards."),
     "lock": ("boards.rig.commands.lock:command", "Show and hold boards' locks."),
     "power": ("boards.rig.commands.power:command", "Switch a board on, off, or off and on."),

@@ -14,7 +14,7 @@ from firmware.build.unix32 import build_unix32
 from firmware.build.unix126 import build_unix126
 from firmware.build.unixport import build_mpy_cross, build_unix_port, require_unix_tools
 from firmware.build.vesp32 import build_vesp32
-from firmware.cache import build_once, cache_dir
+from firmware.cache import build_once, cache_dir, use
 
 _FIRMWARE = Path(__file__).resolve().parent.parent
 _NEEDED_BYTES = 1_000_000_000  # sources, one build tree, and room to breathe
@@ -127,13 +127,22 @@ def ensure(name: str, progress: Progress | None = None) -> Path:
 def cached(name: str) -> Path | None:
     """Return the built file ``name`` if it is in the cache, else None; builds nothing."""
     _check_name(name)
-    path = cache_dir() / name / _key(_RECIPES[name].inputs) / _RECIPES[name].artifact
-    return path if path.exists() else None
+    entry = _entry_path(name)
+    return entry / _RECIPES[name].artifact if use(entry) else None
+
+
+def current_entries() -> list[Path]:
+    """Return where in the cache everything is, or would be, that this checkout builds."""
+    return [_entry_path(name) for name in _RECIPES]
 
 
 def about(name: str) -> str:
     """Return what the build ``name`` is, in a few words."""
     return _RECIPES[name].about
+
+
+def _entry_path(name: str) -> Path:
+    return cache_dir() / name / _key(_RECIPES[name].inputs)
 
 
 def _check_name(name: str) -> None:

@@ -1,0 +1,106 @@
+"""The kinds of virtual boards, how a board's process is called, and where it says that it is."""
+
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from boards.virtual.control import BoardError
+
+BoardKind = Literal[
+    "rp2040",
+    "esp32",
+    "silent",
+    "babbling",
+    "vanishing",
+    "wrong-identity",
+    "slow",
+    "wedged",
+    "corrupted-flash",
+    "flaky",
+]
+KINDS: tuple[BoardKind, ...] = get_args(BoardKind)
+
+_LOG_TAIL_BYTES = 2000
+_READY_LIMIT_BYTES = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class BoardAddress:
+    """Where a running virtual board is found; plain data that may be sent to other processes."""
+
+    id: str
+    kind: BoardKind
+    uid: str  # lower-case hex, as machine.unique_id() of the board shows it
+    serial_url: str  # the console, for pyserial and mpremote
+    data_url: str | None  # UART1 as socket://127.0.0.1:PORT, or None
+    bootsel_dir: Path | None  # appears with INFO_UF2.TXT while the board waits for a UF2
+    control_port: int  # for BoardControl, on 127.0.0.1
+    # The same console by other ways: "socket", "pty", and "rfc2217" where DTR and RTS matter.
+    serial_urls: Mapping[str, str] = field(default_factory=dict)
+
+
+def command(kind: BoardKind, id: str, state_dir: Path) -> list[str]:
+    """Return the command line of a board's process."""
+    is_chip = kind in ("rp2040", "esp32")
+    chip, fault = (kind, []) if is_chip else ("esp32", ["--fault", kind])
+    where = ["--id", id, "--state-dir", str(state_dir)]
+    return [sys.executable, "-m", f"boards.virtual.{chip}", *where, *fault]
+
+
+def read_address(
+    kind: BoardKind, id: str, stdout: int, state_dir: Path, timeout_s: float
+) -> BoardAddress:
+    """Read the ready line of a board's process from the descriptor ``stdout``.
+
+    Raises ``BoardError`` with the end of the board's log if none comes in ``timeout_s`` seconds.
+    """
+    try:
+        return _address(kind, id, _read_ready(stdout, timeout_s))
+    except (BoardError, ValueError, KeyError, TypeError) as error:
+        raise BoardError(
+            f"virtual {kind} board {id!r} did not start: {error}{_tail(state_dir / 'board.log')}"
+        ) from None
+
+
+def _read_ready(stdout: int, timeout_s: float) -> Mapping[str, Any]:
+    deadline = time.monotonic() + timeout_s
+    line = b""
+    while not line.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([stdout], [], [], left)[0]:
+            raise BoardError(f"it printed no ready line within {timeout_s:g} s")
+        chunk = os.read(stdout, 4096)
+        if not chunk:
+            raise BoardError("it ended before it was ready")
+        line += chunk
+        if len(line) > _READY_LIMIT_BYTES:
+            raise BoardError("it printed something else than a ready line")
+    ready = json.loads(line)
+    if not isinstance(ready, dict):
+        raise BoardError(f"its ready line is no JSON object: {line!r}")
+    return ready
+
+
+def _address(kind: BoardKind, id: str, ready: Mapping[str, Any]) -> BoardAddress:
+    data_url, bootsel_dir = ready.get("data_url"), ready.get("bootsel_dir")
+    return BoardAddress(
+        id=id,
+        kind=kind,
+        uid=str(ready["uid"]),
+        serial_url=str(ready["serial_url"]),
+        data_url=str(data_url) if data_url else None,
+        bootsel_dir=Path(str(bootsel_dir)) if bootsel_dir else None,
+        control_port=int(str(ready["control_port"])),
+        serial_urls={str(way): str(url) for way, url in ready["serial_urls"].items()},
+    )
+
+
+def _tail(log: Path) -> str:
+    text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+    return f"\nend of {log}:\n{text}" if text else f" (nothing in {log})"

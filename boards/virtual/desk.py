@@ -1,0 +1,259 @@
+"""Virtual boards that stay on the desk when the shell that put them there has gone.
+
+Below one folder of the user: ``desk/ID.toml`` is the board's file as the rig reads it,
+``boards/ID/`` its flash, log and lock. What runs is known by kernel locks, never by files that
+could be stale: a board that was killed holds none.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from boards.virtual.address import BoardAddress, BoardKind, command, read_address
+from boards.virtual.control import BoardControl, BoardError, BoardState
+from boards.virtual.lifetime import holder
+
+_START_S = 60.0
+_ASKED_S = 2.0  # each, for the control port, SIGTERM and SIGKILL
+_LOOK_S = 0.02
+_ADDRESS = "address.json"
+_PREFIXES = {"rp2040": "vpico", "esp32": "vesp32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One board of the desk: its address, and its state if it runs (None: its process is gone)."""
+
+    address: BoardAddress
+    pid: int | None
+    state: BoardState | None
+
+
+class Desk:
+    """The virtual boards below ``folder``, which is made when the first one comes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = folder / "desk"
+        self._boards = folder / "boards"
+        self._leashes: list[int] = []  # the standard inputs of boards that end with us
+
+    def up(
+        self,
+        kinds: Sequence[BoardKind],
+        *,
+        blank: bool,
+        attached: bool = False,
+        preload: Callable[[BoardKind, Path], None],
+    ) -> list[BoardAddress]:
+        """Start one board of each of ``kinds``; it stays until ``down``.
+
+        ``attached``: or until our process ends, however that may be. Ids are the lowest that are
+        free. A board finds the flash that the last one of its id had;
+        where there is none, or with ``blank``, it is made anew: erased, or filled by ``preload``.
+        Raises ``BoardError``, after taking down what was started already.
+        """
+        with self._locked():
+            self._tidy()
+            with ExitStack() as undo:
+                started = []
+                for kind in kinds:
+                    address = self._start(kind, blank, attached, preload)
+                    undo.callback(self._stop, address.id)
+                    started.append(address)
+                undo.pop_all()
+            return started
+
+    def down(self, ids: Sequence[str] = (), *, forget: bool = False) -> list[str]:
+        """Stop these boards, all of them if none is named; return which were on the desk.
+
+        ``forget``: their flash goes too. Raises ``BoardError`` for an id that is not there, and
+        if a process does not end.
+        """
+        with self._locked():
+            there = self._ids()
+            unknown = [id for id in ids if id not in there]
+            if unknown:
+                names = ", ".join(there) or "none"
+                raise BoardError(f"there is no virtual board {unknown[0]!r} up; up: {names}")
+            chosen = list(ids) or there
+            for id in chosen:
+                self._stop(id)
+                if forget:
+                    shutil.rmtree(self._boards / id, ignore_errors=True)
+            return chosen
+
+    def boards(self) -> list[Seen]:
+        """Return the boards of the desk by id, those too whose process is gone."""
+        return [self._look(id) for id in self._ids()]
+
+    def _ids(self) -> list[str]:
+        return sorted(path.stem for path in self._files.glob("*.toml"))
+
+    def _look(self, id: str) -> Seen:
+        state_dir = self._boards / id
+        address = self._address(id)
+        pid = holder(state_dir)
+        state = None
+        if pid is not None:
+            with contextlib.suppress(BoardError):  # it is just ending
+                state = BoardControl(address.control_port, timeout_s=_ASKED_S).state()
+        return Seen(address, pid, state)
+
+    def _address(self, id: str) -> BoardAddress:
+        data = json.loads((self._boards / id / _ADDRESS).read_text())
+        folder = data["bootsel_dir"]
+        return BoardAddress(**{**data, "bootsel_dir": Path(folder) if folder else None})
+
+    def _start(
+        self,
+        kind: BoardKind,
+        blank: bool,
+        attached: bool,
+        preload: Callable[[BoardKind, Path], None],
+    ) -> BoardAddress:
+        id = self._free_id(kind)
+        state_dir = self._boards / id
+        if blank:
+            shutil.rmtree(state_dir, ignore_errors=True)
+        elif not (state_dir / "flash.bin").exists():
+            preload(kind, state_dir)
+        state_dir.mkdir(parents=True, exist_ok=True)
+        leash = None
+        if attached:
+            leash, held = os.pipe()
+            self._leashes.append(held)
+        try:
+            address = _spawn(kind, id, state_dir, leash)
+        finally:
+            if leash is not None:
+                os.close(leash)
+        _write(state_dir / _ADDRESS, json.dumps(asdict(address), default=str) + "\n")
+        _write(self._files / f"{id}.toml", _board_file(address))
+        return address
+
+    def _tidy(self) -> None:
+        """Forget boards whose process is gone."""
+        for id in self._ids():
+            if holder(self._boards / id) is None:
+                (self._files / f"{id}.toml").unlink()
+
+    def _free_id(self, kind: BoardKind) -> str:
+        prefix = _PREFIXES.get(kind, kind)
+        number = 1
+        while (
+            self._files.joinpath(f"{prefix}-{number}.toml").exists()
+            or holder(self._boards / f"{prefix}-{number}") is not None
+        ):
+            number += 1
+        return f"{prefix}-{number}"
+
+    def _stop(self, id: str) -> None:
+        state_dir = self._boards / id
+        if holder(state_dir) is not None:
+            control = BoardControl(self._address(id).control_port, timeout_s=_ASKED_S)
+            with contextlib.suppress(BoardError):  # it may hang, or be ending: then by its process
+                control.stop()
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            pid = holder(state_dir)
+            # It holds the lock, so this id is its own; it leads a process group of its own.
+            if number is not None and pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, number)
+            if _await_end(state_dir):
+                break
+        else:
+            raise BoardError(f"virtual board {id!r}: process {holder(state_dir)} does not end")
+        (self._files / f"{id}.toml").unlink(missing_ok=True)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One change of the desk at a time."""
+        self._files.mkdir(parents=True, exist_ok=True)
+        with (self._files / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _spawn(kind: BoardKind, id: str, state_dir: Path, leash: int | None) -> BoardAddress:
+    """Start a board that belongs to no shell: a session of its own, no terminal.
+
+    ``leash``: its standard input, whose end is its own; without, it has none to end with.
+    """
+    read_end, write_end = os.pipe()
+    log = os.open(state_dir / "board.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    argv = [*command(kind, id, state_dir), *(["--detached"] if leash is None else [])]
+    stdin = (
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        if leash is None
+        else (os.POSIX_SPAWN_DUP2, leash, 0)
+    )
+    try:
+        pid = os.posix_spawn(
+            argv[0],
+            argv,
+            dict(os.environ),
+            file_actions=[
+                stdin,
+                (os.POSIX_SPAWN_DUP2, write_end, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ],
+            setsid=True,
+        )
+    finally:
+        os.close(write_end)
+        os.close(log)
+    try:
+        return read_address(kind, id, read_end, state_dir, _START_S)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+    finally:
+        os.close(read_end)
+
+
+def _await_end(state_dir: Path) -> bool:
+    deadline = time.monotonic() + _ASKED_S
+    while holder(state_dir) is not None:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _board_file(address: BoardAddress) -> str:
+    """Return the board's file, see docs/rig.md. TOML's basic strings are JSON's here."""
+    is_rp2040 = address.kind == "rp2040"
+    number = int(address.id.rpartition("-")[2])
+    lines = [
+        f"# A virtual board ({address.kind}) that is up; 'motemq rig virtual down' removes this.",
+        f"id = {json.dumps(address.id)}",
+        f'model = "{"virtual-rp2040" if is_rp2040 else "virtual-esp32"}"',
+        f"serial_url = {json.dumps(address.serial_url)}",
+        "[identity]",
+        f'{"uid" if is_rp2040 else "mac"} = "{address.uid}"',
+        "[link]",
+        f'protocol = "{"fmqp" if number % 2 else "lightmq"}"',
+        "[virtual]",
+        f"control_port = {address.control_port}",
+    ]
+    if address.bootsel_dir:
+        lines.append(f"bootsel_dir = {json.dumps(str(address.bootsel_dir))}")
+    if address.data_url:
+        lines.append(f"data_url = {json.dumps(address.data_url)}")
+    return "\n".join(lines) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    staged = path.with_name(f".{path.name}.new")
+    staged.write_text(text)
+    staged.rename(path)
