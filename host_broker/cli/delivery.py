@@ -36,6 +36,8 @@ class Delivery:
         last one is sent on each new connection, because a will has replaced it meanwhile.
         """
         self.sent = 0  # messages, each counted once
+        self.sent_bytes = 0  # of their payloads
+        self.processed = False  # all of it, by the broker
         self._connect = connect
         self._reconnection = reconnection
         self._say = say
@@ -63,8 +65,10 @@ class Delivery:
         """Send a message; it is held before, so that no loss can miss it."""
         self._last = payload
         self._hold(payload)
+        self.processed = False
         self._steadily(None)
         self.sent += 1
+        self.sent_bytes += len(payload)
 
     def watch(self, until: float = 0.0) -> None:
         """Listen to the broker until then (monotonic()), once in any case."""
@@ -80,6 +84,7 @@ class Delivery:
         """Return when the broker has processed everything."""
         self._steadily(lambda outlet: outlet.finish())
         self._release(self._released + len(self._held))
+        self.processed = True
 
     def close(self) -> None:
         """Close the connection; the broker publishes the wills."""

@@ -1,6 +1,7 @@
 """``motemq pub``: publish messages."""
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +23,8 @@ from host_broker.cli.outlet import FmqpManner, FmqpOutlet, LightmqOutlet, Outlet
 from host_broker.cli.reconnecting import Reconnection
 from host_broker.cli.source import Source, content
 from host_broker.cli.standard_input import StandardInput
-from host_broker.client import ClientError, FmqpClient, connect
+from host_broker.cli.standard_output import put
+from host_broker.client import BadArgument, ClientError, FmqpClient, connect
 
 
 @click.command()
@@ -87,6 +89,9 @@ from host_broker.client import ClientError, FmqpClient, connect
     metavar="SECONDS",
     help="With --wanted: wait no longer than this for a subscriber.",
 )
+@click.option(
+    "--json", "as_json", is_flag=True, help="At the end print one JSON object: what was published."
+)
 @reconnect_option
 @quiet_option
 @timeout_option
@@ -108,6 +113,7 @@ def command(
     delay_s: float,
     wanted: bool,
     wait_s: float | None,
+    as_json: bool,
     reconnect: bool,
     quiet: bool,
     timeout_s: float,
@@ -124,6 +130,9 @@ def command(
 
     With --reconnect every message reaches a broker, and a few may do so twice: after a loss, what
     the broker has not shown to have processed is sent again, and the last will is left there anew.
+
+    --json prints url, topic, messages, payload_bytes, processed (whether the broker has processed
+    them all) and duration_s, whatever ended the command.
 
     Exit codes: 0 processed by the broker, 1 not, 2 wrong arguments, 124 nobody subscribed within
     --wait, 130 Ctrl-C.
@@ -160,6 +169,7 @@ def command(
         usage_errors(),
         contextlib.closing(delivery),
         _telling_what_may_be_lost(delivery, say),
+        _accounting(url, topic, delivery) if as_json else contextlib.nullcontext(),
     ):
         delivery.open()
         stdin = StandardInput(delivery.watch)
@@ -183,6 +193,32 @@ def _outlet(url: str, timeout_s: float, manner: FmqpManner, say: Callable[[str],
     except BaseException:
         client.close()
         raise
+
+
+@contextlib.contextmanager
+def _accounting(url: str, topic: str, delivery: Delivery) -> Iterator[None]:
+    """Print what was published, also of what ended before its time; nothing of what never began."""
+    began = time.monotonic()
+
+    def put_account() -> None:
+        account = {
+            "url": url,
+            "topic": topic,
+            "messages": delivery.sent,
+            "payload_bytes": delivery.sent_bytes,
+            "processed": delivery.processed,
+            "duration_s": round(time.monotonic() - began, 6),
+        }
+        put(json.dumps(account, ensure_ascii=False).encode() + b"\n")
+
+    try:
+        yield
+    except (BadArgument, click.UsageError):
+        raise
+    except BaseException:
+        put_account()
+        raise
+    put_account()
 
 
 @contextlib.contextmanager
