@@ -109,6 +109,12 @@ class NetworkLine:
             while self._unsent:
                 del self._unsent[: self._tcp.send(self._unsent)]
 
+    def set(self, name: str, value: int) -> None:
+        """Set ``baudrate``, ``dtr``, ``rts`` or ``break_condition``; nothing without RFC 2217."""
+        if self._telnet is not None:
+            self._telnet.set(name, value)
+            self.flush()
+
     def drain(self, limit_s: float, /) -> None:
         """Give what waits here up to ``limit_s`` seconds; what the kernel has, it sends."""
         until = time.monotonic() + limit_s

@@ -17,6 +17,8 @@ SET_BAUD, SET_DATA_BITS, SET_PARITY, SET_STOP_BITS, SET_CONTROL = 1, 2, 3, 4, 5
 _SUSPEND, _RESUME = 8, 9
 _SERVER = 100  # what the server says has the number of the client's command, plus this
 _NO_FLOW_CONTROL, _RTS_CTS, _DTR_ON, _RTS_ON = 1, 3, 8, 11
+# SET-CONTROL's numbers for off and on, by pyserial's names.
+_LINES = {"break_condition": (6, 5), "dtr": (9, 8), "rts": (12, 11)}
 
 # The longest sub-negotiation that we know is a signature of some ten bytes; a longer one is noise.
 _SUB_LIMIT = 256
@@ -57,6 +59,16 @@ class ComPortClient:
         self._configured = (baud, rtscts)
         if self._ours.get(COM_PORT) == "on":
             self._send_settings()
+
+    def set(self, name: str, value: int) -> None:
+        """Set ``baudrate`` in bits/s, or ``dtr``, ``rts``, ``break_condition`` to 0 or 1.
+
+        Other names do nothing: the rest of a port is 8N1 for good.
+        """
+        if name == "baudrate":
+            self._set(SET_BAUD, struct.pack(">I", value))
+        elif name in _LINES:
+            self._set(SET_CONTROL, bytes([_LINES[name][bool(value)]]))
 
     def receive(self, data: bytes) -> bytes:
         """Return the serial port's bytes in ``data``. Raises ``TelnetError``."""

@@ -81,6 +81,23 @@ class SerialPort:
         """pyserial's object, for control lines; None for lines behind TCP."""
         return self._line.pyserial if isinstance(self._line, _DeviceLine) else None
 
+    def set(self, name: str, value: int | str) -> None:
+        """Set ``baudrate``, ``dtr``, ``rts`` … (pyserial's names), as far as the port has them.
+
+        Raises ``PortGone``.
+        """
+        if isinstance(self._line, NetworkLine):
+            if isinstance(value, str):
+                return  # parity: it is none, for good
+            try:
+                self._line.set(name, value)
+            except OSError as error:
+                raise self._gone(error) from None
+        elif self.device is not None:
+            # A pseudo-terminal has no modem lines (ENOTTY); a rate may not exist (EINVAL).
+            with contextlib.suppress(OSError, termios.error):
+                setattr(self.device, name, value)
+
     @property
     def holds_back(self) -> bool:
         """True if a board that is not read has to wait even without RTS/CTS: TCP, terminals."""

@@ -38,6 +38,7 @@ class _ControlLines:
     """
 
     def __init__(self, port: SerialPort, baud: int) -> None:
+        object.__setattr__(self, "_port", port)
         object.__setattr__(self, "_device", port.device)
         object.__setattr__(self, "_known", {**_SETTABLE, "baudrate": baud})
 
@@ -55,9 +56,7 @@ class _ControlLines:
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _SETTABLE:
             raise AttributeError(name)
-        if self._device is not None:
-            with _missing():
-                setattr(self._device, name, value)
+        self._port.set(name, value)
         self._known[name] = value
 
     def reset_input_buffer(self) -> None:
