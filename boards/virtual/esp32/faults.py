@@ -72,10 +72,11 @@ class Babbling(Fault):
         return data if state == "download" else b""
 
     def tick(self, now: float, state: RunState) -> tuple[bytes, bytes]:
-        before, self._since = self._since, now
-        if before is None or state == "download":
-            return b"", b""
-        count = int(min(now - before, 0.2) * _LINE_BYTES_PER_S) // len(_BABBLE) + 1
+        if self._since is None or state == "download" or now - self._since > 1.0:
+            self._since = now  # it begins, or begins again
+        count = int((now - self._since) * _LINE_BYTES_PER_S / len(_BABBLE))
+        # What does not make a line yet counts next time.
+        self._since += count * len(_BABBLE) / _LINE_BYTES_PER_S
         return b"", _BABBLE * count
 
 
