@@ -102,9 +102,11 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for all of them, and its json module knows no surrogate escapes."""
     folder = tmp_path_factory.mktemp("vectors")
     files = {}
-    for protocol in ("fmqp", "lightmq"):
+    parts = {"fmqp": ["vectors"], "lightmq": ["vectors"], "link": ["frames", "streams", "talks"]}
+    for protocol, names in parts.items():
         document = json.loads((ROOT / "tests" / "vectors" / f"{protocol}.json").read_text())
-        lines = [json.dumps(vector, ensure_ascii=False) for vector in document["vectors"]]
+        vectors = [vector for name in names for vector in document[name]]
+        lines = [json.dumps(vector, ensure_ascii=False) for vector in vectors]
         file = folder / f"{protocol}.jsonl"
         file.write_text("\n".join(lines) + "\n")
         files[protocol] = str(file)

@@ -27,9 +27,10 @@ _Run = tuple[str, ...]  # the name of a check file, and its arguments on the boa
 
 _ANYWHERE: list[_Run] = [
     *((name,) for name in ("topic", "fmqp", "fmqp_peer", "lightmq", "lightmq_peer")),
-    *((name,) for name in ("link", "outage", "uart", "wifi")),
+    *((name,) for name in ("link", "outage", "reliable", "uart", "wifi")),
     ("vectors_fmqp", "/vectors/fmqp.jsonl"),
     ("vectors_lightmq", "/vectors/lightmq.jsonl"),
+    ("vectors_link", "/vectors/link.jsonl"),
     ("heap", "memory"),
 ]
 _RUNS: dict[BoardKind, list[_Run]] = {

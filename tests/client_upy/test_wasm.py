@@ -47,8 +47,18 @@ def test_it_is_micropython_1_27(wasm: Interpreter, tmp_path: Path) -> None:
     assert (code, text) == (1, "('micropython', (1, 27, 0, '')) argument\n")
 
 
-_VECTORS = ["vectors_fmqp", "vectors_lightmq"]
-_NAMES = ["topic", "fmqp", "fmqp_peer", "lightmq", "lightmq_peer", "link", "outage", "wifi"]
+_VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_link"]
+_NAMES = [
+    "topic",
+    "fmqp",
+    "fmqp_peer",
+    "lightmq",
+    "lightmq_peer",
+    "link",
+    "outage",
+    "reliable",
+    "wifi",
+]
 # What this build cannot do, and what it says then.
 _UNABLE = {
     **dict.fromkeys(
