@@ -181,7 +181,7 @@ def _require_place(target: Target, place: Place) -> None:
 
 def _none(job: Job, _place: Place, runs: bool) -> bool:
     if not runs:
-        raise FlashError(f"{job.target.id}: no MicroPython answers, and its model is not flashed")
+        raise NoWayIn(f"{job.target.id}: no MicroPython answers, and it is not to be flashed")
     return False
 
 

@@ -132,3 +132,6 @@ CHECKS: Mapping[str, Check] = {
     "will_clean": will_clean,
     "will_abrupt": will_abrupt,
 }
+
+# What these measure, other boards on the same air would disturb.
+MEASURING = {"ping"}

@@ -14,6 +14,7 @@ _VERBS = {
     "lock": ("boards.rig.commands.lock:command", "Show and hold boards' locks."),
     "power": ("boards.rig.commands.power:command", "Switch a board on, off, or off and on."),
     "recover": ("boards.rig.commands.recover:command", "Bring a wedged board back."),
+    "report": ("boards.rig.commands.report:command", "Write reports of a run again."),
 }
 
 

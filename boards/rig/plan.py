@@ -52,6 +52,7 @@ class Job:
     force: bool  # write the firmware even if it is there
     trust_ledger: bool
     flash_parallel: int  # per USB controller
+    retries: int  # of a step that failed through no verdict
     fw_sha: str
     client_sha: str
     limits_s: Mapping[str, float]

@@ -18,10 +18,11 @@ PASSED, FAILED, FAULT, NOTHING_RAN = 0, 1, 3, 4
 
 def run(
     jobs: Sequence[Job], models: Mapping[str, Model], *, out: Path, rig: str, console: Console
-) -> int:
-    """Run all jobs in parallel; return 0 passed, 1 a check failed, 3 rig fault, 4 nothing ran.
+) -> tuple[int, Path]:
+    """Run all jobs in parallel; return an exit code and the folder of the run's files.
 
-    Writes the run's files below ``out``. Ends every process it started, whatever happens.
+    0 passed, 1 a check failed, 3 rig fault, 4 nothing ran. Writes the files below
+    ``out``. Ends every process it started, whatever happens.
     """
     files = RunFiles(out, rig)
     boards = {
@@ -49,7 +50,7 @@ def run(
         files.close()
     show.summary()
     console.print(f"rig: {files.folder}", markup=False, highlight=False, soft_wrap=True)
-    return code
+    return code, files.folder
 
 
 def verdict(boards: dict[str, BoardState]) -> int:
@@ -131,7 +132,10 @@ class _Clerk:
         else:
             board.steps[message["step"]] = outcome
         text = message["message"]
-        if outcome != "passed":
+        attempt = message.get("attempt", 1)
+        if outcome == "passed" and attempt > 1:
+            board.flaky.append(f"{what} passed at attempt {attempt}")
+        elif outcome != "passed":
             board.failures.append(f"{what} {outcome}: {text}")
         return [f"{id}: {what} {outcome} in {message['duration_s']:.1f} s" + (text and f": {text}")]
 

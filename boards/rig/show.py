@@ -11,7 +11,13 @@ from rich.text import Text
 from boards.rig.percentiles import percentile
 from boards.rig.plan import STEPS, Job
 
-_COLORS = {"passed": "green", "failed": "bold red", "error": "bold magenta", "": "dim"}
+_COLORS = {
+    "passed": "green",
+    "failed": "bold red",
+    "error": "bold magenta",
+    "quarantined": "yellow",
+    "": "dim",
+}
 
 
 @dataclass(slots=True)
@@ -29,6 +35,7 @@ class BoardState:
     checks: dict[str, str] = field(default_factory=dict)
     rtt_us: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    flaky: list[str] = field(default_factory=list)
 
 
 class Show:
@@ -83,6 +90,9 @@ class Show:
             note = "virtual boards: their times say nothing about hardware"
             self._console.print(note, style="dim")
         for board in self._boards.values():
+            for once in board.flaky:
+                text = f"{board.job.board.id} FLAKY: {once}"
+                self._console.print(text, style="yellow", markup=False, soft_wrap=True)
             for failure in board.failures:
                 text = f"{board.job.board.id} {failure}"
                 self._console.print(text, style="red", markup=False, soft_wrap=True)

@@ -108,8 +108,8 @@ class BoardRun:
         ):
             try:
                 done = self._flash_once(target, image, until)
-            except NoWayIn as error:
-                self._bring_back(target, error)
+            except NoWayIn:
+                self.revive()
                 done = self._flash_once(target, image, until)
         how = "" if done.written else "the same firmware was there: "
         return how + done.running.text
@@ -129,12 +129,13 @@ class BoardRun:
             trust_ledger=self.job.trust_ledger,
         )
 
-    def _bring_back(self, target: DeskBoard, why: Exception) -> None:
-        """Climb the reset ladder; a board that does not come back is marked for all later runs."""
+    def revive(self) -> None:
+        """Bring the board back after a failed step. Raises ``NotBack``, ``WrongBoard``."""
         try:
-            bring_back(target, tap=self.log.tap, progress=self._report.progress)
+            bring_back(self.target, tap=self.log.tap, progress=self._report.progress)
         except NotBack as error:
-            wedges.mark(self._rig_dir, target.id, f"{why}; {error}")
+            if self.job.board.file:
+                wedges.mark(self._rig_dir, self.target.id, str(error))
             raise
 
     def _start_virtual(self, until: float) -> Board:

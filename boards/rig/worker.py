@@ -5,12 +5,14 @@ It owns the board's serial port for the whole run and prints JSON lines: ``{"kin
 gone) it stops its board and ends.
 """
 
+import datetime
 import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,10 @@ from boards.models import TomlError, all_models
 from boards.repl import NoReply, ReplError
 from boards.rig.agent import AgentError
 from boards.rig.bench import Bench, CheckFailed
-from boards.rig.checks import CHECKS, Check, Samples
+from boards.rig.checks import CHECKS, MEASURING, Check, Samples
 from boards.rig.desk.ladder import NotBack
 from boards.rig.desk.locks import Locked
-from boards.rig.desk.permits import NoPermit
+from boards.rig.desk.permits import NoPermit, radio
 from boards.rig.desk.wedges import Wedged
 from boards.rig.events import stamp
 from boards.rig.plan import Job
@@ -48,6 +50,9 @@ _FAULTS = (
     Wedged,
     OSError,
 )
+# Of these, what may be over at the next try. A wrong board or image, or a lock, is not.
+_TRANSIENT = (BoardError, PortError, ReplError, ToolError)
+_RETRIED = ("flash", "install")
 _VERDICTS = (CheckFailed, AgentError)
 
 
@@ -112,11 +117,26 @@ class _Worker:
         self._event("board_finished", outcome=outcome, duration_s=time.monotonic() - began)
 
     def _step(self, step: str, body: Callable[[float], str]) -> None:
+        tries = 1 + (self._job.retries if step in _RETRIED else 0)
+        for attempt in range(1, tries + 1):
+            outcome, transient = self._attempt(step, body, attempt)
+            if outcome != "error" or not transient or attempt == tries:
+                break
+            try:
+                self._run.revive()
+            except _FAULTS:
+                break  # no reset brought it back: that is the board's end in this run
+        self._outcomes.append(outcome)
+        if outcome == "error":
+            self._broken = f"not run: step {step} failed"
+
+    def _attempt(self, step: str, body: Callable[[float], str], attempt: int) -> tuple[str, bool]:
+        """Run a step once; return its outcome, and whether another try could end otherwise."""
         began = time.monotonic()
         limit_s = self._job.limits_s[step]
-        self._event("step_started", step=step, limit_s=limit_s)
+        self._event("step_started", step=step, attempt=attempt, limit_s=limit_s)
         self._run.log.mark(f"step {step}")
-        outcome, message = "passed", ""
+        outcome, message, transient = "passed", "", False
         if self._broken:
             outcome, message = "error", self._broken
         else:
@@ -126,12 +146,16 @@ class _Worker:
                 outcome, message = "failed", str(error)
             except _FAULTS as error:
                 outcome, message = "error", f"{type(error).__name__}: {error}"
-                self._broken = f"not run: step {step} failed"
-        self._outcomes.append(outcome)
-        duration_s = time.monotonic() - began
+                transient = isinstance(error, _TRANSIENT)
         self._event(
-            "step_finished", step=step, outcome=outcome, duration_s=duration_s, message=message
+            "step_finished",
+            step=step,
+            attempt=attempt,
+            outcome=outcome,
+            duration_s=time.monotonic() - began,
+            message=message,
         )
+        return outcome, transient
 
     def _stop(self, until: float) -> str:
         try:
@@ -149,8 +173,11 @@ class _Worker:
                     raise StepFailed(f"no time was left for check {name}")
                 self._channel.send("progress", text=name)
                 self._run.log.mark(f"check {name}")
-                if not self._one_check(bench, name, check):
+                with self._air(name, until):
+                    outcome = self._one_check(bench, name, check)
+                if outcome == "failed":
                     failed.append(name)
+                if outcome != "passed":
                     bench.recover()
         finally:
             self._run.close_bench()
@@ -158,7 +185,14 @@ class _Worker:
             raise CheckFailed(f"{len(failed)} of {len(CHECKS)} failed: {', '.join(failed)}")
         return f"{len(CHECKS)} checks"
 
-    def _one_check(self, bench: Bench, name: str, check: Check) -> bool:
+    def _air(self, name: str, until: float) -> AbstractContextManager[None]:
+        """Boards with Wi-Fi share one air: who measures has it alone."""
+        if "wifi" not in self._run.target.board.caps:
+            return nullcontext()
+        left = max(0.0, until - time.monotonic())
+        return radio(Path(self._job.rig_dir), alone=name in MEASURING, deadline_s=left)
+
+    def _one_check(self, bench: Bench, name: str, check: Check) -> str:
         began = time.monotonic()
         samples: list[Samples] = []
         fault: Exception | None = None
@@ -173,6 +207,8 @@ class _Worker:
         except _FAULTS as error:
             fault = error
             outcome, message = "error", f"{type(error).__name__}: {error}"
+        if outcome == "failed":
+            outcome, message = self._quarantined(name, message)
         for sample in samples:
             self._channel.send(
                 "samples",
@@ -192,7 +228,16 @@ class _Worker:
         )
         if fault is not None:
             raise StepFailed(f"check {name}: {message}")
-        return outcome == "passed"
+        return outcome
+
+    def _quarantined(self, name: str, message: str) -> tuple[str, str]:
+        """A failure that is known and excused until a date does not count until then."""
+        excuse = self._run.target.board.quarantine.get(name)
+        if excuse is None:
+            return "failed", message
+        if datetime.date.today() > excuse.until:
+            return "failed", f"{message} (its quarantine ended on {excuse.until})"
+        return "quarantined", f"{message} (quarantined until {excuse.until}: {excuse.reason})"
 
     def _event(self, event: str, **columns: Any) -> None:
         self._channel.send("event", event=event, **columns)

@@ -54,6 +54,7 @@ def test_a_job_survives_its_journey_as_a_line() -> None:
         force=False,
         trust_ledger=True,
         flash_parallel=4,
+        retries=1,
         fw_sha="f",
         client_sha="c",
         limits_s=STEP_LIMITS_S,

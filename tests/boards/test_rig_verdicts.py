@@ -74,7 +74,7 @@ def test_a_board_that_never_answers_is_a_rig_fault_and_the_others_pass(
     out = tmp_path / "out"
     result = run_rig(
         *(out, broker, "--virtual", "rp2040:2"),
-        *("--image", f"vpico-1={dead}", "--limit", "flash=15"),
+        *("--image", f"vpico-1={dead}", "--limit", "flash=15", "--retries", "0"),
     )
     assert result.returncode == 3, result.stdout
     steps = outcomes(out, "vpico-1", "step_finished", "step")

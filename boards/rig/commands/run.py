@@ -12,6 +12,7 @@ from boards.models import all_models, virtual_models
 from boards.rig.commands.exits import boards_option, ending, open_rig, rig_option
 from boards.rig.desk.files import Rig
 from boards.rig.images import image_of
+from boards.rig.junit import junit_xml, read_events
 from boards.rig.plan import STEP_LIMITS_S, BoardPlan, Job, PlanError, plan_boards, plan_desk
 from boards.rig.run import run as run_rig
 from firmware.node_files import client_sha, compile_node
@@ -85,6 +86,18 @@ def _pairs(
     metavar="STEP=SECONDS",
     help=f"How long a step may take; steps: {', '.join(STEP_LIMITS_S)}.",
 )
+@click.option(
+    "--retries",
+    default=1,
+    show_default=True,
+    type=click.IntRange(0, 5),
+    help="How often a step is tried again that failed through no verdict; it is flaky then.",
+)
+@click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write JUnit XML there, one suite per board.",
+)
 @click.option("--name", help="The rig's name in the results.  [default: that of rig.toml, or desk]")
 def command(
     rig_file: Path | None,
@@ -100,6 +113,8 @@ def command(
     trust_ledger: bool,
     images: dict[str, str],
     limits: dict[str, str],
+    retries: int,
+    junit: Path | None,
     name: str | None,
 ) -> None:
     """Take boards to a verdict, all in parallel: those of the desk, or virtual ones.
@@ -144,6 +159,7 @@ def command(
                 force=force,
                 trust_ledger=trust_ledger,
                 flash_parallel=rig.flash_parallel if rig else _VIRTUAL_PARALLEL,
+                retries=retries,
                 fw_sha=_sha256(paths[plan.id]),
                 client_sha=client_sha(),
                 limits_s=steps_s,
@@ -151,7 +167,9 @@ def command(
             for plan in plans
         ]
         name = name or (rig.name if rig else "desk")
-        code = run_rig(jobs, all_models(), out=out, rig=name, console=console)
+        code, folder = run_rig(jobs, all_models(), out=out, rig=name, console=console)
+        if junit is not None:
+            junit.write_bytes(junit_xml(read_events(folder)))
     sys.exit(code)
 
 
