@@ -17,10 +17,11 @@ class Peer:
         self.desk = desk
         self.codec = Codec("client", dialect)
         self.connection = desk.open(listener)
+        self._early: list[Any] = []  # events that came with the CONNACK
 
     def connect(self, client_id: str) -> Connack:
         """Say CONNECT; returns the CONNACK, which nothing may come before."""
-        connack = self.say(self.codec.connect(client_id))[0]
+        connack, *self._early = self.say(self.codec.connect(client_id))
         assert isinstance(connack, Connack)
         return connack
 
@@ -31,7 +32,8 @@ class Peer:
 
     def heard(self) -> list[Any]:
         """Return the events that came since the last time."""
-        return list(self.codec.receive_data(self.desk.got(self.connection)))
+        early, self._early = self._early, []
+        return [*early, *self.codec.receive_data(self.desk.got(self.connection))]
 
     def sends(self) -> list[Send]:
         """Return the SENDs that came since the last time; nothing else may have come."""

@@ -103,7 +103,9 @@ class _SocketStage:
 def test_no_other_client_notices(seed: int) -> None:
     """R4, R14 to R30, R43 to R49."""
     settings = [f"--set=fmqp.{key}={value}" for key, value in LIMITS.items()]
-    with broker(*settings) as running:
+    kinds = ("fmqp", "lightmq", "lightmq+fmqp")
+    listen = [word for name in kinds for word in ("--listen", f"{name}://127.0.0.1:0")]
+    with broker(*listen, *settings) as running:
         stage = _SocketStage(running)
         try:
             assert Play(seed, stage, MAX_BODY, HARD_LIMIT).run(turns=40) > 20

@@ -100,17 +100,21 @@ class _Hostile:
         if not self._pieces:
             if self._connection:
                 self._stage.close(self._connection)
-            protocol = self._random.choice(["fmqp", "fmqp", "lightmq"])
+            protocol = self._random.choice(["fmqp", "fmqp", "lightmq", "lightmq+fmqp"])
             self._connection = self._stage.open(protocol)
             self._pieces = _cut(self._random, self._prepared(protocol))
         self._stage.send(self._connection, self._pieces.pop(0), done=False)
 
     def _prepared(self, protocol: str) -> bytes:
         random = self._random
-        if random.random() < 0.2:  # the other's words, or noise
-            protocol = random.choice(["fmqp", "lightmq", ""])
+        if random.random() < 0.2:  # another's words, or noise
+            protocol = random.choice(["fmqp", "lightmq", "lightmq+fmqp", ""])
         if protocol == "lightmq":
             return _mutated(random, _lightmq(random, random.choice(["a", "b", "*", "a/b"])))
+        if protocol == "lightmq+fmqp":
+            inside = _mutated(random, b"".join(_fmqp(random, _ELSEWHERE) for _ in range(4)))
+            sends = [_BOARD.send(7, piece) for piece in _cut(random, inside)]
+            return _mutated(random, _BOARD.connect("b") + b"".join(sends))
         if protocol == "fmqp":
             return _mutated(random, b"".join(_fmqp(random, _ELSEWHERE) for _ in range(4)))
         return random.randbytes(random.randrange(1, 200))
