@@ -1,7 +1,7 @@
 """tests/vectors/fmqp.json through the client. Argument: the vectors, one JSON object a line."""
 
 from checks import Memory, check, equal, raises, run
-from vector_lines import pieces, size_of, vectors, whole
+from vector_lines import pieces, size_of, steps, vectors, whole
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
@@ -54,7 +54,7 @@ def what_a_broker_may_send_is_understood():
             continue
         count += 1
         size = size_of(pieces(vector, "hex"))
-        for step in (1 << 20, 1 if size < 1500 else 997):
+        for step in steps(size):
             try:
                 got, client = received(vector, step)
                 equal(sorted(got), sorted(expected(vector)))

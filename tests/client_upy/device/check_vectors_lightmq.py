@@ -1,7 +1,7 @@
 """tests/vectors/lightmq.json through the client. Argument: the vectors, one JSON object a line."""
 
 from checks import Memory, check, equal, raises, run
-from vector_lines import pieces, size_of, vectors, whole
+from vector_lines import pieces, size_of, steps, vectors, whole
 
 from umotemq.lightmq import LightmqClient, Refused
 from umotemq.link import WireError
@@ -111,7 +111,7 @@ def what_a_broker_may_send_is_understood():
             continue
         receive = violation if vector["violation"] else _RECEIVED[vector["frame"]["opcode"]]
         size = size_of(pieces(vector, "hex"))
-        for step in (1 << 20, 1 if size < 1500 else 997):
+        for step in steps(size):
             try:
                 receive(vector, dialect, step)
             except Exception as error:

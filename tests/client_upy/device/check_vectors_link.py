@@ -2,7 +2,7 @@
 
 import gc
 
-from checks import Memory, check, equal, raises, run
+from checks import Memory, check, equal, raises, run, some
 from played_bridge import ACK, chosen, framed, read, transport, up
 from vector_lines import vectors
 
@@ -127,7 +127,7 @@ def streams_give_what_the_vectors_say():
             data[vector["name"]] = bytes.fromhex(vector["payload_hex"])
         if "frames" not in vector:
             continue
-        for step in (1000, 1, 5, 256):
+        for step in some((256, 1, 5, 1000), 2):
             line = Memory(step)
             stream = up(line)
             line.feed(bytes.fromhex(vector["hex"]))

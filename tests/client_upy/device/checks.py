@@ -5,7 +5,7 @@ import sys
 from umotemq.link import ticks_diff, ticks_ms
 
 _checks = []
-_IS_EMULATED = sys.platform == "rp2"  # a Pico that is not plugged in: some 100 times slower
+IS_EMULATED = sys.platform == "rp2"  # a Pico that is not plugged in: some 100 times slower
 
 
 def check(function):
@@ -63,7 +63,7 @@ def within(low_ms, high_ms, function, *args, **kwargs):
 
 def some(choices, every):
     """Return all of the choices; on an emulated chip the last of each ``every``."""
-    return [choice for n, choice in enumerate(choices, 1) if not _IS_EMULATED or n % every == 0]
+    return [choice for n, choice in enumerate(choices, 1) if not IS_EMULATED or n % every == 0]
 
 
 class Memory:

@@ -3,6 +3,10 @@
 import json
 import sys
 
+from checks import IS_EMULATED
+
+_BYTEWISE = 200 if IS_EMULATED else 1500  # bytes of the longest that is also read byte by byte
+
 
 def vectors():
     """Yield every vector; they would not fit a board's heap all at once."""
@@ -27,6 +31,11 @@ def pieces(vector, key):
 def size_of(parts):
     """Return how many bytes the pairs are."""
     return sum([len(data) * times for data, times in parts])
+
+
+def steps(size):
+    """Return in pieces of which sizes so many bytes are to be read."""
+    return 1 << 20, 1 if size < _BYTEWISE else 997
 
 
 def whole(parts):
