@@ -3,10 +3,12 @@
 ``spark.read.format("motemq").option("path", JOURNAL).load()`` finds it by itself: Spark imports
 every top-level module called ``pyspark_*`` and takes its ``DefaultSource``.
 
-- ``records``   bytes of a segment -> records (docs/journal.md); no files
-- ``columns``   records -> RecordBatches
-- ``snapshot``  a journal folder -> the ranges that one read covers
-- ``source``    what Spark calls
+- ``records``   bytes of a segment -> records (docs/journal.md); ``packets`` of their bodies
+- ``columns``   records -> RecordBatches; ``topics`` which rows of them
+- ``shelf``     what a journal offers: ``folder`` on this disk, ``remote`` one of the ``brokers``
+- ``snapshot``  a whole journal folder -> the ranges that one read covers
+- ``options``   what was asked for: ``offsets`` where to begin, ``limits`` of a micro-batch
+- ``stream``    what Spark calls for a stream, ``source`` for everything else
 """
 
 from pyspark_motemq.records import JournalError

@@ -44,10 +44,18 @@ def batches(data: bytes, records: Iterable[Record], stretch: Stretch) -> Iterato
     for record in records:
         batch.add(record)
         if batch.messages >= _BATCH_MESSAGES or batch.body_bytes >= _BATCH_BYTES:
-            yield batch.finish()
+            yield from _wanted(batch.finish(), batch.first, stretch)
             batch = _Batch(data, stretch)
     if batch.messages:
-        yield batch.finish()
+        yield from _wanted(batch.finish(), batch.first, stretch)
+
+
+def _wanted(batch: pa.RecordBatch, first: int, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    """Yield the messages that are wanted, if any; records have others, too."""
+    low = max(0, stretch.low - first)
+    high = batch.num_rows if stretch.high is None else min(batch.num_rows, stretch.high - first)
+    if low < high:
+        yield batch.slice(low, high - low)
 
 
 class _Batch:
@@ -58,6 +66,11 @@ class _Batch:
         self._finder = Finder(data)
         self.messages = 0
         self.body_bytes = 0
+
+    @property
+    def first(self) -> int:
+        """The number of the first message."""
+        return self._records[0].sequence
 
     def add(self, record: Record) -> None:
         """Take the packets of one record."""
@@ -78,7 +91,7 @@ class _Batch:
         connections = np.array([record.connection for record in records], np.int64)
         connections |= self._stretch.run << 32
         flags, paths, payloads = self._packets()
-        first = records[0].sequence
+        first = self.first
         # Integer microseconds: seconds as a float would change the last digits.
         microseconds = pa.array((time_ns // 1000)[of_record], pa.timestamp("us", tz="UTC"))
         protocols = [

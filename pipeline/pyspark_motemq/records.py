@@ -1,5 +1,6 @@
 """The bytes of a journal segment as records (docs/journal.md, format version 1); no files here."""
 
+import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ except ImportError:  # an executor without it
 HEADER_LENGTH = 40
 LONGEST_RECORD = 16 * 1024 * 1024 + 64 * 1024  # docs/journal.md, Reading
 PREFIX_LENGTH = 8  # length and CRC fields of a record
+SHORTEST_RECORD = 36  # with these, and without any body
 
 _MAGIC = b"MOTEJRNL"
 _VERSION = 1
@@ -32,7 +34,7 @@ class Stretch:
 
     ``until`` is the sequence number at which it must end, None where only the end of the file
     tells: in the last segment of a partition, where a torn tail is ignored. ``run`` tells the
-    broker's starts apart.
+    broker's starts apart. Of its messages ``low`` to ``high`` - 1 are wanted (None: to the end).
     """
 
     file: str
@@ -42,6 +44,8 @@ class Stretch:
     end: int
     first_sequence: int
     until: int | None
+    low: int = 0
+    high: int | None = None
 
 
 @dataclass(slots=True)  # not frozen: that costs a microsecond, and a record may be one message
@@ -103,6 +107,12 @@ def record_end(prefix: bytes, offset: int) -> int | None:
 def sequence_at(data: bytes) -> int:
     """Return the first sequence number of a record from its first 24 bytes (not yet checked)."""
     return int.from_bytes(data[16:24], "big")
+
+
+def record_facts(data: bytes | mmap.mmap, at: int) -> tuple[int, int, int]:
+    """Return time (ns), first message and count of the record at ``at`` (not yet checked)."""
+    time_ns, sequence, count, *_ = _FIXED.unpack_from(data, at + PREFIX_LENGTH)
+    return time_ns, sequence, count
 
 
 def take_records(data: bytes, stretch: Stretch) -> Iterator[Record]:

@@ -1,0 +1,116 @@
+"""The options of the source, read once and refused in words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark_motemq.brokers import Brokers
+from pyspark_motemq.folder import Folder
+from pyspark_motemq.limits import Limits
+from pyspark_motemq.offsets import Offsets
+from pyspark_motemq.records import JournalError
+from pyspark_motemq.remote import Broker
+from pyspark_motemq.shelf import Feed
+from pyspark_motemq.topics import pattern
+
+_KNOWN = {
+    name.lower(): name
+    for name in (
+        "path",
+        "brokers",
+        "tokenFile",
+        "caFile",
+        "topics",
+        "startingOffsets",
+        "endingOffsets",
+        "maxRowsPerTrigger",
+        "maxBytesPerTrigger",
+        "minRowsPerTrigger",
+        "failOnDataLoss",
+        "group",
+    )
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; Spark gives names in lower case. ``topics``: a regular expression."""
+
+    path: str
+    brokers: tuple[Broker, ...]
+    topics: str
+    limits: Limits
+    fail_on_data_loss: bool
+    group: str
+    starting_offsets: str
+    ending_offsets: str
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> "Options":
+        """Read and check all options. Raises ``JournalError``."""
+        said = {name.lower(): value for name, value in given.items()}
+        for name in given:
+            if name.lower() not in _KNOWN:
+                known = ", ".join(_KNOWN.values())
+                raise JournalError(f"option {name} is not known; there are: {known}")
+        path = said.get("path", "")
+        urls = [url.strip() for url in said.get("brokers", "").split(",") if url.strip()]
+        if bool(path) == bool(urls):
+            raise JournalError(
+                "the data source 'motemq' needs the journal folder or its broker: "
+                '.option("path", "DATA/journal") or .option("brokers", "http://HOST:8765")'
+            )
+        tokens, authority = said.get("tokenfile", ""), said.get("cafile", "")
+        try:
+            topics = pattern(said["topics"]) if said.get("topics") else ""
+        except ValueError as error:
+            raise JournalError(f"option topics: {error}") from None
+        found = cls(
+            path,
+            tuple(
+                Broker(url if "://" in url else f"http://{url}", tokens, authority) for url in urls
+            ),
+            topics,
+            Limits(
+                _number(said, "maxRowsPerTrigger"),
+                _number(said, "maxBytesPerTrigger"),
+                _number(said, "minRowsPerTrigger"),
+            ),
+            _boolean(said, "failOnDataLoss"),
+            said.get("group", ""),
+            said.get("startingoffsets", ""),
+            said.get("endingoffsets", ""),
+        )
+        found.starting("earliest")
+        found.ending()
+        return found
+
+    def feed(self) -> Feed:
+        """Return the journal that was named."""
+        return Brokers(self.brokers) if self.brokers else Folder(Path(self.path))
+
+    def starting(self, usual: str) -> Offsets:
+        """Return where to begin. Raises ``JournalError``."""
+        return Offsets("startingOffsets", self.starting_offsets or usual)
+
+    def ending(self) -> Offsets:
+        """Return where a batch read ends. Raises ``JournalError``."""
+        return Offsets("endingOffsets", self.ending_offsets or "latest")
+
+    def everything(self) -> bool:
+        """Whether it is the whole of a folder that is asked for."""
+        return bool(self.path) and not (self.starting_offsets or self.ending_offsets)
+
+
+def _number(said: Mapping[str, str], name: str) -> int:
+    text = said.get(name.lower(), "0").strip()
+    if not text.isdecimal():
+        raise JournalError(f"option {name}: '{text}' must be a whole number; 0 is no limit")
+    return int(text)
+
+
+def _boolean(said: Mapping[str, str], name: str) -> bool:
+    text = said.get(name.lower(), "true").strip().lower()
+    if text not in ("true", "false"):
+        raise JournalError(f"option {name}: '{text}' must be true or false")
+    return text == "true"

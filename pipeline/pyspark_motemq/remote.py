@@ -1,0 +1,171 @@
+"""The journal of a broker elsewhere, by HTTP (docs/journal.md, Reading from elsewhere)."""
+
+import http.client
+import json
+import ssl
+import time
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark_motemq.records import JournalError, Stretch
+from pyspark_motemq.shelf import Share, Shelf
+
+_ANSWER_S = 30.0  # for one answer
+_RETRY_S = 30.0  # a broker that is being started again
+_RETRY_EVERY_S = 0.5
+_FETCH_BYTES = 4 * 1024 * 1024
+_SHARE_BYTES = 16 * 1024 * 1024  # about what one task reads
+_AGAIN = (ConnectionError, TimeoutError, http.client.HTTPException)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where a broker's HTTP is. ``token_file`` and ``ca_file`` are read where they are used."""
+
+    url: str
+    token_file: str = ""
+    ca_file: str = ""
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise JournalError(
+                f"option brokers: '{self.url}' is no address; write it as http://HOST:PORT, or "
+                "https://HOST:PORT for TLS"
+            )
+
+    def ask(self, method: str, path: str, body: str = "") -> tuple[int, dict[str, str], bytes]:
+        """Return status, headers and body of an answer.
+
+        A broker that cannot be reached is asked again for 30 s. Raises ``JournalError``.
+        """
+        end = time.monotonic() + _RETRY_S
+        while True:
+            try:
+                return self._ask(method, path, body)
+            except _AGAIN as error:
+                if time.monotonic() > end:
+                    raise self._unreachable(error) from error
+                time.sleep(_RETRY_EVERY_S)
+            except OSError as error:  # a certificate, a name
+                raise self._unreachable(error) from error
+
+    def _ask(self, method: str, path: str, body: str) -> tuple[int, dict[str, str], bytes]:
+        parts = urllib.parse.urlsplit(self.url)
+        host, port = str(parts.hostname), parts.port
+        connection: http.client.HTTPConnection
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=self.ca_file or None)
+            connection = http.client.HTTPSConnection(
+                host, port or 8765, timeout=_ANSWER_S, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port or 8765, timeout=_ANSWER_S)
+        headers = {}
+        if self.token_file:
+            headers["Authorization"] = f"Bearer {self._token()}"
+        try:
+            connection.request(method, path, body or None, headers)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.headers), answer.read()
+        finally:
+            connection.close()
+
+    def _token(self) -> str:
+        try:
+            return Path(self.token_file).read_text().strip()
+        except OSError as error:
+            raise JournalError(
+                f"option tokenFile: {self.token_file} cannot be read here ({error.strerror}); "
+                "every executor needs it"
+            ) from error
+
+    def _unreachable(self, error: Exception) -> JournalError:
+        return JournalError(
+            f"the broker at {self.url} cannot be reached: {error}; is it running, with --data, and "
+            "listening at auto://, http:// or https://?"
+        )
+
+    def complaint(self, status: int, body: bytes) -> JournalError:
+        """Return what a broker that did not do as asked said."""
+        try:
+            text = json.loads(body)["error"]
+        except (ValueError, KeyError, TypeError):
+            text = body[:200].decode("utf-8", "replace").strip()
+        return JournalError(f"the broker at {self.url} answered {status}: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteShare:
+    """Messages ``start`` to ``end`` - 1 of one partition of a broker."""
+
+    broker: Broker
+    partition: int  # the broker's
+    label: int  # the rows'
+    start: int
+    end: int
+
+    def pieces(self) -> Iterator[tuple[bytes, Stretch]]:
+        """Fetch the records; raises ``JournalError``."""
+        at = self.start
+        while at < self.end:
+            path = f"/journal/{self.partition}?from={at}&max_bytes={_FETCH_BYTES}"
+            status, headers, body = self.broker.ask("GET", path)
+            if status != 200:
+                text = body if status != 204 else b"these messages are not there"
+                raise self.broker.complaint(status, text)
+            first, following = int(headers["Journal-First"]), int(headers["Journal-Next"])
+            name = f"{self.broker.url}{path}"
+            run = int(headers["Journal-Run"])
+            yield body, Stretch(name, self.label, run, 0, len(body), first, following, at, self.end)
+            at = following
+
+
+class Remote:
+    """The journal of ``broker``; rows of its partition 0 say ``base``, of 1 ``base`` + 1, …"""
+
+    def __init__(self, broker: Broker, base: int = 0) -> None:
+        self._broker = broker
+        self._base = base
+        self._shelves: dict[int, Shelf] = {}
+
+    def shelves(self) -> dict[int, Shelf]:
+        """Return the partitions there are now; raises ``JournalError``."""
+        self._shelves = {
+            self._base + each["partition"]: Shelf(each["first"], each["next"], each["bytes"])
+            for each in self._overview("/journal")
+        }
+        return self._shelves
+
+    def since(self, time_ns: int) -> dict[int, int]:
+        """Return, by partition, the first message read at ``time_ns`` or later."""
+        found = self._overview(f"/journal?at_ns={max(0, time_ns)}")
+        return {self._base + each["partition"]: each["at"] for each in found}
+
+    def shares(self, partition: int, start: int, end: int) -> list[Share]:
+        """Return what tasks read for messages ``start`` to ``end`` - 1, which are there."""
+        shelf = self._shelves[partition]
+        message_bytes = max(1, shelf.size // max(1, shelf.next - shelf.first))
+        step = max(1, _SHARE_BYTES // message_bytes)
+        return [
+            RemoteShare(self._broker, partition - self._base, partition, at, min(at + step, end))
+            for at in range(start, end, step)
+        ]
+
+    def has_read(self, group: str, positions: dict[int, int]) -> None:
+        """Tell that a consumer group needs nothing below these numbers any more."""
+        ours = {str(number - self._base): at for number, at in positions.items()}
+        path = "/journal/groups/" + urllib.parse.quote(group, safe="")
+        status, _, body = self._broker.ask("PUT", path, json.dumps({"positions": ours}))
+        if status != 204:
+            raise self._broker.complaint(status, body)
+
+    def _overview(self, path: str) -> list[dict[str, Any]]:
+        status, _, body = self._broker.ask("GET", path)
+        if status != 200:
+            raise self._broker.complaint(status, body)
+        found: list[dict[str, Any]] = json.loads(body)["partitions"]
+        return found

@@ -1,0 +1,29 @@
+"""FMQP topic patterns as a filter of columns (FMQP R10 to R13)."""
+
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def pattern(topics: str) -> str:
+    """Return the regular expression of the topics equivalent to one of ``a/b, c/*``.
+
+    Levels are equivalent if equal or if one of the two is ``*``; slashes at the ends do not count.
+    """
+    found = []
+    for topic in topics.split(","):
+        levels = topic.strip().strip("/").split("/")
+        if levels == [""]:
+            raise ValueError(f"'{topics}' has an empty topic; write it like home/*, lab/lamp")
+        found.append("/".join("[^/]*" if level == "*" else _level(level) for level in levels))
+    return f"(?s)^/*(?:{'|'.join(found)})/*$"
+
+
+def matching(batch: pa.RecordBatch, regex: str) -> pa.RecordBatch:
+    """Return the rows whose ``path`` matches."""
+    return batch.filter(pc.match_substring_regex(batch.column("path"), regex))
+
+
+def _level(level: str) -> str:
+    return rf"(?:{re.escape(level)}|\*)"

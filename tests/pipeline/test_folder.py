@@ -1,0 +1,224 @@
+"""A journal folder by message number and by time, as it grows; what the options say of it."""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_motemq.columns import batches
+from pyspark_motemq.folder import Folder
+from pyspark_motemq.limits import Limits
+from pyspark_motemq.offsets import Offsets
+from pyspark_motemq.options import Options
+from pyspark_motemq.records import JournalError, take_records
+from pyspark_motemq.remote import Broker, Remote
+from pyspark_motemq.shelf import Shelf
+from pyspark_motemq.topics import matching, pattern
+from tests.pipeline.desk import START_NS, Sender, header, packet, record, segment_path
+
+
+def _append(journal: Path, counts: list[int], first: int, new_segment: bool = True) -> int:
+    """Append records of so many messages, one second apart; returns the next number."""
+    path = segment_path(journal, 0, first)
+    if not new_segment:
+        path = sorted(path.parent.glob("*.mjl"))[-1]
+    data = b"" if not new_segment else header(0, first)
+    for count in counts:
+        packets = [packet(f"t/{n % 3}", b"%d" % n) for n in range(first, first + count)]
+        data += record(Sender(1, 1), first, packets, START_NS + first * 10**9)
+        first += count
+    with path.open("ab") as file:
+        file.write(data)
+    return first
+
+
+def _numbers(folder: Folder, start: int, end: int) -> list[int]:
+    found: list[int] = []
+    for share in folder.shares(0, start, end):
+        for data, stretch in share.pieces():
+            for batch in batches(data, take_records(data, stretch), stretch):
+                found += batch.column("seq").to_pylist()
+    return found
+
+
+@settings(deadline=None)  # files
+@given(
+    st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=20), min_size=1, max_size=4),
+    st.data(),
+)
+def test_any_part_is_read_exactly(
+    tmp_path_factory: pytest.TempPathFactory, segments: list[list[int]], draw: st.DataObject
+) -> None:
+    journal, following = tmp_path_factory.mktemp("journal"), 0
+    folder = Folder(journal)
+    for counts in segments:
+        following = _append(journal, counts, following)
+        assert folder.shelves()[0].next == following
+    start = draw.draw(st.integers(0, following - 1))
+    end = draw.draw(st.integers(start + 1, following))
+    assert _numbers(folder, start, end) == list(range(start, end))
+
+
+def test_large_parts_are_cut_for_many_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_motemq.folder.STRETCH_BYTES", 3000)
+    monkeypatch.setattr("pyspark_motemq.folder._REMEMBERED_BYTES", 500)
+    following = _append(tmp_path, [7] * 300, 0)
+    folder = Folder(tmp_path)
+    folder.shelves()
+    assert len(folder.shares(0, 100, 2000)) > 5
+    assert _numbers(folder, 100, 2000) == list(range(100, 2000))
+    assert _numbers(folder, 0, following) == list(range(following))
+
+
+def test_a_segment_that_grows_is_looked_at_only_where_it_grew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_motemq.folder._REMEMBERED_BYTES", 1)
+    following = _append(tmp_path, [5], 0)
+    folder = Folder(tmp_path)
+    assert folder.shelves()[0].next == 5
+    path = segment_path(tmp_path, 0)
+    whole = path.read_bytes()
+    following = _append(tmp_path, [3], following, new_segment=False)
+    # What was looked at is not looked at again: damage there is for those who read it.
+    path.write_bytes(b"\xff" * len(whole) + path.read_bytes()[len(whole) :])
+    assert folder.shelves()[0].next == following
+    assert _numbers(folder, 5, 8) == [5, 6, 7]
+
+
+def test_a_record_torn_within_gives_its_number_to_the_next_start(tmp_path: Path) -> None:
+    _append(tmp_path, [2, 3], 0)
+    folder = Folder(tmp_path)
+    assert folder.shelves()[0].next == 5
+    following = _append(tmp_path, [4], 2)  # a broker that found the second record torn
+    assert folder.shelves()[0].next == following == 6
+    assert _numbers(folder, 2, 6) == [2, 3, 4, 5]
+
+
+def test_a_hole_between_segments_is_corruption(tmp_path: Path) -> None:
+    _append(tmp_path, [2], 0)
+    _append(tmp_path, [2], 3)
+    with pytest.raises(JournalError, match=r"ends before message 2, .* begins with 3"):
+        Folder(tmp_path).shelves()
+
+
+_SECOND_5 = "2026-01-01T00:00:05Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("earliest", 0),
+        ("latest", 12),
+        ('{"0": 7}', 7),
+        ('{"0": "latest"}', 12),
+        ('{"1": 7}', 0),
+        (_SECOND_5, 6),  # the record of second 4 began before it, that of 6 did not
+        ("2026-01-01T02:00:05+02:00", 6),
+        ("2026-01-01", 0),
+        ("2027-01-01", 12),
+        ("-10min", 0),
+        ("-4s", 10),  # it is second 12
+        ("- 0.5 h", 0),
+    ],
+)
+def test_offsets(tmp_path: Path, text: str, expected: int) -> None:
+    _append(tmp_path, [2] * 3, 0)
+    _append(tmp_path, [2] * 3, 6)
+    folder = Folder(tmp_path)
+    now_ns = START_NS + 12 * 10**9 + 1
+    found = Offsets("startingOffsets", text).resolve(folder, folder.shelves(), now_ns)
+    assert found == {0: expected}
+
+
+@pytest.mark.parametrize("text", ["soon", "{", '{"a": 1}', '{"0": true}', "-5 weeks", "{1: 2}"])
+def test_offsets_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(JournalError, match=r"option startingOffsets: .* write earliest, latest"):
+        Offsets("startingOffsets", text)
+
+
+def test_times_are_exact() -> None:
+    offsets = Offsets("startingOffsets", "2026-01-01T00:00:00.123456Z")
+    time = datetime.datetime(2026, 1, 1, 0, 0, 0, 123456, datetime.UTC)
+    microseconds = (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)).total_seconds()
+    assert offsets._time_ns("2026-01-01T00:00:00.123456Z", 0) == round(microseconds * 1e6) * 1000
+
+
+@given(
+    st.dictionaries(st.integers(0, 5), st.tuples(st.integers(0, 1000), st.integers(0, 10**6))),
+    st.integers(0, 2000),
+    st.integers(0, 10**6),
+)
+def test_limits_hold_and_nothing_waits_for_ever(
+    found: dict[int, tuple[int, int]], max_rows: int, max_bytes: int
+) -> None:
+    shelves = {number: Shelf(0, rows, size) for number, (rows, size) in found.items()}
+    limits = Limits(max_rows=max_rows, max_bytes=max_bytes)
+    at = dict.fromkeys(shelves, 0)
+    for _ in range(3):
+        end = limits.end(at, shelves)
+        taken = sum(end.values()) - sum(at.values())
+        assert all(at[number] <= end[number] <= shelves[number].next for number in shelves)
+        assert not max_rows or taken <= max_rows
+        waiting = sum(shelf.next for shelf in shelves.values()) - sum(at.values())
+        assert bool(taken) == bool(waiting)
+        at = end
+
+
+def test_a_minimum_waits() -> None:
+    shelves = {0: Shelf(0, 9, 100), 1: Shelf(0, 0, 0)}
+    limits = Limits(min_rows=10)
+    assert limits.end({0: 0, 1: 0}, shelves) == {0: 0, 1: 0}
+    assert limits.without_minimum().end({0: 0, 1: 0}, shelves) == {0: 9, 1: 0}
+
+
+@pytest.mark.parametrize(
+    ("topics", "path", "hit"),
+    [
+        ("a/b", "a/b", True),
+        ("a/b", "/a/b/", True),
+        ("a/b", "a/b/c", False),
+        ("a/*", "a/b", True),
+        ("a/*", "a", False),
+        ("a/b", "a/*", True),
+        ("x, a/*/c", "a/b/c", True),
+        ("a.b", "axb", False),
+        ("a*", "ab", False),
+        ("a*", "a*", True),
+        ("a/*", "b\na/b", False),
+    ],
+)
+def test_topics(topics: str, path: str, hit: bool) -> None:
+    import pyarrow as pa
+
+    batch = pa.RecordBatch.from_pydict({"path": [path]})
+    assert matching(batch, pattern(topics)).num_rows == hit
+
+
+def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark_motemq.remote._RETRY_S", 0.1)
+    with pytest.raises(JournalError, match=r"broker at https://127\.0\.0\.1:1 cannot be reached"):
+        Remote(Broker("https://127.0.0.1:1")).shelves()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "needs the journal folder or its broker"),
+        ({"path": "x", "brokers": "y"}, "needs the journal folder or its broker"),
+        ({"path": "x", "startOffset": "1"}, "option startOffset is not known"),
+        ({"path": "x", "maxRowsPerTrigger": "many"}, "option maxRowsPerTrigger"),
+        ({"path": "x", "failOnDataLoss": "perhaps"}, "option failOnDataLoss"),
+        ({"path": "x", "topics": "a,,b"}, "empty topic"),
+        ({"path": "x", "endingOffsets": "soon"}, "option endingOffsets"),
+        ({"brokers": "ftp://x"}, "is no address"),
+    ],
+)
+def test_wrong_options_are_refused_in_words(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(JournalError, match=words):
+        Options.read(given)
