@@ -67,15 +67,20 @@ class Process:
             if words in line:
                 return line
 
+    def log(self) -> str:
+        """All that it has said."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.lines.append(self._queue.get_nowait())
+        return "\n".join(self.lines)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Stop it and return its exit code."""
         if self.popen.poll() is None:
             self.popen.send_signal(number)
         code = self.popen.wait(DEADLINE_S)
         self._reader.join(DEADLINE_S)
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self.lines.append(self._queue.get_nowait())
+        self.log()
         return code
 
 
