@@ -42,10 +42,10 @@ def _need_tools(boards: tuple[str, ...]) -> None:
         find_node()
 
 
-def _addresses(broker: Service) -> dict[str, str]:
-    """Read ``listening PROTOCOL HOST:PORT`` lines into ``{protocol: "HOST:PORT"}``."""
-    words = [line.split() for line in broker.ready_lines]
-    return {protocol: address for _, protocol, address in words}
+def _address(broker: Service) -> str:
+    """Read ``listening auto HOST:PORT``; returns HOST:PORT, which takes every protocol."""
+    (line,) = broker.ready_lines
+    return line.split()[2]
 
 
 def _step(number: int, text: str) -> None:
@@ -114,24 +114,23 @@ def _run_parts(out: Path, boards: tuple[str, ...]) -> tuple[int, int]:
     _step(2, "broker")
     broker = motemq(
         "broker",
-        *("--listen", "fmqp://127.0.0.1:0"),
-        *("--listen", "lightmq://127.0.0.1:0"),
+        *("--listen", "auto://127.0.0.1:0"),
         *("--data", str(out / "broker")),
     )
     with service(
         broker,
-        ready_count=2,
+        ready_count=1,
         ready_prefix="listening ",
         log=out / "logs" / "broker.log",
         deadline_s=_BROKER_START_S,
     ) as running:
-        addresses = _addresses(running)
-        click.echo(f"broker: fmqp {addresses['fmqp']}, lightmq {addresses['lightmq']}")
+        address = _address(running)
+        click.echo(f"broker: {address}, FMQP and LightMQ at one port")
         _step(3, "boards: flash, install, verify, telemetry")
         rig_code = run(
             motemq(
                 *("rig", "run", *_board_arguments(boards)),
-                *("--fmqp", addresses["fmqp"], "--lightmq", addresses["lightmq"]),
+                *("--fmqp", address, "--lightmq", address),
                 *("--out", str(out)),
             ),
             deadline_s=_RIG_S,

@@ -103,6 +103,10 @@ class Lobby:
                 f"{name}: {peer} speaks TLS, but this listener has no certificate: add "
                 "?cert=FILE&key=FILE to it, or set net.tls_cert and net.tls_key"
             )
+        elif protocol == "http":
+            text = (
+                f"{name}: {peer} speaks HTTP, which is for the journal, and there is none (--data)"
+            )
         else:
             text = f"{name}: {peer} speaks {protocol}, which this broker does not yet"
         self._tell(peer, protocol, text)

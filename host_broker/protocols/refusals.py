@@ -3,7 +3,9 @@
 from struct import Struct
 
 _SHORT = Struct(">H")
-_TEXT = "This is a MoteMQ broker. It speaks FMQP and LightMQ on this port, and no %s yet."
+_HERE = "This is a MoteMQ broker. It speaks FMQP and LightMQ on this port, "
+_TEXT = _HERE + "and no %s yet."
+_NO_HTTP = _HERE + "and HTTP only when it keeps a journal (motemq broker --data DIR)."
 
 
 def refusal(protocol: str, first: bytes) -> bytes:
@@ -13,7 +15,7 @@ def refusal(protocol: str, first: bytes) -> bytes:
     """
     match protocol:
         case "http":
-            return _http(_TEXT % "HTTP or WebSocket")
+            return _http(_NO_HTTP)
         case "fq":
             return _fq(_TEXT % "fq") if first.startswith(b"\xcc\x50\xca\xfe") else b""
         case "micromsg2":

@@ -80,7 +80,7 @@ def test_with_a_certificate_the_same_port_takes_tls_and_looks_inside(tmp_path: P
         code, said = running.end()
         assert code == 0
         assert said.count("\n") == 1
-        assert "127.0.0.1 speaks http" in said
+        assert "127.0.0.1 speaks HTTP" in said
 
 
 def test_the_settings_certificate_makes_auto_take_tls(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_what_is_not_built_yet_is_refused_in_its_own_terms_and_told_once() -> No
         assert code == 0
         told = [line.split(": ", 2)[2] for line in said.splitlines()]
         assert told == [
-            "127.0.0.1 speaks http, which this broker does not yet",
+            "127.0.0.1 speaks HTTP, which is for the journal, and there is none (--data)",
             "127.0.0.1 speaks fq, which this broker does not yet",
             "127.0.0.1 speaks micromsg2, which this broker does not yet",
             "127.0.0.1 speaks mqtt, which this broker does not yet",
