@@ -243,6 +243,8 @@ def test_who_is_recognised_within_a_turn_does_not_overtake_what_came_before() ->
         subscriber, publisher = peers
         subscriber.sendall(pack(0x80, b"$/info/clients", b"") + pack(0x80, b"t", b""))
         await turns()
+        publisher.sendall(pack(0, b"t", b"whose route is known then"))
+        await turns()
         subscriber.recv(4096)
         ours, newcomer = socket.socketpair()
         ours.setblocking(False)

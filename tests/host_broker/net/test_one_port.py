@@ -190,6 +190,27 @@ def test_a_client_that_says_nothing_is_told_in_the_log_what_it_must_do() -> None
         assert "an FMQP client here must first publish or subscribe" in said
 
 
+def test_inside_of_tls_too_silence_is_ended_and_who_was_recognised_stays(tmp_path: Path) -> None:
+    ours = Authority(tmp_path, "ours")
+    cert, key = ours.issue("broker")
+    listen = f"auto://127.0.0.1:0?cert={cert}&key={key}"
+    with broker("--listen", listen, "--set", "net.first_bytes_s=0.5") as running:
+        context = ssl.create_default_context(cafile=ours.file)
+        with (
+            connect(f"{url(running, 'fmqps')}?ca={ours.file}") as client,
+            connect(url(running, "fmqp")) as plain,
+            context.wrap_socket(running.raw("auto"), server_hostname="127.0.0.1") as silent,
+        ):
+            assert isinstance(client, FmqpClient)
+            assert isinstance(plain, FmqpClient)
+            with contextlib.suppress(ConnectionResetError, ssl.SSLError):
+                assert silent.recv(1) == b""
+            assert client.receive(1.0) is None  # twice as long as it may be unknown
+            client.sync()
+            plain.sync()
+        assert running.end()[0] == 0
+
+
 def _open_files(running: BrokerProcess) -> int:
     return len(os.listdir(f"/proc/{running.process.pid}/fd"))
 
