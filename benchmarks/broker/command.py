@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from benchmarks.broker import report, steady
-from benchmarks.broker.peers import AUTO, MOTEMQ, RELAY, PeerFailed, installed
+from benchmarks.broker.peers import AUTO, GREETED, MOTEMQ, RELAY, PeerFailed, installed
 from benchmarks.broker.rounds import PEERS, measure
 from benchmarks.broker.workloads import WORKLOADS
 
@@ -49,7 +49,7 @@ def command(
     Exit codes: 0 measured (reached or not), 1 a broker failed, 2 wrong usage, 3 no other broker
     is installed: a figure without a peer says nothing.
     """
-    wanted = (MOTEMQ, AUTO) if auto else (MOTEMQ, RELAY) if ours_only else PEERS
+    wanted = (GREETED, AUTO) if auto else (MOTEMQ, RELAY) if ours_only else PEERS
     peers = tuple(peer for peer in wanted if installed(peer))
     for peer in wanted:
         if peer not in peers:

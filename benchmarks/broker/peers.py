@@ -104,7 +104,9 @@ def _bare_loop_argv(port: int, folder: Path, tls: Certificate | None) -> list[st
 
 MOTEMQ = Peer("motemq", sys.executable, "", _motemq_argv, wires.FMQP)
 JOURNAL = replace(MOTEMQ, name="motemq+journal", argv=_journal_argv)
-AUTO = replace(MOTEMQ, name="motemq auto://", argv=_auto_argv, wire=wires.FMQP_GREETING)
+# These two differ in nothing but the listener.
+GREETED = replace(MOTEMQ, wire=wires.FMQP_GREETING)
+AUTO = replace(GREETED, name="motemq auto://", argv=_auto_argv)
 MOSQUITTO = Peer("mosquitto", "mosquitto", "mosquitto", _mosquitto_argv, wires.MQTT)
 NATS = Peer("nats-server", "nats-server", "nats-server", _nats_argv, wires.NATS)
 RELAY = Peer("byte relay", sys.executable, "", _relay_argv, wires.RELAY)
