@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable, Collection
 
-from host_broker.address import AUTO, Address, host_and_port
+from host_broker.address import AUTO, NAMED, Address, host_and_port
 from host_broker.net.acceptor import Acceptor
 from host_broker.net.listen_error import ListenError
 from host_broker.net.lobby import House, Lobby
@@ -39,7 +39,7 @@ class Listener:
             raise ListenError(f"--listen {address}: a listener has no client id")
         self.slow = _policy(address, settings)
         # LightMQ has a word for whoever comes while the broker stops; FMQP has none (R33).
-        self.answers_until_the_end = address.protocol != "fmqp"
+        self.answers_until_the_end = address.protocol in (AUTO, *NAMED)
         self.protocol = address.protocol
         self._scheme = address.scheme
         self._tls = address.transport == "tls"  # from the first byte on
