@@ -1,6 +1,6 @@
 """FMQP over LightMQ: a LightMQ session as the transport of an FmqpClient.
 
-    session = LightmqClient(Tcp("192.168.1.2", 1998), b"kitchen", tx_size=262)
+    session = LightmqClient(Tcp("192.168.1.2", 8766), b"kitchen", tx_size=262)
     client = FmqpClient(Carried(session), tx_size=256)
 
 Each write is one SEND, whose data is whole FMQP packets (but for those of a ChunkClient); what

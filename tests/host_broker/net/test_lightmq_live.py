@@ -10,7 +10,7 @@ import pytest
 
 from host_broker.client import ConnectFailed, FmqpClient, LightmqClient, Refused, connect
 from host_broker.protocols.lightmq.codec import Codec
-from host_broker.protocols.lightmq.events import Connack, Event, Ping, SendResp
+from host_broker.protocols.lightmq.events import Connack, Event, Ping, Pong, SendResp
 from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, spawn, until
 
 _ALL = ("fmqp", "lightmq", "lightmq+fmqp")
@@ -208,3 +208,32 @@ def test_carried_fmqp_is_acknowledged_when_others_have_it() -> None:
         board.sendall(_CODEC.connect("board") + frames)
         assert heard(board, 101)[1:] == [SendResp(id, b"") for id in range(100)]
         expect(watcher, *[("a", b"x")] * 100)
+
+
+@pytest.mark.parametrize("name", ["lightmq", "lightmq+fmqp"])
+def test_whoever_never_says_connect_is_closed(name: str) -> None:
+    """R5, A17: silent, or one byte at a time; and whoever has said it stays."""
+    with (
+        broker(*_LISTEN, "--set", "lightmq.connect_timeout_s=0.5") as running,
+        running.raw(name) as silent,
+        running.raw(name) as slow,
+        running.raw(name) as board,
+    ):
+        board.sendall(_CODEC.connect("board"))
+        assert heard(board, 1) == [Connack(0, accepted=True)]
+        started = time.monotonic()
+        slow.settimeout(0.1)
+        hello = iter(_CODEC.connect("x" * 200))
+        said = b"more"
+        while said:
+            try:
+                slow.sendall(bytes([next(hello)]))
+                said = slow.recv(1)
+            except TimeoutError:
+                continue  # it was told nothing, and not closed
+            except ConnectionError:
+                break
+        assert 0.3 < time.monotonic() - started < 5
+        assert _rest(silent) == b""
+        board.sendall(_CODEC.ping(7))
+        assert heard(board, 1) == [Pong(7)]
