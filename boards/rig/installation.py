@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from boards.mpremote_cli import copy_to_board
 from boards.rig.plan import BoardPlan
 from boards.rig.telemetry import TELEMETRY
 from boards.tool import OnLine
+from firmware.node_files import compile_node
 
 _KEEPALIVE_MS = 500
 
@@ -28,6 +30,21 @@ def _hash(path):
 for p in {paths!r}:
     print(p, _hash(p))
 """
+
+
+def stage_node(folder: Path) -> Path:
+    """Lay out in ``folder`` what goes on a board's filesystem, as it is there.
+
+    Raises ``CompileError``. Returns ``folder``.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    compiled = folder.with_name(folder.name + ".compiled")
+    for source, board_path in compile_node(compiled):
+        target = folder / board_path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    shutil.rmtree(compiled, ignore_errors=True)
+    return folder
 
 
 def node_config(

@@ -1,7 +1,6 @@
 """``motemq rig run``: boards from whatever they are to a verdict."""
 
 import hashlib
-import shutil
 import sys
 from pathlib import Path
 
@@ -12,10 +11,11 @@ from boards.models import all_models, virtual_models
 from boards.rig.commands.exits import boards_option, ending, open_rig, rig_option
 from boards.rig.desk.files import Rig
 from boards.rig.images import image_of
+from boards.rig.installation import stage_node
 from boards.rig.junit import junit_xml, read_events
 from boards.rig.plan import STEP_LIMITS_S, BoardPlan, Job, PlanError, plan_boards, plan_desk
 from boards.rig.run import run as run_rig
-from firmware.node_files import client_sha, compile_node
+from firmware.node_files import client_sha
 
 _PLAIN_WIDTH = 150
 _VIRTUAL_PARALLEL = 64  # no USB controller to spare
@@ -144,7 +144,7 @@ def command(
         _known_boards(images, plans)
         (out / "logs").mkdir(parents=True, exist_ok=True)
         paths = {plan.id: _image(plan, rig, images) for plan in plans}
-        node_dir = _stage_node(out / "node")
+        node_dir = stage_node(out / "node")
         jobs = [
             Job(
                 board=plan,
@@ -205,15 +205,3 @@ def _known_boards(images: dict[str, str], plans: list[BoardPlan]) -> None:
             raise PlanError(f"--image: no board {id!r} in this run; there are {', '.join(ids)}")
         if not Path(path).is_file():
             raise PlanError(f"--image {id}: {path} is no file")
-
-
-def _stage_node(folder: Path) -> Path:
-    """Lay out in ``folder`` what goes on a board's filesystem, as it is there."""
-    shutil.rmtree(folder, ignore_errors=True)
-    compiled = folder.with_name(folder.name + ".compiled")
-    for source, board_path in compile_node(compiled):
-        target = folder / board_path.lstrip("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
-    shutil.rmtree(compiled, ignore_errors=True)
-    return folder

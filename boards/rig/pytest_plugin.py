@@ -1,0 +1,210 @@
+"""pytest on boards of the desk: fixtures ``rig_*``, inert without ``--rig``.
+
+    def test_led(rig_board, rig_measure):
+        with rig_board.repl() as repl:
+            ...
+
+One item per board that fits; a board is locked, flashed and given the client once per session.
+Locks are the rig's own, so pytest, ``motemq rig run`` and other people exclude each other. With
+``--rig``, a session in which no test used a board fails: exit code 4.
+"""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from boards.rig.desk.files import Rig
+    from boards.rig.pytest_board import BoardPool, RigBoard
+
+_TAIL_LINES = 40
+_NOTHING_RAN = 4
+_BROKER_S = 20.0
+
+_rig_key: "pytest.StashKey[Rig]" = pytest.StashKey()
+_pool_key: "pytest.StashKey[BoardPool]" = pytest.StashKey()
+_ran_key: "pytest.StashKey[set[str]]" = pytest.StashKey()
+_NO_BOARD = "no board"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options; none of them changes a session that has no ``--rig``."""
+    group = parser.getgroup("rig", "boards on a desk (MoteMQ)")
+    group.addoption("--rig", metavar="FILE", help="Use the boards of this rig.toml.")
+    group.addoption("--rig-board", action="append", default=[], metavar="ID", help="Only this one.")
+    group.addoption("--rig-cap", action="append", default=[], help="Only boards that have it.")
+    group.addoption("--rig-no-flash", action="store_true", help="Take boards as they are.")
+    group.addoption("--rig-out", default="out/pytest-rig", metavar="DIR", help="For serial logs.")
+    parser.addini("rig", "The rig.toml to use, as --rig.", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the desk, if one is named; a mistake in it ends the session with its file and line."""
+    config.addinivalue_line(
+        "markers", "rig(caps=set(), count=1): which boards of the desk a test wants"
+    )
+    config.addinivalue_line("markers", "xdist_group(name): what one worker runs")
+    file = config.getoption("--rig") or config.getini("rig")
+    if not file:
+        return
+    from boards.models import TomlError
+    from boards.rig.desk.files import load_rig
+
+    try:
+        config.stash[_rig_key] = load_rig(Path(file))
+    except TomlError as error:
+        raise pytest.UsageError(str(error)) from None
+    from boards.rig.pytest_board import BoardPool
+
+    config.stash[_pool_key] = BoardPool(
+        config.stash[_rig_key],
+        out=Path(config.getoption("--rig-out")),
+        flash=not config.getoption("--rig-no-flash"),
+    )
+    config.stash[_ran_key] = set()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make one item per board for ``rig_board``, one per test for ``rig_boards``."""
+    config = metafunc.config
+    single = "rig_board" in metafunc.fixturenames
+    if not single and "rig_boards" not in metafunc.fixturenames:
+        return
+    name = "rig_board" if single else "rig_boards"
+    if _rig_key not in config.stash:
+        metafunc.parametrize(name, [_NO_BOARD], indirect=True, scope="session")
+        return
+    marks = list(metafunc.definition.iter_markers("rig"))
+    caps = set().union(*(mark.kwargs.get("caps", set()) for mark in marks))
+    caps |= set(config.getoption("--rig-cap"))
+    count = max((mark.kwargs.get("count", 1) for mark in marks), default=1)
+    ids = _fitting(config, caps)
+    if not ids or len(ids) < count:
+        what = f"caps {', '.join(sorted(caps))}" if caps else "this choice"
+        reason = f"the desk has {len(ids)} boards for {what}, {count} are wanted"
+        empty = pytest.param(_NO_BOARD, marks=pytest.mark.skip(reason=reason), id=_NO_BOARD)
+        metafunc.parametrize(name, [empty], indirect=True, scope="session")
+        return
+    # Boards are taken in sorted order, so that two sessions never wait for each other.
+    chosen = [(id,) for id in sorted(ids)] if single else [tuple(sorted(ids)[:count])]
+    params = [
+        pytest.param(one, id="+".join(one), marks=pytest.mark.xdist_group("+".join(one)))
+        for one in chosen
+    ]
+    metafunc.parametrize(name, params, indirect=True, scope="session")
+
+
+def _fitting(config: pytest.Config, caps: set[str]) -> list[str]:
+    rig = config.stash[_rig_key]
+    wanted = config.getoption("--rig-board")
+    return [
+        board.id
+        for board in rig.boards.values()
+        if caps <= set(board.caps) and (not wanted or board.id in wanted)
+    ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without ``--rig``, leave out what wants a board."""
+    if _rig_key in config.stash:
+        return
+    wanting = [item for item in items if _wants_board(item)]
+    if wanting:
+        config.hook.pytest_deselected(items=wanting)
+        items[:] = [item for item in items if item not in wanting]
+
+
+def _wants_board(item: pytest.Item) -> bool:
+    names: Sequence[str] = getattr(item, "fixturenames", ())
+    return any(name in names for name in ("rig_board", "rig_boards", "rig_broker"))
+
+
+@pytest.fixture(scope="session")
+def rig_board(request: pytest.FixtureRequest) -> "Iterator[RigBoard]":
+    """One board of the desk: locked, flashed, with the client on it."""
+    yield from (boards[0] for boards in _taken(request))
+
+
+@pytest.fixture(scope="session")
+def rig_boards(request: pytest.FixtureRequest) -> "Iterator[list[RigBoard]]":
+    """As many boards as the test's mark ``rig(count=…)`` says."""
+    yield from _taken(request)
+
+
+def _taken(request: pytest.FixtureRequest) -> "Iterator[list[RigBoard]]":
+    pool = request.config.stash[_pool_key]
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(pool.board(id)) for id in request.param]
+
+
+@pytest.fixture(scope="session")
+def rig_broker(pytestconfig: pytest.Config) -> Iterator[dict[str, str]]:
+    """A broker of this session: protocol (``fmqp``, ``lightmq``) to HOST:PORT."""
+    bind = pytestconfig.stash[_rig_key].bind
+    command = [sys.executable, "-m", "motemq", "broker", "--ephemeral"]
+    command += ["--listen", f"fmqp://{bind}:0", "--listen", f"lightmq://{bind}:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdout is None:
+                raise ValueError("the broker's stdout is a pipe")
+            lines = [process.stdout.readline().split() for _ in range(2)]
+            yield {words[1]: words[2] for words in lines}  # listening PROTOCOL HOST:PORT
+        finally:
+            process.terminate()
+            process.wait(_BROKER_S)
+
+
+@pytest.fixture
+def rig_measure(request: pytest.FixtureRequest) -> Callable[[str, float, str], None]:
+    """``rig_measure(name, value, unit)`` puts a measurement into the test's report."""
+
+    def measure(name: str, value: float, unit: str) -> None:
+        # Not record_property, which warns where JUnit XML is of the newer family.
+        request.node.user_properties.append((name, f"{value:g} {unit}"))
+
+    return measure
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
+    """Say which boards a test ran on, and what they said if it failed."""
+    boards = _boards_of(item)
+    if boards and call.when == "call":
+        item.config.stash[_ran_key].add(item.nodeid)
+        for board in boards:
+            item.user_properties += [("board", board.id), ("firmware_sha", board.firmware_sha)]
+    report = yield
+    if report.failed:
+        for board in boards:
+            text = "\n".join(board.tail(_TAIL_LINES))
+            report.sections.append((f"what {board.id} said ({board.log_path})", text))
+    return report
+
+
+def _boards_of(item: pytest.Item) -> "list[RigBoard]":
+    values: dict[str, Any] = getattr(item, "funcargs", {})
+    if "rig_board" in values:
+        return [values["rig_board"]]
+    return list(values.get("rig_boards", []))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With ``--rig``, a session that tried no board has proven nothing."""
+    config = session.config
+    if _rig_key not in config.stash or hasattr(config, "workerinput"):
+        return
+    if config.getoption("numprocesses", None) or config.option.collectonly:
+        return  # the workers ran them, or nobody was to
+    if not config.stash[_ran_key] and session.exitstatus in (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    ):
+        session.exitstatus = _NOTHING_RAN
+        if reporter := config.pluginmanager.get_plugin("terminalreporter"):
+            reporter.write_line("rig: no test ran on a board", red=True)
