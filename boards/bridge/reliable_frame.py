@@ -91,7 +91,7 @@ def decode(piece: bytes) -> Frame | OtherVersion | None:
     session = low | high << 8
     if code >> 4 != VERSION:
         return OtherVersion(session) if code & 15 == Kind.OPEN & 15 else None
-    if code not in _KINDS or room > WINDOW or mask > 127:
+    if code not in _KINDS:
         return None
     kind, payload = _KINDS[code], bytes(body[1 + _HEADER : -4])
     if not _fits(kind, payload):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from boards.bridge.reliable_frame import WINDOW
 
 _FIRST_RTT_S = 0.2
-_LEAST_S = 0.05
+_LEAST_S = 0.01
 SLACK_S = 0.05  # of a busy computer
 _NEWS = 4  # so much growth of the room is told at once
 

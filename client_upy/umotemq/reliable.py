@@ -114,7 +114,7 @@ class Reliable:
                 edge = 8  # theirs below it may come, as they know
                 left = why = None  # of the frame that is being written; how it ended
                 rtt = 200
-                wait = 450
+                wait = 410
                 heard = last = now
                 said = now - _AGAIN_MS
                 piece.seek(0)
@@ -184,7 +184,7 @@ class Reliable:
                                     sent[i] = 0
                             if newest == sends:
                                 rtt += ticks_diff(now, last) - rtt >> 2
-                            wait = 2 * rtt + 50
+                            wait = 2 * rtt + 10
                             moved = now
                     if kind == _DATA:
                         owes += 1

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import umotemq.reliable
+from benchmarks.link.line import Direction, Faults
 from boards.bridge.reliable_link import Asked, Ended, HostLink
-from tests.boards.link.fault_line import BoardEnd, Direction, Faults
+from tests.boards.link.board_end import BoardEnd
 from umotemq.reliable import Reliable
 
 _PERIOD = 1 << 30

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.boards.link.fault_line import BOOT_TEXT, Faults
+from benchmarks.link.line import BOOT_TEXT, Faults
 from tests.boards.link.pair import Pair
 
 PATIENCE_S = 5.0

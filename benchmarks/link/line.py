@@ -1,4 +1,4 @@
-"""A serial line in simulated time, with its rate, its buffers, and seeded faults."""
+"""A serial line, with its rate, its buffers, and seeded faults; in simulated time, or in real."""
 
 import random
 from dataclasses import dataclass
@@ -46,9 +46,19 @@ class Direction:
         self._next_text = self._pause(faults.text_every_s)
         self._until_fault = self._gap()
 
+    @property
+    def room(self) -> int:
+        """Bytes that ``write`` would take."""
+        return self._buffer - len(self._waiting)
+
+    @property
+    def busy(self) -> bool:
+        """True while bytes are on their way."""
+        return bool(self._waiting or self._arrived)
+
     def write(self, data: bytes | memoryview) -> int:
         """Take what the sender's driver has room for."""
-        room = self._buffer - len(self._waiting)
+        room = self.room
         self._waiting += data[:room]
         return min(room, len(data))
 
@@ -63,6 +73,10 @@ class Direction:
     def receiver_reset(self) -> None:
         """What waits in the receiver's driver is lost."""
         self._arrived.clear()
+
+    def peek(self, limit: int) -> bytes:
+        """Return what ``read`` would."""
+        return bytes(self._arrived[:limit])
 
     def read(self, limit: int) -> bytes:
         """Return what has arrived."""
@@ -125,28 +139,3 @@ class Direction:
 
     def _pause(self, every_s: float) -> float:
         return self._rng.expovariate(1 / every_s) if every_s else float("inf")
-
-
-class BoardEnd:
-    """The board's end of a line, as a transport and stream of umotemq; ``None`` is "not now"."""
-
-    pollable = None
-    where = "simulated line"
-
-    def __init__(self, to_host: Direction, to_board: Direction) -> None:
-        self._to_host = to_host
-        self._to_board = to_board
-
-    def open(self) -> "BoardEnd":
-        return self
-
-    def readinto(self, buffer: bytearray) -> int | None:
-        data = self._to_board.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data) or None
-
-    def write(self, data: memoryview) -> int | None:
-        return self._to_host.write(data) or None
-
-    def close(self) -> None:
-        """Nothing: a line stays."""
