@@ -16,6 +16,7 @@ from typing import Protocol
 
 import serial
 
+from boards.line_errors import line_errors
 from boards.network_line import SCHEMES, LineRefused, NetworkLine
 from boards.port_holder import port_holders
 
@@ -101,7 +102,15 @@ class SerialPort:
     @property
     def holds_back(self) -> bool:
         """True if a board that is not read has to wait even without RTS/CTS: TCP, terminals."""
-        return self.device is None or bool(_TERMINAL.match(os.path.realpath(self.url)))
+        if self.device is None:
+            return True
+        # A hwgrep:// URL has become a device by now.
+        return bool(_TERMINAL.match(os.path.realpath(getattr(self.device, "port", None) or "")))
+
+    @property
+    def errors(self) -> dict[str, int] | None:
+        """What the driver has counted (see ``line_errors``); None if it does not."""
+        return None if self.device is None or self._fd is None else line_errors(self._fd)
 
     @property
     def unsent_bytes(self) -> int:
@@ -251,6 +260,11 @@ def open_device(url: str, baud: int, *, rtscts: bool) -> "serial.SerialBase":
         )
     except termios.error as error:
         raise OSError(*error.args) from None
+    except (OSError, ValueError):
+        raise
+    except Exception as error:
+        # A wrong regular expression, a package that is missing …: its handlers are many.
+        raise ValueError(f"{error} ({type(error).__name__})") from error
 
 
 def _cannot_open(url: str, error: Exception) -> str:

@@ -118,6 +118,12 @@ class SerialBridge:
         return self._port is not None
 
     @property
+    def line_errors(self) -> dict[str, int] | None:
+        """What the port's driver has counted; None if it does not, or there is no port."""
+        port = self._port
+        return port.errors if port is not None else None
+
+    @property
     def trouble(self) -> str:
         """What does not work just now, ``""`` if all does."""
         return self._notices.trouble

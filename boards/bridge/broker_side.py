@@ -1,5 +1,6 @@
 """The sessions of one bridge: the one that its mode wants, and those that are closing."""
 
+import contextlib
 import select
 import socket
 import time
@@ -71,7 +72,10 @@ class BrokerSide:
         """Have ``poll`` wait for what we wait for."""
         if self.session is not None:
             wanted = select.POLLIN if self._mode.reads_broker else 0
-            wanted |= select.POLLOUT if self._mode.to_broker else 0
+            if self.session.reads_first:
+                wanted = select.POLLIN
+            elif self._mode.to_broker:
+                wanted |= select.POLLOUT
             poll.register(self.session, wanted)
         for ending in self._lingering:
             poll.register(ending, select.POLLIN | (select.POLLOUT if ending.wants_write else 0))
@@ -83,6 +87,7 @@ class BrokerSide:
             try:
                 self._exchange(session, events.get(session.fileno(), 0), now)
             except SessionEnded as reason:
+                self._hear_the_rest(session, now)
                 self._lost(session, str(reason))
         self._lingering = [ending for ending in self._lingering if not ending.finished(now)]
 
@@ -116,6 +121,12 @@ class BrokerSide:
                 self._mode.broker_sent(data, now)
                 self._counters.to_board_wait.look(len(self._mode.to_board), now)
         self._send(session)
+
+    def _hear_the_rest(self, session: Session, now: float) -> None:
+        """Take what the broker said before it closed: sending fails before all is read."""
+        with contextlib.suppress(SessionEnded):
+            while self._mode.reads_broker and (data := session.receive()):
+                self._mode.broker_sent(data, now)
 
     def _send(self, session: Session) -> None:
         # Sent at once, without asking poll() first: there is nearly always room.

@@ -21,6 +21,7 @@ from boards.bridge.bridge import PortSettings
 from boards.bridge.config import ConfigError, Plan, default_name, load_config
 from boards.bridge.crew import Crew
 from boards.bridge.expose import ListenError
+from boards.bridge.log import Log
 from boards.bridge.plan import (
     DEFAULT_BAUD,
     DEFAULT_SILENCE_S,
@@ -177,7 +178,16 @@ def _run(plans: list[Plan], folder: Path, *, wait_for_ports: bool) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _on_signal)
-    crew = Crew(plans, click.echo)
+    with Log(click.echo) as log:
+        crew = Crew(plans, log.say)
+        _serve(crew, folder, done, wait_for_ports=wait_for_ports)
+        crew.farewell()
+    if signal.SIGINT in received:
+        raise SystemExit(130)
+
+
+def _serve(crew: Crew, folder: Path, done: threading.Event, *, wait_for_ports: bool) -> None:
+    """Run until ``done`` is set."""
     try:
         with contextlib.ExitStack() as stack:
             crew.start(stack, wait_for_ports=wait_for_ports)
@@ -188,9 +198,6 @@ def _run(plans: list[Plan], folder: Path, *, wait_for_ports: bool) -> None:
                 raise click.ClickException("a bridge ended by itself; that is a bug")
     except (PortError, ListenError) as error:
         raise click.ClickException(str(error)) from None
-    crew.farewell()
-    if signal.SIGINT in received:
-        raise SystemExit(130)
 
 
 def _serve_status(stack: contextlib.ExitStack, folder: Path, crew: Crew) -> None:

@@ -1,7 +1,6 @@
 """All ports of one process: started together, reported by name, stopped together."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,11 +20,10 @@ Owner = SerialBridge | ExposedPort
 
 
 class Crew:
-    """Owns the bridges of ``plans``. ``say`` gets whole lines, from any thread, one at a time."""
+    """Owns the bridges of ``plans``. ``say`` gets whole lines, from any thread; it never waits."""
 
     def __init__(self, plans: Sequence[Plan], say: Say) -> None:
         self._say_line = say
-        self._lock = threading.Lock()
         self._began, self._began_s = now_text(), time.monotonic()
         self._plans = plans
         self._owners: list[tuple[str, Owner]] = []
@@ -78,8 +76,7 @@ class Crew:
         return ExposedPort(plan, report)
 
     def _say(self, name: str, line: str) -> None:
-        with self._lock:
-            self._say_line(f"{now_text()} {name}: {line}")
+        self._say_line(f"{now_text()} {name}: {line}")
 
 
 def _begun(owner: Owner) -> str:

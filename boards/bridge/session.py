@@ -69,7 +69,7 @@ class Session:
     def __init__(self, connected: socket.socket, stream: int) -> None:
         self.stream = stream
         self._socket = connected
-        self._tls = isinstance(connected, ssl.SSLSocket)
+        self.reads_first = False  # TLS has to read before it can send
         self._unsent = b""  # only while it is finishing
         self._until: float | None = None
         self._shut = False
@@ -92,9 +92,13 @@ class Session:
 
     def send(self, data: bytearray) -> int:
         """Send from the front of ``data`` and return how many bytes. Raises ``SessionEnded``."""
+        self.reads_first = False
         try:
             return self._socket.send(bytes(data[:_READ]))
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except ssl.SSLWantReadError:
+            self.reads_first = True
+            return 0
+        except (BlockingIOError, ssl.SSLWantWriteError):
             return 0
         except OSError as error:
             raise SessionEnded(f"lost: {error}") from None

@@ -62,6 +62,7 @@ def describe(name: str, owner: SerialBridge | ExposedPort) -> dict[str, Any]:
         "port_failures": counters.port_failures,
         "to_broker_wait_us": _waits(counters.to_broker_wait),
         "to_board_wait_us": _waits(counters.to_board_wait),
+        "line_errors": owner.line_errors if isinstance(owner, SerialBridge) else None,
         "link": _link(owner),
         "trouble": owner.trouble,
         "mono_s": round(time.monotonic(), 3),

@@ -61,6 +61,10 @@ def test_bytes_go_through_until_it_is_stopped(stop: signal.Signals, code: int) -
         ("NONE", "127.0.0.1:1", 2, "write it as fmqp://"),
         ("NONE", "fmqp://127.0.0.1:99999", 2, "Port out of range"),
         ("what://ever", "fmqp://127.0.0.1:1", 1, "cannot be opened"),
+        ("hwgrep://[", "fmqp://127.0.0.1:1", 1, "unterminated character set"),
+        ("hwgrep://no such board", "fmqp://127.0.0.1:1", 1, "no ports found matching"),
+        ("cp2110://x", "fmqp://127.0.0.1:1", 1, "cannot be opened"),
+        ("loop://", "fmqp://127.0.0.1:1", 1, "this kind of URL cannot be waited for"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(

@@ -58,7 +58,8 @@ def test_two_boards_in_one_process_meet_at_the_broker(tmp_path: Path) -> None:
         port = broker.ports["fmqp"]
         config.write_text(
             f'[defaults]\nto = "fmqp://127.0.0.1:{port}"\nbaud = 115200\n'
-            f'[[port]]\nserial = "{boards[0].url}"\n[[port]]\nserial = "{boards[1].url}"\n'
+            f'[[port]]\nserial = "{boards[0].url}"\nrtscts = true\n'
+            f'[[port]]\nserial = "{boards[1].url}"\n'
         )
         with running("bridge", "--config", str(config), runtime=tmp_path / "run") as bridge:
             bridge.wait_for("board1: bridging")
@@ -245,6 +246,29 @@ def test_status_is_a_table_and_says_when_there_is_nothing(tmp_path: Path) -> Non
         assert "greenhouse (raw)" in table.stdout
         assert "idle" in table.stdout
         assert os.stat(next((tmp_path / "run").iterdir())).st_mode & 0o777 == 0o600
+    board.close()
+
+
+def test_status_on_a_terminal_is_live_until_ctrl_c(tmp_path: Path) -> None:
+    board = Board(tmp_path / "greenhouse")
+    arguments = ["--serial", board.url, "--to", "fmqp://127.0.0.1:1"]
+    with running("bridge", *arguments, runtime=tmp_path / "run") as bridge:
+        bridge.wait_for("bridging")
+        eventually(lambda: (tmp_path / "run").exists() and bool(status(tmp_path / "run")))
+        screen = Board()
+        process = subprocess.Popen(
+            motemq("bridge", "--status", "--runtime-dir", str(tmp_path / "run")),
+            stdin=screen.slave,
+            stdout=screen.slave,
+            stderr=screen.slave,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "30"},
+        )
+        seen = ""
+        while seen.count("greenhouse") < 3:  # it has been drawn again and again
+            seen += screen.receive(1).decode(errors="replace")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 130
+        screen.close()
     board.close()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from serial.tools.list_ports_common import ListPortInfo
 
 from boards.bridge.raw import RawBridge
 from boards.serial_port import PortError
@@ -249,3 +250,100 @@ def test_a_board_behind_a_socket_url(broker: Broker) -> None:
                     session.sendall(b"you")
                     far_end.settimeout(DEADLINE_S)
                     assert _receive(far_end, 3) == b"you"
+
+
+def test_a_port_found_by_its_description_may_come_back_under_another_name(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[ListPortInfo] = []
+    monkeypatch.setattr("serial.tools.list_ports.comports", lambda *_: found)
+
+    def plugged() -> Board:
+        board = Board()
+        port = ListPortInfo(board.url)
+        port.description, port.hwid = "Pico", "USB VID:PID=2E8A:0005"
+        found[:] = [port]
+        return board
+
+    lines: list[str] = []
+    bridge = RawBridge(
+        "hwgrep://2E8A:0005", 115200, *broker.address, silence_s=_SILENCE_S, report=lines.append
+    )
+    with pytest.raises(PortError, match="no ports found matching"):
+        bridge.start()
+    first = plugged()
+    with bridge:
+        first.send(b"one")
+        with broker.accept() as session:
+            assert _receive(session, 3) == b"one"
+            found.clear()
+            first.close()
+            assert session.recv(1) == b""
+        eventually(lambda: "no ports found" in lines[-1])
+        second = plugged()
+        eventually(lambda: lines[-1].endswith(": open"))
+        second.send(b"two")
+        with broker.accept() as session:
+            assert _receive(session, 3) == b"two"
+        second.close()
+
+
+def test_the_brokers_last_words_reach_the_board(board: Board, broker: Broker) -> None:
+    with _bridge(board, broker) as bridge:
+        board.send(b"hello")
+        session = broker.accept()
+        assert _receive(session, 5) == b"hello"
+        session.sendall(b"refused: " + b"x" * 50_000)
+        session.close()
+        board.send(b"going on")
+        assert board.receive(50_009) == b"refused: " + b"x" * 50_000
+        eventually(lambda: bridge.counters.to_board_bytes == 50_009)
+
+
+def test_a_board_that_does_not_read_blocks_neither_the_other_direction_nor_the_end(
+    board: Board, broker: Broker
+) -> None:
+    bridge = RawBridge(board.url, 921600, *broker.address, silence_s=DEADLINE_S)
+    with bridge:
+        board.send(b"x")
+        with broker.accept() as session:
+            assert _receive(session, 1) == b"x"
+            session.setblocking(False)
+            sent = 0
+            until = time.monotonic() + DEADLINE_S
+            while select.select([], [session], [], 1.0)[1]:
+                assert time.monotonic() < until, f"took {sent} bytes that nobody read"
+                sent += session.send(bytes(65536))
+            assert len(bridge.mode.to_board) < 200_000
+            session.setblocking(True)
+            board.send(b"still here")
+            data = b""
+            while not data.endswith(b"still here"):
+                data += session.recv(65536)
+            began = time.monotonic()
+            bridge.stop()
+            assert time.monotonic() - began < 5.0
+            assert not bridge.running
+
+
+def test_sessions_come_and_go_without_leaving_anything(board: Board, broker: Broker) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with RawBridge(board.url, 921600, *broker.address, silence_s=0.05) as bridge:
+        counts = []
+        for number in range(60):
+            board.send(b"x")
+            with broker.accept() as session:
+                assert _receive(session, 1) == b"x"
+                if number % 3 == 0:
+                    assert bridge.cut()
+                elif number % 3 == 1:
+                    session.close()
+                else:
+                    assert session.recv(1) == b""
+            assert bridge.wait_idle(DEADLINE_S)
+            counts.append(descriptors())
+        # A session that has just closed may still be waiting for the other side to close.
+        assert min(counts[-6:]) <= min(counts[:6])
+        assert bridge.counters.sessions == 60
