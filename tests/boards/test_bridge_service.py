@@ -57,7 +57,7 @@ def test_two_boards_in_one_process_meet_at_the_broker(tmp_path: Path) -> None:
     with _broker() as broker:
         port = broker.ports["fmqp"]
         config.write_text(
-            f'[defaults]\nto = "fmqp://127.0.0.1:{port}"\nbaud = 115200\n'
+            f'[defaults]\nto = "fmqp://127.0.0.1:{port}"\nbaud = 115200\nsilence_s = 30\n'
             f'[[port]]\nserial = "{boards[0].url}"\nrtscts = true\n'
             f'[[port]]\nserial = "{boards[1].url}"\n'
         )
