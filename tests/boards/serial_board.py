@@ -1,8 +1,9 @@
-"""The far end of a serial line, as a board has it: the master of a pseudo-terminal."""
+"""Both ends of a bridge under test: a serial line as a board has it, and where it leads to."""
 
 import os
 import pty
 import select
+import socket
 import time
 import tty
 from collections.abc import Callable
@@ -46,6 +47,29 @@ class Board:
             self._link.unlink()
         for fd in (self.master, self.slave):
             os.close(fd)
+
+
+class FarEnd:
+    """A listener that stands where the broker would."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(DEADLINE_S)
+        self.address: tuple[str, int] = self.listener.getsockname()
+
+    def accept(self) -> socket.socket:
+        connection, _ = self.listener.accept()
+        connection.settimeout(DEADLINE_S)
+        return connection
+
+
+def receive(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        chunk = connection.recv(65536)
+        assert chunk, f"closed after {len(data)} of {count} bytes"
+        data += chunk
+    return data
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -8,14 +8,11 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from serial.tools.list_ports_common import ListPortInfo
 
 from boards.bridge.raw import RawBridge
-from boards.serial_port import PortError
-from tests.boards.serial_board import DEADLINE_S, Board, eventually
+from tests.boards.serial_board import DEADLINE_S, Board, FarEnd, eventually, receive
 
 _SILENCE_S = 0.3
 
@@ -27,49 +24,26 @@ def board() -> Iterator[Board]:
     board.close()
 
 
-class Broker:
-    """A listener that stands where the broker would."""
-
-    def __init__(self) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.settimeout(DEADLINE_S)
-        self.address: tuple[str, int] = self.listener.getsockname()
-
-    def accept(self) -> socket.socket:
-        connection, _ = self.listener.accept()
-        connection.settimeout(DEADLINE_S)
-        return connection
-
-
 @pytest.fixture
-def broker() -> Iterator[Broker]:
-    broker = Broker()
+def broker() -> Iterator[FarEnd]:
+    broker = FarEnd()
     with broker.listener:
         yield broker
 
 
-def _bridge(board: Board, broker: Broker) -> RawBridge:
+def _bridge(board: Board, broker: FarEnd) -> RawBridge:
     return RawBridge(board.url, 921600, *broker.address, silence_s=_SILENCE_S)
 
 
-def _receive(connection: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        chunk = connection.recv(65536)
-        assert chunk, f"closed after {len(data)} of {count} bytes"
-        data += chunk
-    return data
-
-
-def test_no_session_before_the_first_byte(board: Board, broker: Broker) -> None:
+def test_no_session_before_the_first_byte(board: Board, broker: FarEnd) -> None:
     with _bridge(board, broker):
         assert not select.select([broker.listener], [], [], 3 * _SILENCE_S)[0]
         board.send(b"!")
         with broker.accept() as session:
-            assert _receive(session, 1) == b"!"
+            assert receive(session, 1) == b"!"
 
 
-def test_every_byte_arrives_unchanged_both_ways_at_once(board: Board, broker: Broker) -> None:
+def test_every_byte_arrives_unchanged_both_ways_at_once(board: Board, broker: FarEnd) -> None:
     up = random.Random(1).randbytes(200_000)
     down = random.Random(2).randbytes(200_000)
     with _bridge(board, broker) as bridge:
@@ -81,7 +55,7 @@ def test_every_byte_arrives_unchanged_both_ways_at_once(board: Board, broker: Br
             got: list[bytes] = []
             reader = threading.Thread(target=lambda: got.append(board.receive(len(down))))
             reader.start()
-            assert _receive(session, len(up)) == up
+            assert receive(session, len(up)) == up
             for thread in (sender, feeder, reader):
                 thread.join(DEADLINE_S)
             assert got == [down]
@@ -91,23 +65,23 @@ def test_every_byte_arrives_unchanged_both_ways_at_once(board: Board, broker: Br
 
 
 def test_silence_is_seen_as_a_clean_close_and_the_next_byte_reconnects(
-    board: Board, broker: Broker
+    board: Board, broker: FarEnd
 ) -> None:
     with _bridge(board, broker) as bridge:
         board.send(b"one")
         with broker.accept() as session:
-            assert _receive(session, 3) == b"one"
+            assert receive(session, 3) == b"one"
             began = time.monotonic()
             assert session.recv(1) == b""  # FIN, not a reset
             assert time.monotonic() - began > _SILENCE_S * 0.5
         assert bridge.wait_idle(DEADLINE_S)
         board.send(b"two")
         with broker.accept() as session:
-            assert _receive(session, 3) == b"two"
+            assert receive(session, 3) == b"two"
         assert bridge.counters.silences == 1
 
 
-def test_keepalives_keep_the_session(board: Board, broker: Broker) -> None:
+def test_keepalives_keep_the_session(board: Board, broker: FarEnd) -> None:
     with _bridge(board, broker) as bridge:
         board.send(b"k")
         with broker.accept() as session:
@@ -117,28 +91,28 @@ def test_keepalives_keep_the_session(board: Board, broker: Broker) -> None:
                 board.send(b"k")
                 count += 1
                 time.sleep(_SILENCE_S / 5)
-            assert _receive(session, count) == b"k" * count
+            assert receive(session, count) == b"k" * count
             assert bridge.counters.sessions == 1
             assert bridge.counters.silences == 0
 
 
-def test_cut_is_a_reset(board: Board, broker: Broker) -> None:
+def test_cut_is_a_reset(board: Board, broker: FarEnd) -> None:
     with _bridge(board, broker) as bridge:
         assert not bridge.cut()
         board.send(b"x")
         with broker.accept() as session:
-            assert _receive(session, 1) == b"x"
+            assert receive(session, 1) == b"x"
             assert bridge.cut()
             with pytest.raises(ConnectionResetError):
                 session.recv(1)
         assert not bridge.cut()
 
 
-def test_a_stream_is_never_entered_in_the_middle(board: Board, broker: Broker) -> None:
+def test_a_stream_is_never_entered_in_the_middle(board: Board, broker: FarEnd) -> None:
     with _bridge(board, broker) as bridge:
         board.send(b"begin")
         with broker.accept() as session:
-            assert _receive(session, 5) == b"begin"
+            assert receive(session, 5) == b"begin"
         # The broker has closed; the board, which cannot know, goes on for a while.
         eventually(lambda: bridge.counters.broker_closes == 1)
         for _ in range(5):
@@ -147,25 +121,25 @@ def test_a_stream_is_never_entered_in_the_middle(board: Board, broker: Broker) -
         assert bridge.wait_idle(DEADLINE_S)
         board.send(b"anew")
         with broker.accept() as session:
-            assert _receive(session, 4) == b"anew"
+            assert receive(session, 4) == b"anew"
         assert bridge.counters.dropped_bytes == 30
 
 
-def test_a_reset_by_the_broker_ends_the_session_only(board: Board, broker: Broker) -> None:
+def test_a_reset_by_the_broker_ends_the_session_only(board: Board, broker: FarEnd) -> None:
     with _bridge(board, broker) as bridge:
         board.send(b"x")
         session = broker.accept()
-        assert _receive(session, 1) == b"x"  # or it would be a connection that failed
+        assert receive(session, 1) == b"x"  # or it would be a connection that failed
         session.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         session.close()
         eventually(lambda: bridge.counters.broker_closes == 1)
         assert bridge.wait_idle(DEADLINE_S)
         board.send(b"y")
         with broker.accept() as session:
-            assert _receive(session, 1) == b"y"
+            assert receive(session, 1) == b"y"
 
 
-def test_no_broker_is_reported_and_tried_again(board: Board, broker: Broker) -> None:
+def test_no_broker_is_reported_and_tried_again(board: Board, broker: FarEnd) -> None:
     free = socket.create_server(("127.0.0.1", 0))
     address = free.getsockname()
     free.close()
@@ -181,11 +155,11 @@ def test_no_broker_is_reported_and_tried_again(board: Board, broker: Broker) -> 
             session, _ = listener.accept()
             with session:
                 session.settimeout(DEADLINE_S)
-                assert _receive(session, 5) == b"found"
+                assert receive(session, 5) == b"found"
     assert any("is the broker running there?" in line for line in lines)
 
 
-def test_a_broker_that_does_not_read_slows_the_board_down(board: Board, broker: Broker) -> None:
+def test_a_broker_that_does_not_read_slows_the_board_down(board: Board, broker: FarEnd) -> None:
     with _bridge(board, broker) as bridge:
         board.send(b"x")
         with broker.accept():
@@ -201,98 +175,11 @@ def test_a_broker_that_does_not_read_slows_the_board_down(board: Board, broker: 
             assert bridge.connected  # waiting is not silence
 
 
-def test_a_vanished_port_ends_the_session_and_is_opened_again(
-    tmp_path: Path, broker: Broker
-) -> None:
-    link = tmp_path / "port"
-    first = Board()
-    link.symlink_to(first.url)
-    lines: list[str] = []
-    bridge = RawBridge(
-        str(link), 921600, *broker.address, silence_s=_SILENCE_S, report=lines.append
-    )
-    with bridge:
-        first.send(b"x")
-        with broker.accept() as session:
-            assert _receive(session, 1) == b"x"
-            first.close()
-            assert session.recv(1) == b""
-        second = Board()
-        link.unlink()
-        link.symlink_to(second.url)
-        eventually(lambda: f"serial port {link}: open" in lines)
-        second.send(b"back")
-        with broker.accept() as session:
-            assert _receive(session, 4) == b"back"
-        second.close()
-    assert any(f"serial port {link}: it" in line for line in lines)
-
-
-def test_a_port_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(PortError, match="is the board plugged in"):
-        RawBridge(str(tmp_path / "none"), 115200, "127.0.0.1", 1).start()
-
-
-def test_a_port_of_another_program_is_one_clear_line(board: Board, broker: Broker) -> None:
-    with _bridge(board, broker), pytest.raises(PortError, match="in use by this very program"):
-        _bridge(board, broker).start()
-
-
-def test_a_board_behind_a_socket_url(broker: Broker) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as line:
-        url = f"socket://127.0.0.1:{line.getsockname()[1]}"
-        with RawBridge(url, 921600, *broker.address, silence_s=_SILENCE_S):
-            far_end, _ = line.accept()
-            with far_end:
-                far_end.sendall(b"hello")
-                with broker.accept() as session:
-                    assert _receive(session, 5) == b"hello"
-                    session.sendall(b"you")
-                    far_end.settimeout(DEADLINE_S)
-                    assert _receive(far_end, 3) == b"you"
-
-
-def test_a_port_found_by_its_description_may_come_back_under_another_name(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[ListPortInfo] = []
-    monkeypatch.setattr("serial.tools.list_ports.comports", lambda *_: found)
-
-    def plugged() -> Board:
-        board = Board()
-        port = ListPortInfo(board.url)
-        port.description, port.hwid = "Pico", "USB VID:PID=2E8A:0005"
-        found[:] = [port]
-        return board
-
-    lines: list[str] = []
-    bridge = RawBridge(
-        "hwgrep://2E8A:0005", 115200, *broker.address, silence_s=_SILENCE_S, report=lines.append
-    )
-    with pytest.raises(PortError, match="no ports found matching"):
-        bridge.start()
-    first = plugged()
-    with bridge:
-        first.send(b"one")
-        with broker.accept() as session:
-            assert _receive(session, 3) == b"one"
-            found.clear()
-            first.close()
-            assert session.recv(1) == b""
-        eventually(lambda: "no ports found" in lines[-1])
-        second = plugged()
-        eventually(lambda: lines[-1].endswith(": open"))
-        second.send(b"two")
-        with broker.accept() as session:
-            assert _receive(session, 3) == b"two"
-        second.close()
-
-
-def test_the_brokers_last_words_reach_the_board(board: Board, broker: Broker) -> None:
+def test_the_brokers_last_words_reach_the_board(board: Board, broker: FarEnd) -> None:
     with _bridge(board, broker) as bridge:
         board.send(b"hello")
         session = broker.accept()
-        assert _receive(session, 5) == b"hello"
+        assert receive(session, 5) == b"hello"
         session.sendall(b"refused: " + b"x" * 50_000)
         session.close()
         board.send(b"going on")
@@ -301,13 +188,13 @@ def test_the_brokers_last_words_reach_the_board(board: Board, broker: Broker) ->
 
 
 def test_a_board_that_does_not_read_blocks_neither_the_other_direction_nor_the_end(
-    board: Board, broker: Broker
+    board: Board, broker: FarEnd
 ) -> None:
     bridge = RawBridge(board.url, 921600, *broker.address, silence_s=DEADLINE_S)
     with bridge:
         board.send(b"x")
         with broker.accept() as session:
-            assert _receive(session, 1) == b"x"
+            assert receive(session, 1) == b"x"
             session.setblocking(False)
             sent = 0
             until = time.monotonic() + DEADLINE_S
@@ -326,7 +213,7 @@ def test_a_board_that_does_not_read_blocks_neither_the_other_direction_nor_the_e
             assert not bridge.running
 
 
-def test_sessions_come_and_go_without_leaving_anything(board: Board, broker: Broker) -> None:
+def test_sessions_come_and_go_without_leaving_anything(board: Board, broker: FarEnd) -> None:
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
 
@@ -335,7 +222,7 @@ def test_sessions_come_and_go_without_leaving_anything(board: Board, broker: Bro
         for number in range(24):
             board.send(b"x")
             with broker.accept() as session:
-                assert _receive(session, 1) == b"x"
+                assert receive(session, 1) == b"x"
                 if number % 3 == 0:
                     assert bridge.cut()
                 elif number % 3 == 1:
