@@ -191,6 +191,11 @@ class Broker:
         self._run(execution, client, client.session.closed(now))
         execution.population(client)
 
+    def wanted(self, topic: bytes) -> bool:
+        """Whether anybody is subscribed to a topic equivalent to ``topic``."""
+        self._exchange.work.left = self._world.max_steps_per_s
+        return self._exchange.wanted(topic)
+
     def stopping(self) -> None:
         """Begin the end (R33, R34): nothing more is read, and whoever comes is told so."""
         self._world.ending = True

@@ -117,6 +117,11 @@ class Exchange:
         self._deliver(sends, self._routes.find(topic), packet, translations)
         return translations
 
+    def wanted(self, topic: bytes) -> bool:
+        """Whether a publication would be delivered to anybody."""
+        group = self._routes.group(topic, feedback=False)
+        return bool(group.verbatim or group.translated)
+
     def announce(self, sends: Sends, topic: bytes, body: bytes, idle: bool) -> list[Translation]:
         """Deliver and keep a feedback message, an empty one too (FMQP R45, R46, A5)."""
         packet = pack(FEEDBACK | RETAINED, topic, body)

@@ -44,6 +44,11 @@ class DataDir:
         """The file of the retained messages (SQLite)."""
         return self.path / "retained.sqlite"
 
+    @property
+    def published(self) -> Path:
+        """The file of what publishers have published once."""
+        return self.path / "published.json"
+
     def release(self) -> None:
         """Let another broker have the folder."""
         os.close(self._lock)

@@ -19,9 +19,7 @@ from host_broker.settings import NetSettings
 _log = logging.getLogger(__name__)
 
 _RESTING = "fmqp.max_discards_per_s"  # why a connection is not read
-
 _FEW_BUFFERS = 4  # more, of reads of one turn, are joined
-
 _GOODBYE_S = 5.0  # for TLS peers to say that they have read our last word
 
 
@@ -31,9 +29,7 @@ class Server:
     Publications are lossless, unless a listener's policy for slow receivers says otherwise: a
     connection that publishes to a receiver above ``net.outbox_high_bytes``, or while the journal is
     ``full``, is read no further until that is over. A receiver that stalls for
-    ``net.stalled_receiver_s`` is disconnected.
-
-    ``dropped`` counts what slow receivers were not sent.
+    ``net.stalled_receiver_s`` is disconnected. ``dropped`` counts what slow ones were not sent.
     """
 
     def __init__(
@@ -125,6 +121,15 @@ class Server:
         self._full = False
         if not self._connections:
             self._all_gone.set()
+
+    def inside(self, connection: ConnectionId, data: bytes) -> ConnectionId:
+        """Take what a client of this process says in FMQP; returns its connection, 0 begins one."""
+        self._forward()
+        if not connection:
+            connection = self._last_id = self._last_id + 1
+            self._run(self._broker.opened(connection, "fmqp", self._now(), loopback=False))
+        self._run(self._broker.received(connection, data, self._now()))
+        return connection
 
     def flush_soon(self, connection: Connection) -> None:
         """Have a connection write when all reads that are there now were handled."""

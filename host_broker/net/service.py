@@ -18,7 +18,9 @@ from host_broker.net.data_dir import DataDir
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.writer import Journal
 from host_broker.net.listener import Listener
+from host_broker.net.once import Once
 from host_broker.net.poller import Poller, event_loop
+from host_broker.net.publishing import Publishing
 from host_broker.net.retained_store import RetainedStore
 from host_broker.net.server import Server
 from host_broker.net.slow import Policy
@@ -75,7 +77,8 @@ async def _prepare(
             store = RetainedStore(data.retained)
             _restore(broker, store)
         journal = Journal(data.journal, settings.journal) if data else None
-        return await _serve(listeners, broker, poller, journal, store, settings, ready)
+        once = Once(data.published if data is not None else None)
+        return await _serve(listeners, broker, poller, journal, once, store, settings, ready)
     finally:
         for listener in listeners:
             listener.close()
@@ -90,6 +93,7 @@ async def _serve(
     broker: Broker,
     poller: Poller,
     journal: Journal | None,
+    once: Once,
     store: RetainedStore | None,
     settings: Settings,
     ready: Callable[[list[str]], None],
@@ -127,7 +131,7 @@ async def _serve(
         store.start()
     if settings.fmqp.idle_timeout_s:
         server.watch_idleness("fmqp", settings.fmqp.idle_timeout_s)
-    site = await _site(listeners, journal, settings)
+    site = await _site(listeners, Publishing(server, broker, journal), once, journal, settings)
     speaks = (*PROTOCOLS, "http") if site is not None else PROTOCOLS
 
     def connection(slow: Policy, protocol: str) -> asyncio.Protocol:
@@ -156,7 +160,11 @@ async def _serve(
 
 
 async def _site(
-    listeners: Sequence[Listener], journal: Journal | None, settings: Settings
+    listeners: Sequence[Listener],
+    publishing: Publishing,
+    once: Once,
+    journal: Journal | None,
+    settings: Settings,
 ) -> "Site | None":
     """Serve HTTP if that was asked for, or if there is something to be read."""
     if journal is None and not any(listener.protocol == HTTP for listener in listeners):
@@ -164,7 +172,7 @@ async def _site(
     # Only now: it takes a fifth of a second to import.
     from host_broker.net.http.site import Site
 
-    return await Site.start(settings.http, journal)
+    return await Site.start(settings.http, publishing, once, journal)
 
 
 def _restore(broker: Broker, store: RetainedStore) -> None:

@@ -5,13 +5,17 @@ import hashlib
 import hmac
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from host_broker.net.http import journal as journal_pages
+from host_broker.net.http import publish as publish_pages
 from host_broker.net.http.mistake import mistake
+from host_broker.net.once import Once
+from host_broker.net.publishing import Publishing
+from host_broker.net.tuning import is_local
 from host_broker.settings import HttpSettings
 
 if TYPE_CHECKING:
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _STOP_S = 2.0  # for answers under way
-_LARGEST_REQUEST_BYTES = 64 * 1024
+_LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -31,12 +35,18 @@ class Site:
         self._server = server
 
     @classmethod
-    async def start(cls, settings: HttpSettings, journal: "Journal | None") -> "Site":
+    async def start(
+        cls,
+        settings: HttpSettings,
+        publishing: Publishing,
+        once: Once,
+        journal: "Journal | None",
+    ) -> "Site":
         """Prepare the pages about what there is."""
-        routes = web.RouteTableDef()
+        tables = [publish_pages.routes(publishing, once)]
         if journal is not None:
-            routes = journal_pages.routes(journal.library, journal.groups)
-        app = application(settings, routes)
+            tables.append(journal_pages.routes(journal.library, journal.groups))
+        app = application(settings, tables)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S)
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - for mypy; setup has made it
@@ -51,12 +61,12 @@ class Site:
         await self._runner.cleanup()
 
 
-def application(settings: HttpSettings, routes: web.RouteTableDef) -> web.Application:
-    """Return the pages ``routes`` for whoever may see them.
+def application(settings: HttpSettings, tables: Iterable[web.RouteTableDef]) -> web.Application:
+    """Return the pages of ``tables`` for whoever may see them.
 
     With ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
     asks from this machine for a loopback address by number or as localhost: a page in a browser
-    that had its own name point here is not let in.
+    that had its own name point here is not let in, nor is one that sends a form to us.
     """
 
     @web.middleware
@@ -73,7 +83,8 @@ def application(settings: HttpSettings, routes: web.RouteTableDef) -> web.Applic
             return mistake(500, "the broker failed to answer; its log says why")
 
     app = web.Application(middlewares=[guarded], client_max_size=_LARGEST_REQUEST_BYTES)
-    app.add_routes(routes)
+    for routes in tables:
+        app.add_routes(routes)
     return app
 
 
@@ -87,11 +98,13 @@ def _refusal(request: web.Request, token: str) -> web.Response | None:
         answer = mistake(401, "send the token that belongs to http.token: Authorization: Bearer …")
         answer.headers["WWW-Authenticate"] = 'Bearer realm="motemq"'
         return answer
-    if _is_loopback(request.remote or "") and _is_loopback(_host(request)):
+    transport = request.transport
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    own = request.headers.get("Origin") in (None, f"{request.scheme}://{request.host}")
+    if sock is not None and is_local(sock) and _is_loopback(_host(request)) and own:
         return None
-    return mistake(
-        403, "only from this machine, as 127.0.0.1 or localhost, unless http.token is set"
-    )
+    text = "without http.token, only programs on this machine may ask, as 127.0.0.1 or localhost"
+    return mistake(403, text)
 
 
 def _host(request: web.Request) -> str:

@@ -1,0 +1,97 @@
+"""Publishing by HTTP (docs/http.md)."""
+
+import asyncio
+import json
+import re
+
+from aiohttp import web
+
+from host_broker.net.http.mistake import mistake
+from host_broker.net.once import Once
+from host_broker.net.publishing import Busy, Publishing
+
+PACKETS = "application/x-fmqp"  # FMQP publications back to back
+_MOST_TOPICS = 10_000  # of one question
+_PUBLISHER = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_NUMBER = re.compile(r"(\d{1,18})\.(\d{1,9})")
+_RETAINED = 0x04
+
+
+def routes(publishing: Publishing, once: Once) -> web.RouteTableDef:
+    """Return the pages by which programs publish."""
+    table = web.RouteTableDef()
+    one_at_a_time = asyncio.Lock()
+
+    @table.post("/publish")
+    async def packets(request: web.Request) -> web.StreamResponse:
+        if request.content_type != PACKETS:
+            return mistake(
+                415, f"send FMQP publications as {PACKETS}, or one message to /publish/TOPIC"
+            )
+        body = await request.read()
+        publisher = request.headers.get("Publisher", "")
+        if not publisher:
+            return _published(publishing, body)
+        number = _NUMBER.fullmatch(request.headers.get("Publisher-Number", ""))
+        if not _PUBLISHER.fullmatch(publisher) or not number:
+            return mistake(
+                400,
+                "Publisher is 1 to 128 letters, digits or any of ._:- and needs a "
+                "Publisher-Number like 12.0",
+            )
+        at = int(number[1]), int(number[2])
+        async with one_at_a_time:
+            if once.known(publisher, at):
+                return web.json_response({"published": 0, "known": True})
+            answer = _published(publishing, body)
+            if answer.status == 200:
+                await asyncio.to_thread(once.remember, publisher, at)
+            return answer
+
+    @table.post("/publish/{topic:.+}")
+    async def one(request: web.Request) -> web.StreamResponse:
+        topic = request.match_info["topic"].encode()
+        if len(topic) > 255:
+            return mistake(400, f"the topic has {len(topic)} bytes, at most 255 are allowed")
+        body = await request.read()
+        flags = _RETAINED * (request.query.get("retain", "false") == "true")
+        packet = bytes([flags, len(topic)]) + len(body).to_bytes(4, "big") + topic + body
+        return _published(publishing, packet)
+
+    @table.post("/wanted")
+    async def wanted(request: web.Request) -> web.StreamResponse:
+        try:
+            topics = json.loads(await request.text())["topics"]
+            if not all(type(topic) is str for topic in topics):
+                raise TypeError
+        except (ValueError, KeyError, TypeError):
+            return mistake(400, 'the body must be JSON like {"topics": ["home/lamp"]}')
+        if len(topics) > _MOST_TOPICS:
+            return mistake(400, f"{len(topics)} topics at once, at most {_MOST_TOPICS} are allowed")
+        return web.json_response({"wanted": publishing.wanted(topics)})
+
+    return table
+
+
+def _published(publishing: Publishing, packets: bytes) -> web.Response:
+    whole = _count(packets)
+    if whole is None:
+        return mistake(400, "the body is not whole FMQP publications, with no flags but retained")
+    try:
+        published = publishing.publish(packets)
+    except Busy:
+        answer = mistake(503, "the journal has more to write than it may; try again")
+        answer.headers["Retry-After"] = "1"
+        return answer
+    return web.json_response({"published": published, "discarded": whole - published})
+
+
+def _count(packets: bytes) -> int | None:
+    """Return how many publications these are; None if they are anything else."""
+    at = count = 0
+    while at < len(packets):
+        if len(packets) - at < 6 or packets[at] not in (0, _RETAINED):
+            return None
+        at += 6 + packets[at + 1] + int.from_bytes(packets[at + 2 : at + 6], "big")
+        count += 1
+    return count if at == len(packets) else None

@@ -1,0 +1,40 @@
+"""Publications of programs that have no connection of their own: the HTTP site's.
+
+They are those of one client of the broker, which subscribes to nothing and is never closed.
+"""
+
+from host_broker.broker import Broker
+from host_broker.net.journal.writer import Journal
+from host_broker.net.server import Server
+
+_READ_BYTES = 256 * 1024
+
+
+class Busy(Exception):
+    """The journal has more to write than it may; try again soon."""
+
+
+class Publishing:
+    """Publishes on behalf of programs that are not connected."""
+
+    def __init__(self, server: Server, broker: Broker, journal: Journal | None) -> None:
+        self._server = server
+        self._broker = broker
+        self._journal = journal
+        self._client = 0
+
+    def publish(self, packets: bytes) -> int:
+        """Publish FMQP packets; returns how many were accepted.
+
+        All others were discarded, as those of any client would be. Raises ``Busy``.
+        """
+        if self._journal is not None and self._journal.full:
+            raise Busy
+        before = self._broker.stats.publications
+        for at in range(0, len(packets), _READ_BYTES):
+            self._client = self._server.inside(self._client, packets[at : at + _READ_BYTES])
+        return self._broker.stats.publications - before
+
+    def wanted(self, topics: list[str]) -> list[bool]:
+        """Return, by topic, whether anybody would get a publication."""
+        return [self._broker.wanted(topic.encode()) for topic in topics]
