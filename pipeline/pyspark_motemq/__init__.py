@@ -8,6 +8,7 @@ every top-level module called ``pyspark_*`` and takes its ``DefaultSource``.
 - ``shelf``     what a journal offers: ``folder`` on this disk, ``remote`` one of the ``brokers``
 - ``snapshot``  a whole journal folder -> the ranges that one read covers
 - ``options``   what was asked for: ``offsets`` where to begin, ``limits`` of a micro-batch
+- ``sink``      what Spark calls to publish rows
 - ``stream``    what Spark calls for a stream, ``source`` for everything else
 """
 

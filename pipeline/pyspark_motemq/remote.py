@@ -5,7 +5,7 @@ import json
 import ssl
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pyspark_motemq.shelf import Share, Shelf
 _ANSWER_S = 30.0  # for one answer
 _RETRY_S = 30.0  # a broker that is being started again
 _RETRY_EVERY_S = 0.5
+_BUSY = 503
 _FETCH_BYTES = 4 * 1024 * 1024
 _SHARE_BYTES = 16 * 1024 * 1024  # about what one task reads
 _AGAIN = (ConnectionError, TimeoutError, http.client.HTTPException)
@@ -37,15 +38,21 @@ class Broker:
                 "https://HOST:PORT for TLS"
             )
 
-    def ask(self, method: str, path: str, body: str = "") -> tuple[int, dict[str, str], bytes]:
+    def ask(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and body of an answer.
 
-        A broker that cannot be reached is asked again for 30 s. Raises ``JournalError``.
+        A broker that cannot be reached, or has too much to do (503), is asked again for 30 s, so
+        a question must be one that may be repeated. Raises ``JournalError``.
         """
         end = time.monotonic() + _RETRY_S
         while True:
             try:
-                return self._ask(method, path, body)
+                answer = self._ask(method, path, body, headers or {})
+                if answer[0] != _BUSY or time.monotonic() > end:
+                    return answer
+                time.sleep(_RETRY_EVERY_S)
             except _AGAIN as error:
                 if time.monotonic() > end:
                     raise self._unreachable(error) from error
@@ -53,7 +60,9 @@ class Broker:
             except OSError as error:  # a certificate, a name
                 raise self._unreachable(error) from error
 
-    def _ask(self, method: str, path: str, body: str) -> tuple[int, dict[str, str], bytes]:
+    def _ask(
+        self, method: str, path: str, body: bytes, more: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
         parts = urllib.parse.urlsplit(self.url)
         host, port = str(parts.hostname), parts.port
         connection: http.client.HTTPConnection
@@ -64,7 +73,7 @@ class Broker:
             )
         else:
             connection = http.client.HTTPConnection(host, port or 8765, timeout=_ANSWER_S)
-        headers = {}
+        headers = dict(more)
         if self.token_file:
             headers["Authorization"] = f"Bearer {self._token()}"
         try:
@@ -159,7 +168,7 @@ class Remote:
         """Tell that a consumer group needs nothing below these numbers any more."""
         ours = {str(number - self._base): at for number, at in positions.items()}
         path = "/journal/groups/" + urllib.parse.quote(group, safe="")
-        status, _, body = self._broker.ask("PUT", path, json.dumps({"positions": ours}))
+        status, _, body = self._broker.ask("PUT", path, json.dumps({"positions": ours}).encode())
         if status != 204:
             raise self._broker.complaint(status, body)
 

@@ -9,6 +9,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -17,6 +19,7 @@ from pyspark_motemq.columns import SPARK_SCHEMA
 from pyspark_motemq.folder import FolderShare
 from pyspark_motemq.options import Options
 from pyspark_motemq.records import JournalError
+from pyspark_motemq.sink import SinkOptions, StreamWriter, Writer
 from pyspark_motemq.snapshot import plan
 from pyspark_motemq.stream import SharePartition, StreamReader, read_share
 
@@ -26,7 +29,7 @@ class DefaultSource(DataSource):
 
     Options (docs/source.md): ``path``, the journal folder, or ``brokers``, where it is read by
     HTTP; ``topics``, offsets, limits, ``failOnDataLoss``, ``group``. A batch read is a snapshot:
-    what was there when Spark planned it, also while the broker appends.
+    what was there when Spark planned it, also while the broker appends. Written to, it publishes.
     """
 
     @classmethod
@@ -45,6 +48,14 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the streaming reader; raises ``JournalError`` for an option that is wrong."""
         return StreamReader(Options.read(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what publishes a batch; raises ``JournalError`` for an option that is wrong."""
+        return Writer(SinkOptions.read(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return what publishes a stream; raises ``JournalError`` for an option that is wrong."""
+        return StreamWriter(SinkOptions.read(self.options, schema))
 
 
 class JournalReader(DataSourceReader):

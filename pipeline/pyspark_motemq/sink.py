@@ -1,0 +1,210 @@
+"""What Spark calls for ``writeStream.format("motemq")``: rows become publications at commit.
+
+Tasks only prepare what is to be published, because a task may run twice. The driver publishes when
+Spark commits the batch, under a number that the broker knows: a batch that Spark repeats after a
+crash is not published again.
+"""
+
+import hashlib
+import json
+import urllib.parse
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
+
+from pyspark_motemq.records import JournalError
+from pyspark_motemq.remote import Broker
+
+_PACKETS = "application/x-fmqp"
+_PART_BYTES = 4 * 1024 * 1024  # of one request
+_ASKED_AT_ONCE = 1000  # topics
+_RETAINED = 0x04
+_COLUMNS = "path (string), payload (binary or string) and, if wanted, retained (boolean)"
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Where to publish; ``on_demand``: nothing that nobody listens to, unless it is retained."""
+
+    broker: Broker
+    on_demand: bool
+    publisher: str
+
+    @classmethod
+    def read(cls, given: Mapping[str, str], schema: StructType) -> "SinkOptions":
+        """Read options and check the columns. Raises ``JournalError``."""
+        said = {name.lower(): value for name, value in given.items()}
+        url = said.get("brokers", "")
+        if not url or "," in url:
+            raise JournalError(
+                "to publish, the sink 'motemq' needs one broker's HTTP: "
+                '.option("brokers", "http://127.0.0.1:8765")'
+            )
+        _check_columns(schema)
+        on_demand = said.get("ondemand", "false").lower()
+        if on_demand not in ("true", "false"):
+            raise JournalError(f"option onDemand: '{on_demand}' must be true or false")
+        url = url if "://" in url else f"http://{url}"
+        return cls(
+            Broker(url, said.get("tokenfile", ""), said.get("cafile", "")),
+            on_demand == "true",
+            _publisher(said),
+        )
+
+
+@dataclass
+class Prepared(WriterCommitMessage):
+    """Publications of one task, in parts of whole packets, and how many rows nobody wanted."""
+
+    parts: list[bytes]
+    unwanted: int
+
+
+class Writer(DataSourceArrowWriter):
+    """Publishes a batch."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Prepared:
+        """Prepare the publications of one task."""
+        return _prepared(self._options, iterator)
+
+    def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
+        """Publish everything."""
+        _publish(self._options.broker, f"batch:{uuid.uuid4()}", 0, messages)
+
+    def abort(self, messages: "list[WriterCommitMessage | None]") -> None:
+        """Publish nothing."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Publishes the batches of a stream, each once."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Prepared:
+        """Prepare the publications of one task."""
+        return _prepared(self._options, iterator)
+
+    def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
+        """Publish a batch, unless the broker knows it already."""
+        _publish(self._options.broker, self._options.publisher, batchId, messages)
+
+    def abort(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
+        """Publish nothing."""
+
+
+def _check_columns(schema: StructType) -> None:
+    types = {field.name: field.dataType for field in schema.fields}
+    known = {
+        "path": (StringType,),
+        "payload": (BinaryType, StringType),
+        "retained": (BooleanType,),
+    }
+    wrong = [
+        name
+        for name, kind in types.items()
+        if name not in known or not isinstance(kind, known[name])
+    ]
+    if wrong or not {"path", "payload"} <= set(types):
+        found = ", ".join(f"{name} ({kind.simpleString()})" for name, kind in types.items())
+        raise JournalError(f"the sink 'motemq' takes the columns {_COLUMNS}; there are {found}")
+
+
+def _publisher(said: Mapping[str, str]) -> str:
+    """Return the name under which the broker knows a query's batches.
+
+    Batch numbers go on as long as a checkpoint lives, so the name is that of the checkpoint: Spark
+    writes a random id into each.
+    """
+    place = said.get("checkpointlocation", "")
+    if not place:
+        return f"query:{uuid.uuid4()}"
+    path = urllib.parse.urlsplit(place)
+    if path.scheme in ("", "file"):
+        try:
+            metadata = json.loads((Path(path.path) / "metadata").read_text())
+            return f"query:{metadata['id']}"
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # not there yet, or not a file system of this machine
+    return "checkpoint:" + hashlib.sha256(place.encode()).hexdigest()
+
+
+def _prepared(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Prepared:
+    parts: list[bytes] = []
+    part: list[bytes] = []
+    size = unwanted = 0
+    asked: dict[str, bool] = {}
+    for batch in batches:
+        columns = batch.to_pydict()
+        paths, payloads = columns["path"], columns["payload"]
+        retained = columns.get("retained") or [False] * len(paths)
+        if options.on_demand:
+            _ask(options.broker, {path for path in paths if path not in asked}, asked)
+        for path, payload, keep in zip(paths, payloads, retained, strict=True):
+            packet = _packet(path, payload, bool(keep))
+            if options.on_demand and not keep and not asked[path]:
+                unwanted += 1
+                continue
+            if size and size + len(packet) > _PART_BYTES:
+                parts.append(b"".join(part))
+                part, size = [], 0
+            part.append(packet)
+            size += len(packet)
+    if part:
+        parts.append(b"".join(part))
+    return Prepared(parts, unwanted)
+
+
+def _packet(path: str | None, payload: bytes | str | None, retained: bool) -> bytes:
+    if path is None or payload is None:
+        raise JournalError("the sink 'motemq' cannot publish a row whose path or payload is null")
+    topic = path.encode()
+    body = payload.encode() if isinstance(payload, str) else payload
+    if not 0 < len(topic) <= 255:
+        raise JournalError(f"the path '{path[:80]}' has {len(topic)} bytes; 1 to 255 are allowed")
+    head = bytes([_RETAINED * retained, len(topic)]) + len(body).to_bytes(4, "big")
+    return head + topic + body
+
+
+def _ask(broker: Broker, paths: set[str | None], asked: dict[str, bool]) -> None:
+    topics = sorted(path for path in paths if path is not None)
+    for first in range(0, len(topics), _ASKED_AT_ONCE):
+        some = topics[first : first + _ASKED_AT_ONCE]
+        status, _, body = broker.ask("POST", "/wanted", json.dumps({"topics": some}).encode())
+        if status != 200:
+            raise broker.complaint(status, body)
+        asked.update(zip(some, json.loads(body)["wanted"], strict=True))
+
+
+def _publish(
+    broker: Broker, publisher: str, batch: int, messages: "list[WriterCommitMessage | None]"
+) -> None:
+    prepared = [message for message in messages if isinstance(message, Prepared)]
+    parts = [part for message in prepared for part in message.parts]
+    for number, part in enumerate(parts):
+        headers = {
+            "Content-Type": _PACKETS,
+            "Publisher": publisher,
+            "Publisher-Number": f"{batch}.{number}",
+        }
+        status, _, body = broker.ask("POST", "/publish", part, headers)
+        if status != 200:
+            raise broker.complaint(status, body)
+        discarded = json.loads(body).get("discarded", 0)
+        if discarded:
+            raise JournalError(
+                f"the broker at {broker.url} discarded {discarded} publications of batch {batch}: "
+                "an incorrect path, a path of the broker's own, or a payload above fmqp.max_body"
+            )

@@ -1,0 +1,129 @@
+"""Rows that become publications, each once, at a broker that runs."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from host_broker.client import FmqpClient, connect
+from pyspark_motemq.records import JournalError
+from pyspark_motemq.sink import _packet
+from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.pipeline.test_stream import _append, _source
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[BrokerProcess]:
+    options = ("--listen", "auto://127.0.0.1:0", "--set", "journal.flush_s=0.001")
+    with broker("--data", str(tmp_path / "data"), *options) as process:
+        yield process
+
+
+@pytest.fixture
+def listener(running: BrokerProcess) -> Iterator[FmqpClient]:
+    client = connect(f"fmqp://127.0.0.1:{running.ports['auto']}")
+    assert isinstance(client, FmqpClient)
+    with client:
+        client.subscribe("alerts/*")
+        client.sync()
+        yield client
+
+
+def _heard(listener: FmqpClient) -> list[tuple[str, bytes]]:
+    """Return what has come until now."""
+    listener.sync()
+    found = []
+    while (message := listener.receive(0.0)) is not None:
+        found.append((message.topic, message.payload))
+    return found
+
+
+def _publish(rows: DataFrame, running: BrokerProcess, checkpoint: Path, **options: str) -> None:
+    writer = rows.writeStream.format("motemq").option("checkpointLocation", str(checkpoint))
+    writer = writer.option("brokers", f"127.0.0.1:{running.ports['auto']}")
+    for name, value in options.items():
+        writer = writer.option(name, value)
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+
+
+def _alerts(spark: SparkSession, journal: Path) -> DataFrame:
+    rows = _source(spark, path=str(journal), startingOffsets="earliest", maxRowsPerTrigger="100")
+    return rows.select(F.concat(F.lit("alerts/"), F.col("partition")).alias("path"), "payload")
+
+
+def test_a_stream_is_published_once_also_when_spark_repeats_a_batch(
+    spark: SparkSession, tmp_path: Path, running: BrokerProcess, listener: FmqpClient
+) -> None:
+    journal, checkpoint = tmp_path / "journal", tmp_path / "checkpoint"
+    _append(journal, 0, 0, 250)
+    _publish(_alerts(spark, journal), running, checkpoint)
+    expected = [("alerts/0", b"%d" % number) for number in range(250)]
+    assert sorted(_heard(listener)) == sorted(expected)
+    # As if the driver had died after it published the last batch and before Spark noted that.
+    last = max(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*"))
+    assert last >= 2
+    for name in (f"{last}", f".{last}.crc"):
+        (checkpoint / "commits" / name).unlink()
+    _append(journal, 0, 250, 50)
+    _publish(_alerts(spark, journal), running, checkpoint)
+    assert [int(payload) for _, payload in _heard(listener)] == list(range(250, 300))
+
+
+def test_a_new_checkpoint_is_another_publisher(
+    spark: SparkSession, tmp_path: Path, running: BrokerProcess, listener: FmqpClient
+) -> None:
+    journal, checkpoint = tmp_path / "journal", tmp_path / "checkpoint"
+    _append(journal, 0, 0, 10)
+    for _ in range(2):
+        _publish(_alerts(spark, journal), running, checkpoint)
+        assert len(_heard(listener)) == 10
+        shutil.rmtree(checkpoint)
+
+
+def test_on_demand_only_what_somebody_wants_is_published(
+    spark: SparkSession, running: BrokerProcess, listener: FmqpClient
+) -> None:
+    rows = spark.createDataFrame(
+        [("alerts/a", "1", False), ("nobody/b", "2", False), ("nobody/c", "3", True)],
+        "path string, payload string, retained boolean",
+    )
+    url = f"http://127.0.0.1:{running.ports['auto']}"
+    writer = rows.write.format("motemq").mode("append").option("brokers", url)
+    writer.option("onDemand", "true").save()
+    assert _heard(listener) == [("alerts/a", b"1")]
+    listener.subscribe("nobody/*")
+    assert _heard(listener) == [("nobody/c", b"3")]
+    journalled = spark.read.format("motemq").option("brokers", url).load()
+    assert journalled.filter("path like 'nobody/%'").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "words"),
+    [
+        ("path string", {"brokers": "x"}, r"takes the columns path \(string\)"),
+        ("path string, payload int", {"brokers": "x"}, r"there are .* payload \(int\)"),
+        ("path string, payload string, qos int", {"brokers": "x"}, "takes the columns"),
+        ("path string, payload string", {}, "needs one broker"),
+        ("path string, payload string", {"brokers": "a,b"}, "needs one broker"),
+        ("path string, payload string", {"brokers": "x", "onDemand": "yes"}, "option onDemand"),
+    ],
+)
+def test_what_cannot_be_published_is_refused_in_words(
+    spark: SparkSession, schema: str, options: dict[str, str], words: str
+) -> None:
+    writer = spark.createDataFrame([], schema).write.format("motemq").mode("append")
+    with pytest.raises(Exception, match=words):
+        writer.options(**options).save()
+
+
+@pytest.mark.parametrize(
+    ("path", "payload", "words"),
+    [(None, b"", "null"), ("a", None, "null"), ("", b"", "0 bytes"), ("é" * 200, b"", "400 bytes")],
+)
+def test_rows_that_are_no_publication(path: str | None, payload: bytes | None, words: str) -> None:
+    with pytest.raises(JournalError, match=words):
+        _packet(path, payload, False)
