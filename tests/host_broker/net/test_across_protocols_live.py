@@ -90,3 +90,18 @@ def test_a_program_asks_and_answers_boards(urls: dict[str, str], program: FmqpCl
             assert (topic.rpartition("/")[0], question) == ("lightmq/asked/up", b"what time is it?")
             program.publish(f"lightmq/asked/answer/{topic.rpartition('/')[2]}", b"late")
             assert response.result(_WAIT_S) == b"late"
+
+
+def test_large_messages_between_programs(urls: dict[str, str], program: FmqpClient) -> None:
+    """R51: a packet longer than a SEND takes several, both ways, and those after it follow."""
+    with connect(urls["lightmq+fmqp"], timeout_s=_WAIT_S) as other:
+        assert isinstance(other, FmqpClient)
+        for client in (program, other):
+            client.subscribe("large/*")
+            client.sync()
+        for sender in (other, program):
+            for length in (65_463, 300_000, 1_000_000, 1):
+                sender.publish("large/one", bytes([length & 0xFF]) * length)
+        for client in (program, other):
+            lengths = sorted(len(_next(client)[1]) for _ in range(8))
+            assert lengths == sorted([65_463, 300_000, 1_000_000, 1] * 2)

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from host_broker.bus.publication import unpack
 from host_broker.client import ConnectFailed, FmqpClient, LightmqClient, Refused, connect
 from host_broker.protocols.lightmq.codec import Codec
-from host_broker.protocols.lightmq.events import Connack, Event, Ping, Pong, SendResp
+from host_broker.protocols.lightmq.events import Connack, Event, Ping, Pong, Send, SendResp
 from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, spawn, until
 
 _ALL = ("fmqp", "lightmq", "lightmq+fmqp")
@@ -237,3 +238,38 @@ def test_whoever_never_says_connect_is_closed(name: str) -> None:
         assert _rest(silent) == b""
         board.sendall(_CODEC.ping(7))
         assert heard(board, 1) == [Pong(7)]
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
+def test_what_a_slow_carried_receiver_misses_are_whole_messages(policy: str) -> None:
+    """R14, FMQP R3: packets that take several SENDs are dropped with all of them."""
+    listen = ("--listen", "fmqp://127.0.0.1:0")
+    slow = ("--listen", f"lightmq+fmqp://127.0.0.1:0?slow={policy}")
+    limits = ("--set", "net.outbox_high_bytes=200000", "--set", "net.outbox_low_bytes=50000")
+    pings = ("--set", "lightmq.ping_interval_s=0")
+    with (
+        broker(*listen, *slow, *limits, *pings) as running,
+        running.raw("lightmq+fmqp") as sleeper,
+        fmqp(running.urls["fmqp"]) as publisher,
+    ):
+        subscription = bytes.fromhex("800100000000") + b"t"
+        sleeper.sendall(_CODEC.connect("sleeper") + _CODEC.send(1, subscription))
+        codec = Codec("client")
+        events: list[Event] = []
+        while len(events) < 2:  # CONNACK, SENDRESP
+            events += codec.receive_data(sleeper.recv(65536))
+        published = [bytes([number & 0xFF]) * (3000 + number) for number in range(4000)]
+        for body in published:
+            publisher.publish("t", body)
+        publisher.sync()
+        stream = b""
+        while not stream.endswith(b"the end"):
+            for event in codec.receive_data(sleeper.recv(1 << 20)):
+                assert isinstance(event, Send)
+                stream += event.data
+            publisher.publish("t", b"the end")  # whichever of these is not dropped
+        bodies = [body for _, _, body in unpack(stream)]
+        got = [body for body in bodies if body != b"the end"]
+        assert 10 < len(got) < len(published)
+        assert set(got) <= set(published)
+        assert [len(body) for body in got] == sorted({len(body) for body in got})
