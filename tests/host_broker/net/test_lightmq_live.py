@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import sys
 import time
 
 import pytest
@@ -12,7 +11,7 @@ from host_broker.bus.publication import unpack
 from host_broker.client import ConnectFailed, FmqpClient, LightmqClient, Refused, connect
 from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.events import Connack, Event, Ping, Pong, Send, SendResp
-from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, spawn, until
+from tests.host_broker.net.broker_process import broker, motemq, spawn, until
 
 _ALL = ("fmqp", "lightmq", "lightmq+fmqp")
 _LISTEN = [word for name in _ALL for word in ("--listen", f"{name}://127.0.0.1:0")]
@@ -48,14 +47,15 @@ def expect(client: FmqpClient, *messages: tuple[str, bytes]) -> None:
         assert (received.topic, received.payload) == message
 
 
-@pytest.mark.parametrize("kind", ["host", "board"])
-def test_a_stopped_process_has_its_last_will_published(kind: str) -> None:
+def test_a_stopped_process_has_its_last_will_published() -> None:
     """R12, R13, A17, FMQP R25: SIGSTOP; its kernel goes on acknowledging, it says no PONG."""
     with broker(*_LISTEN, *_QUICK) as running, fmqp(running.urls["fmqp"]) as watcher:
         watcher.subscribe("will")
         watcher.subscribe("lightmq/mortal/status")
         watcher.sync()
-        process = spawn(_mortal(kind, running))
+        url = running.urls["lightmq+fmqp"] + "/mortal"
+        will = ("--will-topic", "will", "--will-payload", "gone")
+        process = spawn(motemq("sub", url, "x", *will))
         try:
             expect(watcher, ("lightmq/mortal/status", b"online"))
             # It answers PINGs for longer than it may be silent.
@@ -68,25 +68,6 @@ def test_a_stopped_process_has_its_last_will_published(kind: str) -> None:
         finally:
             process.kill()
             process.communicate(timeout=20)
-
-
-def _mortal(kind: str, running: BrokerProcess) -> list[str]:
-    if kind == "host":
-        url = running.urls["lightmq+fmqp"] + "/mortal"
-        return motemq("sub", url, "x", "--will-topic", "will", "--will-payload", "gone")
-    program = f"""
-from umotemq.carried import Carried
-from umotemq.fmqp import FmqpClient
-from umotemq.lightmq import LightmqClient
-from umotemq.tcp import Tcp
-session = LightmqClient(Tcp("127.0.0.1", {running.ports["lightmq+fmqp"]}), b"mortal", tx_size=262)
-client = FmqpClient(Carried(session), tx_size=256, keepalive_ms=60000)
-client.connect(5000)
-client.publish(b"will", b"gone", will=True)
-while True:
-    client.poll(1000)
-"""
-    return [sys.executable, "-c", program]
 
 
 def test_a_board_that_restarts_gets_its_name_back() -> None:
