@@ -161,35 +161,27 @@ class Broker:
 
     def closed(self, connection: ConnectionId, now: float) -> Outputs:
         """End a connection, whatever ended it: first its interests, then wills and presence, once,
-        then the count of clients.
+        then the count of clients. Nothing is to be sent to it any more.
 
-        Of one with many subscriptions only the first end here, the rest, and what comes then, when
-        ``tick`` is called.
+        Of one with many subscriptions the interests come last, and most of them when ``tick`` is
+        called: wills do not wait, or they would replace what the same client says when it is back.
         """
         self._latecomers.pop(connection, None)
         client = self._clients.pop(connection, None)
         execution = Execution(self._world, now)
         if client is None:
             return execution.outputs
-        departures = self._departures
-        # A ClientID is free at once.
-        if departures.worth_it(connection) and not client.session.client:
-            departures.begin(client, now)
-            self._depart(execution, now)
+        gradually = self._departures.worth_it(connection)
+        if gradually:
+            self._departures.begin(client)
         else:
             execution.leave(client)
-            self._left(execution, client, now)
-        return execution.outputs
-
-    def _depart(self, execution: Execution, now: float) -> None:
-        """Go on with whoever left first."""
-        client = self._departures.step(execution, now)
-        if client is not None:
-            self._left(execution, client, now)
-
-    def _left(self, execution: Execution, client: Client, now: float) -> None:
         self._run(execution, client, client.session.closed(now))
         execution.population(client)
+        if gradually:
+            self._departures.step(execution, now)
+            execution.outputs.sends.pop(connection, None)  # it is not off the bus yet
+        return execution.outputs
 
     def wanted(self, topic: bytes) -> bool:
         """Whether anybody is subscribed to a topic equivalent to ``topic``."""
@@ -208,7 +200,7 @@ class Broker:
         self.stopping()
         execution = Execution(self._world, now)
         while self._departures.due is not None:
-            self._depart(execution, now)
+            self._departures.step(execution, now)
         for client in list(self._clients.values()):
             client.steps = 0
             self._run(execution, client, client.session.closed(now))
@@ -227,7 +219,7 @@ class Broker:
         if self._world.ending:
             return execution.outputs
         if self._departures.due is not None:
-            self._depart(execution, now)
+            self._departures.step(execution, now)
         for connection in self._deadlines.due(now):
             client = self._clients.get(connection)
             if client is None or client.closing:

@@ -1,7 +1,7 @@
-"""Connections that ended with many subscriptions leave step by step, while others are served.
+"""Subscriptions of connections that had many end step by step, while others are served.
 
-Each subscription that ends may be announced to somebody; ten thousand of them in one call would
-keep everybody waiting for 80 ms. Nothing is sent to those who leave: their sockets are closed.
+Each that ends may be announced to somebody; ten thousand of them in one call would keep everybody
+waiting for 80 ms. The edge sends nothing to those who leave.
 """
 
 from collections import deque
@@ -31,24 +31,19 @@ class Departures:
         """Whether a connection has more subscriptions than one call should end."""
         return self._exchange.subscription_count(connection) > _STEP
 
-    def begin(self, client: Client, now: float) -> None:
-        """Have a client leave that the broker knows no more."""
+    def begin(self, client: Client) -> None:
+        """Have a client leave that the broker knows no more; ``step`` must be called soon."""
         client.closing = True
         client.steps = 0  # its wills are searched for as anybody's
         self._leaving.append((client, self._exchange.detach(client.connection)))
-        self.due = now
 
-    def step(self, execution: Execution, now: float) -> Client | None:
-        """Go on with whoever began first; returns it when it has left the bus."""
+    def step(self, execution: Execution, now: float) -> None:
+        """Go on with whoever began first."""
         client, interests = self._leaving[0]
         ended = 0
         for interest in islice(interests, _STEP):
             execution.interest(client, interest)
             ended += 1
-        self.due = now
-        if ended == _STEP:
-            return None
-        self._leaving.popleft()
-        if not self._leaving:
-            self.due = None
-        return client
+        if ended < _STEP:
+            self._leaving.popleft()
+        self.due = now if self._leaving else None

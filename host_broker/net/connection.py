@@ -39,6 +39,7 @@ class Connection(asyncio.Protocol):
         self.heard = True  # since the server last looked
         self.local = True  # the peer is on this machine
         self.ended = False  # the broker was told, or never knew it
+        self.left = False  # by its own doing: it is sent no more
         self.transport: asyncio.Transport
         self._server = server
         self._slow = slow
@@ -114,6 +115,8 @@ class Connection(asyncio.Protocol):
 
     def send(self, buffers: list[Buffer], senders: "Sequence[Connection]") -> None:
         """Send in this turn of the event loop; ``senders`` wait if that congests this receiver."""
+        if self.left:
+            return
         if self.congested and self._slow != "pause" and self not in senders:
             self._too_slow(buffers)
             return

@@ -111,6 +111,7 @@ class Server:
         if not connection.ended:
             connection.ended = True
             self._forward()
+            connection.left = True
             self._run(self._broker.closed(connection.id, self._now()))
 
     def lost(self, connection: Connection) -> None:
