@@ -102,9 +102,8 @@ class BoardRun:
             virtual=self.model.virtual,
             sha256=target.board.sha256,
         )
-        controller = target.controller()
         with flash_permit(
-            self._rig_dir, controller, self.job.flash_parallel, deadline_s=_left(until)
+            self._rig_dir, target.controller(), self.job.flash_parallel, deadline_s=_left(until)
         ):
             try:
                 done = self._flash_once(target, image, until)
@@ -130,10 +129,15 @@ class BoardRun:
         )
 
     def revive(self) -> None:
-        """Bring the board back after a failed step. Raises ``NotBack``, ``WrongBoard``."""
+        """Bring the board back after a failed step. Raises ``NotBack``, ``WrongBoard``.
+
+        A board that waits to be flashed is no wedged one: it is only not flashed yet.
+        """
         try:
             bring_back(self.target, tap=self.log.tap, progress=self._report.progress)
         except NotBack as error:
+            if not self.target.answers():
+                return
             if self.job.board.file:
                 wedges.mark(self._rig_dir, self.target.id, str(error))
             raise

@@ -113,14 +113,19 @@ def test_flash_permits_are_counted_per_controller(tmp_path: Path) -> None:
             pass
 
 
+def test_off_the_usb_nobody_waits(tmp_path: Path) -> None:
+    with flash_permit(tmp_path, "", 1, deadline_s=0), flash_permit(tmp_path, "", 1, deadline_s=0):
+        assert not (tmp_path / "permits").exists()
+
+
 def test_a_permit_is_waited_for(tmp_path: Path) -> None:
     got = threading.Event()
 
     def wait() -> None:
-        with flash_permit(tmp_path, "", 1, deadline_s=20):
+        with flash_permit(tmp_path, "0000:00:14.0", 1, deadline_s=20):
             got.set()
 
-    with flash_permit(tmp_path, "", 1, deadline_s=1):
+    with flash_permit(tmp_path, "0000:00:14.0", 1, deadline_s=1):
         thread = threading.Thread(target=wait)
         thread.start()
         assert not got.wait(0.2)

@@ -64,8 +64,8 @@ def test_list_shows_every_state(rig: Path, tmp_path: Path, board: VirtualBoard) 
         table = motemq_rig("list", "--rig", rig)
         assert states()["b1"] == "in use"
     assert table.returncode == 0
-    assert "in use: an experiment (process" in " ".join(table.stdout.split())
-    assert "virtual-esp32 (virtual)" in table.stdout
+    assert "b1 in use: an experiment (process" in table.stdout
+    assert "virtual-esp32" in table.stdout
     board.control.boot()
     assert states()["b1"] == "loader"
     wedges.mark(tmp_path / ".rig", "b1", "x")
@@ -128,6 +128,15 @@ def test_recover_clears_a_mark_by_evidence_only(
     assert back.returncode == 0, back.stdout
     assert "b1: reset: control" in back.stdout
     assert f"b1: back: says it is {board.address.uid}" in back.stdout
+    assert wedges.why(tmp_path / ".rig", "b1") == ""
+
+
+def test_new_firmware_clears_a_mark_too(rig: Path, tmp_path: Path, board: VirtualBoard) -> None:
+    wedges.mark(tmp_path / ".rig", "b1", "dead")
+    assert "motemq rig flash --force -b b1" in motemq_rig("flash", "--rig", rig).stdout
+    healed = motemq_rig("flash", "--rig", rig, "--force", "-b", "b1")
+    assert healed.returncode == 0, healed.stdout
+    assert "b1: written and verified" in healed.stdout
     assert wedges.why(tmp_path / ".rig", "b1") == ""
 
 

@@ -21,7 +21,11 @@ from boards.rig.plan import plan_desk
 @click.command()
 @rig_option
 @boards_option
-@click.option("--force", is_flag=True, help="Write even where the same firmware is already.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Write even where the same firmware is already, and on a board that is marked as wedged.",
+)
 @click.option("--trust-ledger", is_flag=True, help="Believe the rig's own book; saves reading.")
 @click.option(
     "--image",
@@ -65,7 +69,8 @@ def _flash(
 ) -> None:
     began = time.monotonic()
     board = DeskBoard(rig.board(id))
-    wedges.refuse(rig.state_dir, id)
+    if not force:
+        wedges.refuse(rig.state_dir, id)
     with BoardLock.take(rig.state_dir, id, "motemq rig flash") as held:
         path = file or image_of(board.board.image, board.board.file.parent, click.echo)
         image = check_image(
@@ -88,5 +93,7 @@ def _flash(
                 force=force,
                 trust_ledger=trust_ledger,
             )
+        # New firmware heals what no reset did: the board itself has said who it is.
+        wedges.clear(rig.state_dir, id, f"flashed; it runs {done.running.text}")
     what = "written and verified" if done.written else "the same firmware was there"
     click.echo(f"{id}: {what} in {time.monotonic() - began:.1f} s; runs {done.running.text}")

@@ -32,12 +32,15 @@ def command(rig_file: Path | None, as_json: bool) -> None:
             return
         table = Table(box=None, padding=(0, 2, 0, 0))
         for name in ("board", "model", "port", "state"):
-            table.add_column(name, overflow="fold", no_wrap=name != "state")
+            table.add_column(name, overflow="fold", no_wrap=True)
         for row in rows:
-            model = f"{row.model} (virtual)" if row.virtual else row.model
-            state = f"{row.state}: {row.detail}" if row.detail else row.state
             style = _COLORS.get(row.state, "red")
-            table.add_row(row.id or "-", model, row.port or "-", f"[{style}]{state}[/]")
-        Console().print(table)
+            table.add_row(row.id or "-", row.model, row.port or "-", f"[{style}]{row.state}[/]")
+        console = Console(soft_wrap=False)
+        console.print(table)
+        for row in rows:
+            if row.detail:
+                text = f"{row.id or row.port} {row.state}: {row.detail}"
+                console.print(text, markup=False, highlight=False, soft_wrap=True)
         if any(row.state == "unknown" for row in rows):
             click.echo("an unknown one gets a file by: motemq rig add")

@@ -18,7 +18,6 @@ from boards.rig.run import run as run_rig
 from firmware.node_files import client_sha
 
 _PLAIN_WIDTH = 150
-_VIRTUAL_PARALLEL = 64  # no USB controller to spare
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -158,7 +157,7 @@ def command(
                 keep_flash=keep_flash,
                 force=force,
                 trust_ledger=trust_ledger,
-                flash_parallel=rig.flash_parallel if rig else _VIRTUAL_PARALLEL,
+                flash_parallel=rig.flash_parallel if rig else 1,
                 retries=retries,
                 fw_sha=_sha256(paths[plan.id]),
                 client_sha=client_sha(),

@@ -42,6 +42,8 @@ def bring_back(board: DeskBoard, *, tap: Tap | None, progress: Progress) -> Runn
     except (ReplError, PortError, NotThere) as error:
         seen.append(f"asked: {error}")
     for rung in board.model.resets:
+        if rung == "repl" and not board.answers():
+            continue  # in its loader, where nobody listens to Python
         progress(f"reset: {rung}")
         try:
             _RUNGS[rung](board, tap)

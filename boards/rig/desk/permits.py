@@ -24,10 +24,13 @@ def flash_permit(
 ) -> Iterator[None]:
     """Be one of ``count`` that flash on ``controller`` while the block lasts.
 
-    More at once than a host controller bears and transfers fail. Waits up to ``deadline_s``
-    seconds; raises ``NoPermit``.
+    More at once than a host controller bears and transfers fail; off the USB (``""``) there is
+    none to spare. Waits up to ``deadline_s`` seconds; raises ``NoPermit``.
     """
-    name = re.sub(r"[^A-Za-z0-9.-]", "_", controller) or "none"
+    if not controller:
+        yield
+        return
+    name = re.sub(r"[^A-Za-z0-9.-]", "_", controller)
     folder = state_dir / "permits"
     until = time.monotonic() + deadline_s
     while True:

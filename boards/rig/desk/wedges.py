@@ -23,7 +23,8 @@ def refuse(state_dir: Path, board_id: str) -> None:
     """Raise ``Wedged`` if the board is marked."""
     if text := why(state_dir, board_id):
         raise Wedged(
-            f"{board_id} is wedged since {text}; bring it back with: motemq rig recover {board_id}"
+            f"{board_id} is wedged since {text}; bring it back with: "
+            f"motemq rig recover {board_id}, or by new firmware: motemq rig flash --force -b {board_id}"
         )
 
 
