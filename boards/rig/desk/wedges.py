@@ -24,7 +24,8 @@ def refuse(state_dir: Path, board_id: str) -> None:
     if text := why(state_dir, board_id):
         raise Wedged(
             f"{board_id} is wedged since {text}; bring it back with: "
-            f"motemq rig recover {board_id}, or by new firmware: motemq rig flash --force -b {board_id}"
+            f"motemq rig recover {board_id}, or by "
+            f"new firmware: motemq rig flash --force -b {board_id}"
         )
 
 
