@@ -25,7 +25,9 @@ from tests.client_upy.tls_side import tls_side
 _INTERPRETERS = ["cpython", "micropython", "micropython-mpy", "micropython-32", "micropython-1.26"]
 
 
-@pytest.fixture(scope="session", params=_INTERPRETERS)
+# Of a module: else all modules' tests on one interpreter would come before all on the next one, and
+# each module would set up its brokers once for each.
+@pytest.fixture(scope="module", params=_INTERPRETERS)
 def interpreter(request: pytest.FixtureRequest) -> Interpreter:
     match request.param:
         case "cpython":
