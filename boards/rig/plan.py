@@ -56,6 +56,8 @@ class Job:
     fw_sha: str
     client_sha: str
     limits_s: Mapping[str, float]
+    wifi_ssid: str = ""  # of the desk; for boards that have the cap wifi
+    wifi_psk_env: str = ""  # the name of an environment variable
 
     def to_json(self) -> str:
         """Return the job as one line."""

@@ -3,7 +3,7 @@
 import threading
 import time
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 from boards.bridge.raw import RawBridge
 from boards.flash.errors import NoWayIn
@@ -22,8 +22,10 @@ from boards.rig.desk.permits import flash_permit
 from boards.rig.desk.target import DeskBoard
 from boards.rig.installation import copy_node, differing, digests, hash_code, node_config
 from boards.rig.plan import Job
+from boards.rig.reporter import Reporter
 from boards.rig.serial_log import SerialLog
 from boards.rig.telemetry import await_telemetry
+from boards.rig.wifi import Wifi, forget, join, wifi_files
 from boards.virtual.board import BoardKind, VirtualBoard
 
 # Longer than the keepalive, shorter than the node's silence between two tries (docs/node.md).
@@ -35,19 +37,6 @@ _START_ENDS_S = 8.0
 
 class StepFailed(Exception):
     """A step came to nothing; the text says why."""
-
-
-class Reporter(Protocol):
-    """What the steps tell the parent."""
-
-    def progress(self, text: str) -> None:
-        """Say what is going on within a step."""
-
-    def about(self, *, port: str) -> None:
-        """Say on which port the board is."""
-
-    def bridge_line(self, text: str) -> None:
-        """Log a line of the bridge."""
 
 
 class BoardRun:
@@ -66,6 +55,7 @@ class BoardRun:
         self._starting = threading.Lock()
         self._stopped = False
         self._is_installed = False
+        self._has_wifi = False
         self._rig_dir = Path(job.rig_dir)
 
     @property
@@ -169,6 +159,7 @@ class BoardRun:
             url, node_dir, self._config, deadline_s=_left(until), on_line=self._tool_line
         )
         self._is_installed = True
+        self._join_wifi(until)
         self._report.progress("comparing")
         wanted = digests(node_dir, self._config)
         with self._open_repl(until) as repl:
@@ -176,6 +167,18 @@ class BoardRun:
         if wrong := differing(wanted, printed):
             raise StepFailed(f"after the installation {wrong} on the board is not what was sent")
         return f"{len(wanted)} files, {size} bytes, verified"
+
+    def _join_wifi(self, until: float) -> None:
+        wifi = Wifi(self.job.wifi_ssid, self.job.wifi_psk_env)
+        if not wifi.ssid or "wifi" not in self.target.board.caps:
+            return
+        url = self.target.place().serial_url
+        with wifi_files(wifi, Path(self.job.state_dir)) as files:
+            copy_to_board(url, folders=[], files=files, deadline_s=_left(until))
+        self._report.progress(f"joining {wifi.ssid}")
+        self._has_wifi = True
+        with self._open_repl(until) as repl:
+            join(repl, wifi)
 
     def open_bench(self, until: float) -> Bench:
         """Open the console and the bridge for checks."""
@@ -246,6 +249,9 @@ class BoardRun:
             deadline_s=_left(until),
             on_line=self._tool_line,
         )
+        if self._has_wifi:
+            with self._open_repl(until) as repl:
+                forget(repl)
 
     def _open_repl(self, until: float) -> Repl:
         return Repl.open(

@@ -29,6 +29,7 @@ from boards.rig.desk.wedges import Wedged
 from boards.rig.events import stamp
 from boards.rig.plan import Job
 from boards.rig.steps import BoardRun, StepFailed
+from boards.rig.wifi import WifiError
 from boards.serial_port import PortError
 from boards.tool import ToolError
 from boards.virtual.control import BoardError
@@ -48,6 +49,7 @@ _FAULTS = (
     TomlError,
     ToolError,
     Wedged,
+    WifiError,
     OSError,
 )
 # Of these, what may be over at the next try. A wrong board or image, or a lock, is not.

@@ -171,3 +171,27 @@ def test_caps_choose_boards(broker: Broker, tmp_path: Path, esp32: VirtualBoard)
     both = run_rig(tmp_path / "out", broker, "--rig", str(rig), "--virtual", "esp32")
     assert both.returncode == 2
     assert "not both in one run" in both.stdout
+
+
+def test_a_board_joins_the_wifi_for_the_run_and_the_password_is_nowhere_after_it(
+    broker: Broker, tmp_path: Path, esp32: VirtualBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The virtual board's network is a fake that joins at once; the way there is real."""
+    rig = write_rig(tmp_path, '[wifi]\nssid = "the lab"\npsk_env = "LAB_PSK"\n')
+    path = write_virtual(tmp_path, esp32)
+    path.write_text('caps = ["wifi"]\n' + path.read_text())
+    out = tmp_path / "out"
+    unset = run_rig(out, broker, "--rig", str(rig), "--limit", "install=30")
+    assert unset.returncode == 3, unset.stdout
+    assert "wanted in the environment variable LAB_PSK, which is not set" in unset.stdout
+    monkeypatch.setenv("LAB_PSK", "tr0ub4dor&3")
+    done = run_rig(out, broker, "--rig", str(rig))
+    assert done.returncode == 0, done.stdout
+    assert "wifi: " in (out / "logs" / "e1.serial.log").read_text()
+    written = [file for file in out.rglob("*") if file.is_file()]
+    assert [file for file in written if b"tr0ub4dor" in file.read_bytes()] == []
+    with Repl.open(esp32.address.serial_url, deadline_s=10) as repl:
+        left = repl.exec("import os\nprint(os.listdir('/'))", deadline_s=5)
+    assert "main.py" in left
+    assert "wifi.json" not in left
+    assert "boot.py" not in left

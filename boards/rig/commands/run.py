@@ -162,6 +162,8 @@ def command(
                 fw_sha=_sha256(paths[plan.id]),
                 client_sha=client_sha(),
                 limits_s=steps_s,
+                wifi_ssid=rig.wifi_ssid if rig else "",
+                wifi_psk_env=rig.wifi_psk_env if rig else "",
             )
             for plan in plans
         ]

@@ -1,0 +1,16 @@
+"""What a board's steps tell the rig while they run."""
+
+from typing import Protocol
+
+
+class Reporter(Protocol):
+    """What the steps tell the parent."""
+
+    def progress(self, text: str) -> None:
+        """Say what is going on within a step."""
+
+    def about(self, *, port: str) -> None:
+        """Say on which port the board is."""
+
+    def bridge_line(self, text: str) -> None:
+        """Log a line of the bridge."""
