@@ -1,5 +1,7 @@
 """The TOML file of many bridges: what it means, and complaints with file and line."""
 
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -128,3 +130,28 @@ def test_a_token_opens_other_addresses_and_is_never_shown(tmp_path: Path) -> Non
     assert isinstance(plan, ExposePlan)
     assert plan.token == b"hard to guess"
     assert "guess" not in repr(plan)
+
+
+def test_a_file_with_any_mistake_is_a_complaint_about_that_file(tmp_path: Path) -> None:
+    good = tmp_path / "bridge.toml"
+    complaints = 0
+    for seed in range(400):
+        chance = random.Random(seed)
+        text = list(_GOOD)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(text))
+            match chance.randrange(3):
+                case 0:
+                    del text[at : at + chance.randint(1, 30)]
+                case 1:
+                    text[at] = chance.choice("[]{}=\"'\n#.x1-é\\")
+                case _:
+                    begin = chance.randrange(len(_GOOD))
+                    text[at:at] = _GOOD[begin : begin + chance.randint(1, 40)]
+        good.write_text("".join(text))
+        try:
+            load_config(good)
+        except ConfigError as complaint:
+            complaints += 1
+            assert re.match(re.escape(str(good)) + r":\d+: .+", str(complaint))
+    assert complaints > 200

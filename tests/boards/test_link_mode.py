@@ -3,6 +3,8 @@
 The board is its frames, by hand, on a line without faults; the link's own tests have the faults.
 """
 
+import random
+
 import pytest
 
 from boards.bridge.counters import BridgeCounters
@@ -193,3 +195,45 @@ def test_noise_is_counted_and_never_told_and_text_is_bounded(mode: LinkMode) -> 
     mode.board_sent(b"line\n" * 1000, 1.0)
     assert 0 < len(mode.take_notes()) <= 50
     assert mode.link.counters.stray_bytes > 12_000
+
+
+def test_any_bytes_at_any_time_raise_nothing_and_stay_bounded() -> None:
+    for seed in range(60):
+        chance = random.Random(seed)
+        counters = BridgeCounters()
+        mode = LinkMode(counters)
+        board = _Board(mode)
+        stream = 0
+        for _ in range(150):
+            board.now += chance.random() * 0.3
+            frame = board.frame(
+                chance.choice([Kind.OPEN, Kind.DATA, Kind.DATA, Kind.ACK, Kind.CLOSE]),
+                chance.choice([_OPEN, b"x" * 200, b"\0"]),
+                room=chance.randrange(9),
+            )
+            if chance.random() < 0.2:
+                board.session = chance.randrange(4)
+            if chance.random() < 0.3:
+                broken = bytearray(frame)
+                broken[chance.randrange(len(broken))] ^= 1 << chance.randrange(8)
+                frame = bytes(broken)
+            mode.board_sent(frame, board.now)
+            if mode.stream != stream:
+                stream = mode.stream
+                mode.to_broker.clear()  # as the bridge does when it follows
+            if stream:
+                do = chance.choice([mode.session_opened, mode.session_failed, mode.session_ended])
+                if do == mode.session_opened or mode.state == "open":
+                    do(board.now)
+            if mode.state == "open" and mode.reads_broker:
+                mode.broker_sent(b"y" * 500, board.now)
+            mode.tick(board.now)
+            assert len(mode.to_broker) < 20_000
+            assert len(mode.to_board) < 3000
+            if chance.random() < 0.8:
+                mode.to_board.clear()
+                mode.refill(board.now)
+            deadline = mode.next_deadline()
+            assert deadline is None or deadline > board.now - 10
+        mode.port_lost(board.now)
+        assert mode.idle

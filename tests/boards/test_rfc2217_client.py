@@ -89,6 +89,22 @@ def test_broken_telnet_is_bounded_and_named(stream: bytes, words: str) -> None:
         _agreed().receive(stream)
 
 
+def test_any_bytes_are_data_or_a_telnet_error_in_bounded_memory() -> None:
+    errors = 0
+    for seed in range(500):
+        chance = random.Random(seed)
+        client = _agreed()
+        try:
+            for _ in range(40):
+                weights = [8, 8, 4, 4, 2, *([1] * 4)]
+                bytes_ = chance.choices([255, 250, 240, 44, 253, 251, 0, 101, 65], weights, k=60)
+                assert len(client.receive(bytes(bytes_))) <= 60
+                assert len(client.replies) < 5000
+        except TelnetError:
+            errors += 1
+    assert errors > 0
+
+
 class _Wire:
     """What pyserial's server writes to and reads from; its serial port is ``loop://``."""
 
