@@ -99,9 +99,9 @@ def ask_all(folder: Path) -> list[dict[str, Any]]:
     """
     answers = []
     try:
-        # Root may ask anybody's bridges; everybody may ask root's.
-        owner = folder.lstat().st_uid
-        _check_private(folder, {os.getuid(), 0} | ({owner} if os.getuid() == 0 else set()))
+        # Root may ask anybody's bridges.
+        owner = folder.lstat().st_uid if os.getuid() == 0 else os.getuid()
+        _check_private(folder, owner)
         paths = sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"))
     except FileNotFoundError:
         return []
@@ -130,13 +130,13 @@ def _all_of(asking: socket.socket) -> bytes:
 
 def _make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_private(folder, {os.getuid()})
+    _check_private(folder, os.getuid())
 
 
-def _check_private(folder: Path, owners: set[int]) -> None:
+def _check_private(folder: Path, owner: int) -> None:
     """In a folder that others can write to, others could answer in our place."""
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners or found.st_mode & 0o022:
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o022:
         raise StatusError(
             f"{folder} is not a folder that only you can write to; --runtime-dir names another"
         )
