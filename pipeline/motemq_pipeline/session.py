@@ -21,6 +21,7 @@ from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.java import Java, find_java
 
 _JVM_END_S = 20.0
+_BRIEF_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _LOG4J = """
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -32,7 +33,7 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 
 
-def _settings(scratch: Path) -> dict[str, str]:
+def _settings(scratch: Path, brief: bool) -> dict[str, str]:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     return {
@@ -40,11 +41,10 @@ def _settings(scratch: Path) -> dict[str, str]:
         "spark.app.name": "motemq pipeline",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Serial GC and the first compiler only: a run is seconds long.
         "spark.driver.extraJavaOptions": (
-            "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dderby.system.home="
+            f"{_BRIEF_JAVA if brief else ''} -Dderby.system.home="
             f"{scratch} -Dlog4j2.configurationFile={log4j.as_uri()}"
-        ),
+        ).strip(),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -59,8 +59,10 @@ def _settings(scratch: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def spark_session(log: Path) -> Iterator[SparkSession]:
+def spark_session(log: Path, brief: bool = True) -> Iterator[SparkSession]:
     """Start Spark, and stop it with its Java process when the block ends.
+
+    ``brief``: for seconds of work, for which Java's best compiler takes longer than it saves.
 
     Everything Java says goes to the file ``log``. Java ends by itself if we are killed: it waits
     for the end of its stdin. Raises ``PipelineError`` if there is no Java or it does not start.
@@ -72,7 +74,7 @@ def spark_session(log: Path) -> Iterator[SparkSession]:
         _environment(java, Path(scratch)),
     ):
         conf = SparkConf(loadDefaults=False)
-        for key, value in _settings(Path(scratch)).items():
+        for key, value in _settings(Path(scratch), brief).items():
             conf.set(key, value)
         with _python_side_in(output), _refusal_in_words(java, log), _interrupt_held_back() as held:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]  # PySpark has no types there
