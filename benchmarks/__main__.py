@@ -5,6 +5,7 @@ import click
 from benchmarks.broker.command import command as broker
 from benchmarks.client.command import command as client
 from benchmarks.client.size import command as size
+from benchmarks.link.command import command as link
 from benchmarks.pipeline.command import command as pipeline
 
 
@@ -15,6 +16,7 @@ def main() -> None:
 
 main.add_command(broker, "broker")
 main.add_command(client, "client")
+main.add_command(link, "link")
 main.add_command(pipeline, "pipeline")
 main.add_command(size, "size")
 
