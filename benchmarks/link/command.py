@@ -22,6 +22,7 @@ from boards.bridge.link_mode import LinkMode
 from boards.bridge.mode import LineMode
 from boards.bridge.raw_mode import RawMode
 from boards.mpremote_cli import mpremote
+from boards.tool import ToolError
 from boards.virtual.board import VirtualBoard
 from firmware.node_files import compile_client
 from host_broker.address import Address
@@ -71,13 +72,13 @@ def command(no_board: bool, no_line: bool, json_file: Path | None) -> None:
     rates: list[Rate] = []
     try:
         with tempfile.TemporaryDirectory(prefix="motemq-link-") as folder:
-            lib = Path(folder)
-            compile_client(lib)
+            compile_client(Path(folder))
+            lib = Path(folder) / "lib"
             if not no_line:
                 rates += _lines(lib)
             if not no_board:
                 rates += _rp2040(lib)
-    except (RunFailed, firmware.build.BuildError) as failed:
+    except (RunFailed, ToolError, firmware.build.BuildError) as failed:
         click.echo(f"link benchmark: {failed}", err=True)
         raise SystemExit(1) from None
     click.echo(_table(rates))
@@ -142,7 +143,7 @@ def _pico(lib: Path) -> Iterator[tuple[VirtualBoard, str]]:
             time.sleep(0.05)
         copy = ["mkdir", ":lib", "+", "mkdir", ":lib/umotemq"]
         for name in ("__init__", "reliable", "uart"):
-            copy += ["+", "cp", str(lib / f"{name}.mpy"), f":lib/umotemq/{name}.mpy"]
+            copy += ["+", "cp", str(lib / "umotemq" / f"{name}.mpy"), f":lib/umotemq/{name}.mpy"]
         copy += ["+", "cp", str(_POUR), ":pour.py"]
         mpremote(board.address.serial_url, copy, deadline_s=_RUN_S)
         yield board, f"socket://{urlsplit(data_url).netloc}"
@@ -176,7 +177,7 @@ def _table(rates: list[Rate]) -> str:
     for raw in (rate for rate in rates if rate.mode == "raw"):
         same = [r for r in rates if (r.board, r.baud, r.direction) == _where(raw)]
         clean = next(r for r in same if r.mode == "reliable" and not r.faults)
-        faulty = next((f"{r.bytes_per_s:.0f}, {r.of_line:.0%}" for r in same if r.faults), "–")
+        faulty = next((f"{r.bytes_per_s:.0f}, {r.of_line:.0%}" for r in same if r.faults), "-")
         ratio = clean.bytes_per_s / raw.bytes_per_s
         verdict = "" if ratio >= _WANTED else f" (wanted: {_WANTED:.0%})"
         lines.append(
