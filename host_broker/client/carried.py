@@ -18,6 +18,7 @@ class CarriedLine:
         """``session`` is for this alone."""
         self.address = session.address
         self._session = session
+        self._heard = False  # FMQP, not only LightMQ
 
     def send(self, data: bytes, deadline: float) -> None:
         """See ``Line``."""
@@ -33,6 +34,7 @@ class CarriedLine:
                 return None
             self._session.respond(request, b"")
             if request.data:
+                self._heard = True
                 return request.data
 
     def close(self) -> None:
@@ -46,8 +48,8 @@ class CarriedLine:
     def broken(self, reason: str) -> ConnectionLost:
         """See ``Line``."""
         self.abort()
-        return ConnectionLost(f"{self.address}: {reason}")
+        return ConnectionLost(f"{self.address}: {reason}{self.doubt()}")
 
     def doubt(self) -> str:
-        """See ``Line``."""
-        return self._session.doubt
+        """See ``Line``. A listener for LightMQ accepts us, and understands nothing else."""
+        return "" if self._heard else "; does the broker listen for lightmq+fmqp there?"

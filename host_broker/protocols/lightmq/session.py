@@ -44,9 +44,8 @@ class LightmqSession(Translator):
         self._numbers = DIALECTS[settings.dialect]
         self._phase = _Phase.WAIT_CONNECT
         self._use: Use | None = None  # once it is accepted
-        self._patience: float | None = (
-            self.deadline
-        )  # when silence, or a PONG or CONNECT that is late, counts
+        # Until when silence is allowed, or a CONNECT or PONG is awaited.
+        self._patience: float | None = self.deadline
         self._ping: int | None = None  # the id of the PING that awaits its PONG
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from host_broker.client import FmqpClient, LightmqClient, connect
+from host_broker.client import FmqpClient, LightmqClient, Timeout, connect
 from tests.host_broker.net.broker_process import broker
 
 _LISTEN = ["--listen", "auto://127.0.0.1:0", "--listen", "lightmq+fmqp://127.0.0.1:0"]
@@ -105,3 +105,14 @@ def test_large_messages_between_programs(urls: dict[str, str], program: FmqpClie
         for client in (program, other):
             lengths = sorted(len(_next(client)[1]) for _ in range(8))
             assert lengths == sorted([65_463, 300_000, 1_000_000, 1] * 2)
+
+
+def test_a_listener_that_does_not_carry_fmqp_is_suspected(urls: dict[str, str]) -> None:
+    """It accepts our CONNECT and takes what we SEND for messages of a board."""
+    wrong = urls["lightmq"].replace("lightmq", "lightmq+fmqp")
+    with (
+        connect(wrong, timeout_s=0.5) as client,
+        pytest.raises(Timeout, match=r"does the broker listen for lightmq\+fmqp there\?$"),
+    ):
+        assert isinstance(client, FmqpClient)
+        client.sync()
