@@ -4,13 +4,13 @@ Both take ``?token_file=FILE``, for a ``motemq bridge --listen`` that asks for a
 """
 
 import contextlib
-import select
 import socket
 import time
 import urllib.parse
 from pathlib import Path
 
 from boards.rfc2217 import SET_BAUD, ComPortClient, TelnetError
+from boards.waiting import wait_readable, wait_writable
 
 SCHEMES = ("socket", "rfc2217")
 TOKEN_LIMIT = 256  # bytes
@@ -119,7 +119,7 @@ class NetworkLine:
         """Give what waits here up to ``limit_s`` seconds; what the kernel has, it sends."""
         until = time.monotonic() + limit_s
         while self._unsent and (left := until - time.monotonic()) > 0:
-            select.select([], [self._tcp], [], left)
+            wait_writable(self._tcp, left)
             self.flush()
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class NetworkLine:
                 raise LineRefused(
                     "it does not speak RFC 2217; if it sends the bytes as they are, write socket://"
                 )
-            if select.select([self._tcp], [], [], left)[0]:
+            if wait_readable(self._tcp, left):
                 try:
                     self.read()
                 except EOFError:

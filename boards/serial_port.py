@@ -8,7 +8,6 @@ import contextlib
 import errno
 import os
 import re
-import select
 import termios
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import serial
 from boards.line_errors import line_errors
 from boards.network_line import SCHEMES, LineRefused, NetworkLine
 from boards.port_holder import port_holders
+from boards.waiting import wait_readable, wait_writable
 
 Tap = Callable[[bytes], None]  # is shown every byte that was read
 
@@ -133,9 +133,9 @@ class SerialPort:
         try:
             while not data:
                 left = max(0.0, until - time.monotonic())
-                # Never read a terminal that select() did not name: without data it says nothing,
+                # Never read a terminal that poll() did not name: without data it says nothing,
                 # which is what one that was hung up says.
-                if self._fd is None or select.select([self._fd], [], [], left)[0]:
+                if self._fd is None or wait_readable(self._fd, left):
                     data = self._line.read()
                 if left == 0:
                     break
@@ -182,7 +182,7 @@ class SerialPort:
             if left <= 0:
                 raise TimeoutError(f"serial port {self.url}: took no data for {timeout_s:g} s")
             if self._fd is not None:
-                select.select([], [self._fd], [], left)
+                wait_writable(self._fd, left)
 
     def close(self, *, drain_s: float | None = None) -> None:
         """Close the port; harmless when it is gone already.

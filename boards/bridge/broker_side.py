@@ -78,7 +78,7 @@ class BrokerSide:
                 wanted |= select.POLLOUT
             poll.register(self.session, wanted)
         for ending in self._lingering:
-            poll.register(ending, select.POLLIN | (select.POLLOUT if ending.wants_write else 0))
+            poll.register(ending, ending.wanted)
 
     def serve(self, events: dict[int, int]) -> None:
         """Move bytes between the session and the mode."""

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -178,6 +179,7 @@ def _run(plans: list[Plan], folder: Path, *, wait_for_ports: bool) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _on_signal)
+    _allow_descriptors()
     with Log(click.echo) as log:
         crew = Crew(plans, log.say)
         _serve(crew, folder, done, wait_for_ports=wait_for_ports)
@@ -198,6 +200,12 @@ def _serve(crew: Crew, folder: Path, done: threading.Event, *, wait_for_ports: b
                 raise click.ClickException("a bridge ended by itself; that is a bug")
     except (PortError, ListenError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _allow_descriptors() -> None:
+    """Have as many files open as the system lets us: a port takes eight."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _serve_status(stack: contextlib.ExitStack, folder: Path, crew: Crew) -> None:

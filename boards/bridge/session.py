@@ -115,9 +115,9 @@ class Session:
         self._until = now + _FLUSH_S
 
     @property
-    def wants_write(self) -> bool:
-        """True while it is finishing and has something to send."""
-        return not self._shut
+    def wanted(self) -> int:
+        """What to wait for while it is finishing, as poll() has it."""
+        return select.POLLIN if self._shut else select.POLLIN | select.POLLOUT
 
     def finished(self, now: float) -> bool:
         """Go on closing; True when the socket is closed. Call when readable, writable, or due."""
@@ -167,8 +167,10 @@ def wait_closed(sessions: list[Session], limit_s: float) -> None:
     until = time.monotonic() + limit_s
     left = [s for s in sessions if not s.finished(time.monotonic())]
     while left and (rest := until - time.monotonic()) > 0:
-        writing = [s for s in left if s.wants_write]
-        select.select(left, writing, [], min(rest, 0.1))
+        poll = select.poll()
+        for session in left:
+            poll.register(session, session.wanted)
+        poll.poll(min(rest, 0.1) * 1000)
         left = [s for s in left if not s.finished(time.monotonic())]
     for session in left:
         session.close()

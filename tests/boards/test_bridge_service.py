@@ -4,6 +4,7 @@ The broker is the real one; the boards are pseudo-terminals that speak FMQP.
 """
 
 import contextlib
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -77,6 +78,29 @@ def test_two_boards_in_one_process_meet_at_the_broker(tmp_path: Path) -> None:
     for board in boards:
         board.close()
     assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_many_ports_in_one_process(tmp_path: Path) -> None:
+    """More descriptors than select() can wait for, and than a process may usually have."""
+    count = 180
+    boards = [Board(tmp_path / f"board{number}") for number in range(count)]
+    config = tmp_path / "bridge.toml"
+    with _broker() as broker, _observer(broker.ports["fmqp"], "t/*") as client:
+        config.write_text(
+            f'[defaults]\nto = "fmqp://127.0.0.1:{broker.ports["fmqp"]}"\nsilence_s = 60\n'
+            + "".join(f'[[port]]\nserial = "{board.url}"\n' for board in boards)
+        )
+        with running("bridge", "--config", str(config), runtime=tmp_path / "run") as bridge:
+            bridge.wait_for(f"board{count - 1}: bridging")
+            for number, board in enumerate(boards):
+                board.send(_packet("t/a", f"{number}"))
+            assert {int(text) for text in _texts(client, count)} == set(range(count))
+            descriptors = len(os.listdir(f"/proc/{bridge.popen.pid}/fd"))
+            assert descriptors > 1024
+            assert {port["state"] for port in status(tmp_path / "run")} == {"open"}
+            assert bridge.end() == 0
+    for board in boards:
+        board.close()
 
 
 def test_unplugged_and_plugged_in_again(tmp_path: Path) -> None:
