@@ -23,6 +23,7 @@ _INSTALL_S = 120.0
 _WAIT_S = 40.0
 _ECHOES = 50
 _ASK_AGAIN_S = 0.5
+_ASK_AGAIN_RAW_S = 8.0
 _NAMES = ("a", "b")
 
 # One beat in 200 ms.
@@ -32,11 +33,11 @@ import config
 from umotemq.fmqp import FmqpClient
 from umotemq.uart import Uart
 
-line = Uart(1, 921600, 4, 5, quiet_ms=0 if config.RELIABLE else 1500)
+line = Uart(1, 921600, 4, 5, quiet_ms=0 if config.RELIABLE else 2500)
 if config.RELIABLE:
     from umotemq.reliable import Reliable
     line = Reliable(line, 2000)
-client = FmqpClient(line, keepalive_ms=300, timeout_ms=4000, retry_ms=300)
+client = FmqpClient(line, keepalive_ms=300, timeout_ms=3000, retry_ms=300)
 
 def came(topic, payload):
     client.publish(b"echo/" + config.NAME, payload)
@@ -115,16 +116,18 @@ class _Ears:
             while not answered:
                 assert time.monotonic() < deadline, f"{name} does not answer"
                 self.client.publish(f"to/{name}", said.encode())
-                answered = self._hears(f"echo/{name}", _ASK_AGAIN_S)
+                answered = self.hears(f"echo/{name}", said, _ASK_AGAIN_S)
         self.client.sync()
-        while self._hears("echo/*", _ASK_AGAIN_S):
+        while self.hears("echo/*", "*", _ASK_AGAIN_S):
             continue  # of what was asked again
 
-    def _hears(self, topic: str, limit_s: float) -> bool:
+    def hears(self, topic: str, payload: str, limit_s: float) -> bool:
         until = time.monotonic() + limit_s
         while (left := until - time.monotonic()) > 0:
             message = self.client.receive(timeout_s=left)
-            if message is not None and fnmatch(message.topic, topic):
+            if message is None or not fnmatch(message.topic, topic):
+                continue
+            if fnmatch(message.payload.decode(), payload):
                 return True
         return False
 
@@ -142,7 +145,7 @@ def _config(folder: Path, boards: list[VirtualBoard], port: int, mode: str) -> P
     config = folder / "bridge.toml"
     text = f'[defaults]\nto = "fmqp://127.0.0.1:{port}"\nmode = "{mode}"\n'
     if mode == "raw":
-        text += "silence_s = 1.0\n"
+        text += "silence_s = 2.0\n"
     for name, board in zip(_NAMES, boards, strict=True):
         text += f'[[port]]\nname = "{name}"\nserial = "{board.address.data_url}"\n'
     config.write_text(text)
@@ -153,13 +156,22 @@ def _bridge(config: Path, runtime: Path) -> contextlib.AbstractContextManager[Pr
     return running("bridge", "--config", str(config), runtime=runtime)
 
 
-def _echoes(ears: _Ears, name: str) -> list[float]:
-    """Send numbered messages to a board, one after the other; return the round trips in ms."""
+def _echoes(ears: _Ears, name: str, *, reliable: bool) -> list[float]:
+    """Send numbered messages to a board, one after the other; return the round trips in ms.
+
+    In reliable mode each must come back once, and in order.
+    """
     times = []
     for number in range(_ECHOES):
         began = time.monotonic()
         ears.client.publish(f"to/{name}", f"{number}".encode())
-        assert ears.until(f"echo/{name}").payload == f"{number}".encode()
+        if not reliable:
+            # A busy machine may stop the emulator for longer than the silence: a new session.
+            while not ears.hears(f"echo/{name}", f"{number}", _ASK_AGAIN_RAW_S):
+                ears.client.publish(f"to/{name}", f"{number}".encode())
+                assert time.monotonic() < began + _WAIT_S, f"{name} does not answer"
+        else:
+            assert ears.until(f"echo/{name}").payload == f"{number}".encode()
         times.append((time.monotonic() - began) * 1000)
     return times
 
@@ -168,7 +180,7 @@ def _echoes(ears: _Ears, name: str) -> list[float]:
 def test_boards_bridge_and_broker_may_all_restart(
     boards: list[VirtualBoard], tmp_path: Path, mode: str, say: Callable[[str], None]
 ) -> None:
-    runtime = tmp_path / "run"
+    runtime, reliable = tmp_path / "run", mode == "reliable"
     broker = BrokerProcess("--ephemeral", "--listen", "fmqp://127.0.0.1:0")
     port = broker.ports["fmqp"]
     config = _config(tmp_path, boards, port, mode)
@@ -176,10 +188,10 @@ def test_boards_bridge_and_broker_may_all_restart(
         stack.callback(lambda: broker.end())
         ears = _Ears(port, stack)
         with _bridge(config, runtime) as bridge:
-            _start_programs(boards, tmp_path, reliable=mode == "reliable")
+            _start_programs(boards, tmp_path, reliable=reliable)
             ears.boards_are_back()
             for name in _NAMES:
-                times = _echoes(ears, name)
+                times = _echoes(ears, name, reliable=reliable)
                 say(
                     f"virtual RP2040 {name}, {mode} bridge, 921600 baud: round trip from the "
                     f"broker's side, median {statistics.median(times):.1f} ms, "
@@ -194,14 +206,14 @@ def test_boards_bridge_and_broker_may_all_restart(
             ears.until("beat/a", "0")
             sessions = {each["name"]: each["sessions"] for each in status(runtime)}
             assert sessions["a"] >= 2
-            assert sessions["b"] == 1, bridge.log()
+            assert sessions["b"] == 1 or not reliable, bridge.log()
 
             # The bridge is killed: both are gone; its successor has them again.
             bridge.popen.kill()
             ears.until("will/b", "gone")
         with _bridge(config, runtime) as bridge:
             ears.boards_are_back()
-            assert _echoes(ears, "b")
+            assert _echoes(ears, "b", reliable=reliable)
 
             # The broker is killed, and another one started at its port.
             broker.process.kill()
@@ -209,8 +221,8 @@ def test_boards_bridge_and_broker_may_all_restart(
             broker = BrokerProcess("--ephemeral", "--listen", f"fmqp://127.0.0.1:{port}")
             ears = _Ears(port, stack)
             ears.boards_are_back()
-            assert _echoes(ears, "a")
-            if mode == "reliable":
+            assert _echoes(ears, "a", reliable=reliable)
+            if reliable:
                 for each in status(runtime):
                     assert each["dropped_to_board_bytes"] == 0
                     assert each["link"]["frames_in"] > 0
