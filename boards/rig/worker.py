@@ -27,6 +27,7 @@ from boards.rig.desk.locks import Locked
 from boards.rig.desk.permits import NoPermit, radio
 from boards.rig.desk.wedges import Wedged
 from boards.rig.events import stamp
+from boards.rig.limits import beyond, short_of_heap
 from boards.rig.plan import Job
 from boards.rig.steps import BoardRun, StepFailed
 from boards.rig.wifi import WifiError
@@ -181,8 +182,12 @@ class _Worker:
                     failed.append(name)
                 if outcome != "passed":
                     bench.recover()
+            least = self._run.target.board.limits
+            short = short_of_heap(least, bench.call("info")["heap_free"]) if least else ""
         finally:
             self._run.close_bench()
+        if short:
+            raise CheckFailed(short)
         if failed:
             raise CheckFailed(f"{len(failed)} of {len(CHECKS)} failed: {', '.join(failed)}")
         return f"{len(CHECKS)} checks"
@@ -201,6 +206,8 @@ class _Worker:
         outcome, message = "passed", ""
         try:
             samples = check(bench)
+            if text := beyond(self._run.target.board.limits, samples):
+                outcome, message = "failed", text
         except _VERDICTS as error:
             outcome, message = "failed", str(error)
         except NoReply as error:

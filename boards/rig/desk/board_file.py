@@ -275,7 +275,7 @@ def _virtual(top: Table, model: Model) -> VirtualDesk | None:
 
 
 def _limits(table: Table) -> Iterator[tuple[str, float]]:
-    for key in ("rtt_p99_ms", "heap_free_min"):
+    for key in ("rtt_p99_ms", "heap_free_min"):  # limits.py
         if key in table:
             yield key, table.take(key, float)
     table.end()
