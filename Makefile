@@ -26,6 +26,7 @@ test: check ## pass all tests: pure, MicroPython, virtual boards, Spark
 bench: setup ## benchmarks against named peers
 	$(BIN)/python -m benchmarks broker
 	$(BIN)/python -m benchmarks client
+	$(BIN)/python -m benchmarks link
 	$(BIN)/python -m benchmarks pipeline
 
 size: setup ## bytes of .mpy of the client's modules; fails above its budget

@@ -7,6 +7,7 @@ from enum import IntEnum
 VERSION = 1
 PAYLOAD_LIMIT = 243  # so that a body has 254 bytes, and its COBS coding one more
 WINDOW = 8  # frames; numbers are modulo 256, and the mask has 7 bits
+_BY_HOST = 8  # in the kind, so that nobody takes an echo for the other end
 _HEADER = 7
 _SHORTEST, _LONGEST = _HEADER + 4, _HEADER + PAYLOAD_LIMIT + 4
 _RESIDUE = 0x2144DF1C  # of a CRC-32 over anything and its own CRC-32
@@ -14,7 +15,7 @@ _AHEAD = b"\0\0"  # the delimiter and the code byte, as the CRC sees them
 
 
 class Kind(IntEnum):
-    """What a frame is; the high half is the version."""
+    """What a frame of the board is; the high half is the version. The host adds 8."""
 
     OPEN = 0x11
     ACCEPT = 0x12
@@ -44,6 +45,7 @@ class Frame:
     room: int
     mask: int
     payload: bytes = b""
+    by_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ def encode(frame: Frame) -> bytes:
     """Return the frame's bytes on the line. Raises ``ValueError`` if its payload is too long."""
     if len(frame.payload) > PAYLOAD_LIMIT:
         raise ValueError(f"{len(frame.payload)} bytes of payload; the limit is {PAYLOAD_LIMIT}")
-    header = bytes((frame.kind, frame.session & 255, frame.session >> 8))
+    kind = frame.kind | _BY_HOST * frame.by_host
+    header = bytes((kind, frame.session & 255, frame.session >> 8))
     body = header + bytes((frame.seq, frame.next, frame.room, frame.mask)) + frame.payload
     body += zlib.crc32(_AHEAD + body).to_bytes(4, "little")
     runs = body.split(b"\0")
@@ -91,12 +94,10 @@ def decode(piece: bytes) -> Frame | OtherVersion | None:
     session = low | high << 8
     if code >> 4 != VERSION:
         return OtherVersion(session) if code & 15 == Kind.OPEN & 15 else None
-    if code not in _KINDS:
+    kind, payload = _KINDS.get(code & ~_BY_HOST), bytes(body[1 + _HEADER : -4])
+    if kind is None or not _fits(kind, payload):
         return None
-    kind, payload = _KINDS[code], bytes(body[1 + _HEADER : -4])
-    if not _fits(kind, payload):
-        return None
-    return Frame(kind, session, seq, number, room, mask, payload)
+    return Frame(kind, session, seq, number, room, mask, payload, bool(code & _BY_HOST))
 
 
 _KINDS = {int(kind): kind for kind in Kind}

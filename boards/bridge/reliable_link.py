@@ -18,7 +18,7 @@ Look at ``readable``, ``sendable`` and ``data_to_send`` after each call. ``now``
 clock that never goes back. Nothing here raises for what the line or the board does.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from boards.bridge.reliable_frame import (
     PAYLOAD_LIMIT,
@@ -168,7 +168,7 @@ class HostLink:
         if frame is None:
             return b""
         self.counters.frames_out += 1
-        return encode(frame)
+        return encode(replace(frame, by_host=True))
 
     def accept(self, now: float) -> None:
         """Tell the board that its session is open. Nothing if it is no longer asked for."""
@@ -209,9 +209,9 @@ class HostLink:
         self._close(self._session.number, Reason.GAVE_UP, reason)
         return self._end(reason)
 
-    # ---- within ----
-
     def _handle(self, frame: Frame, now: float) -> list[Event]:
+        if frame.by_host:
+            return []  # an echo of our own
         if frame.kind is Kind.OPEN:
             return self._opened(frame, now)
         session = self._session
@@ -221,7 +221,7 @@ class HostLink:
                 self._close(frame.session, Reason.NO_SESSION, "")
             return []
         if frame.kind is Kind.ACCEPT or (frame.kind is not Kind.CLOSE and not session.accepted):
-            return []  # our own words, from a line that echoes; or about what we never said
+            return []  # about what nobody said
         session.heard = now
         session.begun = True
         session.outgoing.acknowledged(frame.next, frame.room, frame.mask, now)
@@ -262,7 +262,6 @@ class HostLink:
         session, self._session = self._session, None
         if session is None:
             return []
-        self.counters.resent += session.outgoing.resent
         return [Ended(reason, complete, session.incoming.take(1 << 20))]
 
     def _answer(self, session: _Session) -> None:
@@ -285,7 +284,9 @@ class HostLink:
             return self._control.pop(0)
         if session is None or not session.accepted:
             return None
+        before = session.outgoing.resent
         due = session.outgoing.due(now)
+        self.counters.resent += session.outgoing.resent - before
         quiet = now >= session.said + session.patience_s / 8
         if due is None and not (session.owes or session.incoming.has_news or quiet):
             return None

@@ -36,6 +36,7 @@ _ACCEPT = const(0x12)
 _DATA = const(0x13)
 _ACK = const(0x14)
 _CLOSE = const(0x15)
+_HOST = const(8)  # is added by the other end: a line may echo
 _GOOD = const(0x2144DF1C)  # the CRC-32 of anything and its CRC-32
 _HEAD = const(9)  # bytes: the delimiter, COBS's first code, and seven
 _MOST = const(243)  # bytes of payload
@@ -150,7 +151,7 @@ class Reliable:
                         or frame[3] | frame[4] << 8 != session
                     ):
                         continue
-                    kind = frame[2]
+                    kind = frame[2] - _HOST
                     size -= _HEAD + 4
                     if size:
                         if kind == _CLOSE:

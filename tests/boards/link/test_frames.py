@@ -29,7 +29,7 @@ _VECTORS = json.loads((_ROOT / "tests/vectors/link.json").read_text())
 def _frame(vector: dict[str, Any]) -> Frame:
     payload = bytes.fromhex(vector["payload_hex"])
     numbers = (vector[name] for name in ("session", "seq", "next", "room", "mask"))
-    return Frame(Kind[vector["kind"]], *numbers, payload)
+    return Frame(Kind[vector["kind"]], *numbers, payload, vector["by"] == "host")
 
 
 _FRAMES = {vector["name"]: _frame(vector) for vector in _VECTORS["frames"]}
@@ -63,7 +63,9 @@ def test_the_specification_encodes_as_the_vectors_say() -> None:
     names: dict[str, Any] = {"zlib": zlib}
     exec(code[1], names)
     for vector in _VECTORS["frames"]:
-        header = bytes((Kind[vector["kind"]],)) + vector["session"].to_bytes(2, "little")
+        header = bytes((Kind[vector["kind"]] + 8 * (vector["by"] == "host"),)) + vector[
+            "session"
+        ].to_bytes(2, "little")
         header += bytes(vector[name] for name in ("seq", "next", "room", "mask"))
         body = header + bytes.fromhex(vector["payload_hex"])
         assert names["encode"](body) == bytes.fromhex(vector["hex"]), vector["name"]
@@ -81,6 +83,7 @@ _any_frame = st.builds(
         st.binary(min_size=1, max_size=PAYLOAD_LIMIT),
         st.lists(st.sampled_from([0, 1, 255]), min_size=1, max_size=PAYLOAD_LIMIT).map(bytes),
     ),
+    st.booleans(),
 )
 
 

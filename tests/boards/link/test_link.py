@@ -106,7 +106,7 @@ def test_a_session_that_is_refused() -> None:
     assert _said(link) == b""
     link.refuse("broker 127.0.0.1:8765: refused", 0.0)
     payload = b"\x01broker 127.0.0.1:8765: refused"
-    assert _said(link) == encode(Frame(Kind.CLOSE, _SESSION, 0, 0, 0, 0, payload))
+    assert _said(link) == encode(Frame(Kind.CLOSE, _SESSION, 0, 0, 0, 0, payload, by_host=True))
     assert link.session is None
     # The board asks again when it likes.
     assert link.receive_data(_open(), 1.0) == [Asked(_SESSION, 5.0)]
@@ -130,7 +130,7 @@ def test_a_board_that_asks_and_changes_its_mind() -> None:
 
 def test_data_of_no_session_is_answered_once_per_frame_and_a_close_never() -> None:
     link = HostLink()
-    close = encode(Frame(Kind.CLOSE, _SESSION, 0, 0, 0, 0, b"\x02"))
+    close = encode(Frame(Kind.CLOSE, _SESSION, 0, 0, 0, 0, b"\x02", by_host=True))
     for kind, payload in ((Kind.DATA, b"x"), (Kind.ACK, b"")):
         assert link.receive_data(_frame(kind, payload=payload), 0.0) == []
         assert _said(link) == close

@@ -42,14 +42,14 @@ def test_all_arrives_whatever_the_line_does(name: str, baud: int) -> None:
         assert len(pair.log) == 1, (seed, pair.log)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(24))
 def test_a_terrible_line_delivers_no_wrong_byte(seed: int) -> None:
     """So bad that sessions break; then the next one begins, and none delivers what it must not."""
     rng = random.Random(seed)
     chances = [10 ** rng.uniform(-4, -1.7) for _ in range(3)]
     faults = Faults(*chances, noise_every_s=0.1, noise_bytes=400, text_every_s=0.3)
     pair = Pair(seed, rng.choice((9600, 115200, 921600)), faults, clock_ms=(1 << 30) - 5000)
-    pair.run_for(15)
+    pair.run_for(10)
     for session in pair.log:
         for stream in (session.up, session.down):
             assert stream.delivered <= len(stream.given)

@@ -20,7 +20,7 @@ def a_line_that_takes_little_gets_whole_frames():
         line.room = 1
         stream.write(b"")
         sent += line.take()
-    equal(sent, framed(DATA, SESSION, data))
+    equal(sent, framed(DATA, SESSION, data, by=0))
 
 
 @check
@@ -48,7 +48,7 @@ def a_line_that_fails_is_told_and_opened_again():
     stream.close()
     del line.write
     equal(stream.open(), stream)
-    equal(line.take(), framed(OPEN, SESSION + 1, b"\xf3\x88\x13"))
+    equal(line.take(), framed(OPEN, SESSION + 1, b"\xf3\x88\x13", by=0))
 
 
 @check

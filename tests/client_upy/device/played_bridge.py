@@ -44,12 +44,12 @@ def up(line, session=SESSION):
     return stream
 
 
-OPEN, ACCEPT, DATA, ACK, CLOSE = range(0x11, 0x16)
+OPEN, ACCEPT, DATA, ACK, CLOSE = range(0x11, 0x16)  # of boards; bridges add 8
 
 
-def framed(kind, session, payload, numbers=b"\0\0\x08\0"):
-    """Return a frame's bytes. ``numbers``: seq, next, room and mask."""
-    data = b"\0\0" + bytes([kind, session & 255, session >> 8]) + numbers + payload
+def framed(kind, session, payload, numbers=b"\0\0\x08\0", by=8):
+    """Return a frame's bytes. ``numbers``: seq, next, room and mask; ``by``: 8 bridge, 0 board."""
+    data = b"\0\0" + bytes([kind + by, session & 255, session >> 8]) + numbers + payload
     data += crc32(data).to_bytes(4, "little")
     runs = [bytes([len(part) + 1]) + part for part in data[2:].split(b"\0")]
     return b"\0" + b"".join(runs) + b"\0"
