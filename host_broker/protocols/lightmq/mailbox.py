@@ -10,9 +10,10 @@ published as ``answer/NUMBER`` is the response.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from host_broker.bus.commands import Command, Discard, Publish, Send, Subscribe
-from host_broker.bus.publication import MAX_TOPIC, unpack
+from host_broker.bus.commands import Command, Discard, Publish, PublishRun, Send, Subscribe
+from host_broker.bus.publication import MAX_TOPIC, pack, unpack
 from host_broker.protocols.lightmq.codec import MAX_SEND, MAX_SENDRESP, Codec
+from host_broker.protocols.lightmq.events import Send as SendFrame
 from host_broker.protocols.lightmq.paths import path
 from host_broker.protocols.lightmq.responders import Responders
 from host_broker.protocols.lightmq.use import Use
@@ -73,6 +74,17 @@ class Mailbox(Use):
         commands.append(Publish(b"%s/%d" % (self._up, id), data, again=True))
         self._set_deadline()
         return commands
+
+    def sent_many(self, sends: Sequence[SendFrame], now: float) -> Sequence[Command]:
+        """Publish them as one run, if nobody answers and all of them are publications."""
+        if self._responders.wanted(self._level) or not all(send.data for send in sends):
+            return super().sent_many(sends, now)
+        spell = self._codec.sendresp
+        run = b"".join([pack(0, self._up, send.data) for send in sends])
+        return [
+            PublishRun(run, 0, len(run), len(sends), {self._up}),
+            Send(b"".join([spell(send.id, b"") for send in sends])),
+        ]
 
     def responded(self, id: int, data: bytes) -> Sequence[Command]:
         """Publish a response under ``reply``, with the tag of the request if it had one."""

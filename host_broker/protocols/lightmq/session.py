@@ -5,7 +5,7 @@ from enum import Enum, auto
 
 from host_broker.bus.commands import Command, Disconnect, Publish, Wake
 from host_broker.bus.commands import Send as SendBytes
-from host_broker.outputs import ConnectionId
+from host_broker.outputs import Buffer, ConnectionId
 from host_broker.protocols.lightmq.caller import MARK
 from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.dialects import DIALECTS, Refusal
@@ -15,6 +15,8 @@ from host_broker.protocols.lightmq.shared import Shared
 from host_broker.protocols.lightmq.use import Use
 from host_broker.protocols.session import NOTHING, Translator
 from host_broker.wire.violation import Violation
+
+_MANY = 8  # frames or commands; a read of nothing but PINGs has fifty thousand
 
 # Makes the use of a client that may connect, by its ClientID; None: it cannot be served now.
 Accept = Callable[[str, Codec, float], Use | None]
@@ -51,7 +53,13 @@ class LightmqSession(Translator):
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
         commands: list[Command] = []
-        for event in self._codec.receive_data(data):
+        events = self._codec.receive_data(data)
+        if self._use is not None and len(events) > _MANY:
+            sends = [event for event in events if type(event) is Send]
+            if len(sends) == len(events) and self._phase is _Phase.READY:
+                commands += self._heeded(self._use.sent_many(sends, now))
+                events = []
+        for event in events:
             if self._phase is _Phase.OVER:
                 break
             if self._use is None:
@@ -61,6 +69,8 @@ class LightmqSession(Translator):
         if self._phase is _Phase.READY and self._ping is None:
             self._await_silence(now)
         self._set_deadline()
+        if len(commands) > _MANY and type(commands[0]) is type(commands[1]) is SendBytes:
+            return _joined(commands)
         return commands
 
     def deliver(self, run: bytes, now: float) -> Sequence[Command]:
@@ -224,3 +234,20 @@ class LightmqSession(Translator):
             self.deadline = others
         else:
             self.deadline = self._patience
+
+
+def _joined(commands: Sequence[Command]) -> Sequence[Command]:
+    """What is sent without anything in between is sent at once."""
+    joined: list[Command] = []
+    pieces: list[Buffer] = []
+    for command in commands:
+        if type(command) is SendBytes:
+            pieces.append(command.data)
+            continue
+        if pieces:
+            joined.append(SendBytes(b"".join(pieces)))
+            pieces.clear()
+        joined.append(command)
+    if pieces:
+        joined.append(SendBytes(b"".join(pieces)))
+    return joined

@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from host_broker.bus.commands import Command
+from host_broker.bus.commands import Command, Disconnect
+from host_broker.protocols.lightmq.events import Send
 from host_broker.protocols.session import NOTHING
 
 
@@ -28,6 +29,15 @@ class Use(ABC):
     @abstractmethod
     def sent(self, id: int, data: bytes, now: float) -> Sequence[Command]:
         """The client has sent SEND; sooner or later it gets SENDRESP."""
+
+    def sent_many(self, sends: Sequence[Send], now: float) -> Sequence[Command]:
+        """The client has sent these, one after the other, in one read."""
+        commands: list[Command] = []
+        for send in sends:
+            commands += self.sent(send.id, send.data, now)
+            if type(commands[-1]) is Disconnect:
+                break
+        return commands
 
     @abstractmethod
     def responded(self, id: int, data: bytes) -> Sequence[Command]:

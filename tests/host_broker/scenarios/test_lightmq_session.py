@@ -211,3 +211,31 @@ def test_pings_are_answered_in_order() -> None:
     ids = [0, 1, 0xFF00, 0xFFFF, 0x1234]
     assert peer.say(b"".join(peer.codec.ping(id) for id in ids)) == [Pong(id) for id in ids]
     assert Ping not in map(type, peer.heard())
+
+
+@pytest.mark.parametrize("count", [5, 8, 9, 500])
+@pytest.mark.parametrize("other", ["none", "empty", "ping", "responder", "violation"])
+def test_many_sends_in_one_read_are_the_same_as_one_by_one(count: int, other: str) -> None:
+    """R14, R17, R18: what others and the client get, what is journalled and counted."""
+
+    def outcome(whole: bool) -> Any:
+        desk = Desk()
+        peer, watcher = Peer(desk), desk.open()
+        peer.connect("a")
+        desk.sub(watcher, "lightmq/*/up")
+        if other == "responder":
+            desk.sub(watcher, "lightmq/*/up/*")
+        frames = [peer.codec.send(id, b"%d" % id) for id in range(count)]
+        if other == "empty":
+            frames[count // 2] = peer.codec.send(count // 2, b"")
+        elif other == "ping":
+            frames.insert(count // 2, peer.codec.ping(7))
+        elif other == "violation":
+            frames.insert(count // 2, b"\xff\0\0")
+        desk.journal()
+        reads = [b"".join(frames)] if whole else frames
+        heard = [event for read in reads for event in peer.say(read)]
+        journal = [m for *source, found in desk.journal() for m in found if source[0]]
+        return heard, desk.messages(watcher), journal, desk.broker.stats.publications, peer.closed
+
+    assert outcome(whole=True) == outcome(whole=False)
