@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from firmware.node_files import CLIENT_OPTIMISATION, compile_mpy
+from firmware.board_sources import files_for_boards
+from firmware.node_files import compile_modules
 
 _CLIENT = Path(__file__).parents[1] / "client_upy"
 
@@ -15,14 +16,16 @@ def write_packages(out: Path) -> list[Path]:
     the order of their names. Raises CompileError, OSError.
     """
     packages = []
-    compiled: dict[str, str] = {}
     for source in sorted(_CLIENT.glob("package*.json")):
         package = json.loads(source.read_text())
-        for _, name in package["urls"]:
-            if name not in compiled:
-                compiled[name] = str(Path(name).with_suffix(".mpy"))
-                compile_mpy(_CLIENT / name, out / compiled[name], CLIENT_OPTIMISATION)
-        package["urls"] = [[compiled[name], compiled[name]] for _, name in package["urls"]]
+        urls = []
+        # A folder for each, as the file __init__ differs.
+        folder = source.stem
+        modules = [_CLIENT / name for _, name in package["urls"]]
+        for name, parts in files_for_boards(modules).items():
+            compile_modules(parts, out / folder / f"{name}.mpy")
+            urls.append([f"umotemq/{name}.mpy", f"{folder}/{name}.mpy"])
+        package["urls"] = urls
         target = out / source.name
         target.write_text(json.dumps(package, indent=2) + "\n")
         packages.append(target)

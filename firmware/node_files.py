@@ -3,7 +3,11 @@
 import hashlib
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+
+from firmware.board_sources import files_for_boards, for_boards
 
 _ROOT = Path(__file__).parents[1]
 _CLIENT = _ROOT / "client_upy" / "umotemq"
@@ -34,8 +38,24 @@ def compile_node(out: Path) -> list[tuple[Path, str]]:
 
 def compile_client(out: Path) -> list[tuple[Path, str]]:
     """Compile the client's part of ``compile_node``."""
-    folder = "/lib/umotemq/"
-    return [_compile(path, out, folder, CLIENT_OPTIMISATION) for path in client_sources()]
+    folder = "lib/umotemq"
+    return [
+        (compile_modules(modules, out / folder / f"{name}.mpy"), f"/{folder}/{name}.mpy")
+        for name, modules in files_for_boards(client_sources()).items()
+    ]
+
+
+def compile_modules(modules: Sequence[Path], target: Path) -> Path:
+    """Compile modules of the client into one file, as boards get them; return ``target``.
+
+    Raises CompileError.
+    """
+    name = "umotemq" if len(modules) > 1 else modules[0].name
+    with tempfile.TemporaryDirectory(prefix="motemq-client-") as folder:
+        source = Path(folder) / name
+        source.write_text(for_boards(modules))
+        compile_mpy(source, target, CLIENT_OPTIMISATION)
+    return target
 
 
 def client_sources() -> list[Path]:

@@ -5,6 +5,7 @@ module ``micropython``; nothing that was there is changed.
 """
 
 import asyncio
+import select
 import socket
 import sys
 import time
@@ -44,6 +45,9 @@ class SocketStream:
         self._sock = sock
         self.fileno = sock.fileno
         self.close = sock.close
+        self.connect = sock.connect
+        self.setblocking = sock.setblocking
+        self.setsockopt = sock.setsockopt
 
     def readinto(self, buffer: bytearray | memoryview) -> int | None:
         try:
@@ -58,16 +62,36 @@ class SocketStream:
             return None
 
 
+class Sockets:
+    """What the client uses of MicroPython's module ``socket``."""
+
+    getaddrinfo = staticmethod(socket.getaddrinfo)
+
+    @staticmethod
+    def socket(family: int) -> SocketStream:
+        return SocketStream(socket.socket(family))
+
+
+class Poll:
+    """What the client uses of MicroPython's ``select.poll()``."""
+
+    def __init__(self) -> None:
+        self._poller = select.poll()
+
+    def register(self, stream, mask: int) -> None:
+        self._pending = getattr(stream, "pending", int)
+        self._poller.register(stream, mask)
+
+    def ipoll(self, ms: int) -> list:
+        return [] if self._pending() else self._poller.poll(ms)
+
+
 async def readable(stream: SocketStream) -> None:
     """Return when ``stream`` can be read; one task at a time."""
+    if getattr(stream, "pending", int)():
+        return
     loop = asyncio.get_running_loop()
     await _called_back(stream.fileno(), loop.add_reader, loop.remove_reader)
-
-
-async def writable(stream: SocketStream) -> None:
-    """Return when ``stream`` can be written; one task at a time."""
-    loop = asyncio.get_running_loop()
-    await _called_back(stream.fileno(), loop.add_writer, loop.remove_writer)
 
 
 async def _called_back(descriptor: int, add, remove) -> None:

@@ -80,6 +80,10 @@ class TlsStream:
     def fileno(self) -> int:
         return self._descriptor
 
+    def pending(self) -> int:
+        """Return how many bytes are decrypted already: ``select.poll`` does not know of them."""
+        return self._tls.pending() if self._tls and self._done else 0
+
     def close(self) -> None:
         (self._tls or self._raw).close()
 

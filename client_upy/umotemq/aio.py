@@ -8,26 +8,21 @@
             print(topic, payload)
 
 The watcher opens the link and does what is due; while there is a stream, the reader waits for
-what comes, and the writer, if the stream is full, for room. Only they wait for the stream.
+what comes. If the stream is full, it is offered the rest every few milliseconds.
 """
 
 import asyncio
+import sys
 from time import ticks_add, ticks_diff, ticks_ms, ticks_us
 
-from umotemq.link import LinkError, LinkTimeout, NoAnswer
+from umotemq.link import LinkError
 
-try:
-    from asyncio.core import _io_queue  # noqa: F401
+if sys.implementation.name != "micropython":
+    from umotemq._cpython import readable as _readable
+else:
 
     def _readable(stream):
         yield asyncio.core._io_queue.queue_read(stream)
-
-    def _writable(stream):
-        yield asyncio.core._io_queue.queue_write(stream)
-
-except ImportError:
-    from umotemq._cpython import readable as _readable
-    from umotemq._cpython import writable as _writable
 
 
 class Aio:
@@ -41,17 +36,17 @@ class Aio:
     def __init__(self, client):
         self.client = client
         self.failed = None
-        self._reader = self._writer = None
+        self._reader = None
         self._news = asyncio.Event()
         self._turn = 0
 
     async def __aenter__(self):
         client = self.client
-        client._push = client._flush  # one try: the waiting is done here
-        self._drop = client._drop
-        client._drop = self._dropped
+        client._push = self._push
+        self._end = client._drop
+        client._drop = self._drop
         self._owner = asyncio.current_task()
-        self._watcher = asyncio.create_task(self._watch())
+        self._watcher = asyncio.create_task(self._wait())
         return self
 
     async def __aexit__(self, *_):
@@ -68,7 +63,7 @@ class Aio:
         """Return once the link is up. Raises the LinkError that kept it down."""
         until = ticks_add(ticks_ms(), timeout_ms)
         while not self.client.up:
-            await self._await(until, self.client.error)
+            await self._await(until, False)
 
     async def publish(self, topic, payload, cache=False, will=False, again=False):
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
@@ -92,34 +87,25 @@ class Aio:
         """Return when everything was handed to the stream. Raises LinkError."""
         client = self.client
         stream = client.stream
-        until = ticks_add(ticks_ms(), client.timeout_ms)
         while client._last:
-            self._write_on()
-            if ticks_diff(until, ticks_ms()) <= 0:
-                client._fail("send", "the peer stopped reading", LinkTimeout)
-            await self._await(until)
-            if client.stream is not stream:
-                if client.outage is None:
-                    raise client.error or LinkError("send", "the link was lost")
-                return
+            self._step()
+            await asyncio.sleep_ms(4 if client._last else 0)
+        if client.stream is not stream and client.outage is None:
+            raise client.error or LinkError("lost")
 
     async def ping(self, timeout_ms=5000):
-        """Return the round trip in µs, as the client's ``ping``. Raises NoAnswer, LinkError."""
+        """Return the round trip in µs, as the client's ``ping``. Raises LinkError."""
         client = self.client
         until = ticks_add(ticks_ms(), timeout_ms)
         await self.flush()
-        client._need_up()
+        self._push()
         start = ticks_us()
-        client._keepalive()
-        number = client._asking
-        connects = client.connects
+        client._ask()
+        number = client._ping
         await self.flush()
         # Others ask too: an answer to a later one will do.
-        while client._answered is None or client._answered - number & 0xFFFF > 0x7FFF:
-            client._need_up()
+        while client._pong is None or client._pong - number & 0xFF > 0x7F:
             await self._await(until)
-            if client.connects != connects:
-                raise LinkError("receive", "the link was lost")
         return ticks_diff(ticks_us(), start)
 
     async def send(self, data, timeout_ms=5000):
@@ -127,14 +113,10 @@ class Aio:
         client = self.client
         until = ticks_add(ticks_ms(), timeout_ms)
         await self.flush()
-        client._need_up()
-        waiting = client._waiting
         number = client._post(data, None)
+        waiting = client._waiting
         try:
             while waiting[number] is None:
-                if waiting is not client._waiting:
-                    raise LinkError("receive", "the link was lost")
-                client._need_up()
                 await self._await(until)
             return waiting[number]
         finally:
@@ -154,17 +136,18 @@ class Aio:
         At most ``queue`` messages wait in it. Full: the oldest give way, or with ``newest`` the
         new one does; its ``dropped`` counts them.
         """
-        return Messages(self, topic, queue, newest, feedback)
+        messages = Messages(self, queue, newest)
+        self.client.subscribe(topic, messages._put, feedback)
+        return messages
 
     # ---- inside ----
 
-    async def _await(self, until, error=None):
+    async def _await(self, until, up=True):
         # Return when there is any news.
         left = ticks_diff(until, ticks_ms())
-        if self.failed:
-            raise self.failed
-        if left <= 0:
-            raise error or NoAnswer("no answer in time")
+        client = self.client
+        if left <= 0 or client.up != up or self.failed is not None:
+            raise self.failed or client.error or LinkError("timeout")
         self._news.clear()
         try:
             await asyncio.wait_for_ms(self._news.wait(), left)
@@ -177,102 +160,88 @@ class Aio:
         try:
             count = client._step()
         except Exception as error:
-            if error is not client.error or not client.retry_ms:
-                self._fail(error)
-        self._write_on()
+            if error is not client.error or client._due is None:
+                if self.failed is None:
+                    self.failed = error
+                    self._owner.cancel()
         self._news.set()
         return count
 
-    def _fail(self, error):
-        if self.failed is None:
-            self.failed = error
-            self._owner.cancel()
+    def _push(self):
+        # The client's _push: one try, the waiting is done here.
+        client = self.client
+        if not client.up:
+            raise client.error or LinkError("down")
+        client._flush()
 
-    def _write_on(self):
-        if self.client._last and not self._writer:
-            self._writer = asyncio.create_task(self._write())
-
-    def _dropped(self):
-        # The client's _drop. Nobody may wait for a stream that is closed.
-        me = asyncio.current_task()
-        for task in (self._reader, self._writer, self._watcher):
-            if task and task is not me:
-                task.cancel()
-        self._reader = self._writer = None
-        self._drop()
+    def _drop(self):
+        # Before the client's own: nobody may wait for a stream that is closed.
+        reader = self._reader
+        self._reader = None
+        if reader and reader is not asyncio.current_task():
+            reader.cancel()
+        self._end()
         self._news.set()
-        if self._watcher is not me and self.failed is None:
-            self._watcher = asyncio.create_task(self._watch())
+        self._rewatch()
 
-    async def _watch(self):
+    def _rewatch(self):
+        # What is due has changed.
+        if self._watcher is not asyncio.current_task() and self.failed is None:
+            self._watcher.cancel()
+            self._watcher = asyncio.create_task(self._wait())
+
+    async def _wait(self):
         client = self.client
         while self.failed is None:
             self._step()
             if client.stream and not self._reader:
-                self._reader = asyncio.create_task(self._read())
-            self._wake = client._due
-            await asyncio.sleep_ms(max(ticks_diff(client._due, ticks_ms()), 0))
+                self._reader = asyncio.create_task(self._take())
+            self._due = client._due or ticks_ms()
+            await asyncio.sleep_ms(max(ticks_diff(self._due, ticks_ms()), 0))
 
-    async def _read(self):
+    async def _take(self):
         client = self.client
-        stream = client._pollable
+        stream = client._fd
         me = asyncio.current_task()
         while self._reader is me and self.failed is None:
             if self._step():
                 await asyncio.sleep_ms(0)
-            elif self._reader is me and not client._more:
-                if ticks_diff(self._wake, client._due) > 0:
-                    self._watcher.cancel()
-                    self._watcher = asyncio.create_task(self._watch())
-                await (_readable(stream) if stream else asyncio.sleep_ms(1))
-
-    async def _write(self):
-        client = self.client
-        stream = client._pollable
-        me = asyncio.current_task()
-        while self._writer is me and client._last:
-            await (_writable(stream) if stream else asyncio.sleep_ms(1))
-            try:
-                client._flush()
-            except LinkError:
-                pass  # the watcher opens it again
-        if self._writer is me:
-            self._writer = None
-        self._news.set()
+            elif self._reader is me:
+                if ticks_diff(self._due, client._due) > 0:
+                    self._rewatch()
+                if client._last or not stream:
+                    await asyncio.sleep_ms(1)
+                else:
+                    await _readable(stream)
 
 
 class Messages:
     """What Aio.messages returns."""
 
-    def __init__(self, link, topic, queue, newest, feedback):
+    def __init__(self, link, queue, newest):
         self.dropped = 0
-        self._link = link
-        self._topic = topic
-        self._most = queue
-        self._newest = newest
-        self._feedback = feedback
-        self._queue = None
+        self.link = link
+        self.size = queue
+        self.newest = newest
+        self.queue = []
 
     def __aiter__(self):
         return self
 
     async def __anext__(self):
-        link = self._link
-        if self._queue is None:
-            self._queue = []
-            await link.do(link.client.subscribe, self._topic, self._put, self._feedback)
-        while not self._queue:
+        link = self.link
+        while not self.queue:
             if link.failed is not None:
                 raise link.failed or StopAsyncIteration
             link._news.clear()
             await link._news.wait()
-        return self._queue.pop(0)
+        return self.queue.pop(0)
 
     def _put(self, topic, payload):
-        queue = self._queue
-        if len(queue) == self._most:
+        queue = self.queue
+        if len(queue) == self.size:
             self.dropped += 1
-            if self._newest:
+            if self.newest:
                 return
             queue.pop(0)
         queue.append((topic, payload))

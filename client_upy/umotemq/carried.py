@@ -8,6 +8,8 @@ the broker SENDs is read as one stream of them. LightMQ names the client to the 
 notice a silent one; the FmqpClient's own pings notice a silent broker, end to end.
 """
 
+from time import ticks_ms
+
 from umotemq.link import LinkError
 
 _NEVER = 1 << 28  # ms
@@ -22,19 +24,17 @@ class Carried:
         session.handler = self._came
         session._push = session._flush  # nothing here waits
         session._reads = 1  # one receive buffer of data at a time
-        self.where = getattr(session.transport, "where", "peer")
+        self.where = session.transport.where
 
     def open(self):
         """Return the stream of a new session. Raises OSError."""
         session = self._session
         session._drop()
-        session.retry_ms = 1  # to dial now; what is lost is for the FmqpClient to open again
-        session.error = None
-        session._due = session._last_tx
+        session._due = ticks_ms()  # dial now; what is lost is for the FmqpClient to open again
         self._data = b""
         self._at = self._taking = 0
         session._step()
-        self.pollable = session._pollable
+        self.pollable = session._fd
         return self
 
     def readinto(self, buffer):
@@ -44,7 +44,7 @@ class Carried:
             self._data = b""
             self._at = 0
             if not session.stream:
-                raise session.error or LinkError("receive", "closed")
+                raise session.error or LinkError("closed")
             session._step()
         size = min(len(buffer), len(self._data) - self._at)
         buffer[:size] = self._data[self._at : self._at + size]
@@ -63,7 +63,7 @@ class Carried:
                 return None
             self._taking = min(len(data), session.tx_size - 6)
             part = bytes(memoryview(data)[: self._taking])  # CPython packs no memoryview
-            session._last = session._pack(session._request, session._next_id(), part, 1)
+            session._pack(session._request, session._next_id(), part, 1)
         if not session._flush():
             return None  # the same bytes will be offered again, perhaps with more
         size = self._taking

@@ -5,7 +5,7 @@ from typing_extensions import Self
 from umotemq.lightmq import LightmqClient
 
 class Carried:
-    where: str
+    where: object
     pollable: Any
     def __init__(self, session: LightmqClient) -> None: ...
     def open(self) -> Self: ...

@@ -9,8 +9,12 @@ from umotemq.link import _Transport
 class _Source(Protocol):
     def readinto(self, buffer: memoryview, /) -> int | None: ...
 
+class _ChunkOptions(_FmqpOptions, total=False):
+    skip_limit: int
+
 class ChunkClient(FmqpClient):
-    def __init__(self, transport: _Transport, **options: Unpack[_FmqpOptions]) -> None: ...
+    skip_limit: int
+    def __init__(self, transport: _Transport, **options: Unpack[_ChunkOptions]) -> None: ...
     def receive(self, topic: bytes, handler: Callable[[int, int, memoryview], object]) -> None: ...
     def publish_from(
         self, topic: bytes, length: int, source: _Source, cache: bool = False

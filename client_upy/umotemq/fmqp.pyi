@@ -7,14 +7,12 @@ from umotemq.link import Link, _LinkOptions, _Transport
 
 class _FmqpOptions(_LinkOptions, total=False):
     name: bytes | None
-    skip_limit: int
 
 _Handler = Callable[[bytes, bytes], object]
 _RawHandler = Callable[[memoryview, int, int, int, int], object]
 
 class FmqpClient(Link):
     name: bytes | None
-    skip_limit: int
     def __init__(self, transport: _Transport, **options: Unpack[_FmqpOptions]) -> None: ...
     def publish(
         self,

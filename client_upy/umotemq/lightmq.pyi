@@ -3,15 +3,13 @@ from typing import Literal
 
 from typing_extensions import Unpack
 
-from umotemq.link import Link, LinkError, _LinkOptions, _Transport
+from umotemq.link import Link, _LinkOptions, _Transport
 
 class _LightmqOptions(_LinkOptions, total=False):
     handler: Callable[[bytes], bytes | bytearray | None] | None
     on_response: Callable[[bytes], object] | None
     dialect: Literal["spec", "gbaranski"]
     window: int
-
-class Refused(LinkError): ...
 
 class LightmqClient(Link):
     handler: Callable[[bytes], bytes | bytearray | None] | None

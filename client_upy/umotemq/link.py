@@ -1,48 +1,31 @@
 """What FMQP and LightMQ share: one link that is opened, watched, lost and opened again.
 
-A transport is anything with ``open()``, which returns a stream and does not wait for it. A stream
-is anything non-blocking with ``readinto(buffer)`` and ``write(data)``, as MicroPython's sockets:
-both return how many bytes went, or ``None`` for "not now" (also while it is being connected);
-``readinto`` returns 0 at the end. Optional: the stream's ``close()`` and ``pollable``, what
-``select.poll`` can wait for (the stream itself if absent; ``None`` if there is nothing: we look
-every millisecond); the transport's ``where``, text for errors.
+A transport is anything with ``where``, which names it in errors, and ``open()``, which returns a
+stream and does not wait for it. A stream is anything non-blocking with ``readinto(buffer)``,
+``write(data)`` and ``close()``, as MicroPython's sockets: the first two return how many bytes
+went, or ``None`` for "not now" (also while it is being connected); ``readinto`` returns 0 at the
+end. Optional: ``pollable``, what ``select.poll`` can wait for (the stream itself if absent;
+``None`` if there is nothing: we look every millisecond).
 
 ``_step`` does what can be done without waiting, and ``_due`` says until when nothing else has to
-be done. The rest is one loop around them: ``poll`` here, tasks in umotemq.aio. A protocol adds
-``_introduce`` (put the next thing that the peer has to be told first; False: wait for its answer),
-``_take`` (dispatch the messages that have come whole, return how many), and ``_keepalive``.
-
-Why so long: it is one state machine; each further .mpy costs a board its own table of names.
+be done (``None``: never again). The rest is one loop around them: ``poll`` here, tasks in
+umotemq.aio. A protocol adds ``_greet`` (put the next thing that the peer has to be told
+first; False: wait for its answer), ``_take`` (dispatch the messages that have come whole, return
+how many), and ``_ask`` (put a sign of life; the answer makes ``_pong`` equal ``_ping``).
 """
 
 import random
-from select import poll
+import sys
 from time import sleep_ms, ticks_add, ticks_diff, ticks_ms, ticks_us
 
-from micropython import const
-
-_IN = const(1)
-_OUT = const(4)
+if sys.implementation.name != "micropython":
+    from umotemq._cpython import Poll as poll
+else:
+    from select import poll
 
 
 class LinkError(OSError):
-    """The link failed or is not there; ``phase`` says during what: connect, send, receive."""
-
-    def __init__(self, phase, what):
-        super().__init__(phase + ": " + what)
-        self.phase = phase
-
-
-class LinkTimeout(LinkError):
-    """The peer was silent, or stopped reading, for longer than ``timeout_ms``."""
-
-
-class WireError(LinkError):
-    """The peer sent what its protocol forbids."""
-
-
-class NoAnswer(OSError):
-    """One question was not answered in time; the link is still open."""
+    """What failed, by ``args[0]`` (a table in the README), and ``args[1]``: why, or where."""
 
 
 class Link:
@@ -56,30 +39,30 @@ class Link:
     rx_size = 1024  # bytes of the receive buffer; a longer message is skipped, never buffered
     tx_size = 256  # bytes of the transmit buffer; a longer message is refused
     timeout_ms = 5000  # for the peer to connect, to accept a write, to finish what it began
-    keepalive_ms = 20000  # after so long without sending or receiving, the peer is asked
+    keepalive_ms = 20000  # so often the peer is asked for a sign of life
     retry_ms = 500  # until the second try to open a lost link; 0: never open it again
     retry_max_ms = 30000  # between any two tries
-    link_up = None  # called before each try: whether there is a network at all
-    alive = None  # called when bytes have come, which proves the link: feed a watchdog here
+    # ``link_up()`` is called before each try: whether there is a network at all. ``alive()``: when
+    # bytes have come, which proves the link. ``outage``: an umotemq.outage.Ring.
+    link_up = alive = outage = None
     _reads = 8  # in a row, while each fills the buffer
-    _sink = None  # gets the pieces of what is too long
-    outage = None  # an umotemq.outage.Ring: keeps messages while the link is down
 
-    def __init__(self, transport, **options):
+    def __init__(self, transport, options):
         for name in options:
-            if name[0] == "_" or callable(getattr(self, name, len)):
-                raise TypeError("no option " + name)
+            if callable(getattr(self, name, len)):
+                raise TypeError(name)
             setattr(self, name, options[name])
         self.transport = transport
         self.error = self.stream = None
-        self.up = False
-        self.connects = self.discarded = 0
-        self._tries = self._asking = 0
-        self._due = self._last_tx = self._last_rx = ticks_ms()
-        self._buf = bytearray(self.rx_size)
-        self._view = memoryview(self._buf)
+        self._now = b""  # what was written last, so that its like needs no new view
+        self.connects = self.discarded = self._ping = 0
+        self._pause = 0  # that comes next, in ms; 0: the first one
+        self._due = self._then = ticks_ms()
+        # One byte more, so that a protocol may look behind its last one.
+        self._buf = bytearray(self.rx_size + 1)
+        self._view = memoryview(self._buf)[: self.rx_size]
+        self._has = self._buf.startswith  # to bind it takes 16 bytes of heap
         self._out = bytearray(self.tx_size)
-        self._now = memoryview(self._out)
         self._drop()
 
     # ---- for programs ----
@@ -91,10 +74,7 @@ class Link:
         """
         until = ticks_add(ticks_ms(), timeout_ms)
         while not self.up:
-            left = ticks_diff(until, ticks_ms())
-            if left <= 0:
-                raise self.error or LinkTimeout("connect", "no link in %d ms" % timeout_ms)
-            self.poll(left)
+            self._await(until, False)
 
     def poll(self, ms=0):
         """Wait up to ``ms`` for messages, dispatch what came, return how many that were.
@@ -111,273 +91,197 @@ class Link:
                 count = self._step()
             except LinkError as error:
                 # Another client's, used in a handler, is not ours to forgive.
-                if not self.retry_ms or error is not self.error:
+                if error is not self.error or self._due is None:
                     raise
             now = ticks_ms()
             left = ticks_diff(until, now)
             if count or left <= 0 or self.up != up:
                 return count
-            if not self._more:
-                self._wait(min(left, ticks_diff(self._due, now)))
+            self._wait(min(left, ticks_diff(self._due or until, now)))
 
     def ping(self, timeout_ms=5000):
         """Return the round trip to the broker in µs; everything sent before has been processed.
 
-        Other messages are dispatched meanwhile. Raises NoAnswer after ``timeout_ms``, LinkError.
+        Other messages are dispatched meanwhile. Raises LinkError: "timeout" while the link stays
+        up if there was no answer in ``timeout_ms``.
         """
         until = ticks_add(ticks_ms(), timeout_ms)
-        self._need_up()
         start = ticks_us()  # before the write: the answer may be here when it returns
-        self._keepalive()
         self._push()
-        number = self._asking
-        while self._answered != number:
+        self._ask()
+        self._push()
+        number = self._ping
+        while self._pong != number:
             self._await(until)
         return ticks_diff(ticks_us(), start)
 
     def close(self):
         """Close the link for good. Never raises."""
-        self.retry_ms = 0
-        self.error = LinkError("send", "closed here")
+        self.error = LinkError("closed")
+        self._due = None
         self._drop()
 
     # ---- for drivers and protocols ----
 
-    def _need_up(self):
-        if not self.up:
-            raise self.error or LinkError("send", "no link yet")
-
-    def _await(self, until):
-        # poll once while waiting for an answer.
-        self._need_up()
+    def _await(self, until, up=True):
+        # poll once while waiting for an answer, or for the link.
         left = ticks_diff(until, ticks_ms())
-        if left <= 0:
-            raise NoAnswer("no answer in time")
+        if left <= 0 or self.up != up:
+            raise self.error or LinkError("timeout")
         self.poll(left)
 
     def _step(self):
         # Do what can be done without waiting; return how many messages were dispatched.
-        self._more = False
-        if not self.stream:
-            self._dial()
-            if not self.stream:
-                return 0
-        if self._last or not self.up or self.outage:
-            self._tell()
         count = 0
+        if not self.stream:
+            if self._due is None:
+                raise self.error
+            now = ticks_ms()
+            if ticks_diff(self._due, now) > 0:
+                return 0
+            if self.link_up and not self.link_up():
+                self._due = ticks_add(now, self.retry_ms or 500)
+                return 0
+            self._poll = None  # it may keep the last stream from being freed
+            try:
+                self.stream = stream = self.transport.open()
+            except OSError as error:
+                self._fail(None, error)
+            self._fd = getattr(stream, "pollable", stream)
+            self._poll = poll()
         # A stream that is being connected takes nothing, and on some ports must not be read.
-        if self.up or not self._last:
-            if self._start != self._end:
-                count = self._take()  # what an exception in a handler left behind
+        elif not self._last or self.up:
+            count = self._take()  # what an exception in a handler left behind
             for _ in range(self._reads):
                 # A full buffer means that there is more; but others want a turn too.
-                if (count and self._end != self.rx_size) or not self.stream or not self._fill():
+                if (count and self._end != self.rx_size) or not self._fill():
                     break
                 count += self._take()
-        if self.stream:
-            if self._last or not self.up:
-                self._tell()
-            self._watch(ticks_ms())
-        return count
-
-    def _tell(self):
-        while self._flush() and not self.up and self._introduce():
+        if not self.stream:
+            return count  # closed by a handler
+        while self._flush() and not self.up and self._greet():
             pass
-
-    def _dial(self):
-        if not self.retry_ms and self.error:
-            raise self.error
         now = ticks_ms()
-        if ticks_diff(self._due, now) > 0:
-            return
-        if self.link_up and not self.link_up():
-            self._due = ticks_add(now, self.retry_ms or 500)
-            return
-        try:
-            stream = self.transport.open()
-        except OSError as error:
-            self._fail("connect", error)
-        self.stream = stream
-        self._pollable = getattr(stream, "pollable", stream)
-        if self._pollable:
-            self._poller = poller = poll()
-            poller.register(self._pollable, _IN)
-            self._ipoll = getattr(poller, "ipoll", poller.poll)  # CPython has the latter only
+        if self.up and not self._last:
+            if ticks_diff(now, self._then) >= self.keepalive_ms:
+                self._then = now
+                self._ask()
+                self._flush()
+            if self.outage:
+                self.outage.drain(self)
+        due = ticks_add(self._then, self.keepalive_ms)
+        if not self.up or self._last or self._start != self._end or self._pong != self._ping:
+            # The peer has to do something: answer, send the rest, or read.
+            if self._owed is None:
+                self._owed = now
+            due = ticks_add(self._owed, self.timeout_ms)
+            if ticks_diff(now, due) > 0:
+                self._fail("timeout")
+        self._due = due
+        return count
 
     def _drop(self):
         stream = self.stream
-        if self.up and self._last and self.outage is not None:
-            self.outage.lost(memoryview(self._out)[: self._last])
-        self.up = self._asked = self._more = False
-        self.stream = self._poller = self._owed = self._answered = None
-        # The bytes not yet parsed, of a too long message still to come, not yet written, ...
-        self._start = self._end = self._skip = self._first = self._last = 0
+        self.up = False
+        self.stream = self._owed = self._pong = None
+        # The bytes not yet parsed (beyond the end: to be skipped), not yet written, ...
+        self._start = self._end = self._first = self._last = 0
         self._told = 0  # ... and how much of the introduction is done
-        if hasattr(stream, "close"):
+        self._fit = 0  # a protocol's, 0 if anything may be in the way of the next message
+        if stream:
             try:
                 stream.close()
             except OSError:
                 pass  # it is gone either way
 
-    def _fail(self, phase, what, kind=LinkError):
-        what = str(what)
-        if not self.up:
-            phase = "connect"
-            what = getattr(self.transport, "where", "peer") + ": " + what
+    def _fail(self, what, detail=None):
+        what = what or ("lost" if self.up else "connect")
         self._drop()
-        self.error = kind(phase, what)
+        self.error = LinkError(what, detail or self.transport.where)
         # Half of the pause is by chance, so that a fleet does not come back all at once.
-        pause = min(self.retry_ms << self._tries, self.retry_max_ms)
-        if pause < self.retry_max_ms:
-            self._tries += 1
-        self._due = ticks_add(ticks_ms(), pause // 2 + random.getrandbits(12) * pause // 8192)
+        pause = self._pause or self.retry_ms
+        self._pause = min(2 * pause, self.retry_max_ms)
+        self._due = None
+        if pause:
+            pause = pause * (256 + random.getrandbits(8)) >> 9
+            self._due = ticks_add(ticks_ms(), pause)
         raise self.error
 
-    def _ready(self):
+    def _rise(self):
         self.up = True
-        self._asked = False
-        self._tries = 0
         self.connects += 1
+        self._pause = 0
         self.error = self._owed = None
-        self._last_rx = ticks_ms()
-
-    def _watch(self, now):
-        # Silence of either side; a peer that we keep telling things may have died long ago.
-        quiet = self._last_tx if ticks_diff(self._last_rx, self._last_tx) > 0 else self._last_rx
-        if self.up and not self._last and ticks_diff(now, quiet) >= self.keepalive_ms:
-            self._last_rx = self._last_tx = quiet = now
-            self._keepalive()
-            self._flush()
-        if self.up and self._start == self._end and not (self._skip or self._asked or self._last):
-            self._owed = None
-            self._due = ticks_add(quiet, self.keepalive_ms)
-            return
-        if self._owed is None:
-            self._owed = now
-        self._due = ticks_add(self._owed, self.timeout_ms + 1)
-        if ticks_diff(now, self._due) >= 0:
-            self._fail("receive", "nothing for %d ms" % self.timeout_ms, LinkTimeout)
+        self._pong = self._ping
+        self._then = ticks_ms()
 
     def _fill(self):
         # Read once; True if bytes came.
-        self._more = False
         start = self._start
-        end = self._end - start
-        if start and (not end or self._end == self.rx_size):
-            if end:
-                self._buf[:end] = self._view[start:]
-            self._start = 0
-            self._end = end
-        if self._end == self.rx_size:
+        end = self._end
+        if start >= end:
+            start -= end
+            end = 0
+        elif end == self.rx_size:
+            end -= start
+            self._buf[:end] = self._view[start:]
+            start = 0
+        self._start = start
+        self._end = end
+        if end == self.rx_size:
             return False  # all of it waits until what is to be sent has gone
         try:
             # a slice costs 32 bytes of heap, so only when a message was cut
-            count = self.stream.readinto(self._view[self._end :] if self._end else self._buf)
+            count = self.stream.readinto(self._view[end:] if end else self._view)
         except OSError as error:
-            self._fail("receive", error)
+            self._fail(None, error)
         if count is None:
             return False
         if not count:
-            self._fail("receive", "closed by the peer")
+            self._fail("closed")
         self._end += count
-        self._more = True
         if self.up:
-            self._asked = False
             self._owed = None
-            self._last_rx = ticks_ms()
             if self.alive:
                 self.alive()
         return True
 
-    def _skipped(self):
-        # Drop what has come of a too long message; True when that was its end.
-        start = self._start
-        self._start = end = min(self._end, start + self._skip)
-        self._skip -= end - start
-        if self._sink and end != start:
-            self._sink(self._skip, start, end)
-        return not self._skip
-
     def _wait(self, ms):
         if ms <= 0:
             return
-        poller = self._poller
-        if not poller:
+        if self.stream and self._fd:
+            self._poll.register(self._fd, 5 if self._last else 1)
+            for _ in self._poll.ipoll(ms):
+                pass
+        else:
             sleep_ms(1 if self.stream else ms)
-            return
-        if self._last:
-            poller.modify(self._pollable, _IN | _OUT)
-        for _ in self._ipoll(ms):
-            pass
-        if self._last:
-            poller.modify(self._pollable, _IN)
-
-    def _begin(self, size, own=False):
-        # Return where in self._to a message of size bytes goes. Our own are never kept for later.
-        if size > self.tx_size:
-            raise ValueError("%d bytes: tx_size is %d" % (size, self.tx_size))
-        self._to = self._out
-        last = self._last
-        if self.up:
-            if not last and not self.outage:
-                return 0
-            self._commit(0)
-            last = self._last
-        if (own or (self.up and not self.outage)) and last + size <= self.tx_size:
-            return last
-        if own or self.outage is None:
-            self._need_up()
-            raise LinkError("send", "no room now")
-        self._to = bytearray(size)
-        return 0
-
-    def _commit(self, size):
-        # Send the message that was put where _begin() said, or keep it for later.
-        if self._to is not self._out:
-            self.outage.put(self._to)
-            return
-        self._last += size
-        try:
-            if not self._flush():
-                self._push()
-        except LinkError:
-            if self.outage is None:
-                raise
 
     def _flush(self):
-        # Write what is in the transmit buffer, then what was kept; True when all of it went.
-        ring = self.outage
-        while True:
-            first = self._first
-            size = self._last - first
-            if size:
-                data = self._now
-                if first:
-                    data = memoryview(self._out)[first : self._last]
-                elif len(data) != size:
-                    self._now = data = memoryview(self._out)[:size]
-                try:
-                    sent = self.stream.write(data) or 0
-                except OSError as error:
-                    self._fail("send", error)
-                if sent != size:
-                    self._first += sent
-                    return False
-                self._first = self._last = 0
-                self._last_tx = ticks_ms()
-                if ring is not None:
-                    ring.sent()
-            if not ring or not self.up:
-                return True
-            self._last = ring.get(self._out)
+        # Write what is in the transmit buffer; True when all of it went.
+        last = self._last
+        if last:
+            data = self._now
+            self._fit = 0
+            if self._first or len(data) != last:
+                data = memoryview(self._out)[self._first : last]
+                if not self._first:
+                    self._now = data
+            try:
+                self._first += self.stream.write(data) or 0
+            except OSError as error:
+                self._fail(None, error)
+            if self._first != last:
+                return False
+            self._first = self._last = 0
+        return True
 
     def _push(self):
-        until = None
+        # Have all of it written: there is a link, and room for a message.
+        if not self.up:
+            raise self.error or LinkError("down")
+        until = ticks_add(ticks_ms(), self.timeout_ms)
         while not self._flush():
-            now = ticks_ms()
-            if until is None:
-                until = ticks_add(now, self.timeout_ms)
-            left = ticks_diff(until, now)
+            left = ticks_diff(until, ticks_ms())
             if left <= 0:
-                self._fail("send", "the peer stopped reading", LinkTimeout)
+                self._fail("timeout")
             self._wait(left)

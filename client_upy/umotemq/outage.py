@@ -1,5 +1,7 @@
 """Messages that are kept while the link is down, in a fixed ring."""
 
+from umotemq.link import LinkError
+
 
 class Ring:
     """At most ``size`` bytes of whole messages (each takes two more), the option ``outage``.
@@ -14,7 +16,8 @@ class Ring:
         self.count = 0
         self._ring = bytearray(size)
         self._first = self._used = 0
-        self._sending = False  # whether the oldest is in the transmit buffer
+        self._sending = False  # whether the oldest is in the transmit buffer, ...
+        self._connection = 0  # ... of which connection
 
     def __len__(self):
         return self.count
@@ -54,12 +57,49 @@ class Ring:
             self._sending = False
             self._remove()
 
-    def lost(self, message):
-        """The link was lost while ``message`` was in the transmit buffer."""
-        if self._sending:
-            self._sending = False  # it is still here
-        else:
-            self.put(message)
+    def lost(self):
+        """The link was lost: what was in the transmit buffer is still here."""
+        self._sending = False
+
+    # ---- for clients ----
+
+    def send(self, client, *message):
+        """Have ``client`` pack a message; it is sent behind those that are here.
+
+        Raises ValueError if it does not fit the client's ``tx_size``.
+        """
+        last = client._last
+        out = client._out
+        # Nowhere else is room while something is on its way.
+        client._out = packed = bytearray(client.tx_size)
+        client._last = 0
+        try:
+            client._pack(*message)
+            size = client._last
+        finally:
+            client._out = out
+            client._last = last
+        self.put(memoryview(packed)[:size])
+        if client.up:
+            try:
+                self.drain(client)
+                client._push()
+                self.drain(client)
+            except LinkError:
+                pass  # it is here
+
+    def drain(self, client):
+        """Send what is here, as far as the stream of ``client`` takes it."""
+        while client.up:
+            if client.connects != self._connection:
+                self._connection = client.connects
+                self.lost()
+            if client._last and not client._flush():
+                return
+            self.sent()
+            if not self.count:
+                return
+            client._last = self.get(client._out)
 
     def _size(self):
         ring = self._ring

@@ -1,7 +1,6 @@
 from umotemq.link import _Stream
 
 class Tcp:
-    where: str
-    nodelay: bool
+    where: tuple[str, int]
     def __init__(self, host: str, port: int) -> None: ...
     def open(self) -> _Stream: ...

@@ -27,6 +27,7 @@ class _Cut:
     """A transport whose stream gives its bytes in pieces of the given sizes, in turn."""
 
     pollable = None
+    where = "cut"
 
     def __init__(self, data: bytes, sizes: list[int]) -> None:
         self.data = data
@@ -47,6 +48,9 @@ class _Cut:
 
     def write(self, data: bytes) -> int:
         return len(data)
+
+    def close(self) -> None:
+        self.data = b""
 
 
 def _drain(client: Link, stream: _Cut) -> str:

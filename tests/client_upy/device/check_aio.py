@@ -43,8 +43,6 @@ def a_full_queue_drops_the_oldest_or_the_newest():
             await link.connect()
             for newest in (False, True):
                 messages = link.messages(b"q/1", queue=3, newest=newest)
-                await link.do(link.client.subscribe, b"q/1", messages._put)
-                messages._queue = []
                 for n in range(10):
                     await link.publish(b"q/1", b"%d" % n)
                 await link.ping()
@@ -131,7 +129,7 @@ def a_handler_may_publish_and_close():
             await asyncio.sleep_ms(10000)
 
     error = within(0, 3000, raises, LinkError, ran, main())
-    equal("closed here" in str(error), True, str(error))
+    equal(error.args, ("closed",))
 
 
 @check
@@ -157,7 +155,7 @@ def what_a_handler_publishes_must_fit_or_be_kept():
 
     ran(main(Ring(400)))
     error = raises(LinkError, ran, main(None))
-    equal("no room" in str(error), True, str(error))
+    equal(error.args, ("size",))
 
 
 class Slow:

@@ -9,7 +9,7 @@ from checks import check, equal, raises, run, within
 from live_clients import fmqp, lightmq, raised, ran, soon, up, way
 
 from umotemq.aio import Aio
-from umotemq.link import LinkError, LinkTimeout, NoAnswer, ticks_diff, ticks_ms
+from umotemq.link import LinkError, ticks_diff, ticks_ms
 from umotemq.outage import Ring
 
 
@@ -45,7 +45,7 @@ def lightmq_asks_and_answers():
         board = lightmq(b"blind")
         async with Aio(board) as link:
             await link.connect()
-            await raised(NoAnswer, link.send(b"x", 50))
+            await raised("timeout", link.send(b"x", 50))
             equal(board._waiting, {})
 
     ran(main())
@@ -114,7 +114,6 @@ def without_retries_a_lost_link_ends_the_block():
         client = fmqp(retry_ms=0)
         async with Aio(client) as link:
             await link.connect()
-            client._last_tx = client._last_rx
             client.stream.write = None
             await asyncio.sleep_ms(10000)
 
@@ -123,7 +122,7 @@ def without_retries_a_lost_link_ends_the_block():
             await link.connect()
 
     error = within(0, 3000, raises, LinkError, ran, refused())
-    equal("connect" in str(error), True, str(error))
+    equal(error.args[0], "connect")
 
 
 @check
@@ -131,18 +130,18 @@ def deadlines_are_kept():
     async def main():
         async with Aio(fmqp("stuck", timeout_ms=200, retry_ms=50)) as link:
             error = await raised(LinkError, link.connect(400))
-            equal("200 ms" in str(error), True, str(error))
+            equal(error.args[0], "timeout")
         client = fmqp("stuck", name=b"", timeout_ms=200, retry_ms=10000)
         async with Aio(client) as link:
             await link.connect(400)
-            await raised(NoAnswer, no_answer(link))
+            await raised("timeout", no_answer(link))
             start = ticks_ms()
-            await raised(LinkTimeout, fill(link))
+            await raised("timeout", fill(link))
             equal(ticks_diff(ticks_ms(), start) < 4000, True)
             equal(client.up, False)
 
     async def no_answer(link):
-        link.client._answered = -1
+        link.client._pong = -1
         await link.ping(100)
 
     async def fill(link):
@@ -166,7 +165,7 @@ def a_silent_broker_is_noticed_and_left():
             start = ticks_ms()
             await soon(lambda: not client.up)
             equal(ticks_diff(ticks_ms(), start) < 1300, True)
-            equal("150 ms" in str(client.error), True, str(client.error))
+            equal(client.error.args[0], "timeout")
 
     ran(main())
 

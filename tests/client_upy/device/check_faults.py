@@ -15,8 +15,8 @@ from drivers import Changeable, Driver, to_end
 from line_uart import LineMachine
 
 from umotemq.fmqp import FmqpClient
-from umotemq.lightmq import LightmqClient, Refused
-from umotemq.link import LinkError, LinkTimeout, NoAnswer, WireError
+from umotemq.lightmq import LightmqClient
+from umotemq.link import LinkError
 from umotemq.tcp import Tcp
 
 with open(sys.argv[1]) as _file:
@@ -95,7 +95,7 @@ async def notice(make, fault, configured_ms, kinds, work=None):
             await link.until(lambda: client.error)
             took = time.ticks_diff(time.ticks_ms(), start)
             error = client.error
-            equal(isinstance(error, kinds), True, "%s: %r %s" % (fault, error, error))
+            equal(error.args[0] in kinds, True, "%s: %r %s" % (fault, error, error))
             in_time = took <= configured_ms + _GRACE
             equal(in_time, True, "%s: %d ms, %s" % (fault, took, error))
             seen.append(took)
@@ -126,7 +126,7 @@ async def _works(link, make, got):
             await link.until(lambda: b"back" in got or not link.client.up)
             if b"back" in got:
                 return
-        except (LinkError, NoAnswer):
+        except LinkError:
             pass
         await link.until(lambda: link.client.up)
     raise AssertionError("no good link")
@@ -149,21 +149,21 @@ def each(fault, configured_ms, kinds, protocols=(fmqp, lightmq), work=None):
 
 
 # A bridge that was late has closed its session, and what comes of the next one fits nothing.
-_SILENT = (LinkTimeout, WireError) if _IS_UART else LinkTimeout
+_SILENT = ("timeout", "wire") if _IS_UART else ("timeout",)
 # A serial line cannot show a close: there the client hears nothing, and asks.
-_CLOSED = _SILENT if _IS_UART else LinkError
+_CLOSED = _SILENT if _IS_UART else ("closed", "lost", "connect")
 _CLOSED_MS = _KEEPALIVE + _TIMEOUT if _IS_UART else 0
 
 
 @check
 def refused_and_black_holed_connects():
     each("refused", _TIMEOUT if _IS_UART else 0, _CLOSED)
-    each("black_hole", _TIMEOUT, LinkTimeout)
+    each("black_hole", _TIMEOUT, ("timeout",))
 
 
 @check
 def a_peer_that_never_answers():
-    each("silent", _TIMEOUT, LinkTimeout)
+    each("silent", _TIMEOUT, ("timeout",))
 
 
 @check
@@ -180,13 +180,13 @@ def half_a_message_then_silence():
 
 @check
 def an_absurd_length():
-    each("then_absurd", 0, WireError)
+    each("then_absurd", 0, ("wire",))
 
 
 @check
 def garbage():
-    each("garbage", _TIMEOUT, (WireError, LinkTimeout))
-    each("then_garbage", _KEEPALIVE + _TIMEOUT, (WireError, LinkTimeout))
+    each("garbage", _TIMEOUT, ("wire", "timeout"))
+    each("then_garbage", _KEEPALIVE + _TIMEOUT, ("wire", "timeout"))
 
 
 @check
@@ -205,13 +205,13 @@ def a_peer_that_stops_reading():
             start = time.ticks_ms()
             try:
                 await link.send(_PAYLOAD, 0)
-            except NoAnswer:
-                pass  # nobody answers here; the next one is tried at once
             except LinkError:
-                return start
+                if link.client.error:
+                    return start
+                # Nobody answers here; the next one is tried at once.
 
-    each("then_reads_nothing", _TIMEOUT, LinkTimeout, (fmqp,), publish)
-    each("then_reads_nothing", _TIMEOUT, LinkTimeout, (lightmq,), send)
+    each("then_reads_nothing", _TIMEOUT, ("timeout",), (fmqp,), publish)
+    each("then_reads_nothing", _TIMEOUT, ("timeout",), (lightmq,), send)
 
 
 @check
@@ -223,7 +223,7 @@ def a_close_and_a_reset():
 
 @check
 def a_refusal():
-    each("refusal", 0, Refused, (lightmq,))
+    each("refusal", 0, ("refused",), (lightmq,))
 
 
 @check

@@ -125,7 +125,7 @@ def a_handlers_link_error_is_not_swallowed():
     client.subscribe(b"a", lambda topic, payload: other.publish(topic, payload))
     stream.feed(publication(b"a", b"x"))
     error = raises(LinkError, client.poll, 100)
-    equal("no link" in str(error), True, str(error))
+    equal(error.args, ("down",))
     equal(client.up, True)
 
 
@@ -135,7 +135,7 @@ def publish_says_what_is_wrong():
     raises(ValueError, client.publish, b"", b"x")
     raises(ValueError, client.publish, b"t" * 256, b"x")
     error = raises(ValueError, client.publish, b"topic", b"0123456789")
-    equal("tx_size" in str(error), True, str(error))
+    equal(error.args, ("size",))
     equal(stream.take(), b"")
     client.publish(b"topic", b"012345678", cache=True, will=True)
     equal(stream.take(), publication(b"topic", b"012345678", 0x0C))

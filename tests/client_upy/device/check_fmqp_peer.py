@@ -4,19 +4,18 @@ from checks import Blocked, Memory, check, equal, publication, raises, run, with
 from clients_in_memory import broker, fmqp
 
 from umotemq.fmqp import FmqpClient
-from umotemq.link import LinkError, LinkTimeout, NoAnswer, WireError
+from umotemq.link import LinkError
 
 
 @check
 def absurd_lengths_are_noticed_at_once():
-    for head in (b"\0\x01\x0b\xeb\xc2\0", b"\0\x01\xff\xff\xff\xff", b"\0\x01\0\x10\0\x01"):
+    for head in (b"\0\x01\x0b\xeb\xc2\0", b"\0\x01\xff\xff\xff\xff"):
         client, stream = fmqp()
         stream.feed(head)
-        error = raises(WireError, client.poll, 0)
-        equal(error.phase, "receive")
+        raises("wire", client.poll, 0)
         equal(stream.closed, True)
-        raises(WireError, client.publish, b"a", b"x")
-        raises(WireError, client.poll, 0)
+        raises("wire", client.publish, b"a", b"x")
+        raises("wire", client.poll, 0)
 
 
 @check
@@ -30,15 +29,14 @@ def a_message_without_topic_may_end_the_buffer():
 def half_a_message_is_noticed_in_time():
     client, stream = fmqp(timeout_ms=200)
     stream.feed(b"\0\x05\0\0\0\x05hal")
-    error = within(190, 500, raises, LinkTimeout, client.poll, 5000)
-    equal("200 ms" in str(error), True, str(error))
+    within(190, 500, raises, "timeout", client.poll, 5000)
 
 
 @check
 def half_of_a_too_long_message_is_noticed_in_time():
     client, stream = fmqp(timeout_ms=200)
     stream.feed(b"\0\x05\0\x0f\0\0hal")
-    within(190, 500, raises, LinkTimeout, client.poll, 5000)
+    within(190, 500, raises, "timeout", client.poll, 5000)
 
 
 @check
@@ -57,7 +55,7 @@ def keepalive_set_but_never_pinged():
     stream.answer = broker
     client = FmqpClient(stream, name=b"n", keepalive_ms=100, timeout_ms=200, retry_ms=0)
     client.connect(1000)
-    equal(stream.take()[:24], b"\x90\x06\0\0\0\0ping/n\0\x06\0\0\0\x04ping/n")
+    equal(stream.take()[:24], b"\x90\x06\0\0\0\0ping/n\0\x06\0\0\0\x01ping/n")
     for _ in range(4):
         client.poll(100)
     equal(client.up, True)
@@ -68,7 +66,7 @@ def keepalive_set_but_never_pinged():
             client.publish(b"a", b"b")
             client.poll(10)
 
-    within(190, 700, raises, LinkTimeout, talk)
+    within(190, 700, raises, "timeout", talk)
 
 
 @check
@@ -78,12 +76,12 @@ def ping_is_answered_by_its_echo_only():
     client = FmqpClient(stream, name=b"n", retry_ms=0)
     client.connect(1000)
     stream.answer = None
-    within(90, 400, raises, NoAnswer, client.ping, 100)
+    within(90, 400, raises, "timeout", client.ping, 100)
     equal(client.up, True)
-    stream.feed(publication(b"ping/n", b"\0\0\0\x02"))  # the first one's, late
+    stream.feed(publication(b"ping/n", b"\x02"))  # the first one's, late
     stream.feed(publication(b"ping/n", b"junk!"))
-    within(90, 400, raises, NoAnswer, client.ping, 100)
-    stream.feed(publication(b"ping/n", b"\0\0\0\x04"))
+    within(90, 400, raises, "timeout", client.ping, 100)
+    stream.feed(publication(b"ping/n", b"\x04"))
     equal(client.ping(100) >= 0, True)
     raises(LinkError, FmqpClient(Memory(), retry_ms=0).ping, 100)
 
@@ -92,9 +90,7 @@ def ping_is_answered_by_its_echo_only():
 def a_peer_that_stops_reading_is_noticed_in_time():
     client, stream = fmqp(Blocked(), timeout_ms=200)
     stream.room = 12
-    error = within(190, 500, raises, LinkTimeout, client.publish, b"topic", b"payload")
-    equal("stopped reading" in str(error), True, str(error))
-    equal(error.phase, "send")
+    within(190, 500, raises, "timeout", client.publish, b"topic", b"payload")
     equal(stream.take(), publication(b"topic", b"payload")[:12])
 
 
@@ -135,15 +131,14 @@ def a_stream_that_fails_is_a_lost_link():
 
     client, stream = fmqp(Broken())
     stream.broken = True
-    error = raises(LinkError, client.poll, 0)
-    equal((error.phase, stream.closed), ("receive", True))
+    error = raises("lost", client.poll, 0)
+    equal((error.args[1].args[0], stream.closed), (104, True))
     client, stream = fmqp(Broken())
     stream.broken = True
-    equal(raises(LinkError, client.publish, b"a", b"b").phase, "send")
+    equal(raises("lost", client.publish, b"a", b"b").args[1].args[0], 32)
     client, stream = fmqp()
     stream.ended = True
-    error = raises(LinkError, client.poll, 1000)
-    equal("closed by the peer" in str(error), True, str(error))
+    raises("closed", client.poll, 1000)
 
 
 @check
@@ -151,9 +146,8 @@ def errors_say_where():
     stream = Memory()
     stream.ended = False
     client = FmqpClient(stream, retry_ms=0, timeout_ms=100)
-    error = within(90, 400, raises, LinkTimeout, client.connect, 2000)
-    equal(str(error), "connect: memory: nothing for 100 ms")
-    equal(error.phase, "connect")
+    error = within(90, 400, raises, "timeout", client.connect, 2000)
+    equal(error.args, ("timeout", "memory"))
 
 
 run()

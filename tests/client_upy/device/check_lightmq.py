@@ -3,8 +3,8 @@
 from checks import Memory, check, equal, raises, run, within
 from clients_in_memory import lightmq
 
-from umotemq.lightmq import LightmqClient, Refused
-from umotemq.link import LinkError, NoAnswer
+from umotemq.lightmq import LightmqClient
+from umotemq.link import LinkError
 
 
 def answered(client, stream, number, frame):
@@ -20,9 +20,8 @@ def refusals_say_what_to_do():
             stream = Memory()
             stream.feed(bytes([2, 0, 1, code]))
             client = LightmqClient(stream, b"me", dialect=dialect, retry_ms=0)
-            error = raises(Refused, client.connect, 1000)
-            equal((client.code, error.phase, stream.closed), (code, "connect", True))
-            equal("code %d, " % code in str(error), True, str(error))
+            error = raises("refused", client.connect, 1000)
+            equal((client.code, error.args[0], stream.closed), (code, "refused", True))
 
 
 @check
@@ -62,7 +61,7 @@ def ping_measures_a_round_trip():
     answered(client, stream, 7, b"\x04\0\0")  # without an id: the oldest outstanding one
     equal(client.ping(200) >= 0, True)
     answered(client, stream, 8, b"\x04\0\x02\0\x07")  # another one's
-    within(90, 400, raises, NoAnswer, client.ping, 100)
+    within(90, 400, raises, "timeout", client.ping, 100)
     equal(client.up, True)
 
 
@@ -73,7 +72,7 @@ def send_returns_the_response():
     equal(client.send(b"Hi", 200), b"ok")
     equal(stream.take(), b"\x05\0\x05\x01\x02\0Hi")
     equal(client.discarded, 1)
-    within(90, 400, raises, NoAnswer, client.send, b"Hi", 100)
+    within(90, 400, raises, "timeout", client.send, b"Hi", 100)
     answered(client, stream, 0x0200, b"\x06\0\x04\x01\x03no\x06\0\x02\x02\0")
     equal(client.send(b"again", 200), b"")
 
@@ -140,7 +139,7 @@ def posts_keep_within_their_window():
     client.post(b"a")
     client.post(b"b")
     equal(stream.take(), b"\x05\0\x04\xff\xff\0a\x05\0\x04\0\0\0b")
-    within(90, 400, raises, NoAnswer, client.post, b"c", 100)
+    within(90, 400, raises, "timeout", client.post, b"c", 100)
     client._id = 4
     client.post(b"a")
     client.post(b"b")
@@ -153,7 +152,7 @@ def posts_keep_within_their_window():
 def data_must_fit():
     client, stream = lightmq(tx_size=16)
     error = raises(ValueError, client.send, b"12345678901")
-    equal("tx_size" in str(error), True, str(error))
+    equal(error.args, ("size",))
     equal(stream.take(), b"")
 
 

@@ -4,19 +4,18 @@ from checks import Memory, check, equal, raises, run, some, within
 from clients_in_memory import lightmq
 
 from umotemq.lightmq import LightmqClient
-from umotemq.link import LinkError, LinkTimeout, WireError
+from umotemq.link import LinkError
 from umotemq.outage import Ring
 
 
 @check
 def connect_has_a_deadline():
     client = LightmqClient(Memory(), b"me", timeout_ms=200, retry_ms=0)
-    error = within(190, 500, raises, LinkTimeout, client.connect, 5000)
-    equal(str(error), "connect: memory: nothing for 200 ms")
-    raises(LinkTimeout, client.ping, 100)
+    error = within(190, 500, raises, "timeout", client.connect, 5000)
+    equal(error.args, ("timeout", "memory"))
+    raises("timeout", client.ping, 100)
     client = LightmqClient(Memory(), b"me")
-    error = within(190, 500, raises, LinkTimeout, client.connect, 200)
-    equal("200 ms" in str(error), True, str(error))
+    within(190, 500, raises, "timeout", client.connect, 200)
 
 
 @check
@@ -24,7 +23,7 @@ def anything_but_a_connack_is_an_error():
     for wrong in (b"\0", b"\x03\0\x02\0\0", b"\x02\0\x02\0\0", b"\x02\0\0", b"HTTP"):
         stream = Memory()
         stream.feed(wrong)
-        raises(WireError, LightmqClient(stream, b"me", retry_ms=0).connect, 1000)
+        raises("wire", LightmqClient(stream, b"me", retry_ms=0).connect, 1000)
 
 
 @check
@@ -64,8 +63,7 @@ def a_lost_link_ends_waiting():
         stream.feed(b"")
 
     client._wait = later
-    error = within(0, 300, raises, LinkError, client.send, b"x", 5000)
-    equal("closed by the peer" in str(error), True, str(error))
+    within(0, 300, raises, "closed", client.send, b"x", 5000)
 
 
 @check
@@ -113,7 +111,8 @@ def malformed_frames_end_the_link():
                 equal(stream.empty, False, "%r was accepted" % wrong)
                 try:
                     client.poll(0)
-                except WireError as wire_error:
+                except LinkError as wire_error:
+                    equal(wire_error.args[0], "wire")
                     error = wire_error
             equal(stream.closed, True)
 
@@ -138,7 +137,7 @@ def what_is_too_long_is_skipped_without_a_buffer():
 @check
 def a_silent_peer_is_noticed_by_pings():
     client, stream = lightmq(keepalive_ms=100, timeout_ms=200)
-    within(290, 700, raises, LinkTimeout, client.poll, 5000)
+    within(290, 700, raises, "timeout", client.poll, 5000)
     equal(stream.take()[:3], b"\x03\0\x02")
 
 
@@ -146,7 +145,7 @@ def a_silent_peer_is_noticed_by_pings():
 def half_a_frame_is_noticed_in_time():
     client, stream = lightmq(timeout_ms=200)
     stream.feed(b"\x05\xff\xff\0")
-    within(190, 500, raises, LinkTimeout, client.poll, 5000)
+    within(190, 500, raises, "timeout", client.poll, 5000)
 
 
 run()

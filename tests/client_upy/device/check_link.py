@@ -5,7 +5,7 @@ from clients_in_memory import SUBSCRIBED, named, ping
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
-from umotemq.link import LinkError, LinkTimeout, sleep_ms, ticks_diff, ticks_ms
+from umotemq.link import LinkError, sleep_ms, ticks_diff, ticks_ms
 
 
 @check
@@ -42,9 +42,9 @@ def subscriptions_not_restored_after_reconnect():
         stream.take()
         stream.ended = True
         equal((within(0, 300, client.poll, 5000), client.up), (0, False))
-        equal("closed by the peer" in str(client.error), True, str(client.error))
+        equal(client.error.args[0], "closed")
         equal((within(0, 500, client.poll, 5000), client.up), (1, True))
-        told = SUBSCRIBED + ping(client._asking) + b"\x80\x01\0\0\0\0a"
+        told = SUBSCRIBED + ping(client._ping) + b"\x80\x01\0\0\0\0a"
         told += publication(b"me", b"gone", 8) + publication(b"me", b"here", 4)
         client.poll(0)
         equal(stream.take(), told)
@@ -94,9 +94,8 @@ def tries_are_further_and_further_apart_and_by_chance():
     transport = Refusing()
     transport.client = client = FmqpClient(transport, retry_ms=20, retry_max_ms=160)
     equal(within(1190, 1500, client.poll, 1200), 0)
-    error = within(190, 500, raises, LinkError, client.connect, 200)
-    equal((error.phase, error is client.error), ("connect", True))
-    equal("memory: " in str(error), True, str(error))
+    error = within(190, 500, raises, "connect", client.connect, 200)
+    equal((error.args[1].args[0], error is client.error), (111, True))
     times = transport.times
     for due, when in times:
         equal(ticks_diff(when, due) >= 0, True, "not before its time")
@@ -123,13 +122,13 @@ def client_must_not_own_the_wifi():
     # anchors 3: no try, and no name looked up, before there is a network.
     network = []
     client, stream = named(link_up=lambda: len(network) > 0)
-    error = within(90, 400, raises, LinkTimeout, client.connect, 100)
-    equal((stream.opened, "100 ms" in str(error)), (0, True), str(error))
+    within(90, 400, raises, "timeout", client.connect, 100)
+    equal(stream.opened, 0)
     network.append(1)
     within(0, 400, client.connect, 1000)
     equal(stream.opened, 1)
     client = FmqpClient(Memory(), link_up=lambda: False, retry_ms=0)
-    within(90, 400, raises, LinkTimeout, client.connect, 100)
+    within(90, 400, raises, "timeout", client.connect, 100)
 
 
 @check
@@ -170,7 +169,7 @@ def an_idle_link_wakes_once_per_keepalive():
     while ticks_diff(ticks_ms(), until) < 950:
         client.poll(1000 - ticks_diff(ticks_ms(), until))
     client._wait = real_wait
-    pings = len(stream.take()) // 16
+    pings = len(stream.take()) // 13
     equal(pings in (4, 5), True, "%d pings" % pings)
     # One to ask, one to hear the answer.
     equal(len(waits) <= 2 * pings + 1, True, "%r" % waits)

@@ -2,7 +2,7 @@
 
 import sys
 
-from umotemq.link import ticks_diff, ticks_ms
+from umotemq.link import LinkError, ticks_diff, ticks_ms
 
 _checks = []
 IS_EMULATED = sys.platform == "rp2"  # a Pico that is not plugged in: some 100 times slower
@@ -43,12 +43,22 @@ def equal(got, want, what=""):
 
 
 def raises(kind, function, *args, **kwargs):
-    """Call; return the exception of class ``kind`` that it must raise."""
+    """Call; return the exception that it must raise: of a class, or the LinkError of a name."""
     try:
         function(*args, **kwargs)
-    except kind as error:
-        return error
+    except Exception as error:
+        return is_kind(error, kind)
     raise AssertionError("%s was not raised" % (kind,))
+
+
+def is_kind(error, kind):
+    """Return ``error`` if it is of the class ``kind``, or the LinkError of that name; or raise."""
+    if isinstance(kind, str):
+        if isinstance(error, LinkError) and error.args[0] == kind:
+            return error
+    elif isinstance(error, kind):
+        return error
+    raise error
 
 
 def within(low_ms, high_ms, function, *args, **kwargs):

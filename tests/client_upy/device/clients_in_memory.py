@@ -10,13 +10,13 @@ SUBSCRIBED = b"\x90\x06\0\0\0\0ping/n"  # of a client with the name n, to its ow
 
 def ping(number):
     """Return the FMQP packet of the client n that asks for a sign of life."""
-    return publication(b"ping/n", bytes([0, 0, 0, number]))
+    return publication(b"ping/n", bytes([number]))
 
 
 def broker(data):
     """Answer pings as an FMQP broker does; nothing else."""
-    at = data.find(b"\0\x06\0\0\0\x04ping/n")
-    return data[at : at + 16] if at >= 0 else b""
+    at = data.find(b"\0\x06\0\0\0\x01ping/n")
+    return data[at : at + 13] if at >= 0 else b""
 
 
 def named(**options):

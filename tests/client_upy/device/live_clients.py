@@ -7,6 +7,8 @@ import asyncio
 import json
 import sys
 
+from checks import is_kind
+
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import ticks_diff, ticks_ms
@@ -74,9 +76,9 @@ async def soon(done):
 
 
 async def raised(kind, awaitable):
-    """Await; return the exception of class ``kind`` that this must raise."""
+    """Await; return the exception that this must raise, as ``checks.raises``."""
     try:
         await awaitable
-    except kind as error:
-        return error
+    except Exception as error:
+        return is_kind(error, kind)
     raise AssertionError("%s was not raised" % (kind,))

@@ -34,6 +34,9 @@ class Loop:
             self._put(data)
         return len(data)
 
+    def close(self):
+        """There is nothing to close."""
+
     def _put(self, data):
         # Byte by byte: a slice would be an object.
         held = self._held
