@@ -65,7 +65,9 @@ class SocketStream:
 class Sockets:
     """What the client uses of MicroPython's module ``socket``."""
 
-    getaddrinfo = staticmethod(socket.getaddrinfo)
+    @staticmethod
+    def getaddrinfo(host: str, port: int, family: int, kind: int) -> list:
+        return socket.getaddrinfo(host, port, family, kind)
 
     @staticmethod
     def socket(family: int) -> SocketStream:

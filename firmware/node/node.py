@@ -176,7 +176,9 @@ def main(path=CONFIG):
         finally:
             connection.client.close()
     except Exception as error:  # whatever it was, the console's reader wants it in one line
-        print("node: failed: %s" % (str(error) or type(error).__name__))
+        parts = [str(part) for part in error.args]
+        text = ": ".join(parts) if len(parts) > 1 else str(error)
+        print("node: failed: %s" % (text or type(error).__name__))
         return False
     print("node: done %d" % count)
     return True

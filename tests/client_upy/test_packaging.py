@@ -115,6 +115,20 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_what_is_used_together_is_one_file(compiled: Path) -> None:
+    """And nothing in a compiled package is missing, or there for nothing."""
+    together = {"topic", "link", "tcp", "fmqp"}
+    apart = {name.removesuffix(".py") for name in _EVERY} - together
+    for package, stems in (
+        ("package", apart),
+        ("package-fmqp", {"__init__"}),
+        ("package-lightmq", {"__init__"}),
+    ):
+        urls = json.loads((compiled / f"{package}.json").read_text())["urls"]
+        assert {target for target, _ in urls} == {f"umotemq/{stem}.mpy" for stem in stems}
+        assert {compiled / source for _, source in urls} == set((compiled / package).iterdir())
+
+
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     command = [sys.executable, "-m", "motemq", "firmware", "client", str(tmp_path / "file" / "x")]

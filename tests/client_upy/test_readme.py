@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from mpremote.mip import _rewrite_url
 
-import umotemq.lightmq
-import umotemq.link
-import umotemq.wifi
 from firmware.client_package import write_packages
+from firmware.node_files import client_sources
 from tests.client_upy.board_typings import check_types
 from tests.client_upy.interpreters import CLIENT, ROOT, Interpreter
 from tests.host_broker.net.broker_process import BrokerProcess, broker
+from umotemq.chunks import ChunkClient
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import Link
@@ -74,7 +73,7 @@ def test_its_options_are_the_code_s() -> None:
     tcp = Tcp("127.0.0.1", 1)
     # As constructed by default, but for the name, which is then made up.
     found = {}
-    for client in (LightmqClient, FmqpClient, Link):
+    for client in (LightmqClient, ChunkClient, FmqpClient, Link):
         names = (name for name in dir(client) if not name.startswith("_"))
         found |= {n: getattr(client, n) for n in names if not callable(getattr(client, n))}
     written = {name.strip("`"): default.strip("`") for name, default, _ in _rows("Options")}
@@ -86,27 +85,23 @@ def test_its_options_are_the_code_s() -> None:
 
 
 def test_its_errors_are_the_code_s() -> None:
-    written = {name.strip("`") for name, _, _ in _rows("What can go wrong")}
-    found = {
-        f"{module.__name__.partition('.')[2]}.{name}"
-        for module in (umotemq.link, umotemq.lightmq, umotemq.wifi)
-        for name, value in vars(module).items()
-        if isinstance(value, type)
-        and issubclass(value, OSError)
-        and value.__module__ == module.__name__
-    }
-    assert written == found | {"ValueError", "TypeError"}
+    written = {name.partition(",")[0].strip("`") for name, _, _ in _rows("What can go wrong")}
+    code = "".join(path.read_text() for path in client_sources())
+    found = set(re.findall(r'(?:_fail|LinkError|ValueError\))\("(\w+)"', code))
+    for pair in re.findall(r'"(\w+)" if self.up else "(\w+)"', code):
+        found |= set(pair)
+    assert written == found
+    assert len(found) > 5
 
 
 def test_its_sizes_are_about_right(tmp_path: Path) -> None:
     write_packages(tmp_path)
-    size = {path.stem: path.stat().st_size for path in (tmp_path / "umotemq").iterdir()}
-    shared = ("__init__", "link", "tcp")
-    fmqp = sum(size[name] for name in (*shared, "topic", "fmqp"))
-    both = fmqp + sum(size[name] for name in ("lightmq", "aio", "uart"))
-    real = [fmqp, sum(size[n] for n in (*shared, "lightmq")), both, sum(size.values())]
+    size = {path.stem: path.stat().st_size for path in (tmp_path / "package").iterdir()}
+    lightmq = (tmp_path / "package-lightmq" / "__init__.mpy").stat().st_size
+    both = sum(size[name] for name in ("__init__", "lightmq", "aio", "uart"))
+    real = [size["__init__"], lightmq, both, sum(size.values())]
     for (_, written), found in zip(_rows("Size"), real, strict=True):
-        assert found <= int(written) <= found + 1500
+        assert found <= int(written) <= found + 500
 
 
 def test_its_examples_exist() -> None:

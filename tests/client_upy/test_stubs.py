@@ -72,7 +72,7 @@ def test_every_option_is_known() -> None:
     link = _fields("link.pyi", "_LinkOptions")
     assert link == _options(Link)
     assert link | _fields("fmqp.pyi", "_FmqpOptions") == _options(FmqpClient)
-    assert _options(ChunkClient) == _options(FmqpClient)
+    assert _options(FmqpClient) | _fields("chunks.pyi", "_ChunkOptions") == _options(ChunkClient)
     assert link | _fields("lightmq.pyi", "_LightmqOptions") == _options(LightmqClient)
 
 

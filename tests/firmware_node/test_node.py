@@ -98,4 +98,4 @@ def test_no_broker_is_told_in_one_line(board: Board, unused_port: int) -> None:
         autostart=True,
     )
     (line,) = board.console()
-    assert line.startswith(f"node: failed: connect: 127.0.0.1:{unused_port}")
+    assert line.startswith("node: failed: connect: [Errno ")

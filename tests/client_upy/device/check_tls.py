@@ -150,7 +150,7 @@ def a_peer_that_never_answers_the_handshake():
 def a_peer_that_speaks_no_tls():
     failure(tls("garbage"), "TLS spoken")
     failure(tls("fin"), "TLS spoken")
-    failure(tls("refused"), "refused", "REFUSED")
+    failure(tls("refused"), "refused", "111")
     failure(tls("reset"), "TLS spoken")
 
 
