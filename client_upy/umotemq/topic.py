@@ -4,10 +4,15 @@
 def normalised(topic):
     """Return ``topic`` (1 to 255 bytes of UTF-8, no NUL) without outer slashes, or ValueError."""
     stripped = topic.strip(b"/")
-    # decode() raises a ValueError too, but MicroPython's lets overlong forms and surrogates pass.
-    for char in stripped.decode():
-        code = ord(char)
-        if not code or code >> 11 == 0xD800 >> 11 or chr(code) != char:
+    # decode() raises a ValueError too. MicroPython's lets overlong forms, surrogates, and what is
+    # beyond Unicode pass; so pairs of bytes are looked at (characters it would keep for ever).
+    topic.decode()
+    pair = 0
+    for byte in topic:
+        pair = (pair & 255) << 8 | byte
+        if not byte or pair > 0xF48F or pair >> 9 == 0xC0 >> 1 or pair >> 4 == 0xF08:
+            stripped = b""
+        if pair >> 5 == 0xE08 >> 1 or pair >> 5 == 0xEDA >> 1:
             stripped = b""
     if not stripped or len(topic) > 255:
         raise ValueError("topic")
