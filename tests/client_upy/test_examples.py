@@ -184,7 +184,8 @@ def test_the_board_sleeps_when_there_is_no_broker(board: ExampleBoard, live: Bro
     live.end(signal.SIGKILL)
     with board.running("deep_sleep.py") as process:
         lines = said(process).splitlines()
-    assert lines[0].startswith("next time: connect: 127.0.0.1:")
+    assert lines[0].startswith("next time: ")
+    assert "connect" in lines[0]
     assert lines[1:] == ["deepsleep 600000"]
 
 
@@ -202,7 +203,8 @@ def test_the_certificate_is_looked_at(usual: Interpreter, tmp_path: Path) -> Non
         stranger = Authority(tmp_path, "stranger")
         (tmp_path / "ca.pem").write_bytes(stranger.file.read_bytes())
         with board.running("tls_node.py") as process:
-            line = lines_until(process, "not sent: connect: ")[-1]
+            line = lines_until(process, "not sent: ")[-1]
+            assert "connect" in line
             assert "TLS: certificate: " in line
 
 
