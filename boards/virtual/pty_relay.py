@@ -7,12 +7,13 @@ for a moment, then is dropped until somebody reads again.
 """
 
 import os
+import select
 import selectors
 import socket
 import tty
 
 _CHUNK_BYTES = 16 * 1024
-_MAX_HELD_BYTES = 64 * 1024
+_MAX_HELD_BYTES = 16 * 1024  # mpremote reads some 50 KB a second from a terminal
 _UNREAD_S = 0.5
 
 
@@ -53,6 +54,7 @@ class PtyRelay:
 
     def tick(self, now: float) -> None:
         """Notice that nobody reads the console."""
+        self._flush_pty()  # see _is_writable
         if not self._to_pty:
             self._stuck_since = None
         elif self._stuck_since is None:
@@ -68,6 +70,8 @@ class PtyRelay:
                 data = self._board.recv(_CHUNK_BYTES)
             except (BlockingIOError, ConnectionError):
                 data = b""  # an emulator that ended is its owner's to notice
+            if self._dropping and self._is_writable():
+                self._dropping = False
             if not self._dropping:
                 self._to_pty += data
                 self._flush_pty()
@@ -86,6 +90,11 @@ class PtyRelay:
             self._dropping = False
             self._flush_pty()
         self._watch()
+
+    def _is_writable(self) -> bool:
+        # Not by the selector: a program that flushes its input on opening, as pyserial does,
+        # makes room without waking it, and would wait for ever for what we go on dropping.
+        return bool(select.select([], [self._master], [], 0)[1])
 
     def _flush_pty(self) -> None:
         try:

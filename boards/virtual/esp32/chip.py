@@ -117,6 +117,10 @@ class Chip:
         self._say(banner.LOADED)
         self._start_interpreter(cause, raw=False)
 
+    def pause(self, paused: bool) -> None:
+        """Let the program wait when it says more on UART 0, or go on."""
+        self._console.pause(paused)
+
     def received(self, data: bytes) -> None:
         """Take what came on UART 0."""
         if self.state == "running":

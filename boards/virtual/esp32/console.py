@@ -36,6 +36,8 @@ class Console:
         tty.setraw(self._slave)
         os.set_blocking(self._master, False)
         self._unread = bytearray()
+        self._paused = False
+        self._mask = selectors.EVENT_READ
         self._process: subprocess.Popen[bytes] | None = None
         selector.register(self._master, selectors.EVENT_READ, self._ready)
 
@@ -53,6 +55,11 @@ class Console:
             pass_fds=inherited,
             preexec_fn=lambda: os.login_tty(slave),  # its own session, hung up when we end
         )
+
+    def pause(self, paused: bool) -> None:
+        """Let the program wait in its next words, or go on. Ctrl-C reaches it all the same."""
+        self._paused = paused
+        self._watch()
 
     def write(self, data: bytes) -> None:
         """Type ``data``. What the program does not read in time is lost, but never Ctrl-C."""
@@ -94,7 +101,8 @@ class Console:
     def close(self) -> None:
         """End the program and take the terminal away."""
         self.kill()
-        self._selector.unregister(self._master)
+        if self._mask:
+            self._selector.unregister(self._master)
         os.close(self._master)
         os.close(self._slave)
 
@@ -121,7 +129,20 @@ class Console:
         try:
             while self._unread:
                 del self._unread[: os.write(self._master, self._unread)]
-            wanted = selectors.EVENT_READ
         except BlockingIOError:
-            wanted = selectors.EVENT_READ | selectors.EVENT_WRITE
-        self._selector.modify(self._master, wanted, self._ready)
+            pass  # the selector will tell
+        self._watch()
+
+    def _watch(self) -> None:
+        mask = (0 if self._paused else selectors.EVENT_READ) | (
+            selectors.EVENT_WRITE if self._unread else 0
+        )
+        if mask == self._mask:
+            return
+        if not self._mask:
+            self._selector.register(self._master, mask, self._ready)
+        elif not mask:
+            self._selector.unregister(self._master)
+        else:
+            self._selector.modify(self._master, mask, self._ready)
+        self._mask = mask

@@ -1,8 +1,8 @@
 """A serial line of the board, served on a loopback port to one client at a time.
 
 A second client waits in the listener's queue until the first has gone: tools that follow one
-another never find the port busy. It is a wire without flow control: what the board says while
-nobody listens, or faster than the client reads, is lost.
+another never find the port busy. What the board says while nobody listens is lost. Nor can a client
+that does not read stop the board for long: half a second, then what waits for it is lost too.
 """
 
 import selectors
@@ -11,10 +11,12 @@ from collections.abc import Callable
 
 _CHUNK_BYTES = 16 * 1024
 _MAX_UNREAD_BYTES = 256 * 1024  # on top of what the kernel holds for the client
+_BUSY_BYTES = 16 * 1024  # from here on the board had better wait
+_STUCK_S = 0.5
 
 
 class Wire:
-    """One end of a connected socket: what is sent too fast is lost.
+    """One end of a connected socket. Its owner calls ``tick`` now and then.
 
     ``on_data`` is called with what comes, ``on_gone`` once when the other end has left.
     ``selector`` keys carry a callable as data, to be called with the ready events.
@@ -32,15 +34,35 @@ class Wire:
         self._on_data = on_data
         self._on_gone = on_gone
         self._unread = bytearray()
+        self._stuck_since: float | None = None
+        self._dropping = False
         self._open = True
         end.setblocking(False)
         selector.register(end, selectors.EVENT_READ, self._ready)
+
+    @property
+    def is_busy(self) -> bool:
+        """True while much waits for the other end to read."""
+        return len(self._unread) >= _BUSY_BYTES
+
+    def tick(self, now: float) -> None:
+        """Lose what waits for an end that has not read for a while (seconds of any clock)."""
+        if not self._unread:
+            self._stuck_since = None
+        elif self._stuck_since is None:
+            self._stuck_since = now
+        elif now - self._stuck_since >= _STUCK_S:
+            self._dropping = True
+            self._unread.clear()
 
     def send(self, data: bytes) -> None:
         """Send, if the other end keeps up."""
         if self._open and len(self._unread) < _MAX_UNREAD_BYTES:
             self._unread += data
             self._flush()
+            if self._dropping:
+                self._dropping = bool(self._unread)  # until it takes all there is
+                self._unread.clear()
 
     def close(self) -> None:
         """Hang up; ``on_gone`` is not called."""
@@ -72,6 +94,7 @@ class Wire:
         try:
             while self._unread:
                 del self._unread[: self._end.send(self._unread[:_CHUNK_BYTES])]
+                self._stuck_since = None
             wanted = selectors.EVENT_READ
         except BlockingIOError:
             wanted = selectors.EVENT_READ | selectors.EVENT_WRITE
@@ -106,6 +129,16 @@ class SerialLine:
     def port(self) -> int:
         """The port on 127.0.0.1."""
         return int(self._listener.getsockname()[1])
+
+    @property
+    def is_busy(self) -> bool:
+        """True while much waits for the client to read."""
+        return self._client is not None and self._client.is_busy
+
+    def tick(self, now: float) -> None:
+        """Notice that the client does not read."""
+        if self._client is not None:
+            self._client.tick(now)
 
     def send(self, data: bytes) -> None:
         """Send to the client, if there is one that keeps up."""

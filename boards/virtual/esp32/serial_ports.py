@@ -12,6 +12,8 @@ from boards.virtual.esp32.serial_line import SerialLine, Wire
 from boards.virtual.pty_relay import PtyRelay
 from boards.virtual.rfc2217 import LinesSet, Rfc2217Port, escape
 
+_BETWEEN_BYTES = 8 * 1024
+
 
 class SerialPorts:
     """Calls ``on_data`` with what programs send, ``on_lines`` when they change DTR or RTS.
@@ -31,6 +33,8 @@ class SerialPorts:
         self._telnet = SerialLine(selector, self._telnet_received, self._telnet_client)
         self._session = Rfc2217Port()
         chip, terminal = socket.socketpair()
+        # Little lies between the chip and the terminal: a program has to read all of it first.
+        chip.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BETWEEN_BYTES)
         self._relay = PtyRelay(selector, terminal)
         self._to_relay = Wire(selector, chip, on_data, lambda: None)
 
@@ -43,6 +47,11 @@ class SerialPorts:
             "rfc2217": f"rfc2217://127.0.0.1:{self._telnet.port}",
         }
 
+    @property
+    def is_busy(self) -> bool:
+        """True while a program has much to read: the chip's UART waits, as at its baud rate."""
+        return self._tcp.is_busy or self._telnet.is_busy or self._to_relay.is_busy
+
     def send(self, data: bytes) -> None:
         """Say something to every program that listens."""
         self._tcp.send(data)
@@ -50,8 +59,9 @@ class SerialPorts:
         self._to_relay.send(data)
 
     def tick(self, now: float) -> None:
-        """Notice that nobody reads the terminal."""
-        self._relay.tick(now)
+        """Notice that nobody reads the terminal, or a connection."""
+        for plug in (self._relay, self._to_relay, self._tcp, self._telnet):
+            plug.tick(now)
 
     def close(self) -> None:
         """Pull all plugs: connections end, the terminal hangs up."""

@@ -96,7 +96,9 @@ class Supervisor:
     def _address(self) -> dict[str, Any]:
         urls = self._ports.urls
         return {
-            "serial_url": urls["socket"],
+            # On a terminal mpremote waits for bytes; elsewhere it looks every 10 ms, and an
+            # installation takes four times as long.
+            "serial_url": urls["pty"],
             "serial_urls": urls,
             "data_url": f"socket://127.0.0.1:{self._data.port}",
             "control_port": self._control.port,
@@ -117,6 +119,8 @@ class Supervisor:
             self._to_programs(to_programs)
         if not self._gone:
             self._ports.tick(now)
+            self._data.tick(now)
+            self._chip.pause(self._ports.is_busy)
             if self._fault.gone:
                 self._unplug()
 
@@ -130,6 +134,7 @@ class Supervisor:
     def _to_programs(self, data: bytes) -> None:
         if data and not self._gone:
             self._ports.send(data)
+            self._chip.pause(self._ports.is_busy)
 
     def _received(self, data: bytes) -> None:
         data = self._fault.heard(data, self._chip.state)

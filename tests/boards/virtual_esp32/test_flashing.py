@@ -15,7 +15,7 @@ Tool = Callable[..., str]
 
 def _said_at(board: VirtualBoard, act: Callable[[], None], end: bytes) -> bytes:
     """Return what the serial line says from ``act`` on until ``end``."""
-    url = urlsplit(board.address.serial_url)
+    url = urlsplit(board.address.serial_urls["socket"])
     with socket.create_connection((url.hostname, url.port), 10) as line:
         board.control.state()  # by now the board has taken our connection
         act()

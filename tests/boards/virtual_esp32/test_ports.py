@@ -5,11 +5,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import serial
 
+from boards.serial_port import SerialPort
 from boards.virtual.board import VirtualBoard
 
 _TOOL_S = 90.0
@@ -98,3 +100,55 @@ def test_what_the_board_says_is_heard_at_every_plug(running: VirtualBoard) -> No
         tcp.write(b"import sys; sys.stdout.buffer.write(b'\\xff\\xff\\xf0')\x04")
         for port in (tcp, terminal):
             assert port.read_until(b"\x04>").startswith(b"OK\xff\xff\xf0")
+
+
+def test_who_opens_a_flooded_terminal_hears_what_is_said_from_then_on(
+    running: VirtualBoard,
+) -> None:
+    """Flushing its input makes room in the terminal, which wakes nobody."""
+    url = running.address.serial_urls["pty"]
+    with closing(SerialPort.open(url)) as port:
+        port.write_all(b"\x03\r\x01", 10)
+        _read_until(port, b"exit\r\n>")
+        port.write_all(b"while True: print('x' * 100)\n\x04", 10)
+        _read_until(port, b"xxx\n")
+    for _ in range(3):
+        time.sleep(0.7)  # until what nobody reads is dropped; a shorter wait passes too
+        with closing(SerialPort.open(url)) as port:  # flushes
+            assert port.read(5.0)
+
+
+@pytest.mark.parametrize("way", ["socket", "pty"])
+def test_a_program_that_reads_slowly_loses_nothing(running: VirtualBoard, way: str) -> None:
+    """As at a baud rate: the board waits for its line."""
+    count = 20_000
+    with closing(SerialPort.open(running.address.serial_urls[way])) as port:
+        port.write_all(b"\x03\r\x01", 10)
+        _read_until(port, b"exit\r\n>")
+        port.write_all(b"for i in range(%d): print('line', i, '.' * 60)\n\x04" % count, 10)
+        got = _read_until(port, b"\x04\x04>", pause_s=0.002)
+    lines = got.removeprefix(b"OK").removesuffix(b"\x04\x04>").splitlines()
+    assert [line.split()[1] for line in lines] == [b"%d" % i for i in range(count)]
+
+
+def test_a_program_that_does_not_read_does_not_stop_the_board(running: VirtualBoard) -> None:
+    urls = running.address.serial_urls
+    with (
+        closing(SerialPort.open(urls["socket"])) as idle,
+        closing(SerialPort.open(urls["pty"])) as port,
+    ):
+        port.write_all(b"\x03\r\x01", 10)
+        _read_until(port, b"exit\r\n>")
+        port.write_all(b"for i in range(200_000): print('.' * 100)\nprint('done')\n\x04", 10)
+        _read_until(port, b"done\n\x04\x04>")
+        assert idle.read(10)
+
+
+def _read_until(port: SerialPort, end: bytes, *, pause_s: float = 0.0) -> bytes:
+    got = bytearray()
+    deadline = time.monotonic() + 60
+    while not got.endswith(end):
+        assert time.monotonic() < deadline, f"no {end!r} after {bytes(got[-100:])!r}"
+        got += port.read(1.0)
+        time.sleep(pause_s)  # a slow reader is what some tests are about
+    return bytes(got)

@@ -114,7 +114,7 @@ def test_a_board_that_floods_the_line_can_be_interrupted(
 
 def test_ctrl_c_gets_through_a_full_input(running: VirtualBoard, mpremote: Tool) -> None:
     mpremote(running, "exec", "--no-follow", "while True: pass")
-    port = int(running.address.serial_url.rpartition(":")[2])
+    port = int(running.address.serial_urls["socket"].rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), 10) as line:
         line.sendall(b"x" * 100_000)
     assert mpremote(running, "resume", "eval", "1 + 1").strip() == "2"
