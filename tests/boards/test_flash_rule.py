@@ -4,6 +4,7 @@ wrong ones left as they were."""
 import hashlib
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from boards.flash.ledger import Ledger
 from boards.flash.rule import Flashed, flash_board
 from boards.models import all_models
 from boards.repl import Repl
+from boards.rig.desk.board_file import load_board
 from boards.rig.desk.locks import BoardLock
 from boards.rig.desk.target import DeskBoard
 from boards.virtual.board import BoardKind, VirtualBoard
 from firmware.build import ensure
 from tests.boards.desk_files import desk_board, motemq_rig, write_rig, write_virtual
+from tests.boards.fault_boards import SilentBoard
 
 _KINDS: dict[BoardKind, str] = {"esp32": "vesp32", "rp2040": "rpi_pico"}
 
@@ -230,16 +233,12 @@ def test_another_file_than_the_boards_file_pins_is_refused(tmp_path: Path) -> No
 
 def test_a_pico_whose_program_does_not_answer_says_what_a_person_can_do(tmp_path: Path) -> None:
     """A silent line: no REPL, no button within reach."""
-    from tests.boards.fault_boards import SilentBoard
-
     path = tmp_path / "p.toml"
     with SilentBoard() as silent:
         path.write_text(
             f'id = "p"\nmodel = "RPI_PICO"\nserial_url = "{silent.url}"\n'
             '[identity]\nuid = "e66038b713123456"\n'
         )
-        from boards.rig.desk.board_file import load_board
-
         board = DeskBoard(load_board(path))
         image = check_image(ensure("rpi_pico"), board.model.flash, virtual=False)
         with pytest.raises(NoWayIn, match="hold BOOTSEL while plugging it in"):
@@ -267,3 +266,23 @@ def test_rig_flash_goes_on_after_a_wrong_board_and_ends_with_3(tmp_path: Path) -
             locked = motemq_rig("flash", "--rig", rig, "-b", "zright")
         assert locked.returncode == 3
         assert "zright is in use by somebody's experiment (process" in locked.stdout
+
+
+def _without_buttons(path: Path) -> DeskBoard:
+    """All that is left within reach is the serial port, as of a real board."""
+    return DeskBoard(replace(load_board(path), virtual=None))
+
+
+def test_a_board_without_buttons_is_flashed_by_dtr_and_rts(tmp_path: Path) -> None:
+    """As a real ESP32: esptool drives EN and IO0 through RFC 2217, asks, writes, and resets."""
+    with VirtualBoard.start("esp32", "b1", tmp_path / "b1") as blank:
+        url = blank.address.serial_urls["rfc2217"]
+        path = write_virtual(tmp_path, blank)
+        path.write_text(path.read_text().replace(blank.address.serial_url, url))
+        board = _without_buttons(path)
+        done = _flash(board, _image("esp32"), tmp_path)
+        assert done.written
+        assert done.running.uid == blank.address.uid
+        path.write_text(path.read_text().replace(blank.address.uid, "0123456789ab"))
+        with pytest.raises(WrongBoard, match="nothing was written"):
+            _flash(_without_buttons(path), _image("esp32"), tmp_path, force=True)
