@@ -1,6 +1,5 @@
 """A board as a test sees it; what the fixtures of ``pytest_plugin`` are made of."""
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from boards.repl import Repl
 from boards.rig.desk import wedges
 from boards.rig.desk.files import Rig
 from boards.rig.desk.ladder import admit
-from boards.rig.desk.locks import BoardLock, Locked
+from boards.rig.desk.locks import BoardLock
 from boards.rig.desk.permits import flash_permit
 from boards.rig.desk.target import DeskBoard
 from boards.rig.images import image_of
@@ -24,7 +23,6 @@ _FLASH_S = 180.0
 _INSTALL_S = 120.0
 _REPL_S = 20.0
 _LOCK_S = 600.0
-_LOOK_S = 0.2
 _BROKER_PORT = 8765  # tests that use rig_broker tell their board its address
 
 
@@ -97,7 +95,7 @@ def take_board(rig: Rig, id: str, *, out: Path, flash: bool) -> Iterator[RigBoar
     (out / "logs").mkdir(parents=True, exist_ok=True)
     log = SerialLog(out / "logs" / f"{id}.serial.log")
     target = DeskBoard(rig.board(id))
-    lock = _lock(rig, id)
+    lock = BoardLock.take(rig.state_dir, id, "pytest --rig", wait_s=_LOCK_S)
     try:
         sha = ""
         if flash:
@@ -108,17 +106,6 @@ def take_board(rig: Rig, id: str, *, out: Path, flash: bool) -> Iterator[RigBoar
     finally:
         lock.release()
         log.close()
-
-
-def _lock(rig: Rig, id: str) -> BoardLock:
-    until = time.monotonic() + _LOCK_S
-    while True:
-        try:
-            return BoardLock.take(rig.state_dir, id, "pytest --rig")
-        except Locked:
-            if time.monotonic() > until:
-                raise
-            time.sleep(_LOOK_S)
 
 
 def _prepare(rig: Rig, target: DeskBoard, held: BoardLock, log: SerialLog, folder: Path) -> str:

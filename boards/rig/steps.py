@@ -33,6 +33,7 @@ _SILENCE_S = 2.0
 _REPL_S = 30.0
 _EXEC_S = 30.0
 _START_ENDS_S = 8.0
+_DYING_S = 4.0  # the worker of a rig that was killed just now still stops its bridge
 
 
 class StepFailed(Exception):
@@ -71,7 +72,7 @@ class BoardRun:
         with self._starting:
             if self._stopped:
                 raise StepFailed("the run was stopped")
-            self._lock = BoardLock.take(self._rig_dir, self.job.board.id, what)
+            self._lock = BoardLock.take(self._rig_dir, self.job.board.id, what, wait_s=_DYING_S)
             if self.job.board.file:
                 wedges.refuse(self._rig_dir, self.job.board.id)
                 board = load_board(Path(self.job.board.file))

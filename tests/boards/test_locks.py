@@ -188,3 +188,13 @@ def test_a_wedge_mark_refuses_until_there_is_evidence(tmp_path: Path) -> None:
     (tmp_path / "wedged" / "b.json").write_text("{")
     with pytest.raises(wedges.Wedged, match="is damaged"):
         wedges.refuse(tmp_path, "b")
+
+
+def test_a_lock_is_waited_for(tmp_path: Path) -> None:
+    with _process(_HOLD, tmp_path) as first:
+        with pytest.raises(Locked):
+            BoardLock.take(tmp_path, "b", "mine", wait_s=0.2)
+        killer = threading.Timer(0.3, first.kill)
+        killer.start()
+        BoardLock.take(tmp_path, "b", "mine", wait_s=20).release()
+        killer.join(20)

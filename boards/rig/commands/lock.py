@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from boards.rig.commands.exits import ending, open_rig, rig_option
-from boards.rig.desk.locks import BoardLock, Locked, holder
+from boards.rig.desk.locks import BoardLock, holder
 
 _LOOK_S = 0.2
 
@@ -45,18 +45,8 @@ def hold(rig_file: Path | None, board: str, seconds: float | None, why: str, wai
     with ending("the board is free"):
         rig = open_rig(rig_file)
         id = rig.board(board).id
-        with _take(rig.state_dir, id, why, time.monotonic() + wait_s):
+        with BoardLock.take(rig.state_dir, id, why, wait_s=wait_s):
             click.echo(f"{id} is yours" + ("" if seconds else "; Ctrl-C gives it back"))
             until = time.monotonic() + seconds if seconds else float("inf")
             while (left := until - time.monotonic()) > 0:
                 time.sleep(min(left, _LOOK_S))
-
-
-def _take(state_dir: Path, id: str, why: str, until: float) -> BoardLock:
-    while True:
-        try:
-            return BoardLock.take(state_dir, id, why)
-        except Locked:
-            if time.monotonic() >= until:
-                raise
-            time.sleep(_LOOK_S)

@@ -11,10 +11,13 @@ import fcntl
 import getpass
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+_LOOK_S = 0.1
 
 
 class Locked(Exception):
@@ -44,8 +47,22 @@ class BoardLock:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def take(cls, state_dir: Path, board_id: str, what: str) -> Self:
-        """Take the board's lock now; ``what`` tells others what for. Raises ``Locked``."""
+    def take(cls, state_dir: Path, board_id: str, what: str, *, wait_s: float = 0.0) -> Self:
+        """Take the board's lock, now or within ``wait_s`` seconds; ``what`` tells others what for.
+
+        Raises ``Locked``.
+        """
+        until = time.monotonic() + wait_s
+        while True:
+            try:
+                return cls._take(state_dir, board_id, what)
+            except Locked:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(_LOOK_S)
+
+    @classmethod
+    def _take(cls, state_dir: Path, board_id: str, what: str) -> Self:
         path = _path(state_dir, board_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Neither truncated nor removed: a loser must not wipe the holder's record.
