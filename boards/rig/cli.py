@@ -11,6 +11,7 @@ _VERBS = {
     "flash": ("boards.rig.commands.flash:command", "Put firmware on boards, never the wrong one."),
     "virtual": ("boards.rig.commands.virtual:command", "Boards for a desk that has none."),
     "run": ("boards.rig.commands.run:command", "Flash, install, check and judge boards."),
+    "shell": ("boards.rig.commands.shell:command", "Open a board's REPL, with its lock held."),
     "lock": ("boards.rig.commands.lock:command", "Show and hold boards' locks."),
     "power": ("boards.rig.commands.power:command", "Switch a board on, off, or off and on."),
     "recover": ("boards.rig.commands.recover:command", "Bring a wedged board back."),
