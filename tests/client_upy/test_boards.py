@@ -23,6 +23,8 @@ _FOLDERS = {
     "rp2040": ["lib", "device", "vectors", "live"],
     "esp32": ["lib", "device", "vectors", "live", "tls", "faults"],
 }
+# Two of each share the work: an emulated chip is slow, and faults take their time.
+_BOARDS: dict[BoardKind, int] = {"rp2040": 2, "esp32": 2}
 _Run = tuple[str, ...]  # the name of a check file, and its arguments on the board
 
 _ANYWHERE: list[_Run] = [
@@ -74,7 +76,7 @@ def _each(runs: dict[BoardKind, list[_Run]]) -> list[object]:
 def started(
     tmp_path_factory: pytest.TempPathFactory, vectors: dict[str, str]
 ) -> Iterator[dict[tuple[BoardKind, _Run], "Future[tuple[int, str]]"]]:
-    """What comes of each run; both boards are at work from the first question on."""
+    """What comes of each run; the boards are at work from the first question on."""
     root = tmp_path_factory.mktemp("boards")
     files = root / "files"
     for folder in ("live", "tls", "faults", "vectors"):
@@ -91,19 +93,20 @@ def started(
         (files / "live" / "faults.json").write_text(json.dumps(faults.ports))
         (files / "live" / "uart.json").write_text(json.dumps({"fmqp": [1, _BAUD, 4, 5]}))
         results = {}
-        for kind, runs in _RUNS.items():
-            board = stack.enter_context(
-                CheckBoard(kind, root / kind, [files / name for name in _FOLDERS[kind]])
-            )
-            if url := board.board.address.data_url:
-                port = live.ports["fmqp"]
-                bridge = RawBridge(url, _BAUD, "127.0.0.1", port, silence_s=_SILENCE_S)
-                stack.enter_context(bridge)
-            thread = ThreadPoolExecutor(1)
-            stack.callback(thread.shutdown, cancel_futures=True)
-            installed = thread.submit(board.install)
-            for run in [*runs, *_UNABLE[kind]]:
-                results[kind, run] = thread.submit(_run, installed, board, run)
+        for kind, count in _BOARDS.items():
+            runs = [*_RUNS[kind], *_UNABLE[kind]]
+            for part in range(count):
+                folders = [files / name for name in _FOLDERS[kind]]
+                board = stack.enter_context(CheckBoard(kind, root / f"{kind}-{part}", folders))
+                if url := board.board.address.data_url:
+                    port = live.ports["fmqp"]
+                    bridge = RawBridge(url, _BAUD, "127.0.0.1", port, silence_s=_SILENCE_S)
+                    stack.enter_context(bridge)
+                thread = ThreadPoolExecutor(1)
+                stack.callback(thread.shutdown, cancel_futures=True)
+                installed = thread.submit(board.install)
+                for run in runs[part::count]:
+                    results[kind, run] = thread.submit(_run, installed, board, run)
         yield results
 
 
