@@ -43,6 +43,7 @@ class BoardAddress:
     control_port: int  # for BoardControl, on 127.0.0.1
     # The same console by other ways: "socket", "pty", and "rfc2217" where DTR and RTS matter.
     serial_urls: Mapping[str, str] = field(default_factory=dict)
+    uart0_url: str | None = None  # UART0 as socket://127.0.0.1:PORT, where the console is not on it
 
 
 def command(kind: BoardKind, id: str, state_dir: Path) -> list[str]:
@@ -89,6 +90,7 @@ def _read_ready(stdout: int, timeout_s: float) -> Mapping[str, Any]:
 
 def _address(kind: BoardKind, id: str, ready: Mapping[str, Any]) -> BoardAddress:
     data_url, bootsel_dir = ready.get("data_url"), ready.get("bootsel_dir")
+    uart0_url = ready.get("uart0_url")
     return BoardAddress(
         id=id,
         kind=kind,
@@ -98,6 +100,7 @@ def _address(kind: BoardKind, id: str, ready: Mapping[str, Any]) -> BoardAddress
         bootsel_dir=Path(str(bootsel_dir)) if bootsel_dir else None,
         control_port=int(str(ready["control_port"])),
         serial_urls={str(way): str(url) for way, url in ready["serial_urls"].items()},
+        uart0_url=str(uart0_url) if uart0_url else None,
     )
 
 

@@ -16,10 +16,10 @@ _COMMAND_S = 120.0
 # Of each kind of fault: the step in which it shows, and what is said of it.
 _VERDICTS = {
     "silent": ("flash", "Failed to connect to Espressif device: No serial data received"),
-    "babbling": ("flash", r"no raw REPL within .* \(\d\d+ bytes came\)"),
+    "babbling": ("flash", r"no raw REPL within .* \(\d{5,} bytes came\)"),
     "vanishing": ("install", "mpremote"),
     "wrong-identity": ("flash", "says it is .* expected .*; nothing was written"),
-    "wedged": ("flash", r"no raw REPL within .* \(0 bytes came\)"),
+    "wedged": ("flash", r"no raw REPL within .* \(\d{1,3} bytes came\)"),
     "corrupted-flash": ("flash", "MD5 of file does not match data in flash"),
     "flaky": ("flash", "Failed to connect to Espressif device: No serial data received"),
 }
@@ -54,7 +54,7 @@ def test_every_fault_is_told_and_the_healthy_board_passes(
         steps = outcomes(out, f"{kind}-1", "step_finished", "step")
         first = next(name for name, outcome in steps.items() if outcome != "passed")
         assert (first, steps[first]) == (step, "error"), kind
-        (said,) = [
+        said, *_ = [  # the rig may try again, and then more is said
             row["message"]
             for row in rows(out, "events.jsonl")
             if (row["event"], row["board_id"]) == ("step_finished", f"{kind}-1")

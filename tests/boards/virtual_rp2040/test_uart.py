@@ -137,3 +137,26 @@ def test_a_line_survives_a_reset_of_the_board(
         wait_for_boots(board, boots + 1)
         with _running(board, ECHO.format(baud=921_600), b"echoing\r\n"):
             assert _exchange(link, b"after the reset") == b"after the reset"
+
+
+def test_uart0_and_uart1_are_two_lines(board: VirtualBoard) -> None:
+    code = (
+        "from machine import UART\n"
+        "u = [UART(0, 115200, tx=0, rx=1), UART(1, 115200, tx=4, rx=5)]\n"
+        "print('echoing')\n"
+        "while True:\n"
+        "    for i in (0, 1):\n"
+        "        if u[i].any():\n"
+        "            u[i].write(b'%d:' % i + u[i].read(1))\n"
+    )
+    assert board.address.uart0_url is not None
+    assert board.address.data_url is not None
+    with (
+        _running(board, code, b"echoing"),
+        serial.serial_for_url(board.address.uart0_url, timeout=20) as first,
+        serial.serial_for_url(board.address.data_url, timeout=20) as second,
+    ):
+        first.write(b"a")
+        second.write(b"b")
+        assert first.read(3) == b"0:a"
+        assert second.read(3) == b"1:b"
