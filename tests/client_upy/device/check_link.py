@@ -101,9 +101,13 @@ def tries_are_further_and_further_apart_and_by_chance():
         equal(ticks_diff(when, due) >= 0, True, "not before its time")
     # As planned: how late the machine is besides is its own affair.
     gaps = [ticks_diff(times[i + 1][0], times[i][1]) for i in range(len(times) - 1)]
+    longer = 0
     for i, gap in enumerate(gaps):
         most = min(20 << i, 160)
-        equal(most // 2 <= gap <= most + 10, True, "%r" % gaps)
+        equal(most // 2 <= gap <= most + 100, True, "%r" % gaps)
+        longer += gap > most + 10
+    # A machine may stall between a try and the planning of the next one, but hardly often.
+    equal(longer <= 2, True, "%r" % gaps)
     equal(len(gaps) >= 7, True, "%r" % gaps)
     equal(len(set(gaps[3:])) > 1, True, "all the same: %r" % gaps)
 
