@@ -196,6 +196,23 @@ def test_little_messages_share_a_frame_while_the_port_takes_nothing() -> None:
     assert frame.payload == b"message" * 20
 
 
+def test_no_more_is_sent_than_the_board_has_room_for() -> None:
+    link = HostLink()
+    link.receive_data(_open(), 0.0)
+    link.accept(0.0)
+    _said(link)
+    link.receive_data(encode(Frame(Kind.ACK, _SESSION, 0, 0, 2, 0)), 0.0)
+    link.send(bytes(5 * 243), 0.0)
+    assert [f.seq for f in _frames(_said(link)) if isinstance(f, Frame)] == [0, 1]
+    link.receive_data(encode(Frame(Kind.ACK, _SESSION, 0, 2, 1, 0)), 0.1)
+    assert [f.seq for f in _frames(_said(link, 0.1)) if isinstance(f, Frame)] == [2]
+    # No room: after a time one frame goes all the same, so that news of room cannot be missed.
+    link.receive_data(encode(Frame(Kind.ACK, _SESSION, 0, 3, 0, 0)), 0.2)
+    assert _said(link, 0.2) == b""
+    link.tick(0.65)
+    assert [f.seq for f in _frames(_said(link, 0.65)) if isinstance(f, Frame)] == [3]
+
+
 def test_nonsense_about_what_was_acknowledged_is_ignored() -> None:
     link = HostLink()
     link.receive_data(_open(), 0.0)

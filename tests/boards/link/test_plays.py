@@ -220,9 +220,11 @@ def test_what_a_reader_holds_up_costs_the_line_little() -> None:
 def test_the_board_chooses_the_patience(patience_ms: int) -> None:
     pair = Pair(1, load=2000, patience_ms=patience_ms)
     assert pair.run(pair.done, 20)
+    pair.run_for(0.1)  # nothing is open: silence is all that can be noticed
     session, pulled = pair.last, pair.now
     pair.to_board.pulled = pair.to_host.pulled = True
     assert pair.run(lambda: session.board_error is not None and session.host_ended is not None, 80)
+    assert session.board_error == "silence"
     patience_s = patience_ms / 1000
     for at in (session.host_ended_at, session.board_ended_at):
         assert patience_s * 7 / 8 - LATE_S < at - pulled < patience_s + LATE_S

@@ -34,6 +34,19 @@ def eight_frames_wait_and_no_more():
 
 
 @check
+def no_more_is_sent_than_the_bridge_has_room_for():
+    line = Memory()
+    stream = up(line)
+    line.feed(framed(ACK, SESSION, b"", b"\0\0\x02\0"))
+    stream.write(b"")
+    stream.write(bytes(5 * 243))
+    equal(len(line.take()), 2 * 257)
+    line.feed(framed(ACK, SESSION, b"", b"\0\x02\x01\0"))
+    stream.write(b"")
+    equal(len(line.take()), 257)
+
+
+@check
 def a_line_that_fails_is_told_and_opened_again():
     line = Memory()
     stream = up(line)
