@@ -148,8 +148,9 @@ class SendWindow:
         return kept.order if kept else -1
 
     def _resend_at(self) -> float:
-        wait = (2 * self._rtt + _LEAST_S) * (1 << min(self._tries, 8))
-        return self._last_sent + min(wait, self._patience_s / 8)
+        wait = 2 * self._rtt + _LEAST_S
+        doubled = min(wait * (1 << min(self._tries, 8)), self._patience_s / 8)
+        return self._last_sent + max(wait, doubled)
 
 
 class ReceiveWindow:

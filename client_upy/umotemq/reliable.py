@@ -239,7 +239,7 @@ class Reliable:
                         if min(ticks_diff(now, last), ticks_diff(now, moved)) >= wait:
                             sent[base & 7] = 0
                             room = max(room, 1)
-                            wait = min(2 * wait, patience_ms >> 3)
+                            wait = max(wait, min(2 * wait, patience_ms >> 3))
                             last = now
                         if room and ticks_diff(now, moved) > patience_ms:
                             why = "no progress"

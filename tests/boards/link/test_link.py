@@ -213,6 +213,18 @@ def test_no_more_is_sent_than_the_board_has_room_for() -> None:
     assert [f.seq for f in _frames(_said(link, 0.65)) if isinstance(f, Frame)] == [3]
 
 
+def test_what_was_lost_is_sent_again_at_once_and_nothing_else() -> None:
+    link = HostLink()
+    link.receive_data(_open(), 0.0)
+    link.accept(0.0)
+    link.send(bytes(4 * 243), 0.0)
+    _said(link)
+    # Number 2 has come: 0 and 1 were sent before it and are lost, 3 may be on its way.
+    link.receive_data(encode(Frame(Kind.ACK, _SESSION, 0, 0, 8, 0b10)), 0.01)
+    assert [f.seq for f in _frames(_said(link, 0.01)) if isinstance(f, Frame)] == [0, 1]
+    assert link.counters.resent == 2
+
+
 def test_nonsense_about_what_was_acknowledged_is_ignored() -> None:
     link = HostLink()
     link.receive_data(_open(), 0.0)
