@@ -42,7 +42,7 @@ def test_every_fault_is_told_and_the_healthy_board_passes(
     (tmp_path / "rig.toml").write_text("virtual = true\n")
     _virtual("up", "esp32", *_VERDICTS)
     try:
-        rig = ["--rig", str(tmp_path / "rig.toml")]
+        rig = ["--rig", str(tmp_path / "rig.toml"), "--retries", "0"]
         result = run_rig(out, broker, *rig, "--limit", "flash=25", "--limit", "install=60")
     finally:
         _virtual("down")
@@ -54,7 +54,7 @@ def test_every_fault_is_told_and_the_healthy_board_passes(
         steps = outcomes(out, f"{kind}-1", "step_finished", "step")
         first = next(name for name, outcome in steps.items() if outcome != "passed")
         assert (first, steps[first]) == (step, "error"), kind
-        said, *_ = [  # the rig may try again, and then more is said
+        (said,) = [
             row["message"]
             for row in rows(out, "events.jsonl")
             if (row["event"], row["board_id"]) == ("step_finished", f"{kind}-1")
@@ -63,3 +63,25 @@ def test_every_fault_is_told_and_the_healthy_board_passes(
         assert re.search(words, said, re.DOTALL), f"{kind}: {said}"
     assert processes_naming(str(tmp_path)) == []
     assert os.listdir(tmp_path / "runtime" / "desk") == [".lock"]
+
+
+def test_a_flaky_board_passes_at_the_third_attempt_and_is_called_flaky(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build.ensure("vesp32")
+    monkeypatch.setenv("MOTEMQ_RUNTIME", str(tmp_path / "runtime"))
+    out = tmp_path / "out"
+    (tmp_path / "rig.toml").write_text("virtual = true\n")
+    _virtual("up", "flaky")
+    try:
+        result = run_rig(out, broker, "--rig", str(tmp_path / "rig.toml"), "--retries", "2")
+    finally:
+        _virtual("down")
+    assert result.returncode == 0, result.stdout
+    attempts = [
+        (row["attempt"], row["outcome"])
+        for row in rows(out, "events.jsonl")
+        if (row["event"], row["step"]) == ("step_finished", "flash")
+    ]
+    assert attempts == [(1, "error"), (2, "error"), (3, "passed")]
+    assert "flash passed at attempt 3" in result.stdout
