@@ -80,12 +80,14 @@ Begun = dict[Run, "Future[tuple[int, str]]"]
 
 
 @contextlib.contextmanager
-def begun(interpreter: Interpreter, runs: Iterable[Run]) -> Iterator[Begun]:
+def begun(
+    interpreter: Interpreter, runs: Iterable[Run], at_once: int = _AT_ONCE
+) -> Iterator[Begun]:
     """Run check files a few at a time, as they mostly wait; gives each one's (code, output).
 
     Those that nobody has waited for when the block ends are not begun any more.
     """
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         yield {
             run: pool.submit(interpreter.output, DEVICE / f"check_{run[0]}.py", *run[1:])
             for run in runs
