@@ -83,6 +83,7 @@ class Poll:
     def register(self, stream, mask: int) -> None:
         self._pending = getattr(stream, "pending", int)
         self._poller.register(stream, mask)
+        self.modify = self._poller.modify
 
     def ipoll(self, ms: int) -> list:
         return [] if self._pending() else self._poller.poll(ms)

@@ -149,6 +149,8 @@ class Link:
                 self._fail(None, error)
             self._fd = getattr(stream, "pollable", stream)
             self._poll = poll()
+            if self._fd:
+                self._poll.register(self._fd, 1)  # once: it takes heap
         # A stream that is being connected takes nothing, and on some ports must not be read.
         elif not self._last or self.up:
             count = self._take()  # what an exception in a handler left behind
@@ -250,9 +252,12 @@ class Link:
         if ms <= 0:
             return
         if self.stream and self._fd:
-            self._poll.register(self._fd, 5 if self._last else 1)
+            if self._last:
+                self._poll.modify(self._fd, 5)
             for _ in self._poll.ipoll(ms):
                 pass
+            if self._last:
+                self._poll.modify(self._fd, 1)
         else:
             sleep_ms(1 if self.stream else ms)
 
