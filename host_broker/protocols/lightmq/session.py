@@ -74,8 +74,12 @@ class LightmqSession(Translator):
         return commands
 
     def deliver(self, run: bytes, now: float) -> Sequence[Command]:
-        """Say publications to the client."""
-        if self._phase is not _Phase.READY or self._use is None:
+        """Say publications to the client.
+
+        Also once its end is decided: what came before it in the same read takes effect first, as if
+        it had come in a read of its own.
+        """
+        if self._use is None:
             return NOTHING
         commands = self._heeded(self._use.deliver(run, now))
         self._set_deadline()

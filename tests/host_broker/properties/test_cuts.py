@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from host_broker.bus.publication import pack
@@ -116,6 +116,11 @@ def test_lightmq_deliveries_and_records(data: bytes, places: list[int]) -> None:
 
 @settings(max_examples=300)
 @given(CARRIED, CUTS)
+@example(
+    # A subscription to what is retained, and in the same read a body beyond the hard limit.
+    carried(pack(0xA0, b"a", b""), [], [b"\5\0\t\0\0" + bytes.fromhex("000000800000") + b"\1"]),
+    list(range(100)),
+)
 def test_carried_deliveries_and_records(data: bytes, places: list[int]) -> None:
     """However TCP cuts the SENDs."""
     assert _outcome(cut(data, places), "lightmq+fmqp") == _outcome([data], "lightmq+fmqp")
