@@ -72,6 +72,18 @@ def fmqp_publishes_without_allocating():
     client.close()
 
 
+@check
+def waiting_takes_no_heap():
+    client = fmqp("silent", name=b"")
+
+    def wait(count):
+        for _ in range(count):
+            client.poll(1)
+
+    none(wait, "FMQP wait")
+    client.close()
+
+
 class Counter:
     def __init__(self):
         self.count = 0
