@@ -155,7 +155,7 @@ def _bridged(serial: str, baud: int, mode_name: str, count: int) -> Iterator[Non
     counters = BridgeCounters()
     mode: LineMode = LinkMode(counters)
     if mode_name == "raw":
-        mode = RawMode(counters, silence_s=2.0)
+        mode = RawMode(counters, silence_s=_RUN_S)  # who only listens is silent
     with FarEnd(count) as far:
         broker = Address("tcp", "127.0.0.1", far.port)
         with SerialBridge(PortSettings(serial, baud), broker, mode, counters):

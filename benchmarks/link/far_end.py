@@ -38,7 +38,11 @@ class FarEnd:
                     self.wrong.append(f"the connection ended: {error}")
 
     def _serve(self, peer: socket.socket) -> None:
-        direction = peer.recv(1)
+        direction = b"?"
+        while direction not in (b"u", b"d"):  # raw mode opens a session for any stray byte
+            direction = peer.recv(1)
+            if not direction:
+                return
         peer.sendall(b"+")
         if direction == b"u":
             for _ in range(self._count):
