@@ -13,8 +13,8 @@ _ORDER = ["motemq", "host_broker", "firmware", "client_upy", "firmware_node", "b
 
 
 def pytest_configure() -> None:
-    # A shell that starts us in the background has SIGINT ignored, nohup has SIGHUP, and what we start
-    # inherits that: no Ctrl-C of a test would ever arrive, no terminal's end be noticed.
+    # A shell that starts us in the background has SIGINT ignored, nohup has SIGHUP, and what we
+    # start inherits that: no Ctrl-C of a test would ever arrive, no terminal's end be noticed.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
