@@ -51,6 +51,8 @@ def test_every_byte_both_ways_and_the_port_is_free_afterwards(board: Board) -> N
     up, down = random.Random(1).randbytes(100_000), random.Random(2).randbytes(100_000)
     with _exposed(board) as exposed:
         with _connect(exposed) as tcp:
+            # What a board says before the port is open is nobody's.
+            eventually(lambda: exposed.state != "waiting")
             sender = threading.Thread(target=board.send, args=(up,))
             sender.start()
             feeder = threading.Thread(target=tcp.sendall, args=(down,))

@@ -66,7 +66,9 @@ def test_a_locked_board_a_wrong_one_and_a_missing_one_are_left_and_the_others_ju
     missing = write_virtual(tmp_path, esp32, id="missing").read_text()
     port = str(esp32.address.control_port)
     (tmp_path / "boards" / "missing.toml").write_text(
-        missing.replace(f"control_port = {port}", "control_port = 1").replace(":", ";", 1)
+        missing.replace(f"control_port = {port}", "control_port = 1").replace(
+            esp32.address.serial_url, "socket://127.0.0.1:1"
+        )
     )
     with (
         running_esp32(tmp_path / "wrong", "wrong") as wrong,
@@ -142,7 +144,7 @@ def test_a_step_that_passes_at_its_second_try_is_flaky(
     rig = write_rig(tmp_path)
     path = write_virtual(tmp_path, esp32)
     out = tmp_path / "out"
-    with LooseCable(esp32.address.serial_url, lost=2) as cable:
+    with LooseCable(esp32.address.serial_urls["socket"], lost=2) as cable:
         path.write_text(path.read_text().replace(esp32.address.serial_url, cable.url))
         result = run_rig(out, broker, "--rig", str(rig))
     assert result.returncode == 0, result.stdout

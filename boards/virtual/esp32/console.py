@@ -53,7 +53,7 @@ class Console:
             cwd=cwd,
             env={"MICROPYPATH": ".frozen"},
             pass_fds=inherited,
-            preexec_fn=lambda: os.login_tty(slave),  # its own session, hung up when we end
+            preexec_fn=lambda: _begin_session(slave),
         )
 
     def pause(self, paused: bool) -> None:
@@ -146,3 +146,9 @@ class Console:
         else:
             self._selector.modify(self._master, mask, self._ready)
         self._mask = mask
+
+
+def _begin_session(terminal: int) -> None:
+    """Give a new process a session that is hung up when we end, also if nohup started us."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.login_tty(terminal)
