@@ -60,7 +60,10 @@ class AgentProcess:
     """The agent running on a board; context manager. ``kill`` is the board's sudden death."""
 
     def __init__(self, board: Board) -> None:
-        (board.folder / "steps.py").write_text(_STEPS)
+        # Another agent of the same board may be reading it.
+        unborn = board.folder / "steps.py.new"
+        unborn.write_text(_STEPS)
+        unborn.replace(board.folder / "steps.py")
         self._process = board.start("steps.py")
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
