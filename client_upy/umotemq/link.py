@@ -58,8 +58,8 @@ class Link:
         self.connects = self.discarded = self._ping = 0
         self._pause = 0  # that comes next, in ms; 0: the first one
         self._due = self._then = ticks_ms()
-        # One byte more, so that a protocol may look behind its last one.
-        self._buf = bytearray(self.rx_size + 1)
+        # Two bytes more, so that a protocol may look at a header of which only the first has come.
+        self._buf = bytearray(self.rx_size + 2)
         self._view = memoryview(self._buf)[: self.rx_size]
         self._has = self._buf.startswith  # to bind it takes 16 bytes of heap
         self._out = bytearray(self.tx_size)

@@ -53,6 +53,24 @@ def pings_are_answered():
 
 
 @check
+def a_header_may_be_cut_at_the_end_of_the_buffer():
+    ping, pong = b"\x03\0\x02\x12\x34", b"\x04\0\x02\x12\x34"
+    for before in range(5):
+        client, stream = lightmq(rx_size=30 + before)
+        send = b"\x05\0" + bytes([3 + before]) + b"\0\x07\0" + b"x" * before
+        stream.feed(send + ping * 8)  # the buffer ends after each byte of a frame once
+        for _ in range(4):
+            client.poll(0)
+        equal(stream.take(), b"\x06\0\x02\0\x07" + pong * 8)
+    for rest in range(1, 5):
+        client, stream = lightmq(rx_size=25 + rest)
+        stream.feed(ping * 8)
+        for _ in range(4):
+            client.poll(0)
+        equal(stream.take(), pong * 8)
+
+
+@check
 def ping_measures_a_round_trip():
     client, stream = lightmq()
     answered(client, stream, 0x1234, b"\x04\0\x02\x99\x99\x04\0\x02\x12\x34")
