@@ -46,9 +46,16 @@ class Soak:
     def allocated(self):
         """Return the bytes of heap in use while the link is up and silent."""
         self.client.connect(5000)
+        if not hasattr(gc, "mem_alloc"):
+            return 0
+        # The collector takes whatever lies on the C stack for a reference, so an object that nobody
+        # has may survive once; what is really in use is there every time.
+        return min([self._measured() for _ in range(8)])
+
+    def _measured(self):
         self.client.ping()
         gc.collect()
-        return gc.mem_alloc() if hasattr(gc, "mem_alloc") else 0
+        return gc.mem_alloc()
 
 
 @check
