@@ -1,6 +1,7 @@
 """One board under check: its console, its bridge, its buttons and the broker's other end."""
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ class Bench:
     log: SerialLog
     bridge: RawBridge | None
     repl: Repl
+    until: float = math.inf  # when the check's time is up, on the clock of time.monotonic
 
     @property
     def is_fmqp(self) -> bool:
@@ -55,9 +57,23 @@ class Bench:
         """The topic of this board for one check."""
         return f"check/{self.board.id}.{check}"
 
+    def seen_at(self, topic: str) -> str:
+        """Return where an observer sees what the board publishes to ``topic``."""
+        return topic if self.is_fmqp else f"lightmq/{self.client_id}/up"
+
+    def sent_to(self, topic: str) -> str:
+        """Return where to publish what the board shall receive, subscribed to ``topic``."""
+        return topic if self.is_fmqp else f"lightmq/{self.client_id}/down"
+
     def call(self, name: str, *, deadline_s: float = _CALL_S, **arguments: Any) -> dict[str, Any]:
-        """Run one agent step (see ``AgentLink.call``)."""
-        return AgentLink(self.repl).call(name, deadline_s=deadline_s, **arguments)
+        """Run one agent step (see ``AgentLink.call``), within the check's time.
+
+        Raises ``CheckFailed`` if that was up already.
+        """
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise CheckFailed(f"the check's time was up before the step {name}")
+        return AgentLink(self.repl).call(name, deadline_s=min(deadline_s, left), **arguments)
 
     def connect(self, will: tuple[str, str] | None = None) -> None:
         """Connect the board, after its last session was seen to end; ``will``: topic and text."""
@@ -122,6 +138,7 @@ class Bench:
 
         A check that failed half-way may have left the board connected, or busy.
         """
+        self.until = math.inf
         self.repl.close(friendly=False)
         self.repl = Repl.open(self.target.place().serial_url, deadline_s=_REPL_S, tap=self.log.tap)
         self.hang_up()

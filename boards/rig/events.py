@@ -36,6 +36,8 @@ _SAMPLE_COLUMNS: dict[str, Any] = {
     "value": None,
     "seq": 0,
     "outcome": "",
+    "better": "",
+    "limit": None,
 }
 
 

@@ -1,30 +1,45 @@
-"""The limits of one board: what it may take at most, and must have left at least."""
+"""The limits that a board's file may set, and what of a measurement is held to one.
+
+A check's own limit holds for every board; a board's file tightens or widens it.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from boards.rig.checks import Samples
 from boards.rig.percentiles import percentile
 
-RTT_P99 = "rtt_p99_ms"
-HEAP_FREE = "heap_free_min"  # bytes
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit: ``percent`` of the values (0 is the least, 100 the most) is held to it."""
+
+    key: str  # in [limits] of a board's file
+    what: str  # for people, e.g. "RTT p99"
+    unit: str  # of the limit
+    per_unit: float  # values of the measurement in one unit of the limit
+    percent: float
+    bound: Literal["at_most", "at_least"]
+    default: float | None = None  # of boards that say nothing; None: no limit
+
+    def of(self, limits: Mapping[str, float]) -> float | None:
+        """Return the board's limit in the limit's unit, None if it has none."""
+        return limits.get(self.key, self.default)
 
 
-def beyond(limits: Mapping[str, float], samples: Sequence[Samples]) -> str:
-    """Return what of ``samples`` is beyond a limit, "" if nothing is."""
-    if RTT_P99 not in limits:
+RTT_P99 = Limit("rtt_p99_ms", "RTT p99", "ms", 1000.0, 99, "at_most")
+HEAP_FREE = Limit("heap_free_min", "free heap", "bytes", 1.0, 0, "at_least")
+
+LIMITS: Mapping[str, Limit] = {limit.key: limit for limit in (RTT_P99, HEAP_FREE)}
+
+
+def beyond(limit: Limit | None, limits: Mapping[str, float], values: Sequence[float]) -> str:
+    """Return how ``values`` are beyond the board's limit, "" if they are not."""
+    bound = limit.of(limits) if limit is not None else None
+    if limit is None or bound is None or not values:
         return ""
-    for sample in samples:
-        if sample.metric != "rtt" or not sample.values:
-            continue
-        p99_ms = percentile(sample.values, 99) / 1000
-        if p99_ms > limits[RTT_P99]:
-            return f"RTT p99 is {p99_ms:.1f} ms, the board's limit is {limits[RTT_P99]:g} ms"
-    return ""
-
-
-def short_of_heap(limits: Mapping[str, float], free_bytes: int) -> str:
-    """Return by how much the board's free heap is below its limit, "" if it is not."""
-    least = limits.get(HEAP_FREE, 0.0)
-    if free_bytes >= least:
+    value = percentile(values, limit.percent) / limit.per_unit
+    if value <= bound if limit.bound == "at_most" else value >= bound:
         return ""
-    return f"{free_bytes} bytes of heap are free after the checks, the board's limit is {least:g}"
+    word = "at most" if limit.bound == "at_most" else "at least"
+    return f"{limit.what} is {value:.6g} {limit.unit}, {limit.key} says {word} {bound:g}"

@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from boards.models import Model
+from boards.models import Model, Transport
 from boards.rig.desk.files import Rig
 
 Protocol = Literal["fmqp", "lightmq"]
+# What a check may need. ``network``, ``serial``: how the board reaches the broker; ``raw``,
+# ``reliable``: the serial line's mode; ``buttons``: RESET within reach; ``power``: proven to be
+# switched off when asked; ``peer``: there is another board in the same run.
+Need = Literal["network", "serial", "raw", "reliable", "buttons", "power", "peer"]
 STEPS = ("start", "flash", "install", "check", "telemetry", "stop")
 STEP_LIMITS_S: Mapping[str, float] = {
     "start": 120,
@@ -20,6 +24,7 @@ STEP_LIMITS_S: Mapping[str, float] = {
     "stop": 30,
 }
 _MAX_BOARDS = 64
+Mode = Literal["raw", "reliable"]
 
 
 class PlanError(Exception):
@@ -34,6 +39,7 @@ class BoardPlan:
     model: str
     protocol: Protocol
     file: str = ""  # its file on the desk; "" for a virtual board that the run starts
+    has: frozenset[Need] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +62,20 @@ class Job:
     fw_sha: str
     client_sha: str
     limits_s: Mapping[str, float]
+    checks: tuple[str, ...] = ()  # their names, in order
     wifi_ssid: str = ""  # of the desk; for boards that have the cap wifi
     wifi_psk_env: str = ""  # the name of an environment variable
 
     def to_json(self) -> str:
         """Return the job as one line."""
-        return json.dumps(dataclasses.asdict(self))
+        return json.dumps(dataclasses.asdict(self), default=sorted)
 
     @classmethod
     def from_json(cls, line: str) -> "Job":
         """Read the line that ``to_json`` wrote."""
         data = json.loads(line)
-        return cls(**{**data, "board": BoardPlan(**data["board"])})
+        board = BoardPlan(**{**data["board"], "has": frozenset(data["board"]["has"])})
+        return cls(**{**data, "board": board, "checks": tuple(data["checks"])})
 
 
 def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> list[BoardPlan]:
@@ -85,11 +93,13 @@ def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> l
         counts[kind] = counts.get(kind, 0) + int(count or 1)
     if sum(counts.values()) > _MAX_BOARDS:
         raise PlanError(f"{sum(counts.values())} boards; a run takes at most {_MAX_BOARDS}")
+    peers = sum(counts.values()) > 1
     return [
         BoardPlan(
             id=f"{models[kind].prefix}-{number + 1}",
             model=models[kind].id,
             protocol="lightmq" if number % 2 else "fmqp",
+            has=_has(models[kind].transport, "raw", buttons=True, power=True, peers=peers),
         )
         for kind, count in counts.items()
         for number in range(count)
@@ -107,5 +117,33 @@ def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPl
         wanted = f" with {', '.join(caps)}" if caps else ""
         raise PlanError(f"{rig.file}: no board{wanted} on this desk; see: motemq rig list")
     return [
-        BoardPlan(id=b.id, model=b.model.id, protocol=b.protocol, file=str(b.file)) for b in chosen
+        BoardPlan(
+            id=board.id,
+            model=board.model.id,
+            protocol=board.protocol,
+            file=str(board.file),
+            has=_has(
+                board.transport,
+                "raw",
+                buttons=board.virtual is not None,
+                power=board.virtual is not None or board.power.cuts_vbus,
+                peers=len(chosen) > 1,
+            ),
+        )
+        for board in chosen
     ]
+
+
+def _has(
+    transport: Transport, mode: Mode, *, buttons: bool, power: bool, peers: bool
+) -> frozenset[Need]:
+    there: dict[Need, bool] = {
+        "network": transport == "tcp",
+        "serial": transport == "uart",
+        "raw": transport == "uart" and mode == "raw",
+        "reliable": transport == "uart" and mode == "reliable",
+        "buttons": buttons,
+        "power": power,
+        "peer": peers,
+    }
+    return frozenset(need for need, is_there in there.items() if is_there)

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from boards.models import Model
-from boards.rig.checks import CHECKS
+from boards.rig.checks.registry import CHECKS
 from boards.rig.crew import Crew, Message
 from boards.rig.events import RunFiles
 from boards.rig.plan import STEPS, Job
@@ -33,7 +33,9 @@ def run(
     began = time.monotonic()
     files.event(event="run_started", message=", ".join(boards))
     try:
-        with Show(console, boards, list(CHECKS)) as show, Crew(jobs) as crew:
+        wanted = {name for job in jobs for name in job.checks}
+        checks = [name for name in CHECKS if name in wanted]
+        with Show(console, boards, checks) as show, Crew(jobs) as crew:
             for said in crew.messages():
                 if said is None:
                     show.refresh()

@@ -114,7 +114,7 @@ class Show:
                 board.job.board.id,
                 dots,
                 f"{board.step} {board.detail}"[:70],
-                f"{done}/{len(self._checks)}",
+                f"{done}/{len(board.job.checks)}",
                 f"{(board.ended_s or time.monotonic()) - board.started_s:.0f} s",
             )
         return table

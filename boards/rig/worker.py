@@ -21,13 +21,14 @@ from boards.models import TomlError, all_models
 from boards.repl import NoReply, ReplError
 from boards.rig.agent import AgentError
 from boards.rig.bench import Bench, CheckFailed
-from boards.rig.checks import CHECKS, MEASURING, Check, Samples
+from boards.rig.checks.declared import Check, Samples
+from boards.rig.checks.registry import CHECKS
 from boards.rig.desk.ladder import NotBack
 from boards.rig.desk.locks import Locked
 from boards.rig.desk.permits import NoPermit, radio
 from boards.rig.desk.wedges import Wedged
 from boards.rig.events import stamp
-from boards.rig.limits import beyond, short_of_heap
+from boards.rig.limits import beyond
 from boards.rig.plan import Job
 from boards.rig.steps import BoardRun, StepFailed
 from boards.rig.wifi import WifiError
@@ -170,44 +171,44 @@ class _Worker:
     def _check(self, until: float) -> str:
         bench = self._run.open_bench(until)
         failed = []
+        checks = [CHECKS[name] for name in self._job.checks]
         try:
-            for name, check in CHECKS.items():
+            for check in checks:
                 if time.monotonic() > until:
-                    raise StepFailed(f"no time was left for check {name}")
-                self._channel.send("progress", text=name)
-                self._run.log.mark(f"check {name}")
-                with self._air(name, until):
-                    outcome = self._one_check(bench, name, check)
+                    raise StepFailed(f"no time was left for check {check.name}")
+                self._channel.send("progress", text=check.name)
+                self._run.log.mark(f"check {check.name}")
+                with self._air(check, until):
+                    outcome = self._one_check(bench, check)
                 if outcome == "failed":
-                    failed.append(name)
+                    failed.append(check.name)
                 if outcome != "passed":
                     bench.recover()
-            least = self._run.target.board.limits
-            short = short_of_heap(least, bench.call("info")["heap_free"]) if least else ""
         finally:
             self._run.close_bench()
-        if short:
-            raise CheckFailed(short)
         if failed:
-            raise CheckFailed(f"{len(failed)} of {len(CHECKS)} failed: {', '.join(failed)}")
-        return f"{len(CHECKS)} checks"
+            raise CheckFailed(f"{len(failed)} of {len(checks)} failed: {', '.join(failed)}")
+        return f"{len(checks)} checks"
 
-    def _air(self, name: str, until: float) -> AbstractContextManager[None]:
+    def _air(self, check: Check, until: float) -> AbstractContextManager[None]:
         """Boards with Wi-Fi share one air: who measures has it alone."""
         if "wifi" not in self._run.target.board.caps:
             return nullcontext()
         left = max(0.0, until - time.monotonic())
-        return radio(Path(self._job.rig_dir), alone=name in MEASURING, deadline_s=left)
+        return radio(Path(self._job.rig_dir), alone=check.alone, deadline_s=left)
 
-    def _one_check(self, bench: Bench, name: str, check: Check) -> str:
+    def _one_check(self, bench: Bench, check: Check) -> str:
         began = time.monotonic()
+        name, limits = check.name, self._run.target.board.limits
         samples: list[Samples] = []
         fault: Exception | None = None
         outcome, message = "passed", ""
+        bench.until = began + check.deadline_s
         try:
-            samples = check(bench)
-            if text := beyond(self._run.target.board.limits, samples):
-                outcome, message = "failed", text
+            samples = check.run(bench)
+            if texts := [beyond(each.of.limit, limits, each.values) for each in samples]:
+                message = "; ".join(filter(None, texts))
+                outcome = "failed" if message else outcome
         except _VERDICTS as error:
             outcome, message = "failed", str(error)
         except NoReply as error:
@@ -218,13 +219,17 @@ class _Worker:
             outcome, message = "error", f"{type(error).__name__}: {error}"
         if outcome == "failed":
             outcome, message = self._quarantined(name, message)
-        for sample in samples:
+        for each in samples:
+            limit = each.of.limit
+            bound = limit.of(limits) if limit is not None else None
             self._channel.send(
                 "samples",
                 check=name,
-                metric=sample.metric,
-                unit=sample.unit,
-                values=sample.values,
+                metric=each.of.metric,
+                unit=each.of.unit,
+                better=each.of.better,
+                limit=None if limit is None or bound is None else bound * limit.per_unit,
+                values=[float(value) for value in each.values],
                 outcome=outcome,
             )
         self._event(

@@ -13,7 +13,8 @@ _PAGE = Path(__file__).parents[2] / "docs" / "rig-events.md"
 
 
 def _documented_columns() -> list[str]:
-    cells = re.findall(r"^\| (`[^|]*) \|", _PAGE.read_text(), re.MULTILINE)
+    events = _PAGE.read_text().partition("`samples.jsonl` – ")[0]
+    cells = re.findall(r"^\| (`[^|]*) \|", events, re.MULTILINE)
     return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
 
 
@@ -33,7 +34,7 @@ def test_every_line_has_every_documented_column(tmp_path: Path) -> None:
     assert (first["board_id"], first["duration_s"], first["virtual"]) == ("", None, False)
     assert (second["attempt"], second["duration_s"]) == (1, 1.5)
     lead = _documented_columns()[: _documented_columns().index("event")]
-    tail = ["check", "attempt", "metric", "unit", "value", "seq", "outcome"]
+    tail = ["check", "attempt", "metric", "unit", "value", "seq", "outcome", "better", "limit"]
     assert list(sample) == lead + tail
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", first["ts"])
 

@@ -8,10 +8,10 @@ from boards.rig.plan import STEP_LIMITS_S, STEPS, BoardPlan, Job, PlanError, pla
 
 def test_boards_get_ids_and_protocols_alternate_within_a_kind() -> None:
     plans = plan_boards(["rp2040:2", "esp32:1"], virtual_models())
-    assert plans == [
-        BoardPlan("vpico-1", "virtual-rp2040", "fmqp"),
-        BoardPlan("vpico-2", "virtual-rp2040", "lightmq"),
-        BoardPlan("vesp32-1", "virtual-esp32", "fmqp"),
+    assert [(plan.id, plan.model, plan.protocol) for plan in plans] == [
+        ("vpico-1", "virtual-rp2040", "fmqp"),
+        ("vpico-2", "virtual-rp2040", "lightmq"),
+        ("vesp32-1", "virtual-esp32", "fmqp"),
     ]
 
 
@@ -42,7 +42,7 @@ def test_the_total_is_bounded() -> None:
 
 def test_a_job_survives_its_journey_as_a_line() -> None:
     job = Job(
-        board=BoardPlan("vpico-1", "virtual-rp2040", "fmqp"),
+        board=BoardPlan("vpico-1", "virtual-rp2040", "fmqp", has=frozenset({"serial", "raw"})),
         image="a.uf2",
         node_dir="node",
         state_dir="state",
@@ -58,6 +58,7 @@ def test_a_job_survives_its_journey_as_a_line() -> None:
         fw_sha="f",
         client_sha="c",
         limits_s=STEP_LIMITS_S,
+        checks=("ping", "heap_free"),
     )
     line = job.to_json()
     assert "\n" not in line

@@ -13,7 +13,7 @@ from boards.rig.junit import junit_xml, read_events
 from boards.virtual.board import VirtualBoard
 from tests.boards.desk_files import motemq_rig, running_esp32, write_rig, write_virtual
 from tests.boards.loose_cable import LooseCable
-from tests.boards.rig_process import ALL_CHECKS, Broker, outcomes, rows, run_rig
+from tests.boards.rig_process import QUICK_CHECKS, Broker, outcomes, rows, run_rig
 
 _DEAF = "while True:\n try:\n  while True: pass\n except BaseException: pass"
 
@@ -37,7 +37,7 @@ def test_a_desk_is_judged_twice_and_left_quiet(
         assert first.returncode == 0, first.stdout
         for board in ("e1", "p1"):
             checks = outcomes(out, board, "check_finished", "check")
-            assert checks == dict.fromkeys(ALL_CHECKS, "passed")
+            assert checks == dict.fromkeys(QUICK_CHECKS, "passed")
         # It ran already, with this firmware, and nobody wrote it again.
         assert "e1: flash passed in" in first.stdout
         assert "the same firmware was there" in first.stdout
@@ -99,7 +99,7 @@ def test_a_quarantined_check_fails_without_failing_the_run(
     rig = write_rig(tmp_path)
     path = write_virtual(tmp_path, esp32)
     every = "".join(
-        f'{name} = {{ reason = "no broker there", until = 2099-01-01 }}\n' for name in ALL_CHECKS
+        f'{name} = {{ reason = "no broker there", until = 2099-01-01 }}\n' for name in QUICK_CHECKS
     )
     path.write_text(path.read_text() + '[link]\nprotocol = "lightmq"\n[quarantine]\n' + every)
     # It speaks LightMQ and meets an FMQP broker: no check can pass.

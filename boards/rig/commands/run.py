@@ -8,6 +8,8 @@ import click
 from rich.console import Console
 
 from boards.models import all_models, virtual_models
+from boards.rig.checks.declared import Check
+from boards.rig.checks.registry import CHECKS, NoSuchCheck, choose
 from boards.rig.commands.exits import boards_option, ending, open_rig, rig_option
 from boards.rig.desk.files import Rig
 from boards.rig.images import image_of
@@ -34,6 +36,17 @@ def _pairs(
     if not all(pairs.values()):
         raise click.BadParameter(f"write {parameter.metavar}")
     return pairs
+
+
+def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    width = max(map(len, CHECKS))
+    for check in CHECKS.values():
+        only = "" if len(check.protocols) > 1 else f" [{check.protocols[0]}]"
+        needs = f" [needs {', '.join(sorted(check.needs))}]" if check.needs else ""
+        click.echo(f"{check.name:<{width}}  {check.about}{only}{needs}")
+    context.exit()
 
 
 @click.command()
@@ -86,6 +99,21 @@ def _pairs(
     help=f"How long a step may take; steps: {', '.join(STEP_LIMITS_S)}.",
 )
 @click.option(
+    "--checks",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN,…",
+    help="Only checks whose names fit, e.g. 'pubsub*,ping'.  [default: all that the board can do]",
+)
+@click.option(
+    "--list-checks",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_checks,
+    help="Say which checks there are, and end.",
+)
+@click.option(
     "--retries",
     default=1,
     show_default=True,
@@ -112,6 +140,7 @@ def command(
     trust_ledger: bool,
     images: dict[str, str],
     limits: dict[str, str],
+    patterns: tuple[str, ...],
     retries: int,
     junit: Path | None,
     name: str | None,
@@ -130,7 +159,7 @@ def command(
         console = Console(width=_PLAIN_WIDTH)
     out = out.absolute()
     with ending():
-        steps_s = _limits(limits)
+        checks = _checks(patterns)
         boards_dir = (state_dir or out / "boards").absolute()
         if virtual:
             if rig_file or board_ids or caps:
@@ -161,7 +190,8 @@ def command(
                 retries=retries,
                 fw_sha=_sha256(paths[plan.id]),
                 client_sha=client_sha(),
-                limits_s=steps_s,
+                limits_s=_limits(limits, _fitting(checks, plan)),
+                checks=tuple(check.name for check in _fitting(checks, plan)),
                 wifi_ssid=rig.wifi_ssid if rig else "",
                 wifi_psk_env=rig.wifi_psk_env if rig else "",
             )
@@ -187,8 +217,21 @@ def _image(plan: BoardPlan, rig: Rig | None, images: dict[str, str]) -> Path:
     return image_of(name, folder, lambda line: click.echo(line))
 
 
-def _limits(limits: dict[str, str]) -> dict[str, float]:
-    chosen = dict(STEP_LIMITS_S)
+def _checks(patterns: tuple[str, ...]) -> list[Check]:
+    try:
+        return choose(patterns)
+    except NoSuchCheck as error:
+        raise PlanError(str(error)) from None
+
+
+def _fitting(checks: list[Check], plan: BoardPlan) -> list[Check]:
+    return [check for check in checks if check.fits(plan.protocol, plan.has)]
+
+
+def _limits(limits: dict[str, str], checks: list[Check]) -> dict[str, float]:
+    # Of a step that hangs, the crew tells; no single check may take the others' time.
+    most_s = sum(check.deadline_s for check in checks)
+    chosen = {**STEP_LIMITS_S, "check": max(STEP_LIMITS_S["check"], most_s)}
     for step, text in limits.items():
         if step not in chosen:
             raise PlanError(f"no step {step!r}; there are {', '.join(chosen)}")

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from boards.flash.target import Identity
 from boards.models import FlashMethod, Model, Reset, Transport, all_models
 from boards.models.toml_tables import Table, read_table
+from boards.rig.limits import LIMITS
 
 _SCHEMA = 1
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
@@ -275,7 +276,7 @@ def _virtual(top: Table, model: Model) -> VirtualDesk | None:
 
 
 def _limits(table: Table) -> Iterator[tuple[str, float]]:
-    for key in ("rtt_p99_ms", "heap_free_min"):  # limits.py
+    for key in LIMITS:
         if key in table:
             yield key, table.take(key, float)
     table.end()
