@@ -13,7 +13,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "rig-events.md"
 
 
 def _documented_columns() -> list[str]:
-    events = _PAGE.read_text().partition("`samples.jsonl` – ")[0]
+    events = _PAGE.read_text().partition("\n`samples.jsonl`")[0]
     cells = re.findall(r"^\| (`[^|]*) \|", events, re.MULTILINE)
     return [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
 
