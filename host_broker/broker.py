@@ -6,9 +6,10 @@ from host_broker.bus.commands import Command, PublishRun
 from host_broker.bus.exchange import Exchange
 from host_broker.bus.publication import RETAINED, SERVICE, WILL, unpack_one
 from host_broker.bus.routes import Group
+from host_broker.clients import Client
 from host_broker.deadlines import Deadlines
 from host_broker.departures import Departures
-from host_broker.execution import Client, Execution, Stats, World
+from host_broker.execution import Execution, Stats, World
 from host_broker.gathering import Gathering
 from host_broker.outputs import Close, ConnectionId, Gathered, Outputs
 from host_broker.protocols.registry import protocols
@@ -69,6 +70,7 @@ class Broker:
             self._servers,
             self._exchange,
             self._deadlines,
+            self._departures,
             self.stats,
             limits.max_steps_per_s,
             limits.max_discards_per_s,
@@ -171,15 +173,11 @@ class Broker:
         execution = Execution(self._world, now)
         if client is None:
             return execution.outputs
-        gradually = self._departures.worth_it(connection)
-        if gradually:
-            self._departures.begin(client)
-        else:
-            execution.leave(client)
+        execution.leave(client)
         self._run(execution, client, client.session.closed(now))
         execution.population(client)
-        if gradually:
-            self._departures.step(execution, now)
+        if connection in self._departures:
+            execution.go_on_leaving()
             execution.outputs.sends.pop(connection, None)  # it is not off the bus yet
         return execution.outputs
 
@@ -200,7 +198,7 @@ class Broker:
         self.stopping()
         execution = Execution(self._world, now)
         while self._departures.due is not None:
-            self._departures.step(execution, now)
+            execution.go_on_leaving()
         for client in list(self._clients.values()):
             client.steps = 0
             self._run(execution, client, client.session.closed(now))
@@ -219,7 +217,7 @@ class Broker:
         if self._world.ending:
             return execution.outputs
         if self._departures.due is not None:
-            self._departures.step(execution, now)
+            execution.go_on_leaving()
         for connection in self._deadlines.due(now):
             client = self._clients.get(connection)
             if client is None or client.closing:

@@ -4,13 +4,12 @@ Each that ends may be announced to somebody; ten thousand of them in one call wo
 waiting for 80 ms. The edge sends nothing to those who leave.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
 from host_broker.bus.exchange import Exchange
 from host_broker.bus.subscriptions import Interest
-from host_broker.execution import Client, Execution
+from host_broker.clients import Client
 from host_broker.outputs import ConnectionId
 
 _STEP = 256  # subscriptions that end in one call: about 2 ms
@@ -25,25 +24,26 @@ class Departures:
     def __init__(self, exchange: Exchange) -> None:
         self.due: float | None = None
         self._exchange = exchange
-        self._leaving: deque[tuple[Client, Iterator[Interest | None]]] = deque()
+        self._leaving: dict[ConnectionId, tuple[Client, Iterator[Interest | None]]] = {}
+
+    def __contains__(self, connection: ConnectionId) -> bool:
+        """Whether a connection is leaving, and not gone yet."""
+        return connection in self._leaving
 
     def worth_it(self, connection: ConnectionId) -> bool:
         """Whether a connection has more subscriptions than one call should end."""
         return self._exchange.subscription_count(connection) > _STEP
 
-    def begin(self, client: Client) -> None:
-        """Have a client leave that the broker knows no more; ``step`` must be called soon."""
-        client.closing = True
-        client.steps = 0  # its wills are searched for as anybody's
-        self._leaving.append((client, self._exchange.detach(client.connection)))
+    def begin(self, client: Client, now: float) -> None:
+        """Have a client leave that is served no more, and is not leaving yet."""
+        self._leaving[client.connection] = client, self._exchange.detach(client.connection)
+        self.due = now
 
-    def step(self, execution: Execution, now: float) -> None:
-        """Go on with whoever began first."""
-        client, interests = self._leaving[0]
-        ended = 0
-        for interest in islice(interests, _STEP):
-            execution.interest(client, interest)
-            ended += 1
-        if ended < _STEP:
-            self._leaving.popleft()
+    def step(self, now: float) -> list[tuple[Client, Interest | None]]:
+        """Go on with whoever began first; returns the interests that ended, and whose they were."""
+        connection, (client, interests) = next(iter(self._leaving.items()))
+        ended = [(client, interest) for interest in islice(interests, _STEP)]
+        if len(ended) < _STEP:
+            del self._leaving[connection]
         self.due = now if self._leaving else None
+        return ended

@@ -21,33 +21,17 @@ from host_broker.bus.commands import (
 from host_broker.bus.exchange import Exchange, Translation
 from host_broker.bus.publication import RETAINED, WILL, is_service, pack
 from host_broker.bus.subscriptions import Interest
+from host_broker.clients import Client
 from host_broker.deadlines import Deadlines
+from host_broker.departures import Departures
 from host_broker.outputs import Close, ConnectionId, Outputs, Record
-from host_broker.protocols.session import ProtocolServer, Session, Translator
+from host_broker.protocols.session import ProtocolServer
 
 # A record is at most 16 MiB (docs/journal.md): a run is ended as soon as it is this long, and
 # what makes it so is at most a read and the longest body, 8 MiB.
 _LONG_RUN = 4 * 1024 * 1024
 _LENIENCE_S = 0.1  # of discarded packets at once: a mistake is none to rest for
 _WORTH_A_RECORD = 32 * 1024  # bytes; more is not copied to be in one record with what came before
-
-
-@dataclass(slots=True)
-class Client:
-    """A connection: its session, and whether the broker has asked to close it.
-
-    ``translator``: the session, if it says publications in words of its own.
-    """
-
-    connection: ConnectionId
-    session: Session
-    journal_code: int
-    translator: Translator | None = None
-    closing: bool = False
-    steps: int = 0  # through the index, made for it and not yet paid off
-    paid: float = 0.0  # until when they were
-    discards: float = 0.0  # packets, not yet paid off
-    discards_paid: float = 0.0  # until when they were
 
 
 @dataclass(slots=True)
@@ -67,6 +51,7 @@ class World:
     servers: Mapping[str, ProtocolServer]
     exchange: Exchange
     deadlines: Deadlines
+    departures: Departures
     stats: Stats
     max_steps_per_s: int
     max_discards_per_s: int
@@ -117,14 +102,28 @@ class Execution:
             self._all(client, server.population(len(self._world.clients)))
 
     def leave(self, client: Client) -> None:
-        """Take a connection off the bus: from now on it gets nothing."""
+        """Take a connection off the bus: from now on it gets nothing.
+
+        With many subscriptions that goes on step by step, whenever the broker is called.
+        """
         client.closing = True
         client.steps = 0  # its wills are searched for as anybody's
+        departures = self._world.departures
+        if client.connection in departures:
+            return
+        if departures.worth_it(client.connection):
+            departures.begin(client, self._now)
+            return
         work = self._world.exchange.work
         left, work.left = work.left, self._world.max_steps_per_s
         for interest in list(self._world.exchange.detach(client.connection)):
             self.interest(client, interest)
         work.left = left
+
+    def go_on_leaving(self) -> None:
+        """End the next subscriptions of those who leave step by step."""
+        for client, interest in self._world.departures.step(self._now):
+            self.interest(client, interest)
 
     def _pay_off(self, client: Client) -> None:
         passed = self._now - client.paid

@@ -7,7 +7,7 @@ of work, as what one read has.
 
 from host_broker.bus.commands import PublishRun
 from host_broker.bus.routes import Group
-from host_broker.execution import Client
+from host_broker.clients import Client
 from host_broker.outputs import Buffer, Forward, Gathered, Record
 
 _COPIED_BYTES = 1024  # a slice of less is copied: a view costs as much and keeps the read

@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
         self.heard = True  # since the server last looked
         self.local = True  # the peer is on this machine
         self.ended = False  # the broker was told, or never knew it
-        self.left = False  # by its own doing: it is sent no more
+        self.left = False  # it is sent no more
         self.transport: asyncio.Transport
         self._server = server
         self._slow = slow

@@ -287,10 +287,8 @@ class Server:
         if connection is None:
             return
         _log.info("connection %d is closed: %s", close.connection, close.reason)
-        if close.abort:
-            connection.transport.abort()
-        else:
-            connection.close()
+        connection.left = True  # of many subscriptions it is taken off the bus step by step
+        (connection.transport.abort if close.abort else connection.close)()
 
     def _tick(self) -> None:
         self._run(self._broker.tick(self._now(), self._perhaps_unread))

@@ -5,6 +5,7 @@ from tests.host_broker.desk import Desk
 
 MANY = 1000
 STEP = 256  # as departures.py has it
+LIMIT = 12_000  # steps through the index in a second
 
 
 def _crowd(desk: Desk, name: str, count: int = MANY) -> int:
@@ -151,3 +152,42 @@ def test_its_wills_are_in_the_journal_once() -> None:
     assert [(topic, body) for _, topic, body in record[3]] == [("will/a", b"0"), ("will/a", b"1")]
     desk.advance(60.0)
     assert desk.journal() == []
+
+
+def _disconnected(desk: Desk, name: str) -> int:
+    """A crowd that makes the broker search too much; what its wildcards say was taken."""
+    client = _crowd(desk, name)
+    desk.advance(2.0)
+    wildcards = b"".join(encode_publication(f"*/*/{n}", b"x") for n in range(5 * MANY))
+    outputs = desk.send(client, wildcards)
+    assert [close.connection for close in outputs.closes] == [client]
+    return client
+
+
+def test_whom_the_broker_disconnects_leaves_step_by_step_too() -> None:
+    desk = Desk(fmqp={"max_steps_per_s": LIMIT})
+    observer = _observer(desk)
+    client = _disconnected(desk, "a")
+    assert all(body for topic, body in _said(desk, observer) if topic[:2] == "a/")  # none ended
+    assert desk.broker.next_deadline() == desk.now
+    said = []
+    for step in range(3):  # each of a tick
+        desk.done(desk.broker.tick(desk.now))
+        said += _said(desk, observer)
+        assert said == _interests("a")[: STEP * (step + 1)]
+    # Its socket is closed only now; the wills come then, and nothing is said twice.
+    desk.close(client)
+    assert _said(desk, observer) == _ending("a", 1) + _interests("a")[STEP * 3 :]
+    due = desk.broker.next_deadline()
+    assert due is None or due > desk.now
+
+
+def test_whom_the_broker_disconnects_may_be_gone_before_its_socket_is() -> None:
+    desk = Desk(fmqp={"max_steps_per_s": LIMIT})
+    observer = _observer(desk)
+    client = _disconnected(desk, "a")
+    desk.messages(observer)
+    desk.advance(0.0)
+    assert _said(desk, observer) == _interests("a")
+    desk.close(client)
+    assert _said(desk, observer) == _ending("a", 1)
