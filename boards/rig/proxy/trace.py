@@ -1,0 +1,80 @@
+"""What the proxy saw of one connection: the evidence for a verdict about its end.
+
+All times are ns of the host's monotonic clock, the same in every process; 0 means never.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Side = Literal["client", "broker"]
+How = Literal["", "fin", "rst"]
+
+
+@dataclass(slots=True)
+class Trace:
+    """One connection of a client, from its acceptance to its end.
+
+    ``from_…`` counts what was read, ``to_…`` what was handed on. ``…_ended`` is how that side ended
+    the connection, ``…_told`` how the proxy ended it towards that side.
+    """
+
+    number: int  # within the route, from 1
+    opened_ns: int
+    dialled_ns: int = 0  # the broker took it
+    dial_error: str = ""
+    from_client_bytes: int = 0
+    from_client_ns: int = 0  # when the last of them came
+    to_broker_bytes: int = 0
+    to_broker_ns: int = 0
+    from_broker_bytes: int = 0
+    from_broker_ns: int = 0
+    to_client_bytes: int = 0
+    to_client_ns: int = 0
+    client_ended: How = ""
+    client_ended_ns: int = 0
+    broker_ended: How = ""
+    broker_ended_ns: int = 0
+    client_told: How = ""
+    client_told_ns: int = 0
+    broker_told: How = ""
+    broker_told_ns: int = 0
+    cut: bool = False  # by the rig
+    closed_ns: int = 0
+
+    def came(self, side: Side, count: int, now: int) -> None:
+        """Note ``count`` bytes from ``side``."""
+        if side == "client":
+            self.from_client_bytes += count
+            self.from_client_ns = now
+        else:
+            self.from_broker_bytes += count
+            self.from_broker_ns = now
+
+    def went(self, side: Side, count: int, now: int) -> None:
+        """Note ``count`` bytes handed to ``side``."""
+        if side == "client":
+            self.to_client_bytes += count
+            self.to_client_ns = now
+        else:
+            self.to_broker_bytes += count
+            self.to_broker_ns = now
+
+    def ended(self, side: Side, how: How, now: int) -> None:
+        """Note that ``side`` ended the connection."""
+        if side == "client":
+            self.client_ended, self.client_ended_ns = how, now
+        else:
+            self.broker_ended, self.broker_ended_ns = how, now
+
+    def told(self, side: Side, how: How, now: int) -> None:
+        """Note that ``side`` was told of an end."""
+        if side == "client":
+            self.client_told, self.client_told_ns = how, now
+        else:
+            self.broker_told, self.broker_told_ns = how, now
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "Trace":
+        """Read what ``dataclasses.asdict`` made. Raises ``TypeError``."""
+        return cls(**row)
