@@ -14,7 +14,9 @@ from boards.rig.agent import AgentLink
 from boards.rig.desk.target import DeskBoard
 from boards.rig.observer import Observer, Seen
 from boards.rig.plan import BoardPlan
+from boards.rig.proxy.control import Route
 from boards.rig.serial_log import SerialLog
+from boards.rig.way import Way
 from boards.serial_port import PortGone
 
 # While a check runs, the board falls silent between two calls of the REPL: no keepalive then.
@@ -31,6 +33,10 @@ class CheckFailed(Exception):
     """A check came to its verdict: not as expected. The text says expected and got."""
 
 
+class Invalid(Exception):
+    """The rig could not make or prove what a check is about: there is no verdict on the board."""
+
+
 @dataclass(slots=True)
 class Bench:
     """What a check needs. A check uses one ``session`` and may call the agent within it."""
@@ -41,12 +47,20 @@ class Bench:
     log: SerialLog
     bridge: RawBridge | None
     repl: Repl
+    way: Way | None = None  # to the broker
     until: float = math.inf  # when the check's time is up, on the clock of time.monotonic
 
     @property
     def is_fmqp(self) -> bool:
         """True if the board speaks FMQP, False for LightMQ."""
         return self.board.protocol == "fmqp"
+
+    @property
+    def route(self) -> Route:
+        """The board's way through the fault proxy. Raises ``Invalid`` if it goes without."""
+        if self.way is None or self.way.route is None:
+            raise Invalid("there is no fault proxy between this board and its broker")
+        return self.way.route
 
     @property
     def client_id(self) -> str:

@@ -12,8 +12,9 @@ from boards.rig.desk.files import Rig
 Protocol = Literal["fmqp", "lightmq"]
 # What a check may need. ``network``, ``serial``: how the board reaches the broker; ``raw``,
 # ``reliable``: the serial line's mode; ``buttons``: RESET within reach; ``power``: proven to be
-# switched off when asked; ``peer``: there is another board in the same run.
-Need = Literal["network", "serial", "raw", "reliable", "buttons", "power", "peer"]
+# switched off when asked; ``peer``: there is another board in the same run; ``proxy``: the fault
+# proxy stands between the board and its broker.
+Need = Literal["network", "serial", "raw", "reliable", "buttons", "power", "peer", "proxy"]
 STEPS = ("start", "flash", "install", "check", "telemetry", "stop")
 STEP_LIMITS_S: Mapping[str, float] = {
     "start": 120,
@@ -63,6 +64,7 @@ class Job:
     client_sha: str
     limits_s: Mapping[str, float]
     checks: tuple[str, ...] = ()  # their names, in order
+    proxy_port: int = 0  # its control port; 0: there is none
     wifi_ssid: str = ""  # of the desk; for boards that have the cap wifi
     wifi_psk_env: str = ""  # the name of an environment variable
 

@@ -25,6 +25,7 @@ from boards.rig.plan import Job
 from boards.rig.reporter import Reporter
 from boards.rig.serial_log import SerialLog
 from boards.rig.telemetry import await_telemetry
+from boards.rig.way import Way
 from boards.rig.wifi import Wifi, forget, join, wifi_files
 from boards.virtual.board import BoardKind, VirtualBoard
 
@@ -52,6 +53,7 @@ class BoardRun:
         self._lock: BoardLock | None = None
         self._target: DeskBoard | None = None
         self._bridge: RawBridge | None = None
+        self._way = Way(job)
         self._bench: Bench | None = None
         self._starting = threading.Lock()
         self._stopped = False
@@ -79,6 +81,7 @@ class BoardRun:
             else:
                 board = self._start_virtual(until)
         self._target = DeskBoard(board)
+        self._way.open()
         place = self._target.place()
         url = place.serial_url or place.hub_path
         self._report.about(port=url)
@@ -191,6 +194,7 @@ class BoardRun:
             log=self.log,
             bridge=self._bridge,
             repl=self._open_repl(until),
+            way=self._way,
         )
         return self._bench
 
@@ -264,7 +268,7 @@ class BoardRun:
             return
         if not self.target.data_url or self.model.uart is None:
             raise StepFailed(f"{self.model.id} has a UART, but its data line is nowhere")
-        host, port = self._broker_address()
+        host, port = self._way.address
         self._bridge = RawBridge(
             self.target.data_url,
             self.model.uart.baud,
@@ -274,18 +278,13 @@ class BoardRun:
             report=self._report.bridge_line,
         ).start()
 
-    def _broker_address(self) -> tuple[str, int]:
-        address = self.job.fmqp if self.job.board.protocol == "fmqp" else self.job.lightmq
-        host, _, port = address.rpartition(":")
-        return host, int(port)
-
     @property
     def _config(self) -> Path:
         return Path(self.job.state_dir) / "node.json"
 
     def _write_config(self, *, autostart: bool) -> None:
         uart = self.model.uart if self.target.board.transport == "uart" else None
-        text = node_config(self.job.board, uart, self._broker_address(), autostart=autostart)
+        text = node_config(self.job.board, uart, self._way.address, autostart=autostart)
         self._config.write_text(text)
 
     def _tool_line(self, line: str) -> None:

@@ -20,7 +20,7 @@ from boards.flash.errors import FlashError
 from boards.models import TomlError, all_models
 from boards.repl import NoReply, ReplError
 from boards.rig.agent import AgentError
-from boards.rig.bench import Bench, CheckFailed
+from boards.rig.bench import Bench, CheckFailed, Invalid
 from boards.rig.checks.declared import Check, Samples
 from boards.rig.checks.registry import CHECKS
 from boards.rig.desk.ladder import NotBack
@@ -30,6 +30,7 @@ from boards.rig.desk.wedges import Wedged
 from boards.rig.events import stamp
 from boards.rig.limits import beyond
 from boards.rig.plan import Job
+from boards.rig.proxy.control import ProxyError
 from boards.rig.steps import BoardRun, StepFailed
 from boards.rig.wifi import WifiError
 from boards.serial_port import PortError
@@ -42,7 +43,9 @@ _FAULTS = (
     BoardError,
     ClientError,
     FlashError,
+    Invalid,
     PortError,
+    ProxyError,
     ReplError,
     Locked,
     NoPermit,

@@ -2,17 +2,13 @@
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from boards.rig.proxy.control import ProxyControl, ProxyError, Route
+from boards.rig.proxy.control import Route
 from boards.rig.proxy.process import FaultProxy
 from boards.rig.proxy.trace import Trace
 
@@ -49,6 +45,16 @@ def _pair(route: Route, server: socket.socket) -> Iterator[tuple[socket.socket, 
         with broker:
             broker.settimeout(_WAIT_S)
             yield client, broker
+
+
+def _is_turned_away(route: Route) -> bool:
+    # The RST comes at once: perhaps before connect() has returned.
+    try:
+        with socket.create_connection(route.address, _WAIT_S) as client:
+            client.recv(1)
+    except ConnectionResetError:
+        return True
+    return False
 
 
 def _eventually(condition: Callable[[], bool], what: str) -> None:
@@ -211,11 +217,7 @@ def test_refused_means_that_nobody_listens_and_the_port_stays_ours(
 def test_turned_away_by_a_rst_and_the_tries_are_seen(route: Route, server: socket.socket) -> None:
     route.set_mode("reset")
     for _ in range(3):
-        with (
-            socket.create_connection(route.address, _WAIT_S) as client,
-            pytest.raises(ConnectionResetError),
-        ):
-            client.recv(1)
+        assert _is_turned_away(route)
     opened = [trace.opened_ns for trace in route.traces()]
     assert len(opened) == 3
     assert opened == sorted(opened)
@@ -235,11 +237,7 @@ def test_a_broker_that_is_not_there_is_a_rst(proxy: FaultProxy) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
         route = proxy.control.route("nobody", "127.0.0.1", _where(unheard))
-        with (
-            socket.create_connection(route.address, _WAIT_S) as client,
-            pytest.raises(ConnectionResetError),
-        ):
-            client.recv(1)
+        assert _is_turned_away(route)
     trace = _closed(route)
     assert trace.dialled_ns == 0
     assert "refused" in trace.dial_error or "reached" in trace.dial_error
@@ -275,72 +273,8 @@ def test_routes_do_not_touch_each_other(proxy: FaultProxy, server: socket.socket
 def test_traces_are_bounded_and_numbered(route: Route) -> None:
     route.set_mode("reset")
     for _ in range(70):
-        socket.create_connection(route.address, _WAIT_S).close()
+        assert _is_turned_away(route)
     _eventually(lambda: route.traces()[-1].number == 70, "70 connections were not seen")
     numbers = [trace.number for trace in route.traces()]
     assert numbers == list(range(7, 71))
     assert [trace.number for trace in route.traces(after=68)] == [69, 70]
-
-
-@pytest.mark.parametrize(
-    ("request_", "reason"),
-    [
-        ({"do": "mode", "route": "nowhere", "mode": "forward"}, "no route 'nowhere'"),
-        ({"do": "mode", "mode": "explode"}, "no mode 'explode'"),
-        ({"do": "mode", "mode": "forward", "delay_ms": -1}, "delay_ms is -1"),
-        ({"do": "cut", "how": "axe"}, "not fin or rst"),
-        ({"do": "upstream", "to": "here"}, "not HOST:PORT"),
-        ({"do": "route", "host": "127.0.0.1", "to": "127.0.0.1:1"}, "no new route"),
-        ({"do": "dance"}, "NAME one of"),
-    ],
-)
-def test_a_wrong_request_is_refused_with_the_reason(
-    request_: dict[str, str], reason: str, proxy: FaultProxy, route: Route
-) -> None:
-    what = request_.pop("do")
-    with pytest.raises(ProxyError, match=reason):
-        proxy.control.call(what, **{"route": route.name, **request_})
-
-
-def test_a_host_that_is_not_ours_is_refused(proxy: FaultProxy) -> None:
-    with pytest.raises(ProxyError, match=r"cannot listen at '192\.0\.2\.1'"):
-        proxy.control.route("far", "192.0.2.1", "192.0.2.1:8765")
-
-
-def test_a_proxy_that_is_gone_is_an_error_not_a_verdict(tmp_path: Path) -> None:
-    with FaultProxy.start(tmp_path / "proxy.jsonl") as running:
-        port = running.port
-    with pytest.raises(ProxyError, match="does not answer 'cut'"):
-        ProxyControl(port, timeout_s=5).call("cut", route="x", how="fin")
-
-
-def test_the_log_has_every_opening_and_end(tmp_path: Path, server: socket.socket) -> None:
-    log = tmp_path / "proxy.jsonl"
-    with FaultProxy.start(log) as running:
-        route = running.control.route("vpico-1", "127.0.0.1", _where(server))
-        with _pair(route, server):
-            route.cut("rst")
-        _closed(route)
-    text = log.read_text()
-    assert '"event": "opened", "number": 1' in text
-    assert '"event": "cut", "how": "rst", "count": 1' in text
-    assert '"broker_told": "rst"' in text
-
-
-def test_the_proxy_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    code = (
-        "import sys, time; from pathlib import Path\n"
-        "from boards.rig.proxy.process import FaultProxy\n"
-        "running = FaultProxy.start(Path(sys.argv[1]))\n"
-        "print(running.pid, flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "log")], stdout=subprocess.PIPE
-    )
-    assert parent.stdout is not None
-    with parent.stdout:
-        pid = int(parent.stdout.readline())
-        parent.send_signal(signal.SIGKILL)
-        parent.wait(_WAIT_S)
-    _eventually(lambda: not Path(f"/proc/{pid}/cmdline").exists(), "the proxy lives on")

@@ -1,6 +1,6 @@
 """The fault proxy's idea of one connection: what passes when, and what is told to whom."""
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from boards.rig.proxy.relay import BUFFER_LIMIT, Relay
@@ -172,6 +172,8 @@ def test_a_sender_that_is_faster_than_the_receiver_is_not_read() -> None:
     assert relay.reads("client")
 
 
+# Other tests may hold the processor while inputs are made.
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     pieces=st.lists(st.binary(min_size=1, max_size=40), max_size=20),
     delays=st.lists(st.integers(0, 50), max_size=20),

@@ -18,6 +18,7 @@ from boards.rig.desk.permits import NoPermit
 from boards.rig.desk.power import PowerError
 from boards.rig.desk.wedges import Wedged
 from boards.rig.plan import PlanError
+from boards.rig.proxy.control import ProxyError
 from boards.serial_port import PortError
 from boards.tool import ToolError
 from boards.virtual.control import BoardError
@@ -39,6 +40,7 @@ FAULTS = (
     NotBack,
     PortError,
     PowerError,
+    ProxyError,
     ReplError,
     TomlError,
     ToolError,

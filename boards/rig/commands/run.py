@@ -2,6 +2,8 @@
 
 import hashlib
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -16,6 +18,7 @@ from boards.rig.images import image_of
 from boards.rig.installation import stage_node
 from boards.rig.junit import junit_xml, read_events
 from boards.rig.plan import STEP_LIMITS_S, BoardPlan, Job, PlanError, plan_boards, plan_desk
+from boards.rig.proxy.process import FaultProxy, can_stand_at
 from boards.rig.run import run as run_rig
 from firmware.node_files import client_sha
 
@@ -158,7 +161,7 @@ def command(
     if not console.is_terminal:
         console = Console(width=_PLAIN_WIDTH)
     out = out.absolute()
-    with ending():
+    with ending(), ExitStack() as stack:
         checks = _checks(patterns)
         boards_dir = (state_dir or out / "boards").absolute()
         if virtual:
@@ -173,6 +176,9 @@ def command(
         (out / "logs").mkdir(parents=True, exist_ok=True)
         paths = {plan.id: _image(plan, rig, images) for plan in plans}
         node_dir = stage_node(out / "node")
+        plans = [_reachable(plan, fmqp if plan.protocol == "fmqp" else lightmq) for plan in plans]
+        proxy = FaultProxy.start(out / "logs" / "proxy.jsonl")
+        stack.enter_context(proxy)
         jobs = [
             Job(
                 board=plan,
@@ -192,6 +198,7 @@ def command(
                 client_sha=client_sha(),
                 limits_s=_limits(limits, _fitting(checks, plan)),
                 checks=tuple(check.name for check in _fitting(checks, plan)),
+                proxy_port=proxy.port if "proxy" in plan.has else 0,
                 wifi_ssid=rig.wifi_ssid if rig else "",
                 wifi_psk_env=rig.wifi_psk_env if rig else "",
             )
@@ -202,6 +209,12 @@ def command(
         if junit is not None:
             junit.write_bytes(junit_xml(read_events(folder)))
     sys.exit(code)
+
+
+def _reachable(plan: BoardPlan, broker: str) -> BoardPlan:
+    """A broker on another machine is reached without the proxy: it listens where brokers do."""
+    here = can_stand_at(broker.rpartition(":")[0])
+    return replace(plan, has=plan.has | {"proxy"}) if here else plan
 
 
 def _sha256(image: Path) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,17 @@ from boards.rig.proxy.control import ProxyControl, ProxyError
 
 _START_S = 60.0
 _STOP_S = 10.0
+
+
+def can_stand_at(host: str) -> bool:
+    """Return whether ``host`` is an address of this machine, so that a proxy can listen there."""
+    try:
+        family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.bind((host, 0))
+    except OSError:
+        return False
+    return True
 
 
 class FaultProxy:
