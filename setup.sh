@@ -30,6 +30,11 @@ fi
 packages=(gcc libc6-dev gcc-arm-none-eabi libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib cmake make
   pkg-config libffi-dev dpkg-dev xz-utils)
 "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || packages+=("$(basename "$(readlink -f "$(command -v "$PYTHON")")")-venv")
+# The rig's report is checked in a real browser.
+for browser in chromium chromium-browser google-chrome google-chrome-stable; do
+  command -v $browser >/dev/null && break
+  [ $browser = google-chrome-stable ] && packages+=(chromium)
+done
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

@@ -1,5 +1,7 @@
 """One run of the rig: start the crew, write down what it says, come to a verdict."""
 
+import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,9 +10,13 @@ from rich.console import Console
 
 from boards.models import Model
 from boards.rig.checks.registry import CHECKS
+from boards.rig.console import read_sections
 from boards.rig.crew import Crew, Message
+from boards.rig.environment import environment
 from boards.rig.events import RunFiles
 from boards.rig.plan import STEPS, Job
+from boards.rig.report.history import FORMER, runs_before
+from boards.rig.report.page import write_page
 from boards.rig.show import BoardState, Show
 
 PASSED, FAILED, FAULT, NOTHING_RAN = 0, 1, 3, 4
@@ -32,6 +38,7 @@ def run(
     clerk = _Clerk(files, boards, models)
     began = time.monotonic()
     files.event(event="run_started", message=", ".join(boards))
+    files.event(event="environment", message=json.dumps(environment(sys.argv)))
     try:
         wanted = {name for job in jobs for name in job.checks}
         checks = [name for name in CHECKS if name in wanted]
@@ -51,8 +58,16 @@ def run(
     finally:
         files.close()
     show.summary()
-    console.print(f"rig: {files.folder}", markup=False, highlight=False, soft_wrap=True)
+    for line in (f"rig: {files.folder}", f"report: {_page(files.folder)}"):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     return code, files.folder
+
+
+def _page(folder: Path) -> str:
+    try:
+        return str(write_page(folder, former=runs_before(folder, FORMER)))
+    except OSError as error:
+        return f"none: {error}"  # the verdict stands without it
 
 
 def verdict(boards: dict[str, BoardState]) -> int:
@@ -95,9 +110,17 @@ class _Clerk:
         elif kind == "lost":
             return self._lost(job, board, message)
         else:
+            if message["event"] == "board_finished":
+                self._console(job)
             self._files.event(**self._columns(job), **message)
             return self._event(board, message)
         return []
+
+    def _console(self, job: Job) -> None:
+        """Keep what the board said with the run: its log is written over by the next one."""
+        for said in read_sections(Path(job.log_dir) / f"{job.board.id}.serial.log"):
+            words = {"step": said.step, "check": said.check, "message": said.text}
+            self._files.event(**self._columns(job), event="console", **words)
 
     def _columns(self, job: Job) -> dict[str, object]:
         model = self._models[job.board.model]
@@ -153,5 +176,6 @@ class _Clerk:
             lines += self._event(board, finished)
         duration_s = time.monotonic() - board.started_s
         ended: Message = {"event": "board_finished", "outcome": "error", "duration_s": duration_s}
+        self._console(job)
         self._files.event(**self._columns(job), **ended)
         return [*lines, *self._event(board, ended)]

@@ -8,41 +8,73 @@ from boards.rig.commands.exits import ending
 from boards.rig.junit import junit_xml, read_events
 from boards.rig.markdown import markdown
 from boards.rig.plan import PlanError
+from boards.rig.report.history import FORMER, NoRun, find_run, runs_before
+from boards.rig.report.page import write_page
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_PLACE = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="JUnit XML.")
+@click.argument("run", type=_PLACE, required=False)
+@click.option("--html", type=_FILE, help="One HTML page that needs nothing else.")
+@click.option(
+    "--last",
+    default=FORMER,
+    show_default=True,
+    type=click.IntRange(0, 1000),
+    metavar="N",
+    help="With --html: compare with the last N runs of the same rig before this one.",
+)
+@click.option(
+    "--compare",
+    type=_PLACE,
+    nargs=2,
+    metavar="A B",
+    help="Instead of RUN, with --html: the page of run B, compared with run A only.",
+)
+@click.option("--junit", type=_FILE, help="JUnit XML, one suite per board.")
 @click.option(
     "--markdown",
     "markdown_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=_FILE,
     help="Markdown; $GITHUB_STEP_SUMMARY is such a file. Appended to it.",
 )
-def command(run: Path, junit: Path | None, markdown_file: Path | None) -> None:
+def command(
+    run: Path | None,
+    html: Path | None,
+    last: int,
+    compare: tuple[Path, Path] | None,
+    junit: Path | None,
+    markdown_file: Path | None,
+) -> None:
     """Write reports of RUN again: the run's folder, or the --out of 'rig run' for its last run.
 
     Without options the matrix is printed as Markdown.
 
     Exit codes: 0, 2 there is no such run.
     """
+    if (run is None) == (compare is None):
+        raise click.UsageError("name one RUN, or two with --compare A B")
+    if compare and html is None:
+        raise click.UsageError("--compare goes with --html FILE")
     with ending("nothing was written"):
-        rows = read_events(_folder(run))
+        folder = _folder(compare[1] if compare else run)
+        former = [_folder(compare[0])] if compare else runs_before(folder, last)
+        rows = read_events(folder)
+        if html is not None:
+            write_page(folder, html, former)
         if junit is not None:
             junit.write_bytes(junit_xml(rows))
         if markdown_file is not None:
             with markdown_file.open("a", encoding="utf-8") as file:
                 file.write(markdown(rows))
-        if junit is None and markdown_file is None:
+        if html is None and junit is None and markdown_file is None:
             click.echo(markdown(rows), nl=False)
 
 
-def _folder(run: Path) -> Path:
-    if (run / "events.jsonl").is_file():
-        return run
-    runs = sorted(
-        (run / "rig").glob("date=*/rig=*/run=*/events.jsonl"), key=lambda file: file.parent.name
-    )
-    if not runs:
-        raise PlanError(f"{run}: neither a run's folder nor the --out of one")
-    return runs[-1].parent
+def _folder(place: Path | None) -> Path:
+    try:
+        return find_run(place or Path())
+    except NoRun as error:
+        raise PlanError(str(error)) from None
