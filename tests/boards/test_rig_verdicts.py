@@ -105,7 +105,7 @@ def test_code_that_fails_is_a_failed_check_and_not_a_rig_fault(
 ) -> None:
     # The LightMQ board meets a broker that answers FMQP there: its connects get no answer.
     wrong = Broker(broker.fmqp, broker.fmqp)
-    result = run_rig(tmp_path, wrong, "--virtual", "rp2040:2", "--limit", "check=15")
+    result = run_rig(tmp_path, wrong, "--virtual", "rp2040:2", "--limit", "check=60")
     assert result.returncode == 1, result.stdout
     failed = outcomes(tmp_path, "vpico-2", "check_finished", "check")
     assert failed

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from host_broker.client import FmqpClient, connect
 from tests.host_broker.net.broker_process import motemq, spawn
 
-END_S = 30.0
+END_S = 60.0
 
 Process = subprocess.Popen[bytes]
 

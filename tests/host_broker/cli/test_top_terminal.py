@@ -29,6 +29,13 @@ class _InTerminal:
         return list(termios.tcgetattr(self.screen))
 
 
+def _without_a_size() -> dict[str, str]:
+    # readline, which pytest loads, writes its terminal's size into the environment of children.
+    sizes = ("COLUMNS", "LINES")
+    kept = {name: value for name, value in os.environ.items() if name not in sizes}
+    return {**kept, "TERM": "xterm-256color"}
+
+
 @pytest.fixture
 def in_terminal(url: str) -> Iterator[_InTerminal]:
     """Run ``motemq top`` in a terminal of 110 x 24, where it controls the keyboard."""
@@ -41,7 +48,7 @@ def in_terminal(url: str) -> Iterator[_InTerminal]:
         stderr=inside,
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        env={**os.environ, "TERM": "xterm-256color"},
+        env=_without_a_size(),
     )
     os.close(inside)
     try:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-START_S = 30.0
-END_S = 30.0
+START_S = 60.0
+END_S = 60.0
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -106,7 +106,7 @@ def broker(*arguments: str, shell_prefix: str = "") -> Iterator[BrokerProcess]:
             running.process.communicate(timeout=END_S)
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Look until ``condition`` holds; fails after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not condition():
