@@ -10,13 +10,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+
+from tests.processes import command_lines
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -133,16 +134,6 @@ def test_the_printed_table_shows_boards_and_percentiles(journey: _Journey) -> No
     assert "p99" in journey.printed
 
 
-def _processes_naming(word: str) -> Iterator[str]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command_line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if word in command_line and int(folder.name) != os.getpid():
-            yield command_line
-
-
 def test_ctrl_c_while_boards_are_flashed_leaves_no_process(tmp_path: Path) -> None:
     out = tmp_path / "interrupted-demo"
     demo = subprocess.Popen(
@@ -166,4 +157,4 @@ def test_ctrl_c_while_boards_are_flashed_leaves_no_process(tmp_path: Path) -> No
         rest = demo.stdout.read()
     assert demo.wait(120) == 130, rest
     assert "Traceback" not in rest
-    assert list(_processes_naming(str(out))) == []
+    assert not command_lines(str(out))

@@ -18,6 +18,7 @@ from boards.rig.desk.files import load_rig
 from boards.virtual.control import BoardControl
 from boards.virtual.lifetime import holder
 from firmware import build
+from tests.processes import command_lines
 
 _COMMAND_S = 120.0
 
@@ -53,7 +54,7 @@ def virtual(runtime: Path) -> Iterator[Motemq]:
 
     yield run
     run("down")
-    assert _processes(runtime) == []
+    assert not command_lines(str(runtime))
 
 
 def _argv(*arguments: str) -> list[str]:
@@ -62,20 +63,6 @@ def _argv(*arguments: str) -> list[str]:
 
 def _env(runtime: Path) -> dict[str, str]:
     return {**os.environ, "MOTEMQ_RUNTIME": str(runtime)}
-
-
-def _processes(folder: Path) -> list[int]:
-    """Return the processes whose command line names ``folder``."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if str(folder).encode() in command:
-                found.append(int(entry.name))
-    return found
 
 
 def _await(what: Callable[[], bool], within_s: float = 20.0) -> None:
@@ -115,7 +102,7 @@ def test_boards_stay_are_listed_and_go(virtual: Motemq, runtime: Path) -> None:
     assert sorted(_listed(virtual)) == ["silent-1", "vesp32-2", "vpico-1"]
     virtual("down")
     assert _listed(virtual) == {}
-    assert _processes(runtime) == []
+    assert not command_lines(str(runtime))
 
 
 def test_the_rig_reads_the_desk(virtual: Motemq, runtime: Path) -> None:
@@ -177,7 +164,7 @@ def test_a_board_that_died_or_hangs_is_told_and_taken_down(
         assert "its process is gone" in virtual("list").stdout
     virtual("down")
     assert _listed(virtual) == {}
-    _await(lambda: _processes(runtime) == [])
+    _await(lambda: not command_lines(str(runtime)))
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -197,7 +184,7 @@ def test_foreground_boards_end_with_their_command(
             assert command.wait(30) == (0 if how == signal.SIGINT else -signal.SIGKILL)
         finally:
             command.kill()
-    _await(lambda: _processes(runtime) == [])
+    _await(lambda: not command_lines(str(runtime)))
     if how == signal.SIGKILL:  # its boards' files are left, until somebody tidies up
         assert [board["pid"] for board in _listed(virtual).values()] == [None, None]
         (again,) = _up(virtual, "esp32")
@@ -214,7 +201,7 @@ def test_if_one_does_not_start_none_is_up(virtual: Motemq, runtime: Path) -> Non
     assert "virtual esp32 board 'vesp32-2' did not start" in said
     assert "Is a directory" in said
     assert _listed(virtual) == {}
-    assert _processes(runtime) == []
+    assert not command_lines(str(runtime))
 
 
 def test_wrong_use_is_told(virtual: Motemq) -> None:

@@ -11,35 +11,22 @@ from pathlib import Path
 import pytest
 
 from boards.virtual.board import BoardError, VirtualBoard
+from tests.processes import command_lines
 
 Tool = Callable[..., str]
 
 
-def _processes_of(folder: Path) -> list[int]:
-    """Return the processes whose command line names ``folder``."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if str(folder).encode() in command:
-                found.append(int(entry.name))
-    return found
-
-
 def _wait_until_none(folder: Path) -> None:
     deadline = time.monotonic() + 10
-    while left := _processes_of(folder):
+    while left := command_lines(str(folder)):
         assert time.monotonic() < deadline, f"still there: {left}"
         time.sleep(0.02)
 
 
 def test_stop_leaves_nothing(running: VirtualBoard, state_dir: Path) -> None:
-    assert len(_processes_of(state_dir)) == 2  # the supervisor and the interpreter
+    assert len(command_lines(str(state_dir))) == 2  # the supervisor and the interpreter
     running.stop()
-    assert _processes_of(state_dir) == []
+    assert not command_lines(str(state_dir))
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -62,7 +49,7 @@ def test_a_killed_parent_takes_the_board_with_it(state_dir: Path) -> None:
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
-        assert len(_processes_of(state_dir)) == 3
+        assert len(command_lines(str(state_dir))) == 3
         parent.kill()
     _wait_until_none(state_dir)
 
@@ -77,7 +64,7 @@ def test_a_second_board_on_the_same_folder_is_refused(
 def test_a_crash_is_told_and_the_board_boots_again(
     running: VirtualBoard, state_dir: Path, mpremote: Tool
 ) -> None:
-    (interpreter,) = [pid for pid in _processes_of(state_dir) if pid != running.pid]
+    (interpreter,) = [pid for pid in command_lines(str(state_dir)) if pid != running.pid]
     os.kill(interpreter, signal.SIGSEGV)
     deadline = time.monotonic() + 10
     while running.control.state()["boots"] != 2:
