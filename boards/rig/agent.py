@@ -38,7 +38,9 @@ class AgentLink:
             elif line.startswith("AGENT {"):
                 results.append(json.loads(line.removeprefix("AGENT ")))
 
-        code = f"import agent\nagent.run({name!r}, {json.dumps(arguments)!r})"
+        # Not escaped: MicroPython's json does not join the two halves of what is beyond \\uffff.
+        text = json.dumps(arguments, ensure_ascii=False)
+        code = f"import agent\nagent.run({name!r}, {text!r})"
         try:
             self._repl.exec(code, deadline_s=deadline_s, on_line=look)
         except RemoteError as error:

@@ -15,11 +15,12 @@ _JOIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One message as it arrived: topic, text, and the host's monotonic clock in ns."""
+    """One message as it arrived: topic, text, the host's monotonic clock in ns, and the bytes."""
 
     topic: str
     text: str
     at_ns: int
+    payload: bytes = b""
 
 
 def connect_fmqp(address: str) -> FmqpClient:
@@ -80,7 +81,7 @@ class Observer:
                 message = self._client.receive(_SLICE_S)
                 if message is not None:
                     text = message.payload.decode(errors="backslashreplace")
-                    self._keep(Seen(message.topic, text, message.received_ns))
+                    self._keep(Seen(message.topic, text, message.received_ns, message.payload))
         except ClientError as error:
             with self._news:
                 self._failure = error

@@ -11,10 +11,13 @@ from boards.rig.desk.files import Rig
 
 Protocol = Literal["fmqp", "lightmq"]
 # What a check may need. ``network``, ``serial``: how the board reaches the broker; ``raw``,
-# ``reliable``: the serial line's mode; ``buttons``: RESET within reach; ``power``: proven to be
-# switched off when asked; ``peer``: there is another board in the same run; ``proxy``: the fault
-# proxy stands between the board and its broker.
-Need = Literal["network", "serial", "raw", "reliable", "buttons", "power", "peer", "proxy"]
+# ``reliable``: the serial line's mode; ``lossless``: no raw line, so who reads late loses nothing;
+# ``buttons``: RESET within reach; ``power``: proven to be switched off when asked; ``peer``: there
+# is another board in the same run; ``proxy``: the fault proxy stands between the board and its
+# broker.
+Need = Literal[
+    "network", "serial", "raw", "reliable", "lossless", "buttons", "power", "peer", "proxy"
+]
 STEPS = ("start", "flash", "install", "check", "telemetry", "stop")
 STEP_LIMITS_S: Mapping[str, float] = {
     "start": 120,
@@ -144,6 +147,7 @@ def _has(
         "serial": transport == "uart",
         "raw": transport == "uart" and mode == "raw",
         "reliable": transport == "uart" and mode == "reliable",
+        "lossless": transport == "tcp" or mode == "reliable",
         "buttons": buttons,
         "power": power,
         "peer": peers,

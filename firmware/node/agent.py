@@ -6,15 +6,14 @@ The connection stays open between steps. Each step prints one line, ``AGENT {jso
 import gc
 import json
 import sys
-from time import ticks_add, ticks_diff, ticks_ms, ticks_us
+from time import ticks_diff, ticks_ms, ticks_us
 
 import node
 
-_MAX_KEPT = 256  # payloads kept for one receive
 _WINDOW_MS = 10000  # for a response to each SEND
 
 _connection = None
-_inbox = []
+_hearing = None  # of traffic.py: who gets the messages, None while nobody waits for any
 
 
 def run(name, args="{}"):
@@ -58,10 +57,11 @@ def _open():
     return _connection
 
 
-def _keep(*received):
-    # FMQP calls with (topic, payload), LightMQ with (data): the last is the payload.
-    if len(_inbox) < _MAX_KEPT:
-        _inbox.append(received[-1])
+def _hear(*received):
+    # FMQP calls with (topic, payload), LightMQ with (data): the last is the payload. What is
+    # returned is LightMQ's response.
+    if _hearing is not None:
+        return _hearing.hear(received[0] if len(received) > 1 else b"", received[-1])
 
 
 def _connect(client_id=None, will=None, timeout_ms=10000):
@@ -69,7 +69,7 @@ def _connect(client_id=None, will=None, timeout_ms=10000):
     _close()
     config = node.load()
     start = ticks_ms()
-    connection = node.Connection(config, client_id or config["board"], timeout_ms, _keep)
+    connection = node.Connection(config, client_id or config["board"], timeout_ms, _hear)
     if will:
         if not connection.is_fmqp:
             connection.client.close()
@@ -101,23 +101,84 @@ def _publish(topic="", payload="", count=1, cache=False):
 
 
 def _receive(topic="", count=1, timeout_ms=10000):
+    import traffic
+
+    with _Hearing(traffic.TakeTexts()) as hearing:
+        _subscribe(topic)
+        traffic.take(_open().client, hearing, count, timeout_ms)
+    _unsubscribe(topic)
+    return hearing.result()
+
+
+def _subscribe(topic):
     connection = _open()
-    client = connection.client
-    topic = topic.encode()
     if connection.is_fmqp:
-        client.subscribe(topic, _keep)
-    _inbox.clear()
-    client.ping(timeout_ms)  # the broker works in order: the subscription is active now
-    print("AGENT-READY")
-    until = ticks_add(ticks_ms(), timeout_ms)
-    while len(_inbox) < count:
-        left = ticks_diff(until, ticks_ms())
-        if left <= 0:
-            break  # what came is the result: the rig says what is missing
-        client.poll(left)
+        connection.client.subscribe(topic.encode(), _hear)
+    connection.client.ping(_WINDOW_MS)  # the broker works in order: it is active now
+    return {}
+
+
+def _unsubscribe(topic):
+    connection = _open()
     if connection.is_fmqp:
-        client.unsubscribe(topic)
-    return {"payloads": [payload.decode() for payload in _inbox]}
+        connection.client.unsubscribe(topic.encode())
+        connection.client.ping(_WINDOW_MS)
+    return {}
+
+
+def _take(kind="digests", topic="", count=1, timeout_ms=10000, quiet_ms=0, pause_ms=0):
+    import traffic
+
+    kinds = {
+        "digests": traffic.TakeDigests,
+        "numbered": traffic.TakeNumbered,
+        "requests": traffic.TakeRequests,
+    }
+    with _Hearing(kinds[kind]()) as hearing:
+        if topic:  # what is retained comes before the host may begin
+            _subscribe(topic)
+        return traffic.take(_open().client, hearing, count, timeout_ms, quiet_ms, pause_ms)
+
+
+class _Hearing:
+    # Who hears the messages while a block lasts.
+
+    def __init__(self, hearing):
+        self._hearing = hearing
+
+    def __enter__(self):
+        global _hearing
+        _hearing = self._hearing
+        return _hearing
+
+    def __exit__(self, *_):
+        global _hearing
+        _hearing = None
+
+
+def _send_sizes(topic="", sizes=(), seed=0, cache=False):
+    import traffic
+
+    with _Hearing(traffic.TakeDigests()) as hearing:
+        refused = traffic.send_sizes(_open(), topic.encode(), sizes, seed, cache)
+    result = hearing.result()
+    result["refused"] = refused
+    return result
+
+
+def _send_numbered(topic="", size=32, count=1, first=0, looks=0):
+    import traffic
+
+    with _Hearing(traffic.TakeNumbered()) as hearing:
+        result = traffic.send_numbered(_open(), topic.encode(), size, count, first, looks)
+    result["heard"] = hearing.result()
+    return result
+
+
+def _request(sizes=(), timeout_ms=5000, seed=0):
+    import traffic
+
+    return traffic.request(_open(), sizes, timeout_ms, seed)
 
 
 def _ping(count=1, timeout_ms=5000):
@@ -147,6 +208,12 @@ _STEPS = {
     "connect": _connect,
     "publish": _publish,
     "receive": _receive,
+    "subscribe": _subscribe,
+    "unsubscribe": _unsubscribe,
+    "take": _take,
+    "send_sizes": _send_sizes,
+    "send_numbered": _send_numbered,
+    "request": _request,
     "ping": _ping,
     "close": _close,
 }

@@ -51,7 +51,7 @@ def test_a_check_goes_where_it_makes_sense_only() -> None:
     serial: frozenset[Need] = frozenset({"serial", "raw", "buttons", "power", "peer"})
     assert (pico.has, pico.protocol) == (serial, "fmqp")
     assert (other.has, other.protocol) == (serial, "lightmq")
-    assert esp32.has == frozenset({"network", "buttons", "power", "peer"})
+    assert esp32.has == frozenset({"network", "lossless", "buttons", "power", "peer"})
     (alone,) = plan_boards(["esp32"], virtual_models())
     assert "peer" not in alone.has
 

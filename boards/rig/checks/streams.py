@@ -1,0 +1,199 @@
+"""Many messages at a time: bursts both ways, many observers and publishers, a reader that pauses.
+
+Every message carries a number and a checksum, so that none is lost, doubled, late or changed
+without being noticed. On a raw serial line a burst to the board must fit the UART's own buffer:
+nothing holds the sender back there, and no client can read what the hardware has dropped.
+"""
+
+import zlib
+from contextlib import ExitStack
+from typing import Any
+
+from boards.rig.bench import Bench, CheckFailed
+from boards.rig.checks.declared import Check, Measurement, Samples
+from boards.rig.limits import HEAP_SLOPE
+from boards.rig.observer import connect_fmqp
+from boards.rig.payloads import Fate, fate, numbered
+from boards.rig.percentiles import percentile
+
+_ARRIVAL_S = 20.0
+_RECEIVE_MS = 30_000
+_STEP_S = 45.0
+_QUIET_S = 0.3
+_SIZE = 256  # bytes of a payload
+# More than the kernel's socket buffers have room for at first (208 KiB on Linux), where the line
+# can carry that; 128 KB take a UART of 921600 baud 1.5 s.
+_UP_NETWORK, _UP_SERIAL = 2000, 250
+_DOWN_NETWORK, _DOWN_SERIAL = 1500, 120
+_DOWN_RAW = 12  # 3.2 KB of a UART's 4 KB
+_PAUSE_MS = 1500
+_FAN = 5
+_LOOKS = 20
+
+RATE_UP = Measurement("rate_up", "msg/s", "higher")
+RATE_DOWN = Measurement("rate_down", "msg/s", "higher")
+SLOPE = Measurement("heap_slope", "bytes per 1000 messages", "lower", HEAP_SLOPE)
+SLOPE_COUNT = Measurement("heap_slope_messages", "count", "higher")
+FREE_AT = Measurement("heap_free_at", "bytes", "higher")
+
+
+def stream_up(bench: Bench) -> list[Samples]:
+    """Board to host: a burst arrives whole and in order."""
+    topic = bench.topic("stream_up")
+    count = _UP_NETWORK if "network" in bench.board.has else _UP_SERIAL
+    with bench.observe(bench.seen_at(topic)) as observer:
+        with bench.session():
+            result = bench.call(
+                "send_numbered", topic=topic, size=_SIZE, count=count, deadline_s=_STEP_S
+            )
+            observer.wait_for(lambda seen: len(seen) >= count, _ARRIVAL_S)
+        observer.wait_for(lambda seen: len(seen) > count, _QUIET_S)
+        _expect(fate([seen.payload for seen in observer.seen()], count))
+    return [Samples(RATE_UP, [count / max(result["us"], 1) * 1e6])]
+
+
+def stream_down(bench: Bench) -> list[Samples]:
+    """Host to board: a burst arrives whole and in order."""
+    count = _DOWN_NETWORK if "network" in bench.board.has else _DOWN_SERIAL
+    count = count if "lossless" in bench.board.has else _DOWN_RAW
+    with bench.session():
+        result = _send_down(bench, "stream_down", count)
+    rate = (count - 1) / max(result["us"], 1) * 1e6
+    return [Samples(RATE_DOWN, [rate])]
+
+
+def stream_paused_reader(bench: Bench) -> list[Samples]:
+    """Nothing is lost while the board does not read for a while and more comes than fits."""
+    count = _DOWN_NETWORK if "network" in bench.board.has else _DOWN_SERIAL
+    with bench.session():
+        _send_down(bench, "paused", count, pause_ms=_PAUSE_MS)
+    return []
+
+
+def _send_down(bench: Bench, name: str, count: int, pause_ms: int = 0) -> dict[str, Any]:
+    topic = bench.topic(name)
+    with connect_fmqp(bench.broker) as host:
+
+        def publish() -> None:
+            for number in range(count):
+                host.publish(bench.sent_to(topic), numbered(_SIZE, number))
+
+        result = bench.call(
+            "take",
+            kind="numbered",
+            topic=topic,
+            count=count,
+            timeout_ms=_RECEIVE_MS,
+            quiet_ms=200,
+            pause_ms=pause_ms,
+            on_ready=publish,
+            deadline_s=_STEP_S,
+        )
+    _expect(_told(result, count))
+    return result
+
+
+def stream_fan(bench: Bench) -> list[Samples]:
+    """One board to five observers and five publishers to one board: all get all, each in order."""
+    topic = bench.topic("fan")
+    each = 10
+    with ExitStack() as stack:
+        observers = [stack.enter_context(bench.observe(bench.seen_at(topic))) for _ in range(_FAN)]
+        hosts = [stack.enter_context(connect_fmqp(bench.broker)) for _ in range(_FAN)]
+        stack.enter_context(bench.session())
+        bench.call("send_numbered", topic=topic, size=_SIZE, count=each)
+        for place, observer in enumerate(observers):
+            observer.wait_for(lambda seen: len(seen) >= each, _ARRIVAL_S)
+            became = fate([seen.payload for seen in observer.seen()], each)
+            if not became.is_good:
+                raise CheckFailed(f"observer {place + 1} of {_FAN}: {became}")
+
+        # One connection's messages keep their order; between connections there is none.
+        def publish() -> None:
+            for number in range(each):
+                for place, host in enumerate(hosts):
+                    size = 16 + place
+                    host.publish(bench.sent_to(topic), numbered(size, number))
+
+        result = bench.call(
+            "take",
+            topic=topic,
+            count=_FAN * each,
+            timeout_ms=_RECEIVE_MS,
+            quiet_ms=200,
+            on_ready=publish,
+            deadline_s=_STEP_S,
+        )
+    for place in range(_FAN):
+        wanted = [zlib.crc32(numbered(16 + place, number)) for number in range(each)]
+        got = [check for _, size, check in result["messages"] if size == 16 + place]
+        if got != wanted:
+            mixed = " in another order" if sorted(got) == sorted(wanted) else ""
+            raise CheckFailed(
+                f"publisher {place + 1} of {_FAN}: expected its {each} messages in order, the "
+                f"board heard {len(got)}{mixed}"
+            )
+    return []
+
+
+def stream_heap(bench: Bench) -> list[Samples]:
+    """Thousands of messages leave the heap as it was: what is free does not fall with them."""
+    topic = bench.topic("heap")
+    # An emulated processor behind a UART would take minutes for what a board does in seconds.
+    is_slow = bench.target.model.virtual and "serial" in bench.board.has
+    count = 1_000 if is_slow else 10_000
+    with bench.session():
+        bench.call("subscribe", topic=topic)
+        result = bench.call(
+            "send_numbered", topic=topic, size=32, count=count, looks=_LOOKS, deadline_s=_STEP_S
+        )
+    if bench.is_fmqp:
+        _expect(_told(result["heard"], count))
+    free = [float(value) for value in result["heap"]]
+    lost = slope(free) * -1000 * _LOOKS / count
+    return [
+        Samples(SLOPE, [lost]),
+        Samples(SLOPE_COUNT, [count]),
+        Samples(FREE_AT, free),
+    ]
+
+
+def slope(values: list[float]) -> float:
+    """Return the median change from one value to the next, over all pairs (Theil and Sen).
+
+    One value that is off, as after a first use, does not move it.
+    """
+    pairs = [
+        (after - before) / (later - earlier)
+        for earlier, before in enumerate(values)
+        for later, after in enumerate(values)
+        if later > earlier
+    ]
+    return percentile(pairs, 50)
+
+
+def _told(result: dict[str, Any], expected: int) -> Fate:
+    """Return what the board says became of ``expected`` numbered messages."""
+    missing = result["missing"] + max(0, expected - result["next"])
+    names = ("count", "doubled", "late", "corrupt")
+    return Fate(expected=expected, missing=missing, **{name: result[name] for name in names})
+
+
+def _expect(became: Fate) -> None:
+    if not became.is_good:
+        raise CheckFailed(str(became))
+
+
+_HEAP = (SLOPE, SLOPE_COUNT, FREE_AT)
+CHECKS = (
+    Check("stream_up", stream_up, measures=(RATE_UP,), deadline_s=90.0, alone=True),
+    Check("stream_down", stream_down, measures=(RATE_DOWN,), deadline_s=90.0, alone=True),
+    Check(
+        "stream_paused_reader",
+        stream_paused_reader,
+        needs=frozenset({"lossless"}),
+        deadline_s=90.0,
+    ),
+    Check("stream_fan", stream_fan, deadline_s=90.0),
+    Check("stream_heap", stream_heap, measures=_HEAP, deadline_s=120.0),
+)
