@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from motemq_pipeline import gold, rig, silver, store
-from motemq_pipeline.registry import Rule
+from motemq_pipeline.rules import Registry
 from motemq_pipeline.schemas import columns
 
 ABOUT = "about.json"  # beside the tables: what made them, and when
@@ -24,7 +24,7 @@ class Sources:
 
     journal: Path
     rig: Path
-    rules: list[Rule]
+    rules: Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ def _builders(
 
     def readings() -> DataFrame:
         messages = silver.decoded(table("bronze_messages"), sources.rules)
-        return silver.telemetry(messages)
+        rows = silver.telemetry(messages)
+        return rows.sort("board", "connection", "partition", "message_seq")
 
     return {
         "bronze_messages": bronze,

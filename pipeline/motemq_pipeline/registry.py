@@ -1,71 +1,56 @@
-"""The registry: ordered rules from path patterns to what a message is."""
+"""A registry file (docs/registry.md) to rules, or to everything that is wrong with it, by line."""
 
-import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from typing import Any, Final
 
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.rule_table import Faults, RuleTable
+from motemq_pipeline.rules import Registry, Rule
+from motemq_pipeline.toml_lines import fault_line, lines_of
 
 BUILT_IN = Path(__file__).with_name("registry.toml")
-TELEMETRY, IGNORED = "telemetry", "ignored"
-_KEYS = {"path", "is", "encoding"}
-_ENCODINGS = {"json"}
+_MAX_FILE_BYTES: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Messages whose path matches ``path`` are ``kind`` (and encoded as ``encoding``)."""
+def load_registry(file: Path) -> Registry:
+    """Return the rules of a TOML file, in order.
 
-    path: str
-    kind: str
-    encoding: str | None
-
-
-def load_registry(file: Path) -> list[Rule]:
-    """Return the rules of a TOML file, in order; raises ``PipelineError`` naming file and rule."""
+    Raises ``PipelineError`` with every fault of the file, each with its line.
+    """
     try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        if file.stat().st_size > _MAX_FILE_BYTES:
+            raise PipelineError(f"the registry {file} is longer than {_MAX_FILE_BYTES} bytes")
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(f"the registry {file} cannot be read: {error}") from error
-    rules = tables.get("rule")
-    if set(tables) != {"rule"} or not isinstance(rules, list):
-        raise PipelineError(f"the registry {file} must hold [[rule]] tables and nothing else")
-    return [_rule(rule, f"{file}, rule {number}") for number, rule in enumerate(rules, start=1)]
+    # As tomllib reads it: a line ends with LF or CR LF.
+    text = text.replace("\r\n", "\n")
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        where = f"{file}:{fault_line(error, text)}"
+        raise PipelineError(f"{where}: the registry is not TOML: {error}") from error
+    faults = Faults(lines_of(text))
+    rules = _rules(tables, faults)
+    if faults.found:
+        told = [f"{file}:{line}: {fault}" for line, fault in sorted(faults.found)]
+        count = "a fault" if len(told) == 1 else f"{len(told)} faults"
+        raise PipelineError(f"the registry has {count}:\n" + "\n".join(told))
+    return Registry(file, rules)
 
 
-def _rule(rule: Any, where: str) -> Rule:
-    if not isinstance(rule, dict) or not {"path", "is"} <= set(rule) <= _KEYS:
-        raise PipelineError(f"{where}: needs path and is, may have encoding, and nothing else")
-    path, kind, encoding = rule["path"], rule["is"], rule.get("encoding")
-    if not isinstance(path, str) or not path:
-        raise PipelineError(f"{where}: path must be a text such as 'telemetry/*/*'")
-    if kind not in (TELEMETRY, IGNORED):
-        raise PipelineError(f"{where}: is must be '{TELEMETRY}' or '{IGNORED}', not {kind!r}")
-    if kind == TELEMETRY and encoding not in _ENCODINGS:
-        raise PipelineError(f"{where}: telemetry needs encoding = 'json', not {encoding!r}")
-    return Rule(path, kind, encoding)
-
-
-def path_regex(pattern: str) -> str:
-    """Return the regular expression of a path pattern: * within a level, ** across levels."""
-    pieces = re.split(r"(\*\*|\*)", pattern)
-    meaning = {"*": "[^/]*", "**": ".*"}
-    return "^" + "".join(meaning.get(piece) or _literal(piece) for piece in pieces) + "$"
-
-
-def _literal(text: str) -> str:
-    # Not re.escape: what it escapes and what Java's regular expressions accept differ.
-    return re.sub(r"([\\.\[\]{}()+?^$|])", r"\\\1", text)
-
-
-def kind_of(path: Column, rules: list[Rule]) -> Column:
-    """Return the kind of the first rule that matches ``path``, null where none does."""
-    kind = F.lit(None).cast("string")
-    for rule in reversed(rules):
-        kind = F.when(path.rlike(path_regex(rule.path)), F.lit(rule.kind)).otherwise(kind)
-    return kind
+def _rules(tables: Mapping[str, Any], faults: Faults) -> tuple[Rule, ...]:
+    faults.unknown((), tables, ("rule",))
+    found = tables.get("rule")
+    if not isinstance(found, list) or not all(isinstance(rule, dict) for rule in found):
+        faults.add(("rule",), "a registry is a list of [[rule]] tables")
+        return ()
+    rules = tuple(RuleTable(faults, ("rule", at), rule).rule() for at, rule in enumerate(found))
+    paths: dict[str, Rule] = {}
+    for at, rule in enumerate(rules):
+        if (earlier := paths.setdefault(rule.pattern.text, rule)) is not rule:
+            taken = f"line {earlier.line} has a rule for this path already"
+            faults.add(("rule", at, "path"), taken)
+    return rules

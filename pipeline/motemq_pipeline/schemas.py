@@ -1,11 +1,14 @@
-"""Every table's columns, and nothing else: docs/tables.md says what they mean.
+"""Every table's columns and their version: docs/tables.md says what they mean.
 
 A table is ``name -> DDL``; ``TABLES`` is in the order they are written.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark_motemq.columns import SPARK_SCHEMA
+
+if TYPE_CHECKING:  # Spark takes a second to import; the report needs the names only
+    from pyspark.sql import DataFrame
 
 _RIG_LEADING: Final = (
     "schema_version int, run_id string, rig string, ts timestamp, mono_ns long, board_id string, "
@@ -20,7 +23,7 @@ TABLES: Final[dict[str, str]] = {
     "bronze_messages": SPARK_SCHEMA,
     "silver_telemetry": (
         "board string, sensor string, seq long, t_ms long, unit string, value double, "
-        "event_time timestamp, received_at timestamp, path string, protocol string, "
+        "event_time timestamp, clock string, received_at timestamp, path string, protocol string, "
         "connection long, partition int, message_seq long"
     ),
     "rig_events": _RIG_LEADING
@@ -59,11 +62,23 @@ RIG_LINE_SCHEMAS: Final[dict[str, str]] = {
     for name in ("rig_events", "rig_samples")
 }
 
-READING_SCHEMA: Final = (
-    "v int, board string, seq long, t_ms long, sensor string, unit string, value double"
-)
+# Raised with every change of a table's columns or of what they mean.
+VERSIONS: Final[dict[str, int]] = {**dict.fromkeys(TABLES, 1), "silver_telemetry": 2}
+VERSION_KEY: Final = "motemq_version"  # in the metadata of a table's first column
 
 
 def columns(table: str) -> list[str]:
     """Return the column names of a table, in order."""
     return [column.split(" ")[0] for column in TABLES[table].split(", ")]
+
+
+def shaped(rows: "DataFrame", table: str) -> "DataFrame":
+    """Return the columns of a table, in order, with its version in their metadata.
+
+    Parquet files keep it, so each file of a table says by itself which version it is.
+    """
+    from pyspark.sql import functions as F
+
+    first, *others = columns(table)
+    version = {VERSION_KEY: VERSIONS[table]}
+    return rows.select(F.col(first).alias(first, metadata=version), *others)

@@ -1,91 +1,138 @@
-"""Bronze messages to readings, and what could not be one to the quarantine."""
+"""Bronze messages to readings, and what could not be one to the quarantine.
 
-from pyspark.sql import Column, DataFrame, Window
+All functions take batch frames and streaming frames and need no state: a message's row depends on
+that message alone, so a stream and a later batch over the same journal give the same rows.
+``distinct`` is the one that remembers.
+"""
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import StructType
 
-from motemq_pipeline.registry import TELEMETRY, Rule, kind_of
-from motemq_pipeline.schemas import READING_SCHEMA, columns
+from motemq_pipeline.decoding_arrow import DECODED_SCHEMA, READINGS_SCHEMA, decode_columns
+from motemq_pipeline.decoding_json import JsonRule, json_schema, parse_json
+from motemq_pipeline.rules import (
+    CLOCK_AHEAD_S,
+    JSON,
+    MAX_PAYLOAD_BYTES,
+    NUMBER,
+    TELEMETRY,
+    Registry,
+)
+from motemq_pipeline.schemas import shaped
 
-_VERSION = 1  # of the payload, docs/node.md
-_CORRUPT = "_corrupt"
-_TYPES = dict(field.strip().split(" ") for field in READING_SCHEMA.split(","))
+_BRONZE = ["partition", "seq", "time", "protocol", "connection", "path", "payload"]
+_STREAM = ["board", "connection"]
 
 
-def decoded(bronze: DataFrame, rules: list[Rule]) -> DataFrame:
-    """Return the telemetry messages of ``bronze`` with a struct ``reading`` and a ``reason``.
+def decoded(bronze: DataFrame, registry: Registry) -> DataFrame:
+    """Return the telemetry messages of ``bronze``, with ``readings`` or a ``reason``.
 
-    ``reason`` is null for a good payload, else one sentence.
+    A good payload has ``readings`` (``decoding_arrow.READINGS_SCHEMA``, at least one), a bad one
+    ``reason``, one sentence. The rest is bronze columns, and what ``telemetry`` needs.
     """
+    rules = registry.rules
+    telemetry = [number for number, rule in enumerate(rules) if rule.kind == TELEMETRY]
+    native = [number for number in telemetry if rules[number].encoding in (JSON, NUMBER)]
+    binary = [number for number in telemetry if number not in native]
     text = F.col("payload").cast("string")
-    options = {
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": _CORRUPT,
-        "allowNonNumericNumbers": "false",
-    }
-    readable = F.is_valid_utf8(text)
-    return (
-        bronze.where(kind_of(F.col("path"), rules) == TELEMETRY)
-        .withColumn("text", F.when(readable, text))
-        .withColumn(
-            "reading",
-            F.from_json(F.col("text"), f"{READING_SCHEMA}, {_CORRUPT} string", options),
+    short = (F.length("payload") <= MAX_PAYLOAD_BYTES) & F.is_valid_utf8(text)
+    messages = (
+        bronze.withColumn("rule", _rule_number(registry))
+        .where(F.col("rule").isin(telemetry))
+        .withColumn("text", F.when(_is_one_of(native) & short, text))
+    )
+    schemas: list[StructType] = []  # rules that read the same share a column
+    reasons, readings = F.lit(None).cast("string"), F.lit(None).cast(READINGS_SCHEMA)
+    columns = {}
+    for number in native:
+        parsed = None
+        if rules[number].encoding == JSON:
+            schema = json_schema(rules[number])
+            if schema not in schemas:
+                schemas.append(schema)
+            parsed = F.col(f"json_{schemas.index(schema)}")
+        columns[number] = JsonRule(rules[number], parsed)
+    for at, schema in enumerate(schemas):
+        messages = messages.withColumn(f"json_{at}", parse_json(schema))
+    if binary:
+        # PySpark's stubs ask for an argument of which PySpark itself warns.
+        udf = arrow_udf(  # type: ignore[call-overload]
+            decode_columns(rules, frozenset(binary)), DECODED_SCHEMA
         )
-        .withColumn("reason", _reason())
-    )
+        payload = F.when(_is_one_of(binary), F.col("payload"))
+        messages = messages.withColumn("decoded", udf("rule", "path", payload))
+        reasons = F.col("decoded.reason")
+        readings = F.when(reasons.isNull(), F.col("decoded.readings"))
+    for number, native_rule in columns.items():
+        of_rule = F.col("rule") == number
+        reasons = F.when(of_rule, native_rule.reason()).otherwise(reasons)
+        of_good = F.col("reason").isNull()
+        readings = F.when(of_rule, F.when(of_good, native_rule.readings())).otherwise(readings)
+    messages = messages.withColumn("reason", reasons).withColumn("readings", readings)
+    late = {number: int(rules[number].max_late_s * 1e6) for number in telemetry}
+    messages = messages.withColumn("max_late_us", _by_rule(late))
+    return messages.select(*_BRONZE, "max_late_us", "readings", "reason")
 
 
-def _reason() -> Column:
-    reading = F.col("reading")
-    is_json = F.try_parse_json(F.col("text")).isNotNull()
-    is_object = F.trim(F.col("text")).startswith("{")
-    reason = (
-        F.when(F.length("payload") == 0, F.lit("the payload is empty"))
-        .when(F.col("text").isNull(), F.lit("the payload is not UTF-8"))
-        .when(~(is_json & is_object), F.lit("the payload is not a JSON object"))
-    )
-    for name, kind in _TYPES.items():
-        missing = f"the field '{name}' is missing or not a {kind}"
-        reason = reason.when(reading[name].isNull(), F.lit(missing))
-    unknown = f"the version 'v' of the payload is not {_VERSION}"
-    return (
-        reason.when(reading["v"] != _VERSION, F.lit(unknown))
-        .when((reading["seq"] < 0) | (reading["t_ms"] < 0), F.lit("'seq' or 't_ms' is negative"))
-        .when(reading[_CORRUPT].isNotNull(), F.lit("the payload is not one JSON object"))
-    )
+def _by_rule(values: dict[int, int]) -> Column:
+    found = F.lit(None).cast("long")
+    for number, value in values.items():
+        found = F.when(F.col("rule") == number, F.lit(value)).otherwise(found)
+    return found
+
+
+def _rule_number(registry: Registry) -> Column:
+    """Return the number of the first rule that matches ``path``, null where none does."""
+    found = F.lit(None).cast("int")
+    for number, rule in reversed(list(enumerate(registry.rules))):
+        found = F.when(F.col("path").rlike(rule.pattern.java), F.lit(number)).otherwise(found)
+    return found
+
+
+def _is_one_of(numbers: list[int]) -> Column:
+    return F.col("rule").isin(numbers) if numbers else F.lit(False)
 
 
 def telemetry(messages: DataFrame) -> DataFrame:
     """Return ``silver_telemetry`` from ``decoded`` messages, duplicates included.
 
-    A stream is what one connection sent for one board. ``event_time`` is the arrival of the
-    stream's first message plus the board's simulated time.
+    ``event_time`` is the board's clock where the payload has it and it is likely: at most the
+    rule's ``max_late_s`` behind the broker's and ``CLOCK_AHEAD_S`` ahead. Else it is the arrival.
+    ``clock`` says which. Order is that of ``partition`` and ``message_seq``, never that of a clock.
     """
-    stream = Window.partitionBy("reading.board", "connection").rowsBetween(
-        Window.unboundedPreceding, Window.unboundedFollowing
+    arrival_us = F.unix_micros("time")
+    likely = F.col("reading.board_us").between(
+        arrival_us - F.col("max_late_us"), arrival_us + int(CLOCK_AHEAD_S * 1e6)
     )
-    start_us = F.unix_micros(F.min("time").over(stream))
-    return (
-        messages.where(F.col("reason").isNull())
-        .withColumn("event_time", F.timestamp_micros(start_us + F.col("reading.t_ms") * 1000))
-        .select(
-            *[f"reading.{name}" for name in _TYPES if name != "v"],
+    good = messages.where(F.col("reason").isNull()).withColumn("reading", F.explode("readings"))
+    return shaped(
+        good.withColumn("of_board", F.coalesce(likely, F.lit(False))).select(
+            "reading.*",
             F.col("time").alias("received_at"),
             F.col("seq").alias("message_seq"),
-            *["event_time", "path", "protocol", "connection", "partition"],
-        )
-        .select(columns("silver_telemetry"))
-        .sort("board", "connection", "partition", "message_seq")
+            *["path", "protocol", "connection", "partition"],
+            F.when(F.col("of_board"), F.timestamp_micros("reading.board_us"))
+            .otherwise(F.col("time"))
+            .alias("event_time"),
+            F.when(F.col("of_board"), "board").otherwise("broker").alias("clock"),
+        ),
+        "silver_telemetry",
     )
 
 
 def quarantine(messages: DataFrame) -> DataFrame:
     """Return the ``silver_quarantine`` rows of ``decoded`` messages."""
-    return messages.where(F.col("reason").isNotNull()).select(
-        F.lit("journal").alias("source"),
-        "partition",
-        F.col("seq").alias("message_seq"),
-        F.col("time").alias("received_at"),
-        "path",
-        "payload",
-        "reason",
+    return shaped(
+        messages.where(F.col("reason").isNotNull()).select(
+            F.lit("journal").alias("source"),
+            "partition",
+            F.col("seq").alias("message_seq"),
+            F.col("time").alias("received_at"),
+            "path",
+            "payload",
+            "reason",
+        ),
+        "silver_quarantine",
     )

@@ -101,8 +101,8 @@ REFUSED: list[tuple[bytes, str]] = [
     (b'{"v": 1}', "the field 'board' is missing or not a string"),
     (reading("vpico-1", 1, "temperature", None), "the field 'value' is missing or not a double"),
     (reading("vpico-1", 1, "temperature", 1, seq="x"), "the field 'seq' is missing or not a long"),
-    (reading("vpico-1", 1, "temperature", 1, v=2), "the version 'v' of the payload is not 1"),
-    (reading("vpico-1", -1, "temperature", 1), "'seq' or 't_ms' is negative"),
+    (reading("vpico-1", 1, "temperature", 1, v=2), "the field 'v' is not 1"),
+    (reading("vpico-1", -1, "temperature", 1), "'seq' is negative"),
 ]
 
 
