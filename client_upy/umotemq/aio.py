@@ -103,8 +103,8 @@ class Aio:
         client._ask()
         number = client._ping
         await self.flush()
-        # Others ask too: an answer to a later one will do.
-        while client._pong is None or client._pong - number & 0xFF > 0x7F:
+        # Others ask too: an answer to a later one will do. LightMQ's SENDs take numbers, too.
+        while client._pong is None or client._pong - number & 0xFF > client._ping - number & 0xFF:
             await self._await(until)
         return ticks_diff(ticks_us(), start)
 

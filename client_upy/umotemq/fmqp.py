@@ -154,11 +154,11 @@ class FmqpClient(Link):
         self._told += 1
         return True
 
-    def _ask(self):
+    def _ask(self, new=True):
         # To nobody (an empty publication is legal), or to ourselves if we want to hear it.
         body = b""
         if self.name:
-            self._ping = (self._ping + 1) & 255
+            self._ping = (self._ping + new) & 255
             body = bytes((self._ping,))
         self._pack(0, self._own, body)
 

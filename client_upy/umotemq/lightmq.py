@@ -124,8 +124,9 @@ class LightmqClient(Link):
         self._last = size + 4
         return True
 
-    def _ask(self):
-        self._ping = self._next_id()
+    def _ask(self, new=True):
+        if new:
+            self._ping = self._next_id()
         self._pack(8 - self._request, self._ping)
 
     def _take(self):

@@ -11,7 +11,8 @@ end. Optional: ``pollable``, what ``select.poll`` can wait for (the stream itsel
 be done (``None``: never again). The rest is one loop around them: ``poll`` here, tasks in
 umotemq.aio. A protocol adds ``_greet`` (put the next thing that the peer has to be told
 first; False: wait for its answer), ``_take`` (dispatch the messages that have come whole, return
-how many), and ``_ask`` (put a sign of life; the answer makes ``_pong`` equal ``_ping``).
+how many), and ``_ask`` (put a sign of life, a new one or the last one again; the answer makes
+``_pong`` equal ``_ping``).
 """
 
 import random
@@ -167,7 +168,8 @@ class Link:
         if self.up and not self._last:
             if ticks_diff(now, self._then) >= self.keepalive_ms:
                 self._then = now
-                self._ask()
+                # One still unanswered again: ``ping`` waits for its number, and may see the last.
+                self._ask(self._pong == self._ping)
                 self._flush()
             if self.outage:
                 self.outage.drain(self)

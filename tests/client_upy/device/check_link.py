@@ -180,6 +180,22 @@ def an_idle_link_wakes_once_per_keepalive():
 
 
 @check
+def a_ping_is_answered_though_later_ones_are_too():
+    """A slow broker answers several signs of life at once: the one we wait for is among them."""
+    client, stream = named(keepalive_ms=20)
+    client.connect(1000)
+    asked = []
+
+    def late(data):
+        asked.append(bytes(data))
+        return b"".join(asked) if len(asked) == 4 else b""
+
+    stream.answer = late
+    equal(client.ping(1000) > 0, True)
+    equal(len(asked), 4)
+
+
+@check
 def half_messages_of_a_lost_link_are_forgotten():
     client, stream = named(rx_size=64)
     got = []
