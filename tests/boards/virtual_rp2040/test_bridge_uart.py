@@ -20,7 +20,7 @@ from tests.boards.bridge_process import Process, running, status
 from tests.host_broker.net.broker_process import BrokerProcess
 
 _INSTALL_S = 120.0
-_WAIT_S = 40.0
+_WAIT_S = 90.0
 _ECHOES = 50
 _ASK_AGAIN_S = 0.5
 _ASK_AGAIN_RAW_S = 8.0

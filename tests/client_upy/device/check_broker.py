@@ -57,7 +57,8 @@ def a_refused_connect_is_told_at_once():
 def an_echo_is_quick():
     client = up(fmqp())
     times = sorted([client.ping(2000) for _ in range(50)])
-    equal(times[25] < 5000, True, "p50 %d us" % times[25])
+    # Nagle would hold up every one for 40 ms; a busy machine holds up some.
+    equal(times[5] < 5000, True, "p10 %d us" % times[5])
     client.close()
 
 
@@ -162,6 +163,10 @@ def _carried(port):
     other.close()
 
 
+_ON_THE_WAY = 50  # messages at most when a connection is cut
+_MEANWHILE = 20  # messages while there is no connection
+
+
 @check
 def numbers_survive_cut_connections_in_order():
     heard = [-1, 0, 0]  # the last one, how many, how many out of order
@@ -177,21 +182,31 @@ def numbers_survive_cut_connections_in_order():
     ring = Ring(2000)
     client = up(fmqp("cut", outage=ring, retry_ms=5))
     client.subscribe(b"o/*", lambda topic, payload: None)
-    number = 0
+    number = down = 0
     while client.connects < 6:
-        client.publish(b"o/1", b"%d" % number)
-        number += 1
+        down = 0 if client.up else down + 1
+        if down <= _MEANWHILE:
+            client.publish(b"o/1", b"%d" % number)
+            number += 1
         client.poll(0)
         listener.poll(0)
         if not client.up:
             sleep_ms(1)
+        elif number % _ON_THE_WAY == 0:
+            try:
+                client.ping(20000)
+            except LinkError:
+                pass  # it was cut
     client.connect(5000)
     client.ping()
     until(lambda: heard[0] == number - 1, client, listener)
     equal(heard[2], 0, "in order, none twice")
-    # What was in the cut connections is lost, what came while there was none is not.
+    # What was in the cut connections is lost, what came while there was none is not. When a
+    # connection is there at last, the latter is on the way, too.
     equal((ring.dropped, len(ring)), (0, 0))
-    equal(heard[1] > number * 9 // 10, True, "%d of %d" % (heard[1], number))
+    lost = number - heard[1]
+    most = client.connects * (_ON_THE_WAY + _MEANWHILE)
+    equal(lost <= most < number // 2, True, "%d of %d" % (heard[1], number))
     client.close()
     listener.close()
 

@@ -7,6 +7,7 @@ from umotemq.fmqp import FmqpClient
 from umotemq.wifi import Wifi, WifiError
 
 _GOOD = [(0, "STAT_CONNECTING"), (60, "STAT_IDLE"), (80, "STAT_CONNECTING"), (120, "STAT_GOT_IP")]
+_SLOW = [(0, "STAT_CONNECTING"), (600, "STAT_GOT_IP")]
 _HANGS = [(0, "STAT_CONNECTING")]
 _WRONG = [(0, "STAT_CONNECTING"), (80, "STAT_WRONG_PASSWORD")]
 _NO_AP = [(0, "STAT_CONNECTING"), (50, "STAT_NO_AP_FOUND")]
@@ -68,7 +69,7 @@ def a_try_that_hangs_is_begun_anew(numbers):
 
 @for_both
 def up_never_waits_and_never_raises(numbers):
-    driver, station = wifi(numbers, _NO_AP, _NO_AP, _GOOD, timeout_ms=100)
+    driver, station = wifi(numbers, _NO_AP, _NO_AP, _GOOD, timeout_ms=2000)
 
     def looks():
         for _ in range(100):
@@ -87,7 +88,7 @@ def up_never_waits_and_never_raises(numbers):
 
 @for_both
 def the_client_asks_before_it_opens_its_link(numbers):
-    driver, station = wifi(numbers, _GOOD, [(0, "STAT_GOT_IP")])
+    driver, station = wifi(numbers, _SLOW, [(0, "STAT_GOT_IP")])
     memory = Memory()
     client = FmqpClient(memory, name=b"", link_up=station.up, retry_ms=20)
     client.poll(60)
