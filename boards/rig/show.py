@@ -1,128 +1,137 @@
-"""What a person sees of a run: a live table on a terminal, plain lines elsewhere."""
+"""What a person sees while a run lasts: a live table on a terminal, plain lines elsewhere."""
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from boards.rig.board_state import BoardState
+from boards.rig.pace import Pace
 from boards.rig.percentiles import percentile
-from boards.rig.plan import STEPS, Job
+from boards.rig.report.axes import amount
 
-_COLORS = {
+STYLES = {
     "passed": "green",
     "failed": "bold red",
     "error": "bold magenta",
+    "invalid": "bold magenta",
     "quarantined": "yellow",
-    "": "dim",
+    "running": "cyan",
+    "not run": "dim",
 }
-
-
-@dataclass(slots=True)
-class BoardState:
-    """What is known of one board."""
-
-    job: Job
-    model: str
-    virtual: bool
-    step: str = ""
-    detail: str = ""
-    started_s: float = field(default_factory=time.monotonic)
-    ended_s: float | None = None
-    steps: dict[str, str] = field(default_factory=dict)  # step -> outcome
-    checks: dict[str, str] = field(default_factory=dict)
-    rtt_us: list[float] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    flaky: list[str] = field(default_factory=list)
+_DRAW_EVERY_S = 0.1  # a board that babbles must not keep us drawing
+_WIDE = 100  # columns, from which nothing has to be left out
 
 
 class Show:
-    """Shows the boards while the ``with`` block lasts."""
+    """Shows the boards while the ``with`` block lasts.
 
-    def __init__(self, console: Console, boards: dict[str, BoardState], checks: list[str]) -> None:
+    On a terminal that cannot be drawn upon (TERM=dumb), and where there is none, plain lines.
+    """
+
+    def __init__(self, console: Console, boards: Sequence[BoardState], pace: Pace) -> None:
         self._console = console
         self._boards = boards
-        self._checks = checks
+        self._pace = pace
         self._live: Live | None = None
+        self._last = ""
+        self._drawn_s = 0.0
 
     def __enter__(self) -> "Show":
-        if self._console.is_terminal:
-            self._live = Live(self._progress(), console=self._console, auto_refresh=False)
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._live = Live(self._drawing(), console=self._console, auto_refresh=False)
             self._live.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         if self._live is not None:
-            self._live.update(self._progress(), refresh=True)
+            self._live.update(self._drawing(), refresh=True)
             self._live.stop()
 
     def refresh(self) -> None:
-        """Draw the live table again."""
-        if self._live is not None:
-            self._live.update(self._progress(), refresh=True)
+        """Draw the live table again, unless that was just now."""
+        now = time.monotonic()
+        if self._live is not None and now - self._drawn_s >= _DRAW_EVERY_S:
+            self._drawn_s = now
+            self._live.update(self._drawing(), refresh=True)
 
     def line(self, text: str) -> None:
-        """Print a line where there is no live table."""
+        """Show what has just happened: as the last event below the table, or as a line."""
+        if not text.endswith("…"):  # what begins is in the table
+            self._last = text
         if self._live is None:
             self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def summary(self) -> None:
-        """Print boards x checks with round-trip percentiles, then the failures."""
-        # Boards are columns: there are few of them on a desk, and 80 columns on many terminals.
-        table = Table(title="boards and checks")
-        table.add_column("", no_wrap=True)
-        boards = list(self._boards.values())
-        for board in boards:
-            table.add_column(f"{board.job.board.id}\n{board.job.board.protocol}", no_wrap=True)
-        for step in ("flash", "install"):
-            table.add_row(step, *(_cell(board.steps.get(step, "")) for board in boards))
-        for check in self._checks:
-            table.add_row(check, *(_cell(board.checks.get(check, "")) for board in boards))
-        for percent in (50, 90, 99):
-            table.add_row(
-                f"RTT p{percent}", *(_milliseconds(board.rtt_us, percent) for board in boards)
-            )
-        table.add_row("telemetry", *(_cell(board.steps.get("telemetry", "")) for board in boards))
-        self._console.print(table)
-        if any(board.virtual for board in boards):
-            note = "virtual boards: their times say nothing about hardware"
-            self._console.print(note, style="dim")
-        for board in self._boards.values():
-            for once in board.flaky:
-                text = f"{board.job.board.id} FLAKY: {once}"
-                self._console.print(text, style="yellow", markup=False, soft_wrap=True)
-            for failure in board.failures:
-                text = f"{board.job.board.id} {failure}"
-                self._console.print(text, style="red", markup=False, soft_wrap=True)
-            if board.failures:
-                log = f"  logs: {board.job.log_dir}/{board.job.board.id}.serial.log and .worker.log"
-                self._console.print(log, markup=False, highlight=False, soft_wrap=True)
+    def _drawing(self) -> RenderableType:
+        last = Text(self._last, style="dim", no_wrap=True, overflow="ellipsis")
+        parts: list[RenderableType] = [self._table(), last]
+        if not self._is_wide() and any(board.virtual for board in self._boards):
+            ids = ", ".join(board.id for board in self._boards if board.virtual)
+            parts.insert(1, Text(f"virtual: {ids}", no_wrap=True, overflow="ellipsis"))
+        return Group(*parts)
 
-    def _progress(self) -> Table:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for name in ("board", "steps", "now", "checks", "elapsed"):
-            table.add_column(name, no_wrap=True)
-        for board in self._boards.values():
-            dots = Text()
-            for step in STEPS:
-                outcome = board.steps.get(step)
-                dots.append("●" if outcome else "○", style=_COLORS[outcome or ""])
-            done = sum(outcome == "passed" for outcome in board.checks.values())
+    def _table(self) -> Table:
+        wide = self._is_wide()
+        table = Table(box=None, padding=(0, 2 if wide else 1, 0, 0), expand=True)
+        rtt = "RTT p50/p99" if wide else "RTT p50"
+        for name in ("board", "state", "step", "", "checks", rtt, "retries", "time +left"):
+            right = name in ("checks", "retries")
+            ratio = 1 if name == "step" else None  # it gives way where there is little room
+            table.add_column(name, no_wrap=True, justify="right" if right else "left", ratio=ratio)
+        for board in self._fitting():
             table.add_row(
-                board.job.board.id,
-                dots,
-                f"{board.step} {board.detail}"[:70],
-                f"{done}/{len(board.job.checks)}",
-                f"{(board.ended_s or time.monotonic()) - board.started_s:.0f} s",
+                board.called if wide else board.id,
+                Text(board.state, style=STYLES.get(board.state, "")),
+                Text(self._step(board), overflow="ellipsis"),
+                self._bar(board, 12 if wide else 8),
+                self._checks(board),
+                _round_trip(board.rtt_us, (50, 99) if wide else (50,)),
+                str(board.retries or "-"),
+                self._time(board),
             )
         return table
 
+    def _is_wide(self) -> bool:
+        return self._console.width >= _WIDE
 
-def _cell(outcome: str) -> Text:
-    return Text({"passed": "ok", "": "-"}.get(outcome, outcome.upper()), style=_COLORS[outcome])
+    def _bar(self, board: BoardState, width: int) -> ProgressBar:
+        return ProgressBar(
+            total=1.0,
+            completed=self._pace.fraction(board),
+            width=width,
+            complete_style=STYLES["running"],
+            finished_style=STYLES.get(board.state, ""),
+        )
+
+    def _fitting(self) -> Sequence[BoardState]:
+        """Where the screen is too low for all, those that are done go below its edge."""
+        if len(self._boards) + 3 <= self._console.height:
+            return self._boards
+        return sorted(self._boards, key=lambda board: bool(board.outcome))
+
+    def _step(self, board: BoardState) -> str:
+        words = board.check or board.step
+        return f"{words}: {board.detail}" if board.detail else words
+
+    def _checks(self, board: BoardState) -> Text:
+        bad = sum(outcome != "passed" for outcome in board.checks.values())
+        style = STYLES["failed"] if bad else ""
+        return Text(f"{len(board.checks)}/{len(board.job.checks)}", style=style)
+
+    def _time(self, board: BoardState) -> str:
+        left = self._pace.left_s(board)
+        return _clock(board.elapsed_s) + (f" +{_clock(left)}" if left is not None else "")
 
 
-def _milliseconds(values_us: list[float], percent: float) -> str:
-    return f"{percentile(values_us, percent) / 1000:.2f} ms" if values_us else "-"
+def _round_trip(values_us: Sequence[float], percents: Sequence[int]) -> str:
+    if not values_us:
+        return "-"
+    return "/".join(amount(percentile(values_us, percent), "us") for percent in percents)
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

@@ -2,9 +2,9 @@
 
 import pytest
 
+from boards.rig.board_state import BoardState
 from boards.rig.plan import STEP_LIMITS_S, BoardPlan, Job
 from boards.rig.run import verdict
-from boards.rig.show import BoardState
 
 
 def _board(id: str, steps: dict[str, str], checks: dict[str, str]) -> BoardState:

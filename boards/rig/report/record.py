@@ -18,7 +18,7 @@ _SCHEMA_VERSION = 1
 _LINE_LIMIT = 1024 * 1024  # bytes; the longest that the rig writes is a tenth of it
 _SERIES_LIMIT = 65_536  # values: a curve on a page shows no more
 _BOARDS_LIMIT = 256
-_NOT_RUN = "not run: step "  # how the rig begins the message of a step after one that failed
+NOT_RUN = "not run: step "  # the beginning of the message of a step after one that failed
 _TEXTS = ("run_id", "rig", "ts", "board_id", "model", "port", "fw_sha", "client_sha")
 _EVENT_TEXTS = ("event", "step", "check", "outcome", "message")
 _SAMPLE_TEXTS = ("check", "metric", "unit", "outcome")
@@ -54,7 +54,7 @@ class Interval:
         """
         if self.outcome == "passed" and self.attempt > 1:
             return "flaky"
-        if self.outcome == "error" and self.message.startswith(_NOT_RUN):
+        if self.outcome == "error" and self.message.startswith(NOT_RUN):
             return "not run"
         return self.outcome or "unfinished"
 

@@ -1,0 +1,94 @@
+"""What a person reads when a run is over: boards by checks, and what to do about failures."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from boards.rig.board_state import BoardState
+from boards.rig.percentiles import percentile
+from boards.rig.plan import STEPS
+from boards.rig.report.axes import amount
+from boards.rig.rerun import rerun_command
+from boards.rig.show import STYLES
+
+_COLUMN = 16  # characters of a board's column at least, with its frame
+_SIDE = 3  # what the frame adds
+
+
+def print_summary(
+    console: Console, boards: Sequence[BoardState], checks: Sequence[str], argv: Sequence[str]
+) -> None:
+    """Print the matrix, its failures with their reasons, and how to run those again.
+
+    ``argv`` is the command line of the run.
+    """
+    # Boards are columns, as many as fit: there are few of them on a desk, and many checks.
+    first = max([len("telemetry"), *map(len, checks)]) + _SIDE
+    column = max([_COLUMN, *(len(board.id) + _SIDE for board in boards)])
+    count = max(1, (console.width - first - 1) // column)
+    for start in range(0, len(boards), count):
+        console.print(_matrix(boards[start : start + count], checks))
+    if any(board.virtual for board in boards):
+        note = "virtual boards: their times say nothing about hardware"
+        console.print(note, style="dim", highlight=False)
+    for board in boards:
+        for style, line in _lines(board, argv):
+            console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _matrix(boards: Sequence[BoardState], checks: Sequence[str]) -> Table:
+    table = Table(title="boards and checks")
+    table.add_column("", no_wrap=True)
+    for board in boards:
+        kind = "virtual, " if board.virtual else ""
+        table.add_column(f"{board.id}\n{kind}{board.job.board.protocol}", no_wrap=True)
+    for step in STEPS:
+        if step == "check":
+            for check in checks:
+                table.add_row(check, *(_check_cell(board, check) for board in boards))
+        elif step not in ("start", "stop") or any(_is_bad(b.steps.get(step)) for b in boards):
+            table.add_row(step, *(_cell(board.steps.get(step, "")) for board in boards))
+    if any(board.rtt_us for board in boards):
+        for percent in (50, 90, 99):
+            table.add_row(f"RTT p{percent}", *(_rtt(board, percent) for board in boards))
+    return table
+
+
+def _check_cell(board: BoardState, check: str) -> Text:
+    cell = _cell(board.checks.get(check, ""))
+    if figure := board.figures.get(check):
+        cell.append(f" {figure}", style="dim")
+    return cell
+
+
+def _cell(outcome: str) -> Text:
+    word = {"passed": "ok", "": "-"}.get(outcome, outcome.upper())
+    return Text(word, style=STYLES.get(outcome, "dim"))
+
+
+def _rtt(board: BoardState, percent: float) -> str:
+    return amount(percentile(board.rtt_us, percent), "us") if board.rtt_us else "-"
+
+
+def _is_bad(outcome: str | None) -> bool:
+    return outcome not in (None, "", "passed", "not run")
+
+
+def _lines(board: BoardState, argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for once in board.flaky:
+        yield "yellow", f"{board.id} FLAKY: {once}"
+    bad_checks = [check for check, outcome in board.checks.items() if _is_bad(outcome)]
+    for failure in board.failures:
+        # The step is only the sum of its checks, unless none of them failed.
+        if not (bad_checks and failure.startswith(("check failed:", "check error:"))):
+            yield "red", f"{board.id} {failure}"
+    if not board.failures:
+        return
+    yield "", f"  logs: {board.job.log_dir}/{board.id}.serial.log and .worker.log"
+    bad_steps = [step for step, outcome in board.steps.items() if _is_bad(outcome)]
+    # A step that failed runs with every selection; to leave checks out would hide what it does.
+    checks = bad_checks if bad_checks and set(bad_steps) <= {"check"} else []
+    again = rerun_command(argv, board.id, checks, on_desk=bool(board.job.board.file))
+    yield "", f"  again: {again}"
