@@ -44,7 +44,7 @@ class Show:
     def __enter__(self) -> "Show":
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(self._drawing(), console=self._console, auto_refresh=False)
-            self._live.start()
+            self._live.start(refresh=True)
         return self
 
     def __exit__(self, *_error: object) -> None:
