@@ -9,7 +9,8 @@ import pytest
 
 from boards.repl import NoReply, Repl
 from boards.rig.desk.locks import BoardLock, holder
-from boards.rig.junit import junit_xml, read_events
+from boards.rig.junit import junit_xml
+from boards.rig.report.record import read_run
 from boards.virtual.board import VirtualBoard
 from tests.boards.desk_files import motemq_rig, running_esp32, write_rig, write_virtual
 from tests.boards.loose_cable import LooseCable
@@ -113,7 +114,7 @@ def test_a_quarantined_check_fails_without_failing_the_run(
     # What is no failed check, nothing excuses: here the time was up before the last one.
     assert "no time was left for check" in result.stdout
     assert result.returncode == 3
-    (suite,) = ET.fromstring(junit_xml(read_events(_run(out))))
+    (suite,) = ET.fromstring(junit_xml(read_run(_run(out))))
     assert suite.get("skipped") == str(len(checks))
 
 
@@ -155,7 +156,7 @@ def test_a_step_that_passes_at_its_second_try_is_flaky(
         if row["event"] == "step_finished" and row["step"] == "flash"
     ]
     assert tries == [(1, "error"), (2, "passed")]
-    (suite,) = ET.fromstring(junit_xml(read_events(_run(out))))
+    (suite,) = ET.fromstring(junit_xml(read_run(_run(out))))
     flaky = suite.find("properties/property[@name='flaky']")
     assert flaky is not None
     assert flaky.get("value") == "true"

@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from boards.rig.commands.exits import ending
-from boards.rig.junit import junit_xml, read_events
+from boards.rig.junit import junit_xml
 from boards.rig.markdown import markdown
 from boards.rig.plan import PlanError
 from boards.rig.report.history import FORMER, NoRun, find_run, runs_before
 from boards.rig.report.page import write_page
+from boards.rig.report.record import read_run
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PLACE = click.Path(path_type=Path)
@@ -61,16 +62,16 @@ def command(
     with ending("nothing was written"):
         folder = _folder(compare[1] if compare else run)
         former = [_folder(compare[0])] if compare else runs_before(folder, last)
-        rows = read_events(folder)
+        record = read_run(folder)
         if html is not None:
             write_page(folder, html, former)
         if junit is not None:
-            junit.write_bytes(junit_xml(rows))
+            junit.write_bytes(junit_xml(record))
         if markdown_file is not None:
             with markdown_file.open("a", encoding="utf-8") as file:
-                file.write(markdown(rows))
+                file.write(markdown(record))
         if html is None and junit is None and markdown_file is None:
-            click.echo(markdown(rows), nl=False)
+            click.echo(markdown(record), nl=False)
 
 
 def _folder(place: Path | None) -> Path:

@@ -16,9 +16,10 @@ from boards.rig.commands.exits import boards_option, ending, open_rig, rig_optio
 from boards.rig.desk.files import Rig
 from boards.rig.images import image_of
 from boards.rig.installation import stage_node
-from boards.rig.junit import junit_xml, read_events
+from boards.rig.junit import junit_xml
 from boards.rig.plan import STEP_LIMITS_S, BoardPlan, Job, PlanError, plan_boards, plan_desk
 from boards.rig.proxy.process import FaultProxy, can_stand_at
+from boards.rig.report.record import read_run
 from boards.rig.run import run as run_rig
 from firmware.node_files import client_sha
 
@@ -207,7 +208,7 @@ def command(
         name = name or (rig.name if rig else "desk")
         code, folder = run_rig(jobs, all_models(), out=out, rig=name, console=console)
         if junit is not None:
-            junit.write_bytes(junit_xml(read_events(folder)))
+            junit.write_bytes(junit_xml(read_run(folder)))
     sys.exit(code)
 
 

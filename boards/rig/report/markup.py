@@ -24,8 +24,12 @@ def text(value: object) -> Html:
     """Return ``value`` as HTML that shows it as it is."""
     if isinstance(value, Html):
         return value
-    shown = _HIDING.sub(lambda found: f"\\u{ord(found[0]):04x}", str(value))
-    return Html(html.escape(shown, quote=True))
+    return Html(html.escape(visible(str(value)), quote=True))
+
+
+def visible(words: str) -> str:
+    """Return ``words`` with what could hide some of them made visible."""
+    return _HIDING.sub(lambda found: f"\\u{ord(found[0]):04x}", words)
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Html:
