@@ -39,14 +39,18 @@ def copy_to_board(
     files: Sequence[Path],
     deadline_s: float,
     on_line: OnLine | None = None,
+    forget: bool = False,
 ) -> str:
     """Copy whole ``folders``, then ``files``, into the root of the board's filesystem.
 
-    What is there already with the same SHA-256 is not written again.
+    What is there already with the same SHA-256 is not written again. ``forget``: a soft reset then
+    has the board forget modules that it had imported before they were replaced.
     """
     commands: list[str] = []
     for folder in folders:
         commands += ["+", "fs", "cp", "-r", str(folder), ":"]
     if files:
         commands += ["+", "fs", "cp", *map(str, files), ":"]
+    if forget:
+        commands += ["+", "soft-reset"]
     return mpremote(url, commands[1:], deadline_s=deadline_s, on_line=on_line)

@@ -10,11 +10,12 @@ from typing import Literal, get_args
 
 from boards.models.toml_tables import Table, TomlError, read_table
 
-__all__ = ["Loader", "Model", "TomlError", "Uart", "UsbId", "all_models", "load_model"]
+__all__ = ["LineMode", "Loader", "Model", "TomlError", "Uart", "UsbId", "all_models", "load_model"]
 
 Chip = Literal["rp2040", "rp2350", "esp32", "esp32s3", "esp32c3", "unix"]
 FlashMethod = Literal["uf2_drive", "picotool", "esptool", "none"]
 Transport = Literal["uart", "tcp"]
+LineMode = Literal["raw", "reliable"]  # of a UART: docs/bridge.md
 Reset = Literal["control", "rts", "repl", "power"]
 UsbState = Literal["running", "loader"]
 
@@ -65,6 +66,7 @@ class Model:
     flash: Loader
     resets: tuple[Reset, ...]  # in the order of the reset ladder
     transport: Transport
+    mode: LineMode
     uart: Uart | None
 
     @property
@@ -90,6 +92,7 @@ def load_model(path: Path) -> Model:
         flash=_loader(flash),
         resets=_resets(top),
         transport=transport,
+        mode=link.choice("mode", get_args(LineMode), "raw"),
         uart=_uart(link.table("uart", required=True)) if transport == "uart" else None,
     )
     for table in (top, flash, link):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from boards.bridge.raw import RawBridge
+from boards.bridge.reliable import ReliableBridge
 from boards.repl import NoReply, Repl
 from boards.rig.agent import AgentLink
 from boards.rig.desk.target import DeskBoard
@@ -45,7 +46,7 @@ class Bench:
     target: DeskBoard
     broker: str  # HOST:PORT of the FMQP listener, for observers
     log: SerialLog
-    bridge: RawBridge | None
+    bridge: RawBridge | ReliableBridge | None
     repl: Repl
     way: Way | None = None  # to the broker
     until: float = math.inf  # when the check's time is up, on the clock of time.monotonic
@@ -94,7 +95,8 @@ class Bench:
         if self.bridge is not None:
             if not self.bridge.wait_idle(_HUNG_UP_S):
                 raise CheckFailed("the bridge's last session did not end; the board still sends")
-            self.bridge.silence_s = BUSY_SILENCE_S
+            if isinstance(self.bridge, RawBridge):
+                self.bridge.silence_s = BUSY_SILENCE_S
         self.call("connect", client_id=self.client_id, will=will, timeout_ms=10_000)
 
     @contextmanager
@@ -111,7 +113,7 @@ class Bench:
         """
         closed_ns = time.monotonic_ns()
         self.call("close")
-        if self.bridge is not None:
+        if isinstance(self.bridge, RawBridge):
             self.bridge.silence_s = HANG_UP_SILENCE_S
         return closed_ns
 

@@ -15,6 +15,9 @@ from boards.tool import OnLine
 from firmware.node_files import compile_node
 
 _KEEPALIVE_MS = 500
+# Between two steps of a check nobody polls the board's end of the link, and a step may take a
+# while to reach an emulated board.
+_PATIENCE_MS = 8000
 
 _HASH_CODE = """
 import binascii, hashlib
@@ -63,13 +66,16 @@ def node_config(
         config |= {"host": broker[0], "port": broker[1]}
     else:
         config["uart"] = {"id": uart.id, "baud": uart.baud, "tx": uart.tx, "rx": uart.rx}
+        if "reliable" in board.has:
+            config["uart"] |= {"reliable": True, "patience_ms": _PATIENCE_MS}
     return json.dumps(config)
 
 
 def copy_node(url: str, node_dir: Path, config: Path, *, deadline_s: float, on_line: OnLine) -> int:
     """Copy ``node_dir``, laid out as on the board, and ``config``; return the bytes of the node.
 
-    What is there already is not sent again. Raises ``ToolError``, ``ToolTimeout``.
+    What is there already is not sent again. The board then has nothing of an older node in
+    memory. Raises ``ToolError``, ``ToolTimeout``.
     """
     # main.py last: an interrupted installation starts nothing.
     files = sorted(
@@ -78,7 +84,12 @@ def copy_node(url: str, node_dir: Path, config: Path, *, deadline_s: float, on_l
     )
     folders = [path for path in node_dir.iterdir() if path.is_dir()]
     copy_to_board(
-        url, folders=folders, files=[config, *files], deadline_s=deadline_s, on_line=on_line
+        url,
+        folders=folders,
+        files=[config, *files],
+        deadline_s=deadline_s,
+        on_line=on_line,
+        forget=True,
     )
     return sum(path.stat().st_size for path in node_dir.rglob("*") if path.is_file())
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from boards.models import Model, Transport
+from boards.models import LineMode, Model, Transport
 from boards.rig.desk.files import Rig
 
 Protocol = Literal["fmqp", "lightmq"]
@@ -28,7 +28,6 @@ STEP_LIMITS_S: Mapping[str, float] = {
     "stop": 30,
 }
 _MAX_BOARDS = 64
-Mode = Literal["raw", "reliable"]
 
 
 class PlanError(Exception):
@@ -84,7 +83,10 @@ class Job:
 
 
 def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> list[BoardPlan]:
-    """Turn ``["rp2040:2", "esp32:1"]`` into boards with ids; protocols alternate within a kind.
+    """Turn ``["rp2040:2", "esp32:1"]`` into boards with ids.
+
+    Within a kind protocols alternate, and so does the mode of boards on a UART: raw, reliable,
+    reliable, raw, so that four have every pair.
 
     Raises ``PlanError``.
     """
@@ -104,11 +106,22 @@ def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> l
             id=f"{models[kind].prefix}-{number + 1}",
             model=models[kind].id,
             protocol="lightmq" if number % 2 else "fmqp",
-            has=_has(models[kind].transport, "raw", buttons=True, power=True, peers=peers),
+            has=_has(
+                models[kind].transport,
+                mode_of(number),
+                buttons=True,
+                power=True,
+                peers=peers,
+            ),
         )
         for kind, count in counts.items()
         for number in range(count)
     ]
+
+
+def mode_of(number: int) -> LineMode:
+    """Return how a virtual board's UART is bridged; ``number`` counts its kind from 0."""
+    return "reliable" if (number + 1) // 2 % 2 else "raw"
 
 
 def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPlan]:
@@ -129,7 +142,7 @@ def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPl
             file=str(board.file),
             has=_has(
                 board.transport,
-                "raw",
+                board.mode,
                 buttons=board.virtual is not None,
                 power=board.virtual is not None or board.power.cuts_vbus,
                 peers=len(chosen) > 1,
@@ -140,7 +153,7 @@ def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPl
 
 
 def _has(
-    transport: Transport, mode: Mode, *, buttons: bool, power: bool, peers: bool
+    transport: Transport, mode: LineMode, *, buttons: bool, power: bool, peers: bool
 ) -> frozenset[Need]:
     there: dict[Need, bool] = {
         "network": transport == "tcp",

@@ -16,7 +16,7 @@ from boards.rig.desk.permits import flash_permit
 from boards.rig.desk.target import DeskBoard
 from boards.rig.images import image_of
 from boards.rig.installation import copy_node, node_config, stage_node
-from boards.rig.plan import BoardPlan
+from boards.rig.plan import BoardPlan, Need
 from boards.rig.serial_log import SerialLog
 
 _FLASH_S = 180.0
@@ -129,7 +129,8 @@ def _prepare(rig: Rig, target: DeskBoard, held: BoardLock, log: SerialLog, folde
         )
     stage_node(folder)
     uart = target.model.uart if board.transport == "uart" else None
-    plan = BoardPlan(target.id, target.model.id, board.protocol)
+    has: frozenset[Need] = frozenset({"reliable"} if uart and board.mode == "reliable" else ())
+    plan = BoardPlan(target.id, target.model.id, board.protocol, has=has)
     config = folder.parent / "config" / target.id / "node.json"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(node_config(plan, uart, (rig.bind, _BROKER_PORT), autostart=False))

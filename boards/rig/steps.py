@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from boards.bridge.raw import RawBridge
+from boards.bridge.reliable import ReliableBridge
 from boards.flash.errors import NoWayIn
 from boards.flash.image_identity import Image, check_image
 from boards.flash.ledger import Ledger
@@ -52,7 +53,7 @@ class BoardRun:
         self._started: VirtualBoard | None = None
         self._lock: BoardLock | None = None
         self._target: DeskBoard | None = None
-        self._bridge: RawBridge | None = None
+        self._bridge: RawBridge | ReliableBridge | None = None
         self._way = Way(job)
         self._bench: Bench | None = None
         self._starting = threading.Lock()
@@ -152,6 +153,7 @@ class BoardRun:
             uid=address.uid,
             virtual=VirtualDesk(address.control_port, address.bootsel_dir, address.data_url or ""),
             protocol=self.job.board.protocol,
+            mode="reliable" if "reliable" in self.job.board.has else "raw",
         )
 
     def install(self, until: float) -> str:
@@ -211,7 +213,8 @@ class BoardRun:
             # The last check's session must be over, or the node's first words are dropped.
             if not self._bridge.wait_idle(_left(until)):
                 raise StepFailed("the bridge's last session did not end; the board still sends")
-            self._bridge.silence_s = _SILENCE_S
+            if isinstance(self._bridge, RawBridge):
+                self._bridge.silence_s = _SILENCE_S
         self._write_config(autostart=True)
         copy_to_board(
             self.target.place().serial_url,
@@ -268,15 +271,14 @@ class BoardRun:
             return
         if not self.target.data_url or self.model.uart is None:
             raise StepFailed(f"{self.model.id} has a UART, but its data line is nowhere")
-        host, port = self._way.address
-        self._bridge = RawBridge(
-            self.target.data_url,
-            self.model.uart.baud,
-            host,
-            port,
-            silence_s=_SILENCE_S,
-            report=self._report.bridge_line,
-        ).start()
+        where = self.target.data_url, self.model.uart.baud, *self._way.address
+        report = self._report.bridge_line
+        bridge = (
+            ReliableBridge(*where, report=report)
+            if "reliable" in self.job.board.has
+            else RawBridge(*where, silence_s=_SILENCE_S, report=report)
+        )
+        self._bridge = bridge.start()
 
     @property
     def _config(self) -> Path:

@@ -243,6 +243,7 @@ def _board_file(address: BoardAddress) -> str:
         f'{"uid" if is_rp2040 else "mac"} = "{address.uid}"',
         "[link]",
         f'protocol = "{"fmqp" if number % 2 else "lightmq"}"',
+        *([f'mode = "{"reliable" if number // 2 % 2 else "raw"}"'] if is_rp2040 else []),
         "[virtual]",
         f"control_port = {address.control_port}",
     ]

@@ -81,6 +81,10 @@ class Connection:
             # Silent between tries, not before the first: usually there is no old session.
             pins = line.get("tx"), line.get("rx")
             transport = Uart(line["id"], line["baud"], *pins, quiet_ms=0)
+            if line.get("reliable"):
+                from umotemq.reliable import Reliable
+
+                transport = Reliable(transport, line.get("patience_ms", 5000))
         else:
             from umotemq.tcp import Tcp
 

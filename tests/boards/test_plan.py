@@ -15,6 +15,17 @@ def test_boards_get_ids_and_protocols_alternate_within_a_kind() -> None:
     ]
 
 
+def test_boards_on_a_uart_have_every_pair_of_protocol_and_mode() -> None:
+    plans = plan_boards(["rp2040:4"], virtual_models())
+    pairs = {(plan.protocol, "reliable" in plan.has, "raw" in plan.has) for plan in plans}
+    assert pairs == {
+        ("fmqp", False, True),
+        ("lightmq", True, False),
+        ("fmqp", True, False),
+        ("lightmq", False, True),
+    }
+
+
 def test_a_kind_named_twice_goes_on_counting() -> None:
     plans = plan_boards(["rp2040", "rp2040:2"], virtual_models())
     assert [plan.id for plan in plans] == ["vpico-1", "vpico-2", "vpico-3"]

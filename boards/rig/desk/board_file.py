@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from boards.flash.target import Identity
-from boards.models import FlashMethod, Model, Reset, Transport, all_models
+from boards.models import FlashMethod, LineMode, Model, Reset, Transport, all_models
 from boards.models.toml_tables import Table, read_table
 from boards.rig.limits import LIMITS
 
@@ -80,6 +80,7 @@ class Board:
     baud: int
     protocol: Literal["fmqp", "lightmq"]
     transport: Transport
+    mode: LineMode  # of the UART that carries messages
     data_url: str  # the UART that carries messages, at this end
     resets: tuple[Reset, ...]
     power: Power
@@ -96,6 +97,7 @@ def started_board(
     uid: str,
     virtual: VirtualDesk,
     protocol: Literal["fmqp", "lightmq"],
+    mode: LineMode,
 ) -> Board:
     """Return a virtual board that was started just now, as its file would say."""
     is_esp = model.flash.method == "esptool"
@@ -114,6 +116,7 @@ def started_board(
         baud=model.flash.baud,
         protocol=protocol,
         transport=model.transport,
+        mode=mode,
         data_url="",
         resets=model.resets,
         power=Power("none"),
@@ -147,6 +150,7 @@ def load_board(file: Path) -> Board:
         baud=flash.number("baud", 300, 4_000_000, model.flash.baud),
         protocol=link.choice("protocol", ("fmqp", "lightmq"), "fmqp"),
         transport=link.choice("transport", get_args(Transport), model.transport),
+        mode=link.choice("mode", get_args(LineMode), model.mode),
         data_url=link.take("serial_url", str, ""),
         resets=_resets(top, model),
         power=_power(top.table("power")),
