@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from boards.bridge.raw import RawBridge
-from boards.bridge.reliable import ReliableBridge
 from boards.repl import NoReply, Repl
 from boards.rig.agent import AgentLink
 from boards.rig.desk.target import DeskBoard
+from boards.rig.line import Bridge, set_silence
 from boards.rig.observer import Observer, Seen
 from boards.rig.plan import BoardPlan
 from boards.rig.proxy.control import Route
@@ -46,7 +45,7 @@ class Bench:
     target: DeskBoard
     broker: str  # HOST:PORT of the FMQP listener, for observers
     log: SerialLog
-    bridge: RawBridge | ReliableBridge | None
+    bridge: Bridge | None
     repl: Repl
     way: Way | None = None  # to the broker
     until: float = math.inf  # when the check's time is up, on the clock of time.monotonic
@@ -95,8 +94,7 @@ class Bench:
         if self.bridge is not None:
             if not self.bridge.wait_idle(_HUNG_UP_S):
                 raise CheckFailed("the bridge's last session did not end; the board still sends")
-            if isinstance(self.bridge, RawBridge):
-                self.bridge.silence_s = BUSY_SILENCE_S
+            set_silence(self.bridge, BUSY_SILENCE_S)
         self.call("connect", client_id=self.client_id, will=will, timeout_ms=10_000)
 
     @contextmanager
@@ -113,8 +111,7 @@ class Bench:
         """
         closed_ns = time.monotonic_ns()
         self.call("close")
-        if isinstance(self.bridge, RawBridge):
-            self.bridge.silence_s = HANG_UP_SILENCE_S
+        set_silence(self.bridge, HANG_UP_SILENCE_S)
         return closed_ns
 
     def kill(self) -> int:

@@ -5,8 +5,6 @@ import time
 from pathlib import Path
 from typing import cast
 
-from boards.bridge.raw import RawBridge
-from boards.bridge.reliable import ReliableBridge
 from boards.flash.errors import NoWayIn
 from boards.flash.image_identity import Image, check_image
 from boards.flash.ledger import Ledger
@@ -22,6 +20,7 @@ from boards.rig.desk.locks import BoardLock
 from boards.rig.desk.permits import flash_permit
 from boards.rig.desk.target import DeskBoard
 from boards.rig.installation import copy_node, differing, digests, hash_code, node_config
+from boards.rig.line import SILENCE_S, Bridge, set_silence, start_bridge
 from boards.rig.plan import Job
 from boards.rig.reporter import Reporter
 from boards.rig.serial_log import SerialLog
@@ -30,8 +29,6 @@ from boards.rig.way import Way
 from boards.rig.wifi import Wifi, forget, join, wifi_files
 from boards.virtual.board import BoardKind, VirtualBoard
 
-# Longer than the keepalive, shorter than the node's silence between two tries (docs/node.md).
-_SILENCE_S = 2.0
 _REPL_S = 30.0
 _EXEC_S = 30.0
 _START_ENDS_S = 8.0
@@ -53,7 +50,7 @@ class BoardRun:
         self._started: VirtualBoard | None = None
         self._lock: BoardLock | None = None
         self._target: DeskBoard | None = None
-        self._bridge: RawBridge | ReliableBridge | None = None
+        self._bridge: Bridge | None = None
         self._way = Way(job)
         self._bench: Bench | None = None
         self._starting = threading.Lock()
@@ -213,8 +210,7 @@ class BoardRun:
             # The last check's session must be over, or the node's first words are dropped.
             if not self._bridge.wait_idle(_left(until)):
                 raise StepFailed("the bridge's last session did not end; the board still sends")
-            if isinstance(self._bridge, RawBridge):
-                self._bridge.silence_s = _SILENCE_S
+            set_silence(self._bridge, SILENCE_S)
         self._write_config(autostart=True)
         copy_to_board(
             self.target.place().serial_url,
@@ -271,14 +267,13 @@ class BoardRun:
             return
         if not self.target.data_url or self.model.uart is None:
             raise StepFailed(f"{self.model.id} has a UART, but its data line is nowhere")
-        where = self.target.data_url, self.model.uart.baud, *self._way.address
-        report = self._report.bridge_line
-        bridge = (
-            ReliableBridge(*where, report=report)
-            if "reliable" in self.job.board.has
-            else RawBridge(*where, silence_s=_SILENCE_S, report=report)
+        self._bridge = start_bridge(
+            self.target.data_url,
+            self.model.uart.baud,
+            self._way.address,
+            reliable="reliable" in self.job.board.has,
+            report=self._report.bridge_line,
         )
-        self._bridge = bridge.start()
 
     @property
     def _config(self) -> Path:
