@@ -4,6 +4,8 @@
 
 BIN := .venv/bin
 OUT ?= out/demo
+# Of pytest; most tests wait for a board or a clock, so two cores are enough for three.
+WORKERS ?= 3
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 16
@@ -21,7 +23,8 @@ check: setup ## lint, types, import contracts
 	$(BIN)/lint-imports
 
 test: check ## pass all tests: pure, MicroPython, virtual boards, Spark
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m "not alone" --durations 10
+	$(BIN)/pytest -m alone
 
 bench: setup ## benchmarks against named peers
 	$(BIN)/python -m benchmarks broker

@@ -22,6 +22,8 @@ _ORDER = [
     *("pipeline", "boards", "benchmarks", "journey"),
 ]
 _SPARK = "tests/pipeline/"  # one Spark for all of it, hence one worker
+# What has the machine for itself, in a second session (Makefile): three boards and Spark at once.
+_ALONE = ("journey",)
 _SAID = "said"
 
 # What a busy machine does to an example is no finding of it.
@@ -44,13 +46,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Figures(config))
 
 
+def _part(item: pytest.Item) -> str:
+    return item.path.relative_to(item.config.rootpath / "tests").parts[0]
+
+
 def _stage(item: pytest.Item) -> int:
-    parts = item.path.relative_to(item.config.rootpath / "tests").parts
-    return _ORDER.index(parts[0]) if parts[0] in _ORDER else len(_ORDER)
+    part = _part(item)
+    return _ORDER.index(part) if part in _ORDER else len(_ORDER)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m looks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_stage)
+    for item in items:
+        if _part(item) in _ALONE:
+            item.add_marker("alone")
 
 
 @pytest.hookimpl(optionalhook=True)
