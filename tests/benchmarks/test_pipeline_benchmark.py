@@ -7,7 +7,7 @@ import sys
 def test_a_short_run_reads_everything_and_prints_its_verdicts() -> None:
     argv = [sys.executable, "-m", "benchmarks", "pipeline", "batch", "live-1k"]
     options = ["--messages", "4000", "--rounds", "1", "--seconds", "1.5"]
-    run = subprocess.run([*argv, *options], capture_output=True, text=True, timeout=250)
+    run = subprocess.run([*argv, *options], capture_output=True, text=True, timeout=500)
     assert run.returncode == 0, run.stderr
     assert "batch read of 4,000 messages" in run.stdout
     assert "| parquet |" in run.stdout

@@ -67,8 +67,8 @@ def test_a_blank_board_is_flashed_proven_and_booked(blank: VirtualBoard, tmp_pat
     entry = Ledger(tmp_path / "ledger.jsonl").last("b1")
     assert entry is not None
     assert (entry.sha256, entry.identity) == (_sha(image.path), blank.address.uid)
-    with Repl.open(blank.address.serial_url, deadline_s=10) as repl:
-        repl.exec("open('kept', 'w').write('x')", deadline_s=5)
+    with Repl.open(blank.address.serial_url, deadline_s=60) as repl:
+        repl.exec("open('kept', 'w').write('x')", deadline_s=60)
     boots = blank.control.state()["boots"]
     # The ledger and the board itself agree: it is not even reset.
     assert not _flash(board, image, tmp_path, trust=True).written
@@ -77,8 +77,8 @@ def test_a_blank_board_is_flashed_proven_and_booked(blank: VirtualBoard, tmp_pat
     again = _flash(board, image, tmp_path)
     assert again.written == (blank.address.kind == "rp2040")
     assert _flash(board, image, tmp_path, force=True).written
-    with Repl.open(blank.address.serial_url, deadline_s=10) as repl:
-        assert "kept" in repl.exec("import os\nprint(os.listdir('/'))", deadline_s=5)
+    with Repl.open(blank.address.serial_url, deadline_s=60) as repl:
+        assert "kept" in repl.exec("import os\nprint(os.listdir('/'))", deadline_s=60)
 
 
 def test_a_running_board_of_another_identity_is_not_even_reset(

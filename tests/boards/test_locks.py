@@ -49,7 +49,7 @@ _MEASURE = """
 import sys
 from pathlib import Path
 from boards.rig.desk.permits import radio
-with radio(Path(sys.argv[1]), alone=sys.argv[2] == "alone", deadline_s=10):
+with radio(Path(sys.argv[1]), alone=sys.argv[2] == "alone", deadline_s=60):
     print("got it", flush=True)
     sys.stdin.read()
 """
@@ -122,7 +122,7 @@ def test_a_permit_is_waited_for(tmp_path: Path) -> None:
     got = threading.Event()
 
     def wait() -> None:
-        with flash_permit(tmp_path, "0000:00:14.0", 1, deadline_s=20):
+        with flash_permit(tmp_path, "0000:00:14.0", 1, deadline_s=60):
             got.set()
 
     with flash_permit(tmp_path, "0000:00:14.0", 1, deadline_s=1):
@@ -146,7 +146,7 @@ def test_who_measures_is_alone(tmp_path: Path) -> None:
             pytest.fail("together with one who is alone")
         measuring.kill()
         measuring.wait(20)
-        with radio(tmp_path, alone=True, deadline_s=5):
+        with radio(tmp_path, alone=True, deadline_s=60):
             pass
 
 

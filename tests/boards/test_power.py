@@ -96,7 +96,7 @@ def test_a_board_that_answers_is_not_reset(running: VirtualBoard, tmp_path: Path
 def test_a_board_that_is_deaf_to_ctrl_c_is_reset_by_its_button(
     running: VirtualBoard, tmp_path: Path
 ) -> None:
-    repl = Repl.open(running.address.serial_url, deadline_s=10)
+    repl = Repl.open(running.address.serial_url, deadline_s=60)
     with pytest.raises(NoReply):
         repl.exec(_DEAF, deadline_s=1)
     repl.close(friendly=False)

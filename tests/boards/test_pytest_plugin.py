@@ -22,8 +22,8 @@ def test_without_a_board():
 
 def test_says_who_it_is(rig_board, rig_measure):
     with rig_board.repl() as repl:
-        repl.exec("import machine, binascii, umotemq", deadline_s=5)
-        said = repl.exec("print(binascii.hexlify(machine.unique_id()).decode())", deadline_s=5)
+        repl.exec("import machine, binascii, umotemq", deadline_s=60)
+        said = repl.exec("print(binascii.hexlify(machine.unique_id()).decode())", deadline_s=60)
     assert said.strip() == rig_board.target.identity.text
     rig_measure("answers", 1, "count")
 
@@ -41,7 +41,7 @@ def test_broker(rig_broker):
 _FAILING = """
 def test_fails(rig_board):
     with rig_board.repl() as repl:
-        repl.exec("print('these were my last words')", deadline_s=5)
+        repl.exec("print('these were my last words')", deadline_s=60)
     raise AssertionError("it fails")
 """
 

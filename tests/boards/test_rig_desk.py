@@ -46,8 +46,8 @@ def test_a_desk_is_judged_twice_and_left_quiet(
         assert [suite.get("name") for suite in suites] == ["e1", "p1"]
         assert {suite.get("failures") for suite in suites} == {"0"}
         for board in (esp32, pico):
-            with Repl.open(board.address.serial_url, deadline_s=10) as repl:
-                said = repl.exec("print(open('/node.json').read())", deadline_s=5)
+            with Repl.open(board.address.serial_url, deadline_s=60) as repl:
+                said = repl.exec("print(open('/node.json').read())", deadline_s=60)
             assert json.loads(said)["autostart"] is False
         boots = pico.control.state()["boots"]
         again = run_rig(out, broker, "--rig", str(rig), "-b", "p1", "--trust-ledger")
@@ -129,7 +129,7 @@ def test_a_deaf_board_is_brought_back_where_nothing_is_flashed(
     rig = write_rig(tmp_path)
     path = write_virtual(tmp_path, esp32)
     path.write_text(path.read_text().replace("[flash]", '[flash]\nmethod = "none"'))
-    repl = Repl.open(esp32.address.serial_url, deadline_s=10)
+    repl = Repl.open(esp32.address.serial_url, deadline_s=60)
     with pytest.raises(NoReply):
         repl.exec(_DEAF, deadline_s=1)
     repl.close(friendly=False)
@@ -193,8 +193,8 @@ def test_a_board_joins_the_wifi_for_the_run_and_the_password_is_nowhere_after_it
     assert "wifi: " in (out / "logs" / "e1.serial.log").read_text()
     written = [file for file in out.rglob("*") if file.is_file()]
     assert [file for file in written if b"tr0ub4dor" in file.read_bytes()] == []
-    with Repl.open(esp32.address.serial_url, deadline_s=10) as repl:
-        left = repl.exec("import os\nprint(os.listdir('/'))", deadline_s=5)
+    with Repl.open(esp32.address.serial_url, deadline_s=60) as repl:
+        left = repl.exec("import os\nprint(os.listdir('/'))", deadline_s=60)
     assert "main.py" in left
     assert "wifi.json" not in left
     assert "boot.py" not in left

@@ -13,7 +13,7 @@ from tests.boards.desk_files import motemq_rig, running_esp32, write_rig, write_
 
 
 def _until(master: int, words: bytes) -> bytes:
-    said, until = b"", time.monotonic() + 20
+    said, until = b"", time.monotonic() + 60
     while words not in said:
         assert time.monotonic() < until, said
         if select.select([master], [], [], 0.2)[0]:

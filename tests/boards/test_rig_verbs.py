@@ -116,7 +116,7 @@ def test_recover_clears_a_mark_by_evidence_only(
     rig: Path, tmp_path: Path, board: VirtualBoard
 ) -> None:
     assert "no board is marked" in motemq_rig("recover", "--rig", rig).stdout
-    repl = Repl.open(board.address.serial_url, deadline_s=10)
+    repl = Repl.open(board.address.serial_url, deadline_s=60)
     with pytest.raises(NoReply):
         repl.exec(_DEAF, deadline_s=1)
     repl.close(friendly=False)

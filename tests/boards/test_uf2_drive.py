@@ -29,7 +29,7 @@ def _drive(tmp_path: Path, info: str = _INFO) -> Path:
 
 def _boot_loader(drive: Path, taken: list[bytes], size: int) -> Callable[[], None]:
     def watch() -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         target = drive / "firmware.uf2"
         while not (target.exists() and target.stat().st_size == size):
             if time.monotonic() > until:
@@ -47,7 +47,7 @@ def test_the_whole_image_is_copied_and_the_drive_vanishes(tmp_path: Path, image:
     said: list[str] = []
     loader = threading.Thread(target=_boot_loader(drive, taken, image.stat().st_size))
     loader.start()
-    flash_uf2_drive(image, drive, deadline_s=20, progress=said.append)
+    flash_uf2_drive(image, drive, deadline_s=60, progress=said.append)
     loader.join(20)
     assert taken == [image.read_bytes()]
     assert said[-1] == "UF2 100 %"
@@ -61,7 +61,7 @@ def test_no_drive_is_one_clear_line(tmp_path: Path, image: Path) -> None:
 def test_another_chips_drive_gets_nothing(tmp_path: Path, image: Path) -> None:
     drive = _drive(tmp_path, "Board-ID: SAMD21G18A-Xyz\n")
     with pytest.raises(FlashError, match=r"names no RPI-RP2 board.*nothing was written"):
-        flash_uf2_drive(image, drive, deadline_s=5, progress=str)
+        flash_uf2_drive(image, drive, deadline_s=60, progress=str)
     assert [path.name for path in drive.iterdir()] == ["INFO_UF2.TXT"]
 
 

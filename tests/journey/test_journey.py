@@ -17,12 +17,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from boards.rig.checks.registry import CHECKS
 from tests.processes import command_lines
 
 pytestmark = pytest.mark.timeout(1200)
 
 _BOARDS = ["vesp32-1", "vpico-1", "vpico-2"]
-_CHECKS = ["ping", "pubsub_down", "pubsub_up", "will_abrupt", "will_clean"]
+_CHECKS = sorted(CHECKS)
 _TELEMETRY = 600
 
 

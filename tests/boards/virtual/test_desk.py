@@ -90,7 +90,7 @@ def test_boards_stay_are_listed_and_go(virtual: Motemq, runtime: Path) -> None:
     for board in boards[:3]:
         with Repl.open(board["serial_url"], deadline_s=30) as repl:
             code = "import machine; print(machine.unique_id().hex())"
-            assert repl.exec(code, deadline_s=20).strip() == board["uid"]
+            assert repl.exec(code, deadline_s=60).strip() == board["uid"]
             assert bytes.fromhex(board["uid"]).startswith(b"vir")
     listed = _listed(virtual)
     assert {id: board["state"] for id, board in listed.items()} == dict.fromkeys(ids, "running")
@@ -129,7 +129,7 @@ def test_the_rig_reads_the_desk(virtual: Motemq, runtime: Path) -> None:
 def test_flash_outlasts_the_board_unless_it_is_forgotten(virtual: Motemq, runtime: Path) -> None:
     def execute(board: dict[str, Any], code: str) -> str:
         with Repl.open(board["serial_url"], deadline_s=30) as repl:
-            return repl.exec(code, deadline_s=20).strip()
+            return repl.exec(code, deadline_s=60).strip()
 
     (board,) = _up(virtual, "esp32")
     execute(board, "with open('kept.txt', 'w') as f: f.write('still here')")

@@ -69,11 +69,11 @@ def test_babbling_is_no_faster_than_a_serial_line(start: Start, state_dir: Path)
 def test_vanishing_is_gone_in_the_middle_of_a_long_transfer(start: Start, way: str) -> None:
     board = start("vanishing")
     url = board.address.serial_urls[way]
-    with Repl.open(url, deadline_s=20) as repl:
-        assert repl.exec("print(6 * 7)", deadline_s=20) == "42\n"
-    repl = Repl.open(url, deadline_s=20)
+    with Repl.open(url, deadline_s=60) as repl:
+        assert repl.exec("print(6 * 7)", deadline_s=60) == "42\n"
+    repl = Repl.open(url, deadline_s=60)
     with pytest.raises(PortGone):
-        repl.exec(f"x = {'1' * 6000!r}", deadline_s=20)
+        repl.exec(f"x = {'1' * 6000!r}", deadline_s=60)
     repl.close()
     with pytest.raises(PortError):
         Repl.open(url, deadline_s=1)
@@ -84,9 +84,9 @@ def test_vanishing_is_gone_in_the_middle_of_a_long_transfer(start: Start, way: s
 
 def test_wrong_identity_is_not_who_its_label_says(start: Start, esptool: Tool) -> None:
     board = start("wrong-identity")
-    with Repl.open(board.address.serial_url, deadline_s=20) as repl:
+    with Repl.open(board.address.serial_url, deadline_s=60) as repl:
         code = "import machine; print(machine.unique_id().hex())"
-        on_chip = repl.exec(code, deadline_s=20).strip()
+        on_chip = repl.exec(code, deadline_s=60).strip()
     assert len(on_chip) == 12
     assert on_chip != board.address.uid
     board.control.boot()
@@ -95,9 +95,9 @@ def test_wrong_identity_is_not_who_its_label_says(start: Start, esptool: Tool) -
 
 def test_slow_works_slowly(start: Start) -> None:
     board = start("slow")
-    with Repl.open(board.address.serial_url, deadline_s=20) as repl:
+    with Repl.open(board.address.serial_url, deadline_s=60) as repl:
         began = time.monotonic()
-        assert repl.exec("print('x' * 480)", deadline_s=20) == "x" * 480 + "\n"
+        assert repl.exec("print('x' * 480)", deadline_s=60) == "x" * 480 + "\n"
         assert time.monotonic() - began > 1.9
 
 
@@ -135,8 +135,8 @@ def test_flaky_is_flashed_at_the_third_attempt(
     board.control.boot()
     assert "MAC:" in esptool(board, *attempt)
     board.control.reset()
-    with Repl.open(board.address.serial_url, deadline_s=20) as repl:
-        assert repl.exec("print(1)", deadline_s=20) == "1\n"
+    with Repl.open(board.address.serial_url, deadline_s=60) as repl:
+        assert repl.exec("print(1)", deadline_s=60) == "1\n"
 
 
 def test_an_unknown_fault_is_refused(tmp_path: Path) -> None:

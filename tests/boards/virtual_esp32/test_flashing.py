@@ -19,7 +19,7 @@ def _said_at(board: VirtualBoard, act: Callable[[], None], end: bytes) -> bytes:
     with socket.create_connection((url.hostname, url.port), 10) as line:
         board.control.state()  # by now the board has taken our connection
         act()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         seen = b""
         while end not in seen:
             line.settimeout(max(0.01, deadline - time.monotonic()))

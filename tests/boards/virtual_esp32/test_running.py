@@ -14,7 +14,7 @@ Tool = Callable[..., str]
 
 
 def _wait_for_boots(board: VirtualBoard, boots: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (state := board.control.state()) != {"state": "running", "boots": boots}:
         assert time.monotonic() < deadline, state
         time.sleep(0.02)

@@ -116,7 +116,7 @@ def test_a_wrong_request_is_refused_with_a_reason(board: VirtualBoard) -> None:
 
 
 def _wait_for_state(board: VirtualBoard, wanted: Callable[[BoardState], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not wanted(state := board.control.state()):
         assert time.monotonic() < deadline, state
         time.sleep(0.02)

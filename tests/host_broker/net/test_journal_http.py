@@ -78,7 +78,7 @@ def _all(port: int, sequence: int = 0, options: str = "") -> list[tuple[int, str
 
 
 def _until_kept(port: int, messages: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (_json(port, "/journal")["partitions"] or [{"next": 0}])[0]["next"] < messages:
         assert time.monotonic() < deadline
 
