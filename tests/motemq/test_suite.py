@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from firmware.build import NAMES
+
 _ROOT = Path(__file__).parents[2]
 _TESTS = """
 import os
 import pytest
+
+from firmware.build import NAMES
 
 def test_says(say):
     say("a figure: 41")
@@ -59,6 +63,11 @@ def _pytest(
 def test_all_tests_are_in_a_session() -> None:
     marks = [arguments[arguments.index("-m") + 1] for arguments in _sessions()]
     assert marks == ["not alone", "alone"]
+
+
+def test_no_test_has_to_wait_for_a_build() -> None:
+    (names,) = re.findall(r"\$\(BIN\)/motemq firmware build (.*)", (_ROOT / "Makefile").read_text())
+    assert sorted(names.split()) == sorted(NAMES)
 
 
 @pytest.mark.parametrize(("case", "code"), [("", 0), ("skips", 1)])
