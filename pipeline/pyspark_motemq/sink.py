@@ -9,7 +9,7 @@ import hashlib
 import json
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
 from pyspark_motemq.records import JournalError
@@ -103,6 +104,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:
         """Publish nothing."""
+
+
+def publish_once(rows: Iterable[pa.RecordBatch], options: Mapping[str, str], batch: int) -> None:
+    """Publish the rows of a ``foreachBatch`` from the driver, as the sink would.
+
+    ``options`` are those of the sink; ``checkpointLocation`` is the query's, by which and by
+    ``batch`` the broker knows what it has published already. Raises ``JournalError``.
+    """
+    first, *others = list(rows)
+    found = SinkOptions.read(options, from_arrow_schema(first.schema))
+    _publish(found.broker, found.publisher, batch, [_prepared(found, iter([first, *others]))])
 
 
 def _check_columns(schema: StructType) -> None:

@@ -10,5 +10,6 @@ The rules are pure Python, events and ``now`` in, alerts out; Spark only carries
 - ``fleet``       many boards: how many, how long, after a pause; as text and back
 - ``signals``     DataFrames to rows of events
 - ``processor``   a fleet in the hands of Spark's ``transformWithState``
-- ``stream``      ``alert_stream``: DataFrame to DataFrame; where alerts go
+- ``stream``      ``alert_stream``: DataFrame to DataFrame
+- ``outlet``      alerts to the broker
 """
