@@ -48,7 +48,7 @@ class _Segment:
     run: int = 0
     sequences: list[int] = field(default_factory=list)  # remembered records: their numbers,
     offsets: list[int] = field(default_factory=list)  # places
-    times_ns: list[int] = field(default_factory=list)  # and times
+    times_ns: list[int] = field(default_factory=list)  # and latest times up to the next one
     next: int = 0
     end: int = 0  # looked at up to here
 
@@ -150,6 +150,8 @@ def _walk(segment: _Segment, size: int, until: int | None) -> None:
             segment.sequences.append(first)
             segment.offsets.append(at)
             segment.times_ns.append(time_ns)
+        elif time_ns > segment.times_ns[-1]:
+            segment.times_ns[-1] = time_ns
         segment.next, segment.end = first + count, end
         if segment.next == until:
             return  # a torn tail may follow
@@ -163,7 +165,9 @@ def _hops(path: Path, at: int, size: int) -> Iterator[tuple[int, int, int, int, 
     ):
         while at + SHORTEST_RECORD <= size:
             end = record_end(data[at : at + 8], at)
-            if end is None or end > size:
+            if end is None:  # no record that is being written begins like this
+                raise corrupt(str(path), at, "the length of a record is not one that can be")
+            if end > size:
                 return
             yield at, end, *record_facts(data, at)
             at = end
@@ -171,16 +175,13 @@ def _hops(path: Path, at: int, size: int) -> Iterator[tuple[int, int, int, int, 
 
 def _since(segments: list[_Segment], time_ns: int) -> Iterator[int]:
     for segment in segments:
-        for near, offset in enumerate(segment.offsets):
-            last = near + 1 == len(segment.offsets)
-            if not last and segment.times_ns[near + 1] < time_ns:
+        for offset, latest_ns in zip(segment.offsets, segment.times_ns, strict=True):
+            if latest_ns < time_ns:
                 continue
-            end = segment.end if last else segment.offsets[near + 1] + 1
-            for at, _, read_ns, first, _ in _hops(segment.path, offset, segment.end):
+            for _, _, read_ns, first, _ in _hops(segment.path, offset, segment.end):
                 if read_ns >= time_ns:
                     yield first
-                if at >= end:
-                    break
+                    return
 
 
 def _whole(segment: _Segment, partition: int, start: int, end: int) -> Stretch:

@@ -72,7 +72,7 @@ class _Segment:
     run: int = 0
     sequences: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
-    times_ns: list[int] = field(default_factory=list)
+    times_ns: list[int] = field(default_factory=list)  # the latest up to the next one: clocks jump
     next: int = 0
     end: int = 0
 
@@ -129,15 +129,12 @@ class Library:
             self._look()
             segments = self._segments[partition]
             for segment in segments:
-                for near, at in enumerate(segment.offsets):
-                    later = segment.times_ns[near + 1 :][:1]
-                    if later and later[0] < time_ns:
+                for at, latest_ns in zip(segment.offsets, segment.times_ns, strict=True):
+                    if latest_ns < time_ns:
                         continue
                     for record in _records(segment, at):
                         if record.time_ns >= time_ns:
                             return record.first
-                        if later and record.end >= segment.offsets[near + 1]:
-                            break
             return segments[-1].next
 
     def _look(self) -> None:
@@ -210,6 +207,8 @@ def _walk(segment: _Segment, size: int, until: int | None) -> None:
             segment.sequences.append(record.first)
             segment.offsets.append(record.start)
             segment.times_ns.append(record.time_ns)
+        elif record.time_ns > segment.times_ns[-1]:
+            segment.times_ns[-1] = record.time_ns
         segment.next, segment.end = record.next, record.end
         if record.next == until:
             return  # a torn tail may follow
