@@ -125,7 +125,9 @@ class RemoteShare:
             status, headers, body = self.broker.ask("GET", path)
             if status != 200:
                 text = body if status != 204 else b"these messages are not there"
-                raise self.broker.complaint(status, text)
+                said = self.broker.complaint(status, text)
+                what = f"messages {at} to {self.end - 1} of partition {self.label}"
+                raise JournalError(f"{what} cannot be read: {said}")
             first, following = int(headers["Journal-First"]), int(headers["Journal-Next"])
             name = f"{self.broker.url}{path}"
             run = int(headers["Journal-Run"])

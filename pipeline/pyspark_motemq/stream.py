@@ -93,11 +93,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the tasks of a batch; raises ``JournalError`` if some of it is no longer there."""
         shelves = self._feed.shelves()
         found: list[InputPartition] = []
-        begin = self._begin(_read(start), shelves)
+        begin = {**_read(start), **self._begin(_read(start), shelves)}
         for number, until in _read(end).items():
             first = begin.get(number, 0)
             if number not in shelves or until > shelves[number].next:
-                self._lost(number, first, until)
+                if first < until:
+                    self._lost(number, first, until)
                 continue
             if first < until:
                 shares = self._feed.shares(number, first, until)

@@ -14,11 +14,11 @@ BOARD = "{board}"  # in a pattern of presence: the level that is the board
 class AlertSettings:
     """How alerts are judged; names that end in ``_s`` are seconds of the pipeline's clock."""
 
-    silent_after_s: float = 60.0
+    silent_after_s: float = 0.0
     will_after_s: float = 10.0
     loss_after_s: float = 5.0
     loss_clear_s: float = 60.0
-    hysteresis: float = 0.02
+    hysteresis: float = 0.0
     settle_s: float = 30.0
     forget_after_s: float = 604_800.0
     max_boards: int = 10_000

@@ -14,8 +14,13 @@ SCHEMA: Final = (
     "alert string, kind string, board string, sensor string, raised_at timestamp, "
     "cleared_at timestamp, value double, limit double, message string, key string"
 )
-_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
-_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+# Timers need RocksDB; with a changelog a batch writes what changed, not all files.
+_STATE: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
 
 
 def alert_stream(
@@ -34,8 +39,8 @@ def alert_stream(
     """
     settings = settings or AlertSettings()
     spark = silver_stream.sparkSession
-    if spark.conf.get(_PROVIDER, "") != _ROCKSDB:
-        spark.conf.set(_PROVIDER, _ROCKSDB)
+    for name, value in _STATE.items():
+        spark.conf.set(name, value)
     signals = of_readings(silver_stream, settings)
     if messages is not None and settings.presence:
         signals = signals.unionByName(of_presence(messages, settings))
