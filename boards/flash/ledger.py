@@ -9,7 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One flashing that was proven: the board booted the image and said who it is."""
+    """One flashing that was proven: the board booted the image and said who it is.
+
+    Without ``sha256`` it is one that was begun, and says that what was before may be gone.
+    """
 
     board: str
     identity: str  # MAC or uid, hex

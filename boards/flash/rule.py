@@ -7,7 +7,7 @@ Up to 5 a mismatch is ``WrongBoard`` or ``FlashError``, and nothing was written.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from boards.flash.boot_proof import Running, ask_running
@@ -68,19 +68,25 @@ def flash_board(
         _require_uid(target, running.uid, place)
     if running is not None and trust_ledger and not force and _is_known(target, image, ledger):
         return Flashed(False, running)
-    written = METHODS[target.model.flash.method](job, place, running is not None)
-    progress("waiting for the REPL")
-    running = _await_boot(job)
     entry = Entry(
         board=target.id,
         identity=target.identity.text,
-        sha256=image.sha256,
+        sha256="",
         image=image.path.name,
         tool=target.model.flash.method,
-        machine=running.machine,
-        version=running.version,
+        machine="",
+        version="",
     )
-    ledger.append(entry)
+    if ledger.last(target.id) is not None:
+        # Whoever is killed while writing leaves half of one image and half of another, which may
+        # even boot: from here on what was booked is not to be trusted.
+        ledger.append(entry)
+    written = METHODS[target.model.flash.method](job, place, running is not None)
+    progress("waiting for the REPL")
+    running = _await_boot(job)
+    ledger.append(
+        replace(entry, sha256=image.sha256, machine=running.machine, version=running.version)
+    )
     return Flashed(written, running)
 
 

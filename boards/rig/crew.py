@@ -103,9 +103,11 @@ class Crew:
         messages: list[Message] = [json.loads(line) for line in lines]
         for message in messages:
             self._follow(member, message)
-        return messages
+        return [message for message in messages if message["kind"] != "time"]
 
     def _follow(self, member: _Member, message: Message) -> None:
+        if message["kind"] == "time":
+            member.give_up_at = time.monotonic() + message["limit_s"] + _GRACE_S
         if message["kind"] != "event":
             return
         if message["event"] == "step_started":

@@ -1,8 +1,8 @@
 """One board's process: ``python -m boards.rig.worker``, a ``Job`` as the first line of stdin.
 
 It owns the board's serial port for the whole run and prints JSON lines: ``{"kind": "event", …}``,
-``"samples"``, ``"progress"``, ``"about"``. When stdin ends (the parent is gone, or wants us
-gone) it stops its board and ends.
+``"samples"``, ``"progress"``, ``"about"``, ``"time"`` (it needs so much more). When stdin ends (the
+parent is gone, or wants us gone) it stops its board and ends.
 """
 
 import datetime
@@ -60,6 +60,7 @@ _FAULTS = (
 # Of these, what may be over at the next try. A wrong board or image, or a lock, is not.
 _TRANSIENT = (BoardError, PortError, ReplError, ToolError)
 _RETRIED = ("flash", "install")
+_REVIVE_S = 120.0  # for the whole reset ladder, each rung with a boot after it
 _VERDICTS = (CheckFailed, AgentError)
 
 
@@ -129,6 +130,8 @@ class _Worker:
             outcome, transient = self._attempt(step, body, attempt)
             if outcome != "error" or not transient or attempt == tries:
                 break
+            # A step that took all of its time has none left for the ladder.
+            self._channel.send("time", limit_s=_REVIVE_S)
             try:
                 self._run.revive()
             except _FAULTS:

@@ -119,7 +119,7 @@ def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bo
 )
 @click.option(
     "--retries",
-    default=1,
+    default=2,
     show_default=True,
     type=click.IntRange(0, 5),
     help="How often a step is tried again that failed through no verdict; it is flaky then.",

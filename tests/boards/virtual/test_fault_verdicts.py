@@ -74,7 +74,7 @@ def test_a_flaky_board_passes_at_the_third_attempt_and_is_called_flaky(
     (tmp_path / "rig.toml").write_text("virtual = true\n")
     _virtual("up", "flaky")
     try:
-        result = run_rig(out, broker, "--rig", str(tmp_path / "rig.toml"), "--retries", "2")
+        result = run_rig(out, broker, "--rig", str(tmp_path / "rig.toml"))
     finally:
         _virtual("down")
     assert result.returncode == 0, result.stdout
