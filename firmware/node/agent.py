@@ -64,10 +64,11 @@ def _hear(*received):
         return _hearing.hear(received[0] if len(received) > 1 else b"", received[-1])
 
 
-def _connect(client_id=None, will=None, timeout_ms=10000):
+def _connect(client_id=None, will=None, timeout_ms=10000, options=None):
     global _connection
     _close()
     config = node.load()
+    config.update(options or {})
     start = ticks_ms()
     connection = node.Connection(config, client_id or config["board"], timeout_ms, _hear)
     if will:
@@ -195,6 +196,26 @@ def _ping(count=1, timeout_ms=5000):
     return {"rtt_us": rtt_us, "lost": lost}
 
 
+def _live(ms, topic="", count=0, until_down=False):
+    import line
+
+    with _Hearing(line.Kept()) as kept:
+        if topic:
+            _subscribe(topic)
+        return line.live(_open().client, kept, ms, count, until_down)
+
+
+def _echo(**options):
+    import line
+
+    _close()
+    stream = node.transport(node.load()).open()
+    try:
+        return line.echo(stream, **options)
+    finally:
+        stream.close()
+
+
 def _close():
     global _connection
     if _connection is not None:
@@ -215,5 +236,7 @@ _STEPS = {
     "send_numbered": _send_numbered,
     "request": _request,
     "ping": _ping,
+    "live": _live,
+    "echo": _echo,
     "close": _close,
 }

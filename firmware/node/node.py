@@ -45,6 +45,25 @@ def _is_uart(config):
     return config.get("transport") == "uart"
 
 
+def transport(config):
+    """Return what the configuration calls the way to the broker, not opened yet."""
+    if _is_uart(config):
+        from umotemq.uart import Uart
+
+        line = config["uart"]
+        # Silent between tries, not before the first: usually there is no old session.
+        quiet_ms = config.get("quiet_ms", 0)
+        way = Uart(line["id"], line["baud"], line.get("tx"), line.get("rx"), quiet_ms=quiet_ms)
+        if line.get("reliable"):
+            from umotemq.reliable import Reliable
+
+            way = Reliable(way, line.get("patience_ms", 5000))
+        return way
+    from umotemq.tcp import Tcp
+
+    return Tcp(config["host"], config["port"])
+
+
 class Connection:
     """A client of the configured protocol, which the broker has answered.
 
@@ -56,7 +75,7 @@ class Connection:
     """
 
     def __init__(self, config, client_id, timeout_ms=_CONNECT_MS, handler=None):
-        self.is_fmqp = config["protocol"] == "fmqp"
+        self.is_fmqp = config["protocol"] != "lightmq"
         self._config = config
         quiet_ms = 3 * config.get("keepalive_ms", 500) + 1000
         until = ticks_add(ticks_ms(), timeout_ms)
@@ -74,35 +93,28 @@ class Connection:
 
     def _client(self, client_id, handler):
         config = self._config
-        if _is_uart(config):
-            from umotemq.uart import Uart
-
-            line = config["uart"]
-            # Silent between tries, not before the first: usually there is no old session.
-            pins = line.get("tx"), line.get("rx")
-            transport = Uart(line["id"], line["baud"], *pins, quiet_ms=0)
-            if line.get("reliable"):
-                from umotemq.reliable import Reliable
-
-                transport = Reliable(transport, line.get("patience_ms", 5000))
-        else:
-            from umotemq.tcp import Tcp
-
-            transport = Tcp(config["host"], config["port"])
+        way = transport(config)
         options = {
             "keepalive_ms": config.get("keepalive_ms", 500),
-            "retry_ms": 0,
+            "timeout_ms": config.get("answer_ms", 5000),
+            "retry_ms": config.get("retry_ms", 0),
+            "retry_max_ms": config.get("retry_max_ms", 30000),
             "rx_size": 1024,
             "tx_size": 1024,
         }
+        if config["protocol"] == "carried":
+            from umotemq.carried import Carried
+            from umotemq.lightmq import LightmqClient
+
+            way = Carried(LightmqClient(way, client_id, rx_size=1024, tx_size=1030))
         # Import one protocol only: each costs a few KB of heap.
         if self.is_fmqp:
             from umotemq.fmqp import FmqpClient
 
-            return FmqpClient(transport, name=client_id, **options)
+            return FmqpClient(way, name=client_id, **options)
         from umotemq.lightmq import LightmqClient
 
-        return LightmqClient(transport, client_id, handler=handler, **options)
+        return LightmqClient(way, client_id, handler=handler, **options)
 
     def send(self, topic, payload):
         """Publish, or post to LightMQ's broker (which has no topics)."""
