@@ -54,7 +54,7 @@ def run_tool(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=env,
-        preexec_fn=_die_with_parent,
+        preexec_fn=die_with_parent,
     )
     output = bytearray()
     try:
@@ -72,7 +72,7 @@ def run_tool(
     return text
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,7 +1,7 @@
 """The buttons and pins of a virtual board: JSON lines over TCP on loopback.
 
 Request ``{"do": "reset"}``, answer ``{"ok": true, ...}`` or ``{"ok": false, "error": "..."}``.
-Requests: ``reset``, ``boot``, ``state``, ``gpio`` (``pin``), ``set_gpio`` (``pin``, ``level``),
+Requests: ``reset``, ``boot``, ``power`` (``on``), ``state``, ``gpio`` (``pin``), ``set_gpio`` (``pin``, ``level``),
 ``gpio_changes`` (``since``), ``stop``.
 """
 
@@ -12,7 +12,7 @@ from typing import Literal, TypedDict
 
 _MAX_ANSWER_BYTES = 65536
 
-# "held": in reset; "gone": no longer plugged in
+# "held": in reset, or without power; "gone": no longer plugged in
 RunState = Literal["running", "bootsel", "download", "invalid-image", "held", "gone"]
 
 
@@ -49,6 +49,13 @@ class BoardControl:
     def boot(self) -> None:
         """Hold BOOT (BOOTSEL), tap RESET: the board waits to be flashed."""
         self._call("boot")
+
+    def power(self, *, on: bool) -> None:
+        """Cut the board's power, or give it back: it starts as after a reset.
+
+        What carries its console stays powered, as the serial chip of a board does.
+        """
+        self._call("power", on=on)
 
     def state(self) -> BoardState:
         """Return what the board is doing."""

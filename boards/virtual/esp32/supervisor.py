@@ -44,6 +44,7 @@ class Supervisor:
         self._fault: Fault = (FAULTS[fault] if fault else Fault)(state_dir)
         self._label = board_mac(board_id)
         self._gone = False
+        self._off = False  # without power
         self._selector = selectors.DefaultSelector()
         self._life = Life(self._selector, detached=detached)
         self._lines = ResetLines()
@@ -57,6 +58,7 @@ class Supervisor:
             {
                 "reset": self._reset,
                 "boot": self._boot,
+                "power": self._power,
                 "state": self._tell_state,
                 "stop": self._stop,
                 "gpio": self._gpio,
@@ -148,6 +150,8 @@ class Supervisor:
         self._strap(self._lines.set(time.monotonic(), dtr=lines.dtr, rts=lines.rts))
 
     def _strap(self, strap: Strap | None) -> None:
+        if self._off:
+            return
         if strap is Strap.HOLD:
             self._chip.hold()
         elif strap is Strap.LOAD:
@@ -169,9 +173,22 @@ class Supervisor:
         self._load()
         answer(self._state())
 
-    def _refuse_if_gone(self) -> None:
+    def _power(self, request: Request, answer: Answer) -> None:
+        self._refuse_if_gone(off_too=False)
+        if not isinstance(request.get("on"), bool):
+            raise Refused("on must be true or false")
+        self._off = not request["on"]
+        if self._off:
+            self._chip.hold()
+        else:
+            self._chip.boot()
+        answer(self._state())
+
+    def _refuse_if_gone(self, *, off_too: bool = True) -> None:
         if self._gone:
             raise Refused("the board is unplugged")
+        if self._off and off_too:
+            raise Refused("the board has no power")
 
     def _tell_state(self, _request: Request, answer: Answer) -> None:
         answer(self._state())

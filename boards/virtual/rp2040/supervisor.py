@@ -52,6 +52,7 @@ class Supervisor:
             {
                 "reset": self._reset,
                 "boot": self._boot,
+                "power": self._power,
                 "state": self._tell_state,
                 "gpio": self._gpio,
                 "set_gpio": self._set_gpio,
@@ -60,6 +61,7 @@ class Supervisor:
             },
         )
         self._failed = False
+        self._off = False  # without power
         self._on_ready: Callable[[dict[str, Any]], None] = lambda _: None
 
     def run(self, on_ready: Callable[[dict[str, Any]], None]) -> int:
@@ -135,10 +137,29 @@ class Supervisor:
         _log.info("in BOOTSEL: %s", why)
 
     def _reset(self, _request: Message, answer: Answer) -> None:
+        self._refuse_if_off()
         self._power_on()
         answer({})
 
+    def _power(self, request: Message, answer: Answer) -> None:
+        if not isinstance(request.get("on"), bool):
+            raise Refused("on must be true or false")
+        self._off = not request["on"]
+        if self._off:
+            self._emulator.request("halt")
+            self._drive.vanish()
+            self._state = "held"
+            _log.info("power cut")
+        else:
+            self._power_on()
+        answer({})
+
+    def _refuse_if_off(self) -> None:
+        if self._off:
+            raise Refused("the board has no power")
+
     def _boot(self, _request: Message, answer: Answer) -> None:
+        self._refuse_if_off()
         self._enter_bootsel("the button was held at reset")
         answer({})
 
