@@ -10,9 +10,11 @@ from typing import Any
 
 from boards.repl import NoReply, Repl
 from boards.rig.agent import AgentLink
+from boards.rig.desk.power import switch
 from boards.rig.desk.target import DeskBoard
 from boards.rig.line import Bridge, set_silence
 from boards.rig.observer import Observer, Seen
+from boards.rig.own_broker import OwnBroker
 from boards.rig.plan import BoardPlan
 from boards.rig.proxy.control import Route
 from boards.rig.serial_log import SerialLog
@@ -62,6 +64,21 @@ class Bench:
             raise Invalid("there is no fault proxy between this board and its broker")
         return self.way.route
 
+    @contextmanager
+    def disturbed(self, to: str = "") -> Iterator[Route]:
+        """Give the board's line into the check's hands for the block (see ``Way.disturbed``)."""
+        route = self.route
+        if self.way is None:
+            raise Invalid("this board has no way to its broker")
+        with self.way.disturbed(route, to):
+            yield route
+
+    def own_broker(self) -> OwnBroker:
+        """Return the rig's own broker, which has short deadlines and may be killed."""
+        if self.way is None:
+            raise Invalid("this board has no way to its broker")
+        return self.way.own_broker()
+
     @property
     def client_id(self) -> str:
         """The ClientID of checks, which is not the telemetry's."""
@@ -89,13 +106,18 @@ class Bench:
             raise CheckFailed(f"the check's time was up before the step {name}")
         return AgentLink(self.repl).call(name, deadline_s=min(deadline_s, left), **arguments)
 
-    def connect(self, will: tuple[str, str] | None = None) -> None:
-        """Connect the board, after its last session was seen to end; ``will``: topic and text."""
+    def connect(self, will: tuple[str, str] | None = None, **options: Any) -> None:
+        """Connect the board, after its last session was seen to end; ``will``: topic and text.
+
+        ``options`` go before node.json (docs/node.md).
+        """
         if self.bridge is not None:
             if not self.bridge.wait_idle(_HUNG_UP_S):
                 raise CheckFailed("the bridge's last session did not end; the board still sends")
             set_silence(self.bridge, BUSY_SILENCE_S)
-        self.call("connect", client_id=self.client_id, will=will, timeout_ms=10_000)
+        self.call(
+            "connect", client_id=self.client_id, will=will, timeout_ms=10_000, options=options
+        )
 
     @contextmanager
     def session(self) -> Iterator[None]:
@@ -118,13 +140,22 @@ class Bench:
         """End the connection abruptly; return the monotonic time of the kill in ns.
 
         Behind the bridge its TCP side is reset (RST); a board with sockets of its own is reset.
-        Raises ``CheckFailed`` if there was nothing to kill: then a will proves nothing.
+        Raises ``Invalid`` if there was nothing to kill: then a will proves nothing.
         """
         if self.bridge is not None:
             killed_ns = time.monotonic_ns()
             if not self.bridge.cut():
-                raise CheckFailed("invalid: the session had ended before it was cut")
+                raise Invalid("the session had ended before it was cut")
             return killed_ns
+        return self.reset()
+
+    def reset(self) -> int:
+        """Press RESET, or have ``machine.reset()`` do it; return when, monotonic ns.
+
+        On a raw bridge the session ends when the line has been silent for half a second.
+        """
+        if self.bridge is not None:
+            set_silence(self.bridge, HANG_UP_SILENCE_S)
         control = self.target.buttons
         if control is None:
             return self._reset_by_itself()
@@ -134,16 +165,28 @@ class Bench:
         until = time.monotonic() + _RESET_S
         while control.state()["boots"] == boots:
             if time.monotonic() > until:
-                raise CheckFailed("invalid: the board was not reset")
+                raise Invalid("the board was not reset")
             time.sleep(_LOOK_S)
         return killed_ns
+
+    def power(self, *, on: bool) -> int:
+        """Cut the board's power, or give it back; return when it was done, monotonic ns.
+
+        Raises ``PowerError``, ``BoardError``.
+        """
+        control = self.target.buttons
+        if control is None:
+            switch(self.target.board.power, on=on)
+        else:
+            control.power(on=on)
+        return time.monotonic_ns()
 
     def _reset_by_itself(self) -> int:
         """``machine.reset()`` closes no socket: to the broker the board falls silent."""
         killed_ns = time.monotonic_ns()
         with contextlib.suppress(NoReply, PortGone):  # it goes without a farewell
             self.repl.exec("import machine\nmachine.reset()", deadline_s=1.0)
-            raise CheckFailed("invalid: the board was not reset")
+            raise Invalid("the board was not reset")
         return killed_ns
 
     def recover(self) -> None:

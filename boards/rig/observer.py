@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from host_broker.client import ClientError, FmqpClient, connect
 
 _SLICE_S = 0.1
+_ALIVE_S = 1.0  # so often it says a word, as brokers may close what is silent
 _KEPT = 20_000
 _CONNECT_S = 10.0
 _JOIN_S = 5.0
@@ -76,8 +77,12 @@ class Observer:
             return True
 
     def _collect(self) -> None:
+        said = time.monotonic()
         try:
             while not self._stop.is_set():
+                if time.monotonic() > said + _ALIVE_S:
+                    said = time.monotonic()
+                    self._client.publish("observer", b"")  # reaches nobody
                 message = self._client.receive(_SLICE_S)
                 if message is not None:
                     text = message.payload.decode(errors="backslashreplace")

@@ -46,7 +46,8 @@ class OwnBroker:
     def start(self) -> None:
         """Start it, on other ports than before. Raises ``BrokerDown``."""
         self.kill()
-        listen = [f"--listen={protocol}://{self._host}:0" for protocol in _PROTOCOLS]
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        listen = [f"--listen={protocol}://{host}:0" for protocol in _PROTOCOLS]
         settings = [f"--set={key}={value}" for key, value in _SETTINGS.items()]
         with self._log.open("ab") as stderr:
             self._process = subprocess.Popen(
@@ -64,6 +65,7 @@ class OwnBroker:
         """End it as ``kill -9`` does; harmless when it does not run."""
         process, self._process = self._process, None
         if process is not None:
+            self.addresses = {}
             process.kill()
             process.wait(_STOP_S)
             if process.stdout is not None:

@@ -234,6 +234,7 @@ class BoardRun:
         if self._bridge is not None:
             self._bridge.stop()
             self._bridge = None
+        self._way.close()
         if self._started is not None:
             self._started.stop()
             self._started = None

@@ -1,5 +1,10 @@
-"""How a board finds its broker: straight, or through the fault proxy."""
+"""How a board finds its broker: straight, or through the fault proxy, which may lead elsewhere."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from boards.rig.own_broker import OwnBroker
 from boards.rig.plan import Job
 from boards.rig.proxy.control import ProxyControl, Route
 
@@ -17,6 +22,8 @@ class Way:
         host, _, port = self.broker.rpartition(":")
         self.address = (host, int(port))
         self.route: Route | None = None
+        log = Path(job.log_dir) / f"{job.board.id}.broker.log"
+        self._own = OwnBroker(host.strip("[]"), log)
 
     def open(self) -> None:
         """Have the proxy open the route, unless it has. Raises ``ProxyError``."""
@@ -24,3 +31,28 @@ class Way:
             proxy = ProxyControl(self._job.proxy_port)
             self.route = proxy.route(self._job.board.id, self.address[0], self.broker)
             self.address = self.route.address
+
+    def close(self) -> None:
+        """End what the rig started for this board alone."""
+        self._own.kill()
+
+    def own_broker(self) -> OwnBroker:
+        """Return the rig's own broker, started at its first use. Raises ``BrokerDown``."""
+        if not self._own.addresses:
+            self._own.start()
+        return self._own
+
+    @contextmanager
+    def disturbed(self, route: Route, to: str = "") -> Iterator[Route]:
+        """Lead ``route`` to ``to`` for the block, whatever is done to it there.
+
+        ``to``: HOST:PORT, "" for the run's broker. Afterwards no connection is left, and it leads
+        to the run's broker as before. Raises ``ProxyError``.
+        """
+        route.lead_to(to or self.broker)
+        try:
+            yield route
+        finally:
+            route.set_mode("forward")
+            route.cut("rst")
+            route.lead_to(self.broker)

@@ -26,9 +26,11 @@ from boards.rig.checks.registry import CHECKS
 from boards.rig.desk.ladder import NotBack
 from boards.rig.desk.locks import Locked
 from boards.rig.desk.permits import NoPermit, radio
+from boards.rig.desk.power import PowerError
 from boards.rig.desk.wedges import Wedged
 from boards.rig.events import stamp
 from boards.rig.limits import beyond
+from boards.rig.own_broker import BrokerDown
 from boards.rig.plan import Job
 from boards.rig.proxy.control import ProxyError
 from boards.rig.steps import BoardRun, StepFailed
@@ -41,10 +43,12 @@ from host_broker.client import ClientError
 # What may go wrong around a board without being a verdict on the code under test.
 _FAULTS = (
     BoardError,
+    BrokerDown,
     ClientError,
     FlashError,
     Invalid,
     PortError,
+    PowerError,
     ProxyError,
     ReplError,
     Locked,

@@ -1,8 +1,8 @@
 """The buttons and pins of a virtual board: JSON lines over TCP on loopback.
 
 Request ``{"do": "reset"}``, answer ``{"ok": true, ...}`` or ``{"ok": false, "error": "..."}``.
-Requests: ``reset``, ``boot``, ``power`` (``on``), ``state``, ``gpio`` (``pin``), ``set_gpio`` (``pin``, ``level``),
-``gpio_changes`` (``since``), ``stop``.
+Requests: ``reset``, ``boot``, ``power`` (``on``), ``state``, ``gpio`` (``pin``),
+``set_gpio`` (``pin``, ``level``), ``gpio_changes`` (``since``), ``stop``.
 """
 
 import json
