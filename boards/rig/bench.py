@@ -179,6 +179,8 @@ class Bench:
             switch(self.target.board.power, on=on)
         else:
             control.power(on=on)
+            if (control.state()["state"] == "held") == on:
+                raise Invalid(f"the board was not switched {'on' if on else 'off'}")
         return time.monotonic_ns()
 
     def _reset_by_itself(self) -> int:

@@ -25,4 +25,4 @@ def test_the_power_is_cut_and_comes_back(running: VirtualBoard, mpremote: Tool) 
         assert time.monotonic() < until
         time.sleep(0.02)
     code = "import machine; print(open('kept.txt').read(), machine.reset_cause())"
-    assert mpremote(running, "exec", code).split() == ["still", "here", "1"]
+    assert mpremote(running, "resume", "exec", code).split() == ["still", "here", "1"]

@@ -1,0 +1,248 @@
+"""Last wills: a right one passes, a wrong one fails, and no verdict rests on an unproven cause."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boards.repl import Repl
+from boards.rig.bench import Bench, CheckFailed, Invalid
+from boards.rig.checks.registry import CHECKS
+from boards.rig.installation import node_config
+from boards.rig.observer import connect_fmqp
+from boards.rig.plan import BoardPlan, Protocol
+from boards.rig.proxy.control import Mode, Route
+from boards.rig.proxy.process import FaultProxy
+from boards.rig.proxy.trace import How
+from boards.rig.serial_log import SerialLog
+from boards.rig.way import Way
+from boards.virtual.board import VirtualBoard
+from tests.boards.desk_files import desk_board
+from tests.boards.rig_job import job_for
+from tests.boards.rig_process import Broker
+
+Lay = Callable[[Protocol], Bench]
+Change = Callable[[str, dict[str, Any]], None]
+Calls = Callable[[Change], None]
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultProxy]:
+    with FaultProxy.start(tmp_path_factory.mktemp("proxy") / "proxy.jsonl") as running:
+        yield running
+
+
+@pytest.fixture
+def lay(
+    esp32: VirtualBoard,
+    broker: Broker,
+    proxy: FaultProxy,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Iterator[Lay]:
+    """Lay out a bench on which the board meets the broker through the proxy."""
+    open_now: list[Bench] = []
+
+    def bench(protocol: Protocol) -> Bench:
+        plan = BoardPlan(request.node.name, "virtual-esp32", protocol)
+        way = Way(job_for(plan, broker, tmp_path, proxy_port=proxy.port))
+        way.open()
+        esp32.control.reset()
+        log = SerialLog(tmp_path / "serial.log")
+        repl = Repl.open(esp32.address.serial_url, deadline_s=30, tap=log.tap)
+        config = node_config(plan, None, way.address, autostart=False)
+        repl.exec(f"with open('/node.json', 'w') as file:\n file.write({config!r})", deadline_s=10)
+        target = desk_board(tmp_path, esp32)
+        open_now.append(Bench(plan, target, broker.fmqp, log, None, repl, way=way))
+        return open_now[-1]
+
+    yield bench
+    for each in open_now:
+        each.repl.close()
+        each.log.close()
+        assert each.way is not None
+        each.way.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol"),
+    [
+        *((name, "fmqp") for name in ("will_clean", "will_fin", "will_rst", "will_reboot")),
+        *((name, "lightmq") for name in ("will_rst", "will_takeover")),
+        ("will_silent", "fmqp"),
+        ("will_power", "lightmq"),
+    ],
+)
+def test_a_right_will_passes_and_is_measured(lay: Lay, name: str, protocol: Protocol) -> None:
+    values = {each.of.metric: each.values for each in CHECKS[name].run(lay(protocol))}
+    ((delay,), (earliest,), (latest,)) = (
+        values["will_delay"],
+        values["will_earliest"],
+        values["will_latest"],
+    )
+    assert earliest - 20 <= delay <= latest
+    assert (earliest > 0) == (name in ("will_silent", "will_power"))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Have a function look at each of the agent's steps, and change its arguments."""
+    real = Bench.call
+
+    def install(change: Change) -> None:
+        def call(self: Bench, name: str, **arguments: Any) -> dict[str, Any]:
+            change(name, arguments)
+            return real(self, name, **arguments)
+
+        monkeypatch.setattr(Bench, "call", call)
+
+    return install
+
+
+def _publish(bench: Bench, topic: str, text: str) -> None:
+    with connect_fmqp(bench.broker) as other:
+        other.publish(topic, text.encode())
+        other.ping(10.0)
+
+
+def test_a_will_that_is_forgotten_fails(lay: Lay, calls: Calls) -> None:
+    bench = lay("fmqp")
+
+    def forget(name: str, arguments: dict[str, Any]) -> None:
+        if name == "connect":
+            arguments["will"] = None
+
+    calls(forget)
+    with pytest.raises(CheckFailed, match="nothing came in 1000 ms and 4000 ms more"):
+        CHECKS["will_rst"].run(bench)
+
+
+def test_a_will_with_other_content_fails(lay: Lay, calls: Calls) -> None:
+    bench = lay("fmqp")
+
+    def change(name: str, arguments: dict[str, Any]) -> None:
+        if name == "connect":
+            arguments["will"] = [arguments["will"][0], "went"]
+
+    calls(change)
+    with pytest.raises(CheckFailed, match=r"exactly one 'gone' on .*, got \['went'\]"):
+        CHECKS["will_fin"].run(bench)
+
+
+def test_a_will_that_comes_twice_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = lay("fmqp")
+    cut = bench.route.cut
+
+    def twice(how: How) -> tuple[int, int]:
+        done = cut(how)
+        _publish(bench, bench.topic("will_rst"), "gone")
+        return done
+
+    monkeypatch.setattr(bench.route, "cut", twice)
+    with pytest.raises(CheckFailed, match=r"exactly one 'gone' on .*, got \['gone', 'gone'\]"):
+        CHECKS["will_rst"].run(bench)
+
+
+def test_a_will_before_the_end_fails(lay: Lay, calls: Calls) -> None:
+    bench = lay("fmqp")
+
+    def publish(name: str, _arguments: dict[str, Any]) -> None:
+        if name == "ping":
+            _publish(bench, bench.topic("will_rst"), "gone")
+
+    calls(publish)
+    with pytest.raises(CheckFailed, match="'gone' arrived before the end"):
+        CHECKS["will_rst"].run(bench)
+
+
+def test_a_will_of_a_client_that_may_still_live_fails(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = lay("fmqp")
+    set_mode = bench.route.set_mode
+
+    def early(mode: Mode, **more: float) -> int:
+        since = set_mode(mode, **more)
+        if mode == "black_hole":
+            with connect_fmqp(bench.own_broker().addresses["fmqp"]) as other:
+                other.publish(bench.topic("will_silent"), b"gone")
+                other.ping(10.0)
+        return since
+
+    monkeypatch.setattr(bench.route, "set_mode", early)
+    with pytest.raises(CheckFailed, match="not before 3000 ms was right"):
+        CHECKS["will_silent"].run(bench)
+
+
+def test_a_board_that_is_present_under_another_name_fails(
+    lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.rig.checks.vigil._ONLINE_S", 0.5)
+    bench = lay("lightmq")
+
+    def rename(name: str, arguments: dict[str, Any]) -> None:
+        if name == "connect":
+            arguments["client_id"] = "unexpected"
+
+    calls(rename)
+    with pytest.raises(CheckFailed, match="expected presence 'online', got"):
+        CHECKS["will_rst"].run(bench)
+
+
+def test_another_end_than_was_asked_for_is_no_verdict(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = lay("fmqp")
+    cut = bench.route.cut
+    monkeypatch.setattr(bench.route, "cut", lambda _how: cut("fin"))
+    with pytest.raises(Invalid, match="not proven to be a RST on the way"):
+        CHECKS["will_rst"].run(bench)
+
+
+def test_a_cut_that_cut_nothing_is_no_verdict(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = lay("fmqp")
+    monkeypatch.setattr(bench.route, "cut", lambda _how: (1, 0))
+    with pytest.raises(Invalid, match="0 connections were cut"):
+        CHECKS["will_fin"].run(bench)
+
+
+def test_a_black_hole_that_says_goodbye_is_no_verdict(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = lay("lightmq")
+    cut, set_mode = bench.route.cut, bench.route.set_mode
+
+    def leaky(mode: Mode, **more: float) -> int:
+        return cut("fin")[0] if mode == "black_hole" else set_mode(mode, **more)
+
+    monkeypatch.setattr(bench.route, "set_mode", leaky)
+    with pytest.raises(Invalid, match="not proven to be silence"):
+        CHECKS["will_silent"].run(bench)
+
+
+def test_a_power_cut_that_cut_nothing_is_no_verdict(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = lay("fmqp")
+    monkeypatch.setattr("boards.virtual.control.BoardControl.power", lambda _self, *, on: None)
+    with pytest.raises(Invalid, match="was not switched off"):
+        CHECKS["will_power"].run(bench)
+
+
+def test_without_a_proxy_there_is_no_verdict(lay: Lay) -> None:
+    bench = lay("fmqp")
+    assert bench.way is not None
+    bench.way.route = None
+    with pytest.raises(Invalid, match="no fault proxy"):
+        CHECKS["will_fin"].run(bench)
+
+
+def test_the_route_is_whole_again_after_a_check(lay: Lay) -> None:
+    bench = lay("fmqp")
+    CHECKS["will_fin"].run(bench)
+    route: Route = bench.route
+    bench.connect()
+    last = route.traces()[-1]
+    assert last.dialled_ns > 0 and not last.cut
+    bench.hang_up()
