@@ -6,17 +6,23 @@
 
 One item per board that fits; a board is locked, flashed and given the client once per session.
 Locks are the rig's own, so pytest, ``motemq rig run`` and other people exclude each other. With
-``--rig``, a session in which no test used a board fails: exit code 4.
+``--rig`` nothing is left out in silence: a test whose boards the desk does not have is an error,
+unless its mark says ``optional=True``, and a session in which no test used a board fails with exit
+code 4. An installed MoteMQ brings this plugin along; ``-p boards.rig.pytest_plugin`` is not needed
+then, and harmless.
 """
 
 import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from boards.rig.pytest_groups import SCATTERING, scheduling
 
 if TYPE_CHECKING:
     from boards.rig.desk.files import Rig
@@ -28,8 +34,8 @@ _BROKER_S = 20.0
 
 _rig_key: "pytest.StashKey[Rig]" = pytest.StashKey()
 _pool_key: "pytest.StashKey[BoardPool]" = pytest.StashKey()
-_ran_key: "pytest.StashKey[set[str]]" = pytest.StashKey()
 _NO_BOARD = "no board"
+_ON_BOARD = "board"  # the user property that says on which board a test ran
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,7 +52,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Read the desk, if one is named; a mistake in it ends the session with its file and line."""
     config.addinivalue_line(
-        "markers", "rig(caps=set(), count=1): which boards of the desk a test wants"
+        "markers",
+        "rig(caps=set(), count=1, optional=False): which boards of the desk a test wants; where it "
+        "has none that is an error, or a skip if optional",
     )
     config.addinivalue_line("markers", "xdist_group(name): what one worker runs")
     file = config.getoption("--rig") or config.getini("rig")
@@ -56,7 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
     from boards.rig.desk.files import load_rig
 
     try:
-        config.stash[_rig_key] = load_rig(Path(file))
+        rig = config.stash[_rig_key] = load_rig(Path(file))
+        for id in config.getoption("--rig-board"):
+            rig.board(id)
     except TomlError as error:
         raise pytest.UsageError(str(error)) from None
     from boards.rig.pytest_board import BoardPool
@@ -66,7 +76,38 @@ def pytest_configure(config: pytest.Config) -> None:
         out=Path(config.getoption("--rig-out")),
         flash=not config.getoption("--rig-no-flash"),
     )
-    config.stash[_ran_key] = set()
+    config.pluginmanager.register(_Session(config), "motemq_rig_session")
+
+
+class _Session:
+    """What a session with ``--rig`` does besides: boards stay together, and some must be tried."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._ran = False
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Keep the tests of a board together, unless they are distributed in another way."""
+        if config.option.dist not in SCATTERING:
+            return None
+        return scheduling(config, log, config.stash[_rig_key].boards)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Notice a test that ran on a board, here or in a worker of xdist."""
+        if report.when == "call" and any(name == _ON_BOARD for name, _ in report.user_properties):
+            self._ran = True
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """End with 4 where no test ran on a board: that has proven nothing."""
+        config = self._config
+        if self._ran or config.option.collectonly or hasattr(config, "workerinput"):
+            return
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = _NOTHING_RAN
+            if reporter := config.pluginmanager.get_plugin("terminalreporter"):
+                reporter.write_line("rig: no test ran on a board", red=True)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -87,7 +128,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not ids or len(ids) < count:
         what = f"caps {', '.join(sorted(caps))}" if caps else "this choice"
         reason = f"the desk has {len(ids)} boards for {what}, {count} are wanted"
-        empty = pytest.param(_NO_BOARD, marks=pytest.mark.skip(reason=reason), id=_NO_BOARD)
+        optional = any(mark.kwargs.get("optional", False) for mark in marks)
+        skip = [pytest.mark.skip(reason=reason)] if optional else []
+        empty = pytest.param(_Missing(reason), marks=skip, id=_NO_BOARD)
         metafunc.parametrize(name, [empty], indirect=True, scope="session")
         return
     # Boards are taken in sorted order, so that two sessions never wait for each other.
@@ -97,6 +140,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for one in chosen
     ]
     metafunc.parametrize(name, params, indirect=True, scope="session")
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """Instead of boards, why there are none."""
+
+    reason: str
 
 
 def _fitting(config: pytest.Config, caps: set[str]) -> list[str]:
@@ -137,6 +187,8 @@ def rig_boards(request: pytest.FixtureRequest) -> "Iterator[list[RigBoard]]":
 
 
 def _taken(request: pytest.FixtureRequest) -> "Iterator[list[RigBoard]]":
+    if isinstance(request.param, _Missing):
+        pytest.fail(request.param.reason, pytrace=False)
     pool = request.config.stash[_pool_key]
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(pool.board(id)) for id in request.param]
@@ -175,9 +227,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     """Say which boards a test ran on, and what they said if it failed."""
     boards = _boards_of(item)
     if boards and call.when == "call":
-        item.config.stash[_ran_key].add(item.nodeid)
         for board in boards:
-            item.user_properties += [("board", board.id), ("firmware_sha", board.firmware_sha)]
+            item.user_properties += [(_ON_BOARD, board.id), ("firmware_sha", board.firmware_sha)]
     report = yield
     if report.failed:
         for board in boards:
@@ -191,20 +242,3 @@ def _boards_of(item: pytest.Item) -> "list[RigBoard]":
     if "rig_board" in values:
         return [values["rig_board"]]
     return list(values.get("rig_boards", []))
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """With ``--rig``, a session that tried no board has proven nothing."""
-    config = session.config
-    if _rig_key not in config.stash or hasattr(config, "workerinput"):
-        return
-    if config.getoption("numprocesses", None) or config.option.collectonly:
-        return  # the workers ran them, or nobody was to
-    if not config.stash[_ran_key] and session.exitstatus in (
-        pytest.ExitCode.OK,
-        pytest.ExitCode.NO_TESTS_COLLECTED,
-    ):
-        session.exitstatus = _NOTHING_RAN
-        if reporter := config.pluginmanager.get_plugin("terminalreporter"):
-            reporter.write_line("rig: no test ran on a board", red=True)
