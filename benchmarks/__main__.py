@@ -2,9 +2,11 @@
 
 import click
 
+from benchmarks.alerts.command import command as alerts
 from benchmarks.broker.command import command as broker
 from benchmarks.client.command import command as client
 from benchmarks.client.size import command as size
+from benchmarks.faults.command import command as pipeline_faults
 from benchmarks.link.command import command as link
 from benchmarks.pipeline.command import command as pipeline
 
@@ -14,10 +16,12 @@ def main() -> None:
     """Measure MoteMQ against named peers."""
 
 
+main.add_command(alerts, "alerts")
 main.add_command(broker, "broker")
 main.add_command(client, "client")
 main.add_command(link, "link")
 main.add_command(pipeline, "pipeline")
+main.add_command(pipeline_faults, "pipeline-faults")
 main.add_command(size, "size")
 
 if __name__ == "__main__":

@@ -1,0 +1,72 @@
+"""Whether the tables have what the journal has: every message once, and nothing else."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_motemq.columns import batches
+from pyspark_motemq.folder import Folder
+from pyspark_motemq.records import take_records
+
+_Key = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Messages of the journal; rows of a table, how many of them more than once, and missing."""
+
+    journal: int
+    rows: int
+    twice: int
+    missing: int
+    others: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether every message is there once, as it was, and nothing else."""
+        return self.journal == self.rows and not (self.twice or self.missing or self.others)
+
+
+def journalled(journal: Path) -> dict[_Key, tuple[str, bytes]]:
+    """Return path and payload of all messages of a journal folder, by partition and number."""
+    folder = Folder(journal)
+    found: dict[_Key, tuple[str, bytes]] = {}
+    for partition, shelf in folder.shelves().items():
+        for share in folder.shares(partition, shelf.first, shelf.next):
+            for data, stretch in share.pieces():
+                for batch in batches(data, take_records(data, stretch), stretch):
+                    found.update(_rows(pa.Table.from_batches([batch]), "seq"))
+    return found
+
+
+def bronze(messages: dict[_Key, tuple[str, bytes]], tables: Path) -> Count:
+    """Compare ``bronze_messages`` with the journal, payloads included."""
+    table = _read(tables / "bronze_messages", ["partition", "seq", "path", "payload"])
+    rows = _rows(table, "seq")
+    wrong = sum(messages.get(key) != row for key, row in rows.items())
+    missing = len(messages.keys() - rows.keys())
+    return Count(len(messages), table.num_rows, table.num_rows - len(rows), missing, wrong)
+
+
+def silver(messages: dict[_Key, tuple[str, bytes]], tables: Path) -> Count:
+    """Compare ``silver_telemetry`` with the telemetry of the journal, by number."""
+    wanted = {key for key, (path, _) in messages.items() if path.startswith("telemetry/")}
+    table = _read(tables / "silver_telemetry", ["partition", "message_seq"])
+    columns = table.to_pydict()
+    rows = set(zip(columns["partition"], columns["message_seq"], strict=True))
+    twice = table.num_rows - len(rows)
+    return Count(len(wanted), table.num_rows, twice, len(wanted - rows), len(rows - wanted))
+
+
+def _rows(table: pa.Table, number: str) -> dict[_Key, tuple[str, bytes]]:
+    columns = table.to_pydict()
+    keys = zip(columns["partition"], columns[number], strict=True)
+    said = zip(columns["path"], columns["payload"], strict=True)
+    return dict(zip(keys, said, strict=True))
+
+
+def _read(folder: Path, columns: list[str]) -> pa.Table:
+    files = sorted(folder.glob("*.parquet"))
+    return pa.concat_tables([pq.read_table(file, columns=columns) for file in files])
