@@ -1,5 +1,6 @@
 """``motemq rig list, lock, power, recover, doctor, add`` as a person would use them."""
 
+import itertools
 import json
 import os
 import signal
@@ -165,6 +166,7 @@ def test_doctor_asks_a_board_and_proves_its_power(
     asked = motemq_rig("doctor", "--rig", rig, "-b", "b1")
     assert asked.returncode == 0, asked.stdout
     assert "KiB of heap and" in asked.stdout
+    assert f"  motemq rig run --rig {rig} --fmqp 127.0.0.1:8765" in asked.stdout
     assert "all is well" in asked.stdout
     path = tmp_path / "boards" / "b1.toml"
     power = '[power]\ndriver = "command"\non = ["strip", "on"]\noff = ["strip", "off"]\noff_s = 0.1'
@@ -197,6 +199,11 @@ def test_doctor_needs_no_desk(tmp_path: Path) -> None:
     )
     assert "there is no rig.toml here or above" in done.stdout
     assert "esptool 5." in done.stdout
+    lines = done.stdout.splitlines()
+    assert "next:" in lines
+    for line, after in itertools.pairwise(lines):
+        if line.startswith(("note ", "bad ")):
+            assert after.startswith("      -> "), f"what to do about it? {line}"
 
 
 def test_add_asks_a_running_board_and_writes_a_file_that_loads(

@@ -1,5 +1,6 @@
 """``motemq rig doctor``: what keeps boards from working, and what to do about it."""
 
+import shlex
 import time
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from boards.rig.commands.exits import FAULT, FAULTS, ending, open_rig, rig_optio
 from boards.rig.desk import findings
 from boards.rig.desk.files import Rig
 from boards.rig.desk.findings import Finding, udev_rules
-from boards.rig.desk.locks import BoardLock
+from boards.rig.desk.locks import BoardLock, Locked
+from boards.rig.desk.next_step import next_step
 from boards.rig.desk.power import PowerError, switch
+from boards.rig.desk.states import desk_states
 from boards.rig.desk.target import DeskBoard
 from boards.rig.desk.usb import read_usb
 from boards.rig.plan import PlanError
@@ -55,8 +58,9 @@ def command(rig_file: Path | None, board_ids: tuple[str, ...], power: bool, udev
         found += findings.access(tty for device in devices for tty in device.ttys)
         found += findings.raw_usb(devices)
         found += findings.meddlers()
+        states = desk_states(rig) if rig is not None else []
+        found += findings.desk(states)
         if rig is not None:
-            found += findings.desk(rig)
             for id in board_ids:
                 found += _ask(rig, id, power=power)
         elif board_ids:
@@ -66,19 +70,27 @@ def command(rig_file: Path | None, board_ids: tuple[str, ...], power: bool, udev
         click.echo(one.text)
         if one.remedy:
             click.echo(f"      -> {one.remedy}")
+    click.echo()
     bad = sum(one.level == "bad" for one in found)
     click.echo(f"{bad} of {len(found)} need a hand" if bad else "all is well")
+    click.echo("next:")
+    for line in next_step(rig, states, devices, found, _option(rig_file)).splitlines():
+        click.secho(f"  {line}", bold=True)
     if bad:
         raise SystemExit(FAULT)
+
+
+def _option(rig_file: Path | None) -> str:
+    return f" --rig {shlex.quote(str(rig_file))}" if rig_file else ""
 
 
 def _desk(rig_file: Path | None) -> tuple[Rig | None, list[Finding]]:
     try:
         rig = open_rig(rig_file)
     except PlanError as error:
-        return None, [Finding("note", str(error))]
+        return None, [Finding("note", "there is no desk yet", str(error))]
     except TomlError as error:
-        return None, [Finding("bad", str(error), "mend that line")]
+        return None, [Finding("bad", str(error), "mend that line, then: motemq rig doctor")]
     return rig, [Finding("ok", f"{rig.file}: {len(rig.boards)} boards")]
 
 
@@ -86,7 +98,7 @@ def _virtual_boards() -> list[Finding]:
     try:
         return [Finding("ok", f"node for virtual RP2040s: {find_node().node}")]
     except NodeError as error:
-        return [Finding("note", f"no virtual RP2040s: {error}")]
+        return [Finding("note", f"no virtual RP2040s: {error}", "make setup")]
 
 
 def _ask(rig: Rig, id: str, *, power: bool) -> list[Finding]:
@@ -98,7 +110,17 @@ def _ask(rig: Rig, id: str, *, power: bool) -> list[Finding]:
                 found.append(_power(board))
             return found
     except FAULTS as error:
-        return [Finding("bad", f"{id}: {error}", f"motemq rig recover {id}")]
+        return [Finding("bad", f"{id}: {str(error).removeprefix(f'{id}: ')}", _remedy(id, error))]
+
+
+def _remedy(id: str, error: BaseException) -> str:
+    if isinstance(error, Locked):
+        return "wait for it, or ask who has it: motemq rig lock status"
+    if isinstance(error, NotThere):
+        return "plug it in; if it is, compare [usb] in its file with: motemq rig list"
+    if isinstance(error, PowerError):
+        return f"motemq rig power {id} on, and look at [power] in its file"
+    return f"motemq rig recover {id}"
 
 
 def _room(board: DeskBoard) -> Finding:

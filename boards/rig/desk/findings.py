@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from boards.models import all_models
+from boards.models import UsbId, all_models
 from boards.rig.desk.files import Rig
 from boards.rig.desk.port_users import port_users, running_programs
-from boards.rig.desk.states import desk_states
+from boards.rig.desk.states import BoardStatus
 from boards.rig.desk.usb import UsbDevice
 from boards.tool import ToolError, run_tool
 
@@ -93,11 +93,24 @@ def needed_tools(rig: Rig | None) -> set[str]:
     return names | {"uhubctl" for board in boards if board.power.driver == "uhubctl"}
 
 
+def is_known(device: UsbDevice) -> bool:
+    """Return whether a board that we know says so of itself."""
+    return (device.vid, device.pid) in _known_usb()
+
+
+def is_blank(device: UsbDevice) -> bool:
+    """Return whether it waits for firmware in its boot ROM."""
+    return is_known(device) and _known_usb()[device.vid, device.pid].state == "loader"
+
+
+def _known_usb() -> dict[tuple[int, int], UsbId]:
+    return {(one.vid, one.pid): one for m in all_models().values() for one in m.usb}
+
+
 def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
-    """Look at what is plugged in: known boards, their drivers, and doubles."""
+    """Look at what is plugged in: known boards, their drivers, strangers and doubles."""
     found = []
-    known = {(one.vid, one.pid): one for m in all_models().values() for one in m.usb}
-    boards = [device for device in devices if (device.vid, device.pid) in known]
+    boards = [device for device in devices if is_known(device)]
     if not boards:
         found.append(
             Finding(
@@ -107,7 +120,9 @@ def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
             )
         )
     for device in boards:
-        if device.ttys or known[device.vid, device.pid].state == "loader":
+        if is_blank(device):
+            found.append(_blank(device))
+        elif device.ttys:
             found.append(Finding("ok", f"plugged in: {device.text}"))
         else:
             found.append(
@@ -118,6 +133,16 @@ def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
                     "container hand the port through",
                 )
             )
+    found += [
+        Finding(
+            "note",
+            f"{device.text} is nothing that we know",
+            "if it is a Pico with other firmware: unplug it, hold BOOTSEL, plug it in; an ESP "
+            "board behind another chip: motemq rig add --serial-url " + device.ttys[0],
+        )
+        for device in devices
+        if device.ttys and not is_known(device)
+    ]
     serials = [(d.vid, d.pid, d.serial) for d in boards if d.serial]
     for vid, pid, serial in sorted({one for one in serials if serials.count(one) > 1}):
         found.append(
@@ -130,13 +155,26 @@ def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
     return found
 
 
+def _blank(device: UsbDevice) -> Finding:
+    text = f"{device.text} waits for firmware (BOOTSEL)"
+    if device.drive is not None:
+        return Finding("ok", text)
+    disk = device.disk or "/dev/disk/by-label/RPI-RP2"
+    return Finding(
+        "note",
+        f"{text}, and its drive is not mounted",
+        f"udisksctl mount -b {disk}; where picotool is installed that is not needed",
+    )
+
+
 def access(ports: Iterable[str], rules: Path = Path(RULES_FILE)) -> list[Finding]:
     """Look whether we may open the serial ``ports``, and who else has them open."""
     found = []
     for port in ports:
         if users := port_users(port):
             names = ", ".join(user.text for user in users)
-            found.append(Finding("bad", f"{port} is open in {names}", "end that program"))
+            remedy = "end that program: kill " + " ".join(str(user.pid) for user in users)
+            found.append(Finding("bad", f"{port} is open in {names}", remedy))
         if not os.access(port, os.R_OK | os.W_OK):
             found.append(_denied(port, rules))
         elif not users:
@@ -187,7 +225,7 @@ def meddlers(proc: Path = Path("/proc"), rules: Path = Path(RULES_FILE)) -> list
     ]
 
 
-def desk(rig: Rig) -> list[Finding]:
+def desk(states: Sequence[BoardStatus]) -> list[Finding]:
     """Look at every board of the desk, without touching it."""
     return [
         Finding(
@@ -195,14 +233,14 @@ def desk(rig: Rig) -> list[Finding]:
             f"{row.id or row.port}: {row.state}" + (f": {row.detail}" if row.detail else ""),
             _REMEDIES.get(row.state, "").format(id=row.id),
         )
-        for row in desk_states(rig)
+        for row in states
     ]
 
 
 _REMEDIES = {
     "wedged": "motemq rig recover {id}",
     "unknown": "motemq rig add",
-    "port busy": "end that program",
-    "absent": "plug it in; if it is, look at what its file says under [usb]",
+    "port busy": "end that program (its process id is above)",
+    "absent": "plug it in; if it is, compare [usb] in its file with: motemq rig list",
     "ambiguous": "give usb.serial or usb.path in its file",
 }

@@ -24,6 +24,7 @@ class UsbDevice:
     address: int
     ttys: tuple[str, ...]  # /dev/…
     drive: Path | None  # where its file system is mounted
+    disk: str = ""  # /dev/… of that file system, mounted or not
 
     @property
     def text(self) -> str:
@@ -65,6 +66,7 @@ def _read(link: Path, mounted: dict[str, Path]) -> UsbDevice | None:
             address=int(_text(folder / "devnum")),
             ttys=_ttys(folder),
             drive=_drive(folder, mounted),
+            disk=next((f"/dev/{name}" for name in reversed(_disks(folder))), ""),
         )
     except (OSError, ValueError, StopIteration):
         return None  # it was unplugged while we looked
@@ -85,11 +87,16 @@ def _ttys(folder: Path) -> tuple[str, ...]:
 
 
 def _drive(folder: Path, mounted: dict[str, Path]) -> Path | None:
-    for disk in folder.glob("*:*/host*/target*/*/block/*"):
-        for name in (disk.name, *(part.name for part in disk.glob(f"{disk.name}*"))):
-            if f"/dev/{name}" in mounted:
-                return mounted[f"/dev/{name}"]
-    return None
+    found = (mounted.get(f"/dev/{name}") for name in _disks(folder))
+    return next((place for place in found if place is not None), None)
+
+
+def _disks(folder: Path) -> list[str]:
+    """Return the names of its disks, each followed by its partitions."""
+    names = []
+    for disk in sorted(folder.glob("*:*/host*/target*/*/block/*")):
+        names += [disk.name, *sorted(part.name for part in disk.glob(f"{disk.name}*"))]
+    return names
 
 
 def _mounted(mounts: Path) -> dict[str, Path]:
