@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _START_S = 300.0  # Spark, on a machine that has much else to do
+_FINISH_S = 900.0
 _END_S = 120.0
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _PR_SET_PDEATHSIG = 1
@@ -107,9 +108,12 @@ class Pipeline:
         """End it in order, then bring the tables up to date."""
         if self._process is not None and self._process.poll() is None:
             _end(self._process)
-        process = _spawn("pipeline", "run", str(self._config), "--once", "--quiet")
+        arguments = ("--once", "--quiet", "--master", "local[*]")
+        process = _spawn("pipeline", "run", str(self._config), *arguments)
         try:
-            _, words = process.communicate(timeout=_START_S)
+            _, words = process.communicate(timeout=_FINISH_S)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"the tables were not up to date within {_FINISH_S:g} s") from None
         finally:
             process.kill()
         if process.returncode:

@@ -8,6 +8,7 @@ from host_broker.net.journal.writer import Journal
 from host_broker.net.server import Server
 
 _READ_BYTES = 256 * 1024
+_WRITE_S = 20.0
 
 
 class Busy(Exception):
@@ -34,6 +35,18 @@ class Publishing:
         for at in range(0, len(packets), _READ_BYTES):
             self._client = self._server.inside(self._client, packets[at : at + _READ_BYTES])
         return self._broker.stats.publications - before
+
+    async def on_file(self) -> None:
+        """Wait until the journal has on file what was published until now.
+
+        Raises ``Busy`` if the disk does not answer.
+        """
+        if self._journal is None:
+            return
+        try:
+            await self._journal.on_file(_WRITE_S)
+        except TimeoutError:
+            raise Busy from None
 
     def wanted(self, topics: list[str]) -> list[bool]:
         """Return, by topic, whether anybody would get a publication."""

@@ -45,6 +45,11 @@ def routes(publishing: Publishing, once: Once) -> web.RouteTableDef:
                 return web.json_response({"published": 0, "known": True})
             answer = _published(publishing, body)
             if answer.status == 200:
+                # In this order: what is remembered is not published again, so it must not be lost.
+                try:
+                    await publishing.on_file()
+                except Busy:
+                    return _busy()
                 await asyncio.to_thread(once.remember, publisher, at)
             return answer
 
@@ -80,10 +85,14 @@ def _published(publishing: Publishing, packets: bytes) -> web.Response:
     try:
         published = publishing.publish(packets)
     except Busy:
-        answer = mistake(503, "the journal has more to write than it may; try again")
-        answer.headers["Retry-After"] = "1"
-        return answer
+        return _busy()
     return web.json_response({"published": published, "discarded": whole - published})
+
+
+def _busy() -> web.Response:
+    answer = mistake(503, "the journal has more to write than it may; try again")
+    answer.headers["Retry-After"] = "1"
+    return answer
 
 
 def _count(packets: bytes) -> int | None:

@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _Group = list[tuple[int, list[Record]]]  # (time of the read, its records)
+_Waiting = asyncio.Future[None]  # somebody who waits for what was handed over before
 
 _GROUP_BYTES = 1024 * 1024  # a group this large is written at once, not after flush_s
 _SWEEP_S = 10.0  # how often it is looked for segments that have to go
@@ -59,7 +60,8 @@ class Journal:
         self._group: _Group = []
         self._group_bytes = 0
         self._pending_bytes = 0
-        self._handed_over: queue.SimpleQueue[tuple[_Group, int] | None] = queue.SimpleQueue()
+        self._handed_over: queue.SimpleQueue[tuple[_Group, int] | _Waiting | None]
+        self._handed_over = queue.SimpleQueue()
         self._timer: asyncio.TimerHandle | None = None
         self._failure: JournalError | None = None
         self.full = False
@@ -91,6 +93,16 @@ class Journal:
             self._hand_over()
         elif self._timer is None:
             self._timer = self._loop.call_later(self._settings.flush_s, self._hand_over)
+
+    async def on_file(self, deadline_s: float) -> None:
+        """Wait until all that was appended until now is on file; writes it at once.
+
+        Raises ``TimeoutError`` if that takes longer than ``deadline_s``.
+        """
+        self._hand_over()
+        waiting: _Waiting = self._loop.create_future()
+        self._handed_over.put(waiting)
+        await asyncio.wait_for(waiting, deadline_s)
 
     async def close(self, deadline_s: float) -> None:
         """Write everything out and end the thread.
@@ -136,6 +148,9 @@ class Journal:
                     continue
                 if handed_over is None:
                     break
+                if isinstance(handed_over, asyncio.Future):
+                    self._call_on_loop(_answer, handed_over)
+                    continue
                 group, cost = handed_over
                 self._write(group)
                 self._call_on_loop(self._written, cost)
@@ -177,6 +192,11 @@ class Journal:
     def _call_on_loop(self, function: Callable[[_T], None], argument: _T) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, argument)
+
+
+def _answer(waiting: _Waiting) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 def _refused(folder: Path, error: OSError) -> JournalError:

@@ -146,6 +146,20 @@ def test_what_is_repeated_is_published_once_also_after_a_kill(tmp_path: Path) ->
         assert [body for _, body in _heard(listener, 1)] == [b"10.0"]
 
 
+def test_what_is_remembered_is_on_file(tmp_path: Path) -> None:
+    """A kill right after the answer, long before the journal would be written by itself."""
+    options = (*_AUTO, "--set", "journal.flush_s=60")
+    once = {**_PACKETS, "Publisher": "spark", "Publisher-Number": "1.0"}
+    with broker("--data", str(tmp_path), *options) as process:
+        body = _packet(b"home/lamp", b"on, and remembered")
+        assert _post(process, "/publish", body, **once)[1]["published"] == 1
+        process.end(signal.SIGKILL)
+    files = sorted((tmp_path / "journal").rglob("*.mjl"))
+    assert sum(file.read_bytes().count(b"on, and remembered") for file in files) == 1
+    with broker("--data", str(tmp_path), *_AUTO) as process:
+        assert _post(process, "/publish", body, **once)[1] == {"published": 0, "known": True}
+
+
 def test_whether_anybody_is_subscribed(running: BrokerProcess) -> None:
     question = json.dumps({"topics": ["home/lamp", "home/door", "lab/x/y", "$"]}).encode()
     assert _post(running, "/wanted", question) == (200, {"wanted": [False] * 4})
