@@ -43,7 +43,7 @@ class Interpreter:
         )
 
     def output(
-        self, script: Path, *arguments: str, cwd: Path | None = None, timeout: float = 120
+        self, script: Path, *arguments: str, cwd: Path | None = None, timeout: float = 400
     ) -> tuple[int, str]:
         """Run ``script`` to its end; return (exit code, all output)."""
         with self.start(script, *arguments, cwd=cwd) as process:

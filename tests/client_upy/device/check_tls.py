@@ -43,7 +43,7 @@ def echoes(transport):
     client = FmqpClient(transport, timeout_ms=2000)
     got = []
     client.subscribe(b"tls/*", lambda topic, payload: got.append((topic, payload)))
-    client.connect(5000)
+    client.connect(30000)
     client.publish(b"tls/a", b"hello")
     client.ping(5000)
     equal(got, [(b"tls/a", b"hello")])
@@ -63,7 +63,7 @@ def failure(transport, *words, timeout_ms=1000):
 def both_protocols():
     echoes(tls("fmqps"))
     answered = LightmqClient(tls("lightmqs"), b"attic", timeout_ms=2000)
-    answered.connect(5000)
+    answered.connect(30000)
     equal(answered.send(b"x"), b"")
     equal(answered.ping(5000) > 0, True)
     answered.close()
@@ -213,7 +213,7 @@ def messages_allocate_nothing():
         count += 1
 
     client.subscribe(b"tls/raw", came, raw=True)
-    client.connect(5000)
+    client.connect(30000)
     client.publish(b"tls/raw", b"first")
     client.ping(5000)
     gc.collect()

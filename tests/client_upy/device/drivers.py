@@ -5,7 +5,7 @@ import sys
 import time
 
 _AIO = sys.argv[-1] == "aio"
-_LONG = 20000  # ms, for what must come in the end
+_LONG = 60000  # ms, for what must come in the end
 
 
 class Changeable:

@@ -13,6 +13,7 @@ from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import ticks_diff, ticks_ms
 
+_SOON_MS = 30000
 _QUIET_MS = 900  # longer than the silence of a board's bridge
 
 with open(sys.argv[1]) as _file:
@@ -42,37 +43,37 @@ def lightmq(client_id, port="lightmq", **options):
 
 def up(client):
     """Connect; return the client."""
-    client.connect(5000)
+    client.connect(_SOON_MS)
     return client
 
 
 def until(done, *clients):
-    """Poll the clients in turn until ``done()``; fail after 5 s."""
+    """Poll the clients in turn until ``done()``; fail after ``_SOON_MS``."""
     end = ticks_ms()
     while not done():
         for client in clients:
             client.poll(10)
-        if ticks_diff(ticks_ms(), end) > 5000:
-            raise AssertionError("not in 5 s; errors: %r" % [c.error for c in clients])
+        if ticks_diff(ticks_ms(), end) > _SOON_MS:
+            raise AssertionError("not in time; errors: %r" % [c.error for c in clients])
 
 
 # ---- under asyncio ----
 
 
 def ran(coroutine):
-    """Run it in a loop of its own, for at most 20 s."""
+    """Run it in a loop of its own, for at most 60 s."""
     if hasattr(asyncio, "new_event_loop") and hasattr(asyncio, "core"):
         asyncio.new_event_loop()  # MicroPython has one, which an error would leave dirty
-    return asyncio.run(asyncio.wait_for(coroutine, 20))
+    return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
 async def soon(done):
-    """Return when ``done()``; fail after 5 s."""
+    """Return when ``done()``; fail after ``_SOON_MS``."""
     end = ticks_ms()
     while not done():
         await asyncio.sleep_ms(2)
-        if ticks_diff(ticks_ms(), end) > 5000:
-            raise AssertionError("not in 5 s")
+        if ticks_diff(ticks_ms(), end) > _SOON_MS:
+            raise AssertionError("not in time")
 
 
 async def raised(kind, awaitable):
