@@ -91,7 +91,9 @@ class _Line:
         self._stream = stream
         self._timeout_ms = timeout_ms
         self._poll = poll()
-        self._poll.register(getattr(stream, "pollable", stream), 1)
+        pollable = getattr(stream, "pollable", stream)
+        if pollable:
+            self._poll.register(pollable, 1)
         self._buffer = bytearray(_AHEAD)
 
     def echo(self, total):
@@ -110,5 +112,6 @@ class _Line:
                 left = ticks_diff(until, ticks_ms())
                 if left <= 0:
                     raise OSError("%d of %d bytes came back" % (got, total))
-                for _ in self._poll.ipoll(min(left, 2 if sent < total else left)):
+                # A reliable stream has deadlines of its own.
+                for _ in self._poll.ipoll(min(left, 2 if sent < total else _LOOK_MS)):
                     pass

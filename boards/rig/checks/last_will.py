@@ -136,9 +136,12 @@ def will_power(bench: Bench) -> list[Samples]:
 def _after_power(bench: Bench, watched: Vigil, off_ns: int) -> list[Samples]:
     if bench.bridge is None:
         return _unheard(watched, _window_ms(bench.board.protocol))
-    # The bridge is not dead: it hears that its line is silent, and ends the session.
+    # The bridge is not dead: it hears that its line is silent, and ends the session. A reliable
+    # one is patient: the broker's patience may be over before.
     set_silence(bench.bridge, 1.0)
     ended = watched.ended()
+    if 0 < ended.broker_ended_ns <= ended.broker_told_ns:
+        return _unheard(watched, _window_ms(bench.board.protocol))
 
     def proof() -> None:
         is_bridge = ended.client_ended == "fin" and ended.client_ended_ns > off_ns
@@ -193,10 +196,10 @@ def _unheard(watched: Vigil, window_ms: tuple[float, float]) -> list[Samples]:
 
     def proof() -> None:
         now = watched.trace()
-        silent = not (now.client_ended or now.broker_told or now.cut)
-        _expect(
-            now, silent and now.to_broker_ns == trace.to_broker_ns, "silence, and no FIN or RST"
-        )
+        # An end that comes after the broker's own is the answer to it.
+        ends = [at for at in (now.client_ended_ns, now.broker_told_ns) if at]
+        silent = not now.cut and all(0 < now.broker_ended_ns <= at for at in ends)
+        _expect(now, silent and now.to_broker_ns == trace.to_broker_ns, "silence")
 
     delay_ms = watched.will(trace.to_broker_ns, *window_ms, proof)
     return _samples(delay_ms, *window_ms)

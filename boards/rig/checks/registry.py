@@ -4,11 +4,24 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 
-from boards.rig.checks import heap, last_will, ping, pubsub, requests, streams, topics
+from boards.rig.checks import (
+    baseline,
+    heap,
+    last_will,
+    ping,
+    pubsub,
+    reconnect,
+    requests,
+    streams,
+    topics,
+)
 from boards.rig.checks.declared import Check
 
 # Heap last: what the others left in use is what it measures.
-_FAMILIES = (pubsub, topics, streams, requests, ping, last_will, heap)
+_FAMILIES = (
+    *(pubsub, topics, streams, requests),
+    *(baseline, ping, reconnect, last_will, heap),
+)
 
 CHECKS: Mapping[str, Check] = {
     check.name: check for check in chain.from_iterable(family.CHECKS for family in _FAMILIES)
