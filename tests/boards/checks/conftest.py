@@ -1,9 +1,9 @@
 """A virtual board with the node on it, and a bench for one check at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -14,11 +14,18 @@ from boards.rig.checks.registry import CHECKS
 from boards.rig.installation import copy_node, node_config, stage_node
 from boards.rig.plan import BoardPlan, Need
 from boards.rig.plan import Protocol as Speaks
+from boards.rig.proxy.process import FaultProxy
 from boards.rig.serial_log import SerialLog
+from boards.rig.way import Way
 from boards.virtual.board import VirtualBoard
 from tests.boards.checks.broken_broker import BrokenBroker, Fault
 from tests.boards.desk_files import desk_board, running_esp32
+from tests.boards.rig_job import job_for
 from tests.boards.rig_process import Broker
+
+Lay = Callable[[Speaks], Bench]
+Change = Callable[[str, dict[str, Any]], None]
+Calls = Callable[[Change], None]
 
 _HAS: frozenset[Need] = frozenset({"network", "lossless", "buttons"})
 
@@ -83,3 +90,56 @@ def _bench(
             )
     finally:
         log.close()
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultProxy]:
+    with FaultProxy.start(tmp_path_factory.mktemp("proxy") / "proxy.jsonl") as running:
+        yield running
+
+
+@pytest.fixture
+def lay(
+    esp32: VirtualBoard,
+    broker: Broker,
+    proxy: FaultProxy,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Iterator[Lay]:
+    """Lay out a bench on which the board meets the broker through the proxy."""
+    open_now: list[Bench] = []
+
+    def bench(protocol: Speaks) -> Bench:
+        plan = BoardPlan(request.node.name, "virtual-esp32", protocol, has=_HAS | {"proxy"})
+        way = Way(job_for(plan, broker, tmp_path, proxy_port=proxy.port))
+        way.open()
+        esp32.control.reset()
+        log = SerialLog(tmp_path / "serial.log")
+        repl = Repl.open(esp32.address.serial_url, deadline_s=30, tap=log.tap)
+        config = node_config(plan, None, way.address, autostart=False)
+        repl.exec(f"with open('/node.json', 'w') as file:\n file.write({config!r})", deadline_s=10)
+        target = desk_board(tmp_path, esp32)
+        open_now.append(Bench(plan, target, broker.fmqp, log, None, repl, way=way))
+        return open_now[-1]
+
+    yield bench
+    for each in open_now:
+        each.repl.close()
+        each.log.close()
+        assert each.way is not None
+        each.way.close()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Have a function look at each of the agent's steps, and change its arguments."""
+    real = Bench.call
+
+    def install(change: Change) -> None:
+        def call(self: Bench, name: str, **arguments: Any) -> dict[str, Any]:
+            change(name, arguments)
+            return real(self, name, **arguments)
+
+        monkeypatch.setattr(Bench, "call", call)
+
+    return install

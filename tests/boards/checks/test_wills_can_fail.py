@@ -1,68 +1,16 @@
 """Last wills: a right one passes, a wrong one fails, and no verdict rests on an unproven cause."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from boards.repl import Repl
 from boards.rig.bench import Bench, CheckFailed, Invalid
 from boards.rig.checks.registry import CHECKS
-from boards.rig.installation import node_config
 from boards.rig.observer import connect_fmqp
-from boards.rig.plan import BoardPlan, Protocol
+from boards.rig.plan import Protocol
 from boards.rig.proxy.control import Mode, Route
-from boards.rig.proxy.process import FaultProxy
 from boards.rig.proxy.trace import How
-from boards.rig.serial_log import SerialLog
-from boards.rig.way import Way
-from boards.virtual.board import VirtualBoard
-from tests.boards.desk_files import desk_board
-from tests.boards.rig_job import job_for
-from tests.boards.rig_process import Broker
-
-Lay = Callable[[Protocol], Bench]
-Change = Callable[[str, dict[str, Any]], None]
-Calls = Callable[[Change], None]
-
-
-@pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultProxy]:
-    with FaultProxy.start(tmp_path_factory.mktemp("proxy") / "proxy.jsonl") as running:
-        yield running
-
-
-@pytest.fixture
-def lay(
-    esp32: VirtualBoard,
-    broker: Broker,
-    proxy: FaultProxy,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-) -> Iterator[Lay]:
-    """Lay out a bench on which the board meets the broker through the proxy."""
-    open_now: list[Bench] = []
-
-    def bench(protocol: Protocol) -> Bench:
-        plan = BoardPlan(request.node.name, "virtual-esp32", protocol)
-        way = Way(job_for(plan, broker, tmp_path, proxy_port=proxy.port))
-        way.open()
-        esp32.control.reset()
-        log = SerialLog(tmp_path / "serial.log")
-        repl = Repl.open(esp32.address.serial_url, deadline_s=30, tap=log.tap)
-        config = node_config(plan, None, way.address, autostart=False)
-        repl.exec(f"with open('/node.json', 'w') as file:\n file.write({config!r})", deadline_s=10)
-        target = desk_board(tmp_path, esp32)
-        open_now.append(Bench(plan, target, broker.fmqp, log, None, repl, way=way))
-        return open_now[-1]
-
-    yield bench
-    for each in open_now:
-        each.repl.close()
-        each.log.close()
-        assert each.way is not None
-        each.way.close()
+from tests.boards.checks.conftest import Calls, Lay
 
 
 @pytest.mark.parametrize(
@@ -83,21 +31,6 @@ def test_a_right_will_passes_and_is_measured(lay: Lay, name: str, protocol: Prot
     )
     assert earliest - 20 <= delay <= latest
     assert (earliest > 0) == (name in ("will_silent", "will_power"))
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Have a function look at each of the agent's steps, and change its arguments."""
-    real = Bench.call
-
-    def install(change: Change) -> None:
-        def call(self: Bench, name: str, **arguments: Any) -> dict[str, Any]:
-            change(name, arguments)
-            return real(self, name, **arguments)
-
-        monkeypatch.setattr(Bench, "call", call)
-
-    return install
 
 
 def _publish(bench: Bench, topic: str, text: str) -> None:

@@ -1,0 +1,150 @@
+"""Reconnection, pings and the baseline: a good board passes, and what is wrong is named."""
+
+from typing import Any
+
+import pytest
+
+from boards.rig.agent import AgentError
+from boards.rig.bench import Bench, CheckFailed, Invalid
+from boards.rig.checks.registry import CHECKS
+from boards.rig.plan import Protocol
+from tests.boards.checks.broken_broker import BrokenBroker, Fault, Way, body_of, topic_of
+from tests.boards.checks.conftest import Calls, Lay
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol"),
+    [
+        ("reconnect_fin", "fmqp"),
+        ("reconnect_rst", "lightmq"),
+        ("reconnect_black_hole", "lightmq"),
+        ("reconnect_refused", "fmqp"),
+        ("reconnect_restart", "fmqp"),
+        ("ping_lost", "fmqp"),
+        ("ping_idle", "lightmq"),
+        ("ping_idle", "fmqp"),
+        ("baseline", "fmqp"),
+    ],
+)
+def test_a_good_board_passes_and_is_measured(lay: Lay, name: str, protocol: Protocol) -> None:
+    samples = CHECKS[name].run(lay(protocol))
+    assert [each.of for each in samples] == list(CHECKS[name].measures)
+    assert all(value > 0 for each in samples for value in each.values)
+
+
+def _connecting(calls: Calls, **options: int) -> None:
+    def change(name: str, arguments: dict[str, Any]) -> None:
+        if name == "connect":
+            arguments["options"] |= options
+
+    calls(change)
+
+
+def _broken(bench: Bench, fault: Fault) -> BrokenBroker:
+    """Stand between the proxy and the run's broker."""
+    assert bench.way is not None
+    between = BrokenBroker(bench.way.broker, bench.board.protocol, fault)
+    bench.way.broker = f"127.0.0.1:{between.port}"
+    return between
+
+
+def test_a_board_that_does_not_try_again_fails(lay: Lay, calls: Calls) -> None:
+    _connecting(calls, retry_ms=0)
+    with pytest.raises(CheckFailed, match=r"was not back in \d+ ms; it says 'closed'"):
+        CHECKS["reconnect_fin"].run(lay("fmqp"))
+
+
+def test_a_subscription_that_is_forgotten_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("boards.rig.checks.reconnect._BACK_MS", 3000)
+    bench = lay("fmqp")
+    subscribed = 0
+
+    def forget(way: Way, packet: bytes) -> list[bytes]:
+        nonlocal subscribed
+        if way == "up" and packet[0] & 0xC0 == 0x80 and topic_of(packet).startswith(b"check/"):
+            subscribed += 1
+            return [packet] if subscribed == 1 else []
+        return [packet]
+
+    with (
+        _broken(bench, forget),
+        pytest.raises(CheckFailed, match="heard 0 messages instead of 5: it is not subscribed"),
+    ):
+        CHECKS["reconnect_rst"].run(bench)
+
+
+def test_a_message_that_comes_twice_after_it_fails(lay: Lay) -> None:
+    bench = lay("fmqp")
+
+    def double(way: Way, packet: bytes) -> list[bytes]:
+        return [packet, packet] if way == "down" and body_of(packet)[:1] == b"#" else [packet]
+
+    with (
+        _broken(bench, double),
+        pytest.raises(CheckFailed, match=r"heard a message twice: \[(\d+), \1"),
+    ):
+        CHECKS["reconnect_fin"].run(bench)
+
+
+def test_a_board_that_hammers_the_broker_fails(lay: Lay, calls: Calls) -> None:
+    _connecting(calls, retry_ms=2, retry_max_ms=2)
+    with pytest.raises(CheckFailed, match="tried again sooner than 100 ms"):
+        CHECKS["reconnect_refused"].run(lay("fmqp"))
+
+
+def test_a_board_that_gives_up_for_long_fails(
+    lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.rig.checks.reconnect._TRY_S", 2.0)
+    _connecting(calls, retry_ms=60_000)
+    with pytest.raises(CheckFailed, match="tried 0 times in 2 s, not 1"):
+        CHECKS["reconnect_black_hole"].run(lay("fmqp"))
+
+
+def test_a_fault_that_did_nothing_is_no_verdict(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = lay("lightmq")
+    monkeypatch.setattr(bench.route, "cut", lambda _how: (1, 1))
+    with pytest.raises(Invalid, match="never down"):
+        CHECKS["reconnect_rst"].run(bench)
+
+
+def test_a_lost_pong_that_is_noticed_late_fails(lay: Lay, calls: Calls) -> None:
+    _connecting(calls, answer_ms=3000)
+    with pytest.raises(CheckFailed, match="expected 1000 to 2250 ms"):
+        CHECKS["ping_lost"].run(lay("fmqp"))
+
+
+def test_a_board_that_notices_nothing_fails(
+    lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.rig.checks.ping._NOTICED_MS", 500)
+    with pytest.raises(CheckFailed, match="without an answer the link is still up"):
+        CHECKS["ping_lost"].run(lay("lightmq"))
+
+
+def test_a_link_that_chatters_fails(lay: Lay, calls: Calls) -> None:
+    _connecting(calls, keepalive_ms=50)
+    with pytest.raises(CheckFailed, match=r"expected 1 to \d+ pings in \d+ ms of an idle link"):
+        CHECKS["ping_idle"].run(lay("fmqp"))
+
+
+def test_a_link_that_never_pings_fails(lay: Lay, calls: Calls) -> None:
+    _connecting(calls, keepalive_ms=60_000)
+    with pytest.raises(CheckFailed, match=r"expected 1 to .* got 0"):
+        CHECKS["ping_idle"].run(lay("fmqp"))
+
+
+def test_a_line_that_swallows_bytes_fails(
+    lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.rig.checks.baseline._PIECE_MS", 500)
+    bench = lay("fmqp")
+    lead_to = bench.route.lead_to
+
+    def away(_to: str) -> None:
+        bench.route.set_mode("black_hole")
+        lead_to(bench.broker)
+
+    monkeypatch.setattr(bench.route, "lead_to", away)
+    with pytest.raises(AgentError, match="0 of 24 bytes came back"):
+        CHECKS["baseline"].run(bench)
