@@ -13,8 +13,7 @@ from boards.rig.report.axes import amount
 from boards.rig.rerun import rerun_command
 from boards.rig.show import STYLES
 
-_COLUMN = 16  # characters of a board's column at least, with its frame
-_SIDE = 3  # what the frame adds
+_SIDE = 3  # characters that the frame adds to a column
 
 
 def print_summary(
@@ -26,8 +25,8 @@ def print_summary(
     """
     # Boards are columns, as many as fit: there are few of them on a desk, and many checks.
     first = max([len("telemetry"), *map(len, checks)]) + _SIDE
-    column = max([_COLUMN, *(len(board.id) + _SIDE for board in boards)])
-    count = max(1, (console.width - first - 1) // column)
+    widest = max((_width(board, checks) for board in boards), default=0) + _SIDE
+    count = max(1, (console.width - first - 1) // widest)
     for start in range(0, len(boards), count):
         console.print(_matrix(boards[start : start + count], checks))
     if any(board.virtual for board in boards):
@@ -42,8 +41,7 @@ def _matrix(boards: Sequence[BoardState], checks: Sequence[str]) -> Table:
     table = Table(title="boards and checks")
     table.add_column("", no_wrap=True)
     for board in boards:
-        kind = "virtual, " if board.virtual else ""
-        table.add_column(f"{board.id}\n{kind}{board.job.board.protocol}", no_wrap=True)
+        table.add_column(_heading(board), no_wrap=True)
     for step in STEPS:
         if step == "check":
             for check in checks:
@@ -54,6 +52,16 @@ def _matrix(boards: Sequence[BoardState], checks: Sequence[str]) -> Table:
         for percent in (50, 90, 99):
             table.add_row(f"RTT p{percent}", *(_rtt(board, percent) for board in boards))
     return table
+
+
+def _heading(board: BoardState) -> str:
+    kind = "virtual, " if board.virtual else ""
+    return f"{board.id}\n{kind}{board.job.board.protocol}"
+
+
+def _width(board: BoardState, checks: Sequence[str]) -> int:
+    cells = [len(_check_cell(board, check)) for check in checks]
+    return max([len("NOT RUN"), *map(len, _heading(board).splitlines()), *cells])
 
 
 def _check_cell(board: BoardState, check: str) -> Text:

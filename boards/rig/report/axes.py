@@ -13,6 +13,7 @@ _LADDERS = {
     "B/s": ((1.0, "B/s"), (1024.0, "KiB/s"), (1048576.0, "MiB/s")),
 }
 _SAME = {"bytes": "B", "byte": "B", "bytes/s": "B/s", "µs": "us"}
+_SHORTER = {"bytes per 1000 messages": "B per 1k"}
 
 
 def amount(value: float, unit: str) -> str:
@@ -24,7 +25,7 @@ def amount(value: float, unit: str) -> str:
 def _step(size: float, unit: str) -> tuple[float, str]:
     ladder = _LADDERS.get(_SAME.get(unit, unit))
     if ladder is None:
-        return 1.0, unit
+        return 1.0, _SHORTER.get(unit, unit)
     chosen = ladder[0] if size else next(step for step in ladder if step[0] == 1.0)
     for step in ladder[1:]:
         if size >= step[0]:

@@ -56,7 +56,8 @@ def _span(run: RunRecord, axis: Scale, interval: Interval) -> Html:
 class Will:
     """Delays of one will in ms after the last sign of life, and the window it must be in."""
 
-    name: str
+    board: str
+    check: str
     delays_ms: Sequence[float]
     low_ms: float | None
     high_ms: float | None
@@ -68,8 +69,11 @@ def wills(rows: Sequence[Will]) -> Html:
     ends = [delay for row in rows for delay in row.delays_ms]
     ends += [row.high_ms for row in rows if row.high_ms is not None]
     axis = linear([1.03 * end for end in ends])
-    lines = []
+    lines, board = [], ""
     for row in rows:
+        if row.board != board:
+            board = row.board
+            lines.append(tag("h3", board))
         marks = [tag("i", style=f"left:{axis.place(delay):.2f}%") for delay in row.delays_ms]
         about = f"arrived after {amount(max(row.delays_ms), 'ms')}"
         window = None
@@ -81,7 +85,7 @@ def wills(rows: Sequence[Will]) -> Html:
             about += f", window {low} to {high}"
         lines.append(
             _row(
-                row.name,
+                row.check,
                 tag("div", window, *marks, class_=f"lane will o-{row.outcome}"),
                 tag("small", about),
             )

@@ -11,7 +11,7 @@ import re
 _HIDING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-_VOID = {"br", "meta"}
+_VOID = {"br", "meta", "wbr"}
 
 
 class Html(str):

@@ -73,10 +73,10 @@ def last_wills(run: RunRecord) -> Html | None:
         if series.metric == "will_delay" and series.unit == "ms":
             earliest = _single(board, series.check, "will_earliest")
             latest = _single(board, series.check, "will_latest")
-            name = f"{called[board.id]}, {series.check}"
+            name = called[board.id]
             delays = series.values[:_WILLS_PER_LANE]
             latest = series.high if latest is None else latest
-            rows.append(Will(name, delays, earliest, latest, series.outcome))
+            rows.append(Will(name, series.check, delays, earliest, latest, series.outcome))
     if not rows:
         return None
     note = (

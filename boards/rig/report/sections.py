@@ -67,14 +67,27 @@ def matrix(run: RunRecord) -> Html | None:
     rows = rows_of(run)
     if not rows:
         return None
-    called = names(run)
-    head = [tag("th", called[b.id], tag("small", b.model)) for b in run.boards.values()]
+    head = [tag("th", b.id, tag("small", _kind(b))) for b in run.boards.values()]
     body = [
-        tag("tr", tag("th", name), *(_cell(board, name) for board in run.boards.values()))
+        tag(
+            "tr",
+            tag("th", _breakable(name)),
+            *(_cell(board, name) for board in run.boards.values()),
+        )
         for name in rows
     ]
     table = tag("table", tag("thead", tag("tr", tag("th"), *head)), tag("tbody", *body))
     return part("matrix", "Boards and checks", scroll(table))
+
+
+def _kind(board: BoardRecord) -> str:
+    return f"virtual {board.model.removeprefix('virtual-')}" if board.virtual else board.model
+
+
+def _breakable(name: str) -> Html:
+    """Let a narrow screen break a name where its words end."""
+    first, *more = name.split("_")
+    return joined(first, *(joined("_", tag("wbr"), word) for word in more))
 
 
 def _cell(board: BoardRecord, name: str) -> Html:

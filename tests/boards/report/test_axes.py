@@ -22,6 +22,7 @@ _VALUES = st.lists(st.floats(1e-9, 1e12), min_size=1, max_size=30)
         (-12, "B", "-12 B"),
         (3, "msg/s", "3 msg/s"),
         (7, "", "7"),
+        (38.83, "bytes per 1000 messages", "38.8 B per 1k"),
     ],
 )
 def test_amounts(value: float, unit: str, shown: str) -> None:

@@ -101,7 +101,8 @@ def test_it_says_everything(chromium: Browser, page: Path) -> None:
     chromium.open(page, width=1280)
     parts = chromium.ask("[...document.querySelectorAll('section')].map(one => one.id)")
     assert parts == _PARTS
-    assert "vpico-1 (virtual)" in chromium.ask("document.querySelector('#matrix').innerText")
+    assert "vpico-1\nvirtual rp2040" in chromium.ask("document.querySelector('#matrix').innerText")
+    assert "vpico-1 (virtual)" in chromium.ask("document.querySelector('#states').innerText")
     assert "Their times say nothing about hardware" in chromium.ask("document.body.innerText")
     failures = chromium.ask("document.querySelector('#failures').innerText")
     assert failures.count("After that not run: install.") == 8
