@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +35,18 @@ class CheckFailed(Exception):
     """A check came to its verdict: not as expected. The text says expected and got."""
 
 
+class NotRun(Exception):
+    """The check cannot be made here and now, through no fault of this board's; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Boards that do a check together: id and protocol each, in an order that all of them see."""
+
+    peers: Sequence[tuple[str, str]]
+    token: str  # of this meeting, for its topics
+
+
 class Invalid(Exception):
     """The rig could not make or prove what a check is about: there is no verdict on the board."""
 
@@ -50,6 +62,7 @@ class Bench:
     bridge: Bridge | None
     repl: Repl
     way: Way | None = None  # to the broker
+    group: Group | None = None  # in checks that need a peer
     until: float = math.inf  # when the check's time is up, on the clock of time.monotonic
 
     @property

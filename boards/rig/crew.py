@@ -1,7 +1,9 @@
 """The workers as the parent sees them: started, listened to, given up on, and surely gone."""
 
+import contextlib
 import json
 import os
+import secrets
 import selectors
 import signal
 import subprocess
@@ -12,12 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from boards.rig.meeting import Meeting
 from boards.rig.plan import Job
 
 _FIRST_WORD_S = 60.0
 _GRACE_S = 20.0  # beyond a step's own limit, before the worker is given up
 _STOP_S = 15.0
 _LOOK_S = 0.25
+
+_OURS = ("time", "meet")  # messages that are for the crew
 
 Message = dict[str, Any]
 
@@ -42,6 +47,10 @@ class Crew:
         self._jobs = jobs
         self._members: list[_Member] = []
         self._selector = selectors.DefaultSelector()
+        self._meetings = {
+            check: Meeting([job.board.id for job in jobs if check in job.checks])
+            for check in {check for job in jobs for check in job.checks}
+        }
 
     def __enter__(self) -> "Crew":
         try:
@@ -66,6 +75,7 @@ class Crew:
             for key, _ in self._selector.select(_LOOK_S):
                 member: _Member = key.data
                 yield from ((member.job, message) for message in self._read(member))
+            self._bring_together()
             now = time.monotonic()
             for member in self._members:
                 if not member.finished and now > member.give_up_at:
@@ -103,9 +113,32 @@ class Crew:
         messages: list[Message] = [json.loads(line) for line in lines]
         for message in messages:
             self._follow(member, message)
-        return [message for message in messages if message["kind"] != "time"]
+        return [message for message in messages if message["kind"] not in _OURS]
+
+    def _bring_together(self) -> None:
+        members = {member.job.board.id: member for member in self._members}
+        for check, meeting in self._meetings.items():
+            group = meeting.group(time.monotonic())
+            token = secrets.token_hex(6)
+            for id in group:
+                peers = [(each, members[each].job.board.protocol) for each in group]
+                self._tell(members[id], {"check": check, "peers": peers, "token": token})
+
+    def _tell(self, member: _Member, message: Message) -> None:
+        if member.process.stdin is None:
+            raise ValueError("a worker's stdin is a pipe")
+        with contextlib.suppress(OSError):  # it is gone: its end is told elsewhere
+            member.process.stdin.write(json.dumps(message).encode() + b"\n")
+            member.process.stdin.flush()
+
+    def _leave(self, member: _Member, check: str = "") -> None:
+        for name, meeting in self._meetings.items():
+            if check in ("", name):
+                meeting.leave(member.job.board.id)
 
     def _follow(self, member: _Member, message: Message) -> None:
+        if message["kind"] == "meet":
+            self._meetings[message["check"]].arrive(member.job.board.id, time.monotonic())
         if message["kind"] == "time":
             member.give_up_at = time.monotonic() + message["limit_s"] + _GRACE_S
         if message["kind"] != "event":
@@ -113,11 +146,17 @@ class Crew:
         if message["event"] == "step_started":
             member.step = message["step"]
             member.give_up_at = time.monotonic() + message.pop("limit_s") + _GRACE_S
+        elif message["event"] == "check_finished":
+            self._leave(member, message["check"])
+        elif message["event"] == "step_finished" and message["outcome"] == "error":
+            self._leave(member)  # if it is tried again, the others need not wait for it
         elif message["event"] == "board_finished":
             member.finished = True
+            self._leave(member)
 
     def _lost(self, member: _Member, reason: str) -> Message:
         member.finished = True
+        self._leave(member)
         log = Path(member.job.log_dir) / f"{member.job.board.id}.worker.log"
         return {"kind": "lost", "step": member.step, "message": f"{reason}; its log: {log}"}
 

@@ -6,10 +6,7 @@ parent is gone, or wants us gone) it stops its board and ends.
 """
 
 import datetime
-import json
 import os
-import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -20,7 +17,8 @@ from boards.flash.errors import FlashError
 from boards.models import TomlError, all_models
 from boards.repl import NoReply, ReplError
 from boards.rig.agent import AgentError
-from boards.rig.bench import Bench, CheckFailed, Invalid
+from boards.rig.bench import Bench, CheckFailed, Group, Invalid, NotRun
+from boards.rig.channel import Channel, Teller
 from boards.rig.checks.declared import Check, Samples
 from boards.rig.checks.registry import CHECKS
 from boards.rig.desk.ladder import NotBack
@@ -28,9 +26,9 @@ from boards.rig.desk.locks import Locked
 from boards.rig.desk.permits import NoPermit, radio
 from boards.rig.desk.power import PowerError
 from boards.rig.desk.wedges import Wedged
-from boards.rig.events import stamp
 from boards.rig.limits import beyond
 from boards.rig.own_broker import BrokerDown
+from boards.rig.parent_line import ParentLine
 from boards.rig.plan import Job
 from boards.rig.proxy.control import ProxyError
 from boards.rig.steps import BoardRun, StepFailed
@@ -68,45 +66,15 @@ _REVIVE_S = 120.0  # for the whole reset ladder, each rung with a boot after it
 _VERDICTS = (CheckFailed, AgentError)
 
 
-class _Channel:
-    """The line to the parent. Nothing else may write to it, so stdout is given away."""
-
-    def __init__(self) -> None:
-        self._fd = os.dup(1)
-        os.dup2(2, 1)
-        self._lock = threading.Lock()
-
-    def send(self, kind: str, **fields: Any) -> None:
-        line = json.dumps({"kind": kind, **stamp(), **fields}).encode() + b"\n"
-        with self._lock:
-            while line:
-                line = line[os.write(self._fd, line) :]
-
-
-class _Reporter:
-    """Tells the parent; bridge lines go to stderr, which is the worker's log."""
-
-    def __init__(self, channel: _Channel) -> None:
-        self._channel = channel
-
-    def progress(self, text: str) -> None:
-        self._channel.send("progress", text=text)
-
-    def about(self, *, port: str) -> None:
-        self._channel.send("about", port=port)
-
-    def bridge_line(self, text: str) -> None:
-        sys.stderr.write(f"{stamp()['ts']} bridge: {text}\n")
-        sys.stderr.flush()
-
-
 class _Worker:
     """Runs the steps of one board and reports each."""
 
-    def __init__(self, job: Job, channel: _Channel) -> None:
+    def __init__(self, job: Job, channel: Channel, parent: ParentLine) -> None:
         self._job = job
+        self._parent = parent
+        self._not_run: list[str] = []  # checks, and why
         self._channel = channel
-        self._run = BoardRun(job, all_models()[job.board.model], _Reporter(channel))
+        self._run = BoardRun(job, all_models()[job.board.model], Teller(channel))
         self._outcomes: list[str] = []
         self._broken = ""  # why the remaining steps cannot run
 
@@ -198,7 +166,19 @@ class _Worker:
             self._run.close_bench()
         if failed:
             raise CheckFailed(f"{len(failed)} of {len(checks)} failed: {', '.join(failed)}")
-        return f"{len(checks)} checks"
+        not_run = f"; not run: {'; '.join(self._not_run)}" if self._not_run else ""
+        return f"{len(checks) - len(self._not_run)} checks{not_run}"
+
+    def _meet(self, check: Check, bench: Bench) -> Group | None:
+        """Wait for the boards with which this one does the check."""
+        if "peer" not in check.needs:
+            return None
+        self._channel.send("meet", check=check.name)
+        while (said := self._parent.wait(bench.until - time.monotonic())) is not None:
+            if said["check"] == check.name:
+                peers = [(id, protocol) for id, protocol in said["peers"]]
+                return Group(peers, said["token"])
+        raise NotRun("nobody said with whom")
 
     def _air(self, check: Check, until: float) -> AbstractContextManager[None]:
         """Boards with Wi-Fi share one air: who measures has it alone."""
@@ -215,10 +195,14 @@ class _Worker:
         outcome, message = "passed", ""
         bench.until = began + check.deadline_s
         try:
+            bench.group = self._meet(check, bench)
             samples = check.run(bench)
             if texts := [beyond(each.of.limit, limits, each.values) for each in samples]:
                 message = "; ".join(filter(None, texts))
                 outcome = "failed" if message else outcome
+        except NotRun as error:
+            self._not_run.append(f"{name}: {error}")
+            return "not run"
         except _VERDICTS as error:
             outcome, message = "failed", str(error)
         except NoReply as error:
@@ -267,23 +251,20 @@ class _Worker:
         self._channel.send("event", event=event, **columns)
 
 
-def _stop_with_parent(worker: _Worker) -> None:
-    """Wait for the end of stdin, then stop the board and end this process."""
-    # Not sys.stdin: a thread blocked in its lock breaks the interpreter's own ending.
-    while os.read(0, 1):
-        continue
-    worker.stop_board()
-    # Tools that still run die with us (PR_SET_PDEATHSIG).
-    os._exit(130)
-
-
 def main() -> None:
     """Run the job that stdin names."""
-    job = Job.from_json(sys.stdin.buffer.readline().decode())
+    parent = ParentLine()
+    job = Job.from_json(parent.first())
     Path(job.log_dir).mkdir(parents=True, exist_ok=True)
     Path(job.state_dir).mkdir(parents=True, exist_ok=True)
-    worker = _Worker(job, _Channel())
-    threading.Thread(target=_stop_with_parent, args=(worker,), daemon=True).start()
+    worker = _Worker(job, Channel(), parent)
+
+    def stop() -> None:
+        worker.stop_board()
+        # Tools that still run die with us (PR_SET_PDEATHSIG).
+        os._exit(130)
+
+    parent.follow(stop)
     worker.run()
 
 

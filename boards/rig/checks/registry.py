@@ -13,13 +13,15 @@ from boards.rig.checks import (
     reconnect,
     requests,
     streams,
+    together,
     topics,
 )
 from boards.rig.checks.declared import Check
 
-# Heap last: what the others left in use is what it measures.
+# Boards that wait for each other do so while they are about equally far. Heap last: what the others
+# left in use is what it measures.
 _FAMILIES = (
-    *(pubsub, topics, streams, requests),
+    *(pubsub, together, topics, streams, requests),
     *(baseline, ping, reconnect, last_will, heap),
 )
 
