@@ -20,22 +20,6 @@ from boards.rig.checks.declared import Check
 
 # Boards that wait for each other do so while they are about equally far. Heap last: what the others
 # left in use is what it measures.
-from boards.rig.checks import (
-    baseline,
-    heap,
-    last_will,
-    ping,
-    pubsub,
-    reconnect,
-    requests,
-    streams,
-    together,
-    topics,
-)
-from boards.rig.checks.declared import Check
-
-# Boards that wait for each other do so while they are about equally far. Heap last: what the others
-# left in use is what it measures.
 _FAMILIES = (
     *(pubsub, together, topics, streams, requests),
     *(baseline, ping, reconnect, last_will, heap),
