@@ -24,8 +24,6 @@ class AlertSettings:
     max_boards: int = 10_000
     max_sensors: int = 64
     shards: int = 8
-    every_s: float = 2.0
-    publish: str = ""
     presence: tuple[str, ...] = ("lightmq/{board}/status", "status/{board}")
     gone: tuple[str, ...] = ("offline",)
 
@@ -44,8 +42,6 @@ class AlertSettings:
             if name == "presence" and bad:
                 return f"alerts.presence: '{bad[0]}' needs one level {BOARD}: status/{BOARD}"
             return None
-        if name == "publish":
-            return None if type(value) is str else f"alerts.publish must be a text, not {value!r}"
         if name in ("max_boards", "max_sensors", "shards"):
             if type(value) is not int or not 1 <= value <= 10_000_000:
                 return f"alerts.{name} must be a whole number, at least 1, not {value!r}"
