@@ -1,11 +1,25 @@
 """From the broker's journal and the rig's JSON lines to bronze, silver and gold tables.
 
-- ``java``, ``session``   a quiet Spark on this machine
-- ``registry``            which paths carry which payloads (``registry.toml``)
-- ``schemas``             every table's columns; documented in docs/tables.md
-- ``bronze``, ``silver``, ``gold``, ``rig``   DataFrame to DataFrame
-- ``store``               tables as Parquet folders, replaced as a whole
-- ``job``                 all tables in their order
-- ``report``              the tables as one HTML file; needs no Spark
-- ``cli``                 ``motemq pipeline``
+``telemetry``, ``health``, ``rollup`` and ``table`` give tables as DataFrames (docs/tables.md).
+
+- ``java``, ``session``: a quiet Spark on this machine
+- ``registry``: a file to ``rules`` (``rule_table``, ``rule_laws``, ``patterns``), or to all that
+  is wrong with it, by line (``toml_lines``)
+- ``decoding``: payloads to fields in Python, and by ``reading`` to readings; ``decoding_arrow``
+  over Arrow columns, ``decoding_json`` the same by Spark's own functions
+- ``schemas``: every table's columns and version; documented in docs/tables.md
+- ``silver``: messages to readings or to quarantine, batch and stream
+- ``gold``, ``rollups``, ``fleet``: readings to streams and boards, to hours, to a fleet
+- ``rig``, ``rig_history``: a rig's lines to tables, and many runs beside each other
+- ``derived``: which tables are made from which others
+- ``store``: tables as Parquet folders
+- ``job``: all tables in their order
+- ``alerts``: boards that need somebody
+- ``report``: the tables as one HTML file; needs no Spark
+- ``notebook``: the tables as DataFrames
+- ``cli``: ``motemq pipeline``
 """
+
+from motemq_pipeline.notebook import health, rollup, table, telemetry
+
+__all__ = ["health", "rollup", "table", "telemetry"]

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from motemq_pipeline.decoding import Reading, Refused, decode
+from motemq_pipeline.decoding import decode
+from motemq_pipeline.reading import Reading, Refused
 from motemq_pipeline.rules import Rule
 
 READINGS_SCHEMA: Final = (

@@ -1,6 +1,6 @@
 """JSON payloads, and payloads that are a number, to readings by Spark's own functions.
 
-The laws, their order and their words are those of ``decoding``.
+The laws, their order and their words are those of ``reading``.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType
 
-from motemq_pipeline.decoding import ISO_8601, LAST_US, not_a_time
 from motemq_pipeline.decoding_arrow import READINGS_SCHEMA
+from motemq_pipeline.reading import ISO_8601, LAST_US, not_a_time
 from motemq_pipeline.rules import (
     COLUMN_TYPES,
     MAX_PAYLOAD_BYTES,

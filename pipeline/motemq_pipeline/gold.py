@@ -1,12 +1,13 @@
 """Readings to what a person looks at: per board and sensor, per board."""
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from motemq_pipeline.schemas import columns
+from motemq_pipeline.schemas import shaped
+from motemq_pipeline.silver import distinct
 
 WINDOW_MS = 10_000  # of simulated time
-_END = "end"  # the sensor of a stream's last message, docs/node.md
+END = "end"  # the sensor of a stream's last message, docs/node.md
 _STREAM = ["board", "connection"]
 
 
@@ -14,7 +15,7 @@ def sensor_rollup(silver: DataFrame) -> DataFrame:
     """Return ``gold_sensor_rollup``: each reading counts once, however often it arrived."""
     window_ms = (F.floor(F.col("t_ms") / WINDOW_MS) * WINDOW_MS).cast("long")
     return (
-        _first_arrivals(silver.where(F.col("sensor") != _END))
+        distinct(silver.where(F.col("sensor") != END))
         .withColumn("window_start_ms", window_ms)
         .groupBy(*_STREAM, "sensor", "unit", "window_start_ms")
         .agg(
@@ -25,7 +26,7 @@ def sensor_rollup(silver: DataFrame) -> DataFrame:
             F.percentile("value", 0.5).alias("p50"),
             F.percentile("value", 0.95).alias("p95"),
         )
-        .select(columns("gold_sensor_rollup"))
+        .transform(shaped, "gold_sensor_rollup")
         .sort(*_STREAM, "sensor", "unit", "window_start_ms")
     )
 
@@ -41,7 +42,7 @@ def board_health(silver: DataFrame) -> DataFrame:
         F.count("*").alias("messages"),
         F.countDistinct("seq").alias("numbers"),
         (F.max("seq") + 1).alias("expected"),
-        F.bool_or(F.col("sensor") == _END).alias("complete"),
+        F.bool_or(F.col("sensor") == END).alias("complete"),
         F.min("received_at").alias("first_at"),
         F.max("received_at").alias("last_at"),
     )
@@ -65,15 +66,6 @@ def board_health(silver: DataFrame) -> DataFrame:
             "rate_per_s",
             F.when(F.col("seconds") > 0, F.col("messages") / F.col("seconds")),
         )
-        .select(columns("gold_board_health"))
+        .transform(shaped, "gold_board_health")
         .sort("board")
-    )
-
-
-def _first_arrivals(silver: DataFrame) -> DataFrame:
-    arrival = Window.partitionBy(*_STREAM, "seq").orderBy("partition", "message_seq")
-    return (
-        silver.withColumn("arrival", F.row_number().over(arrival))
-        .where(F.col("arrival") == 1)
-        .drop("arrival")
     )

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from motemq_pipeline import gold, rig, silver, store
+from motemq_pipeline import rig, silver, store
+from motemq_pipeline.derived import derived
 from motemq_pipeline.rules import Registry
-from motemq_pipeline.schemas import columns
+from motemq_pipeline.schemas import shaped
 
 ABOUT = "about.json"  # beside the tables: what made them, and when
 
@@ -64,14 +65,15 @@ def _builders(
         return rig.read_lines(spark, sources.rig, name)
 
     def bronze() -> DataFrame:
-        return spark.read.format("motemq").option("path", str(sources.journal)).load()
+        messages = spark.read.format("motemq").option("path", str(sources.journal)).load()
+        return shaped(messages, "bronze_messages")
 
     def quarantine() -> DataFrame:
         refused = silver.quarantine(silver.decoded(table("bronze_messages"), sources.rules))
         refused = refused.unionByName(rig.bad(lines("rig_events")))
         refused = refused.unionByName(rig.bad(lines("rig_samples")))
         in_order = refused.sort("source", "partition", "message_seq", "path", "payload")
-        return in_order.select(columns("silver_quarantine")).coalesce(1)
+        return shaped(in_order, "silver_quarantine").coalesce(1)
 
     def readings() -> DataFrame:
         messages = silver.decoded(table("bronze_messages"), sources.rules)
@@ -84,10 +86,7 @@ def _builders(
         "rig_events": lambda: rig.good(lines("rig_events"), "rig_events"),
         "rig_samples": lambda: rig.good(lines("rig_samples"), "rig_samples"),
         "silver_quarantine": quarantine,
-        "gold_sensor_rollup": lambda: gold.sensor_rollup(table("silver_telemetry")).coalesce(1),
-        "gold_board_health": lambda: gold.board_health(table("silver_telemetry")).coalesce(1),
-        "gold_checks": lambda: rig.checks(table("rig_events")).coalesce(1),
-        "gold_rtt": lambda: rig.rtt(table("rig_samples")).coalesce(1),
+        **derived(table, sources.rules),
     }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from motemq_pipeline.schemas import RIG_LINE_SCHEMAS, columns
+from motemq_pipeline.schemas import RIG_LINE_SCHEMAS, shaped
 
 _FILES = {"rig_events": "events.jsonl", "rig_samples": "samples.jsonl"}
 _CORRUPT = "_corrupt"
@@ -35,14 +35,14 @@ def good(lines: DataFrame, table: str) -> DataFrame:
     return (
         lines.where(_is_good())
         .withColumn("ts", F.col("at"))
-        .select(columns(table))
+        .transform(shaped, table)
         .sort("run_id", "mono_ns")
     )
 
 
 def bad(lines: DataFrame) -> DataFrame:
     """Return the ``silver_quarantine`` rows for lines that are not what docs/rig-events.md says."""
-    return lines.where(~_is_good()).select(
+    refused = lines.where(~_is_good()).select(
         F.lit("rig").alias("source"),
         F.lit(None).cast("int").alias("partition"),
         F.lit(None).cast("long").alias("message_seq"),
@@ -53,6 +53,7 @@ def bad(lines: DataFrame) -> DataFrame:
         .alias("payload"),
         F.lit("the line is not of the rig's schema version 1").alias("reason"),
     )
+    return shaped(refused, "silver_quarantine")
 
 
 def _is_good() -> Column:
@@ -77,7 +78,7 @@ def checks(events: DataFrame) -> DataFrame:
             F.max("attempt").alias("attempts"),
             F.max("ts").alias("finished_at"),
         )
-        .select(columns("gold_checks"))
+        .transform(shaped, "gold_checks")
         .sort(*_CHECK)
     )
 
@@ -94,14 +95,16 @@ def rtt(samples: DataFrame) -> DataFrame:
         .where(F.col("value").isNotNull())
         .groupBy(*measured)
         .agg(
-            *[F.max_by(name, "mono_ns").alias(name) for name in _ABOUT],
+            *[F.max_by(name, "mono_ns").alias(name) for name in [*_ABOUT, "better", "outcome"]],
+            F.max("ts").alias("finished_at"),
             F.count("*").alias("count"),
             F.min("value").alias("min"),
             F.percentile("value", 0.5).alias("p50"),
             F.percentile("value", 0.9).alias("p90"),
+            F.percentile("value", 0.95).alias("p95"),
             F.percentile("value", 0.99).alias("p99"),
             F.max("value").alias("max"),
         )
-        .select(columns("gold_rtt"))
+        .transform(shaped, "gold_rtt")
         .sort(*measured)
     )

@@ -5,7 +5,7 @@ that message alone, so a stream and a later batch over the same journal give the
 ``distinct`` is the one that remembers.
 """
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StructType
@@ -119,6 +119,29 @@ def telemetry(messages: DataFrame) -> DataFrame:
             F.when(F.col("of_board"), "board").otherwise("broker").alias("clock"),
         ),
         "silver_telemetry",
+    )
+
+
+def distinct(readings: DataFrame, within: str = "10 minutes") -> DataFrame:
+    """Return each of ``silver_telemetry``'s readings once, by its first arrival.
+
+    Copies are readings of one stream and sensor with the same ``seq``; without ``seq`` there are
+    none. A streaming frame forgets a reading some time after ``within`` (by ``received_at``), and
+    drops what the broker stamped earlier than that: a copy that comes later is a new reading, and
+    a broker's clock that was set back by more makes Spark drop readings
+    (``numRowsDroppedByWatermark``). So tables are made from all arrivals, not from this.
+    """
+    alone = F.when(F.col("seq").isNull(), F.struct("partition", "message_seq"))
+    marked = readings.withColumn("alone", alone)
+    key = [*_STREAM, "sensor", "seq", "alone"]
+    if readings.isStreaming:
+        kept = marked.withWatermark("received_at", within).dropDuplicatesWithinWatermark(key)
+        return kept.drop("alone")
+    arrival = Window.partitionBy(*key).orderBy("partition", "message_seq")
+    return (
+        marked.withColumn("arrival", F.row_number().over(arrival))
+        .where(F.col("arrival") == 1)
+        .drop("alone", "arrival")
     )
 
 

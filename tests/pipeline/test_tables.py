@@ -1,6 +1,10 @@
 """Tables from a desk whose every fault is known."""
 
 import re
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,8 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+import motemq_pipeline
+from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.job import Sources, write_tables
-from motemq_pipeline.schemas import TABLES, columns
+from motemq_pipeline.schemas import TABLES, VERSIONS, columns, version_of
+from pyspark_motemq.columns import SPARK_SCHEMA
 from tests.pipeline.conftest import Tables
 from tests.pipeline.desk import MESSAGES, NO_WILL, ODD_BOARD, REFUSED, START_NS
 
@@ -27,14 +34,54 @@ def test_every_table_is_written_with_its_documented_columns(
         assert found.simpleString() == StructType.fromDDL(TABLES[written.table]).simpleString()
 
 
-def test_docs_tables_names_every_column_of_every_table() -> None:
+def test_docs_tables_names_every_column_and_version_of_every_table() -> None:
     documented: dict[str, str] = {}
+    versions: dict[str, int] = {}
     for section in re.split(r"^## ", _DOCS.read_text(), flags=re.MULTILINE)[1:]:
-        name = section.splitlines()[0].strip("`")
         pairs = re.findall(r"^\| `(\w+)` \| (\w+) \|", section, flags=re.MULTILINE)
         if pairs:
+            name, version = re.findall(r"^(\w+) \((\d+)\)$", section.splitlines()[0])[0]
             documented[name] = ", ".join(f"{column} {kind}" for column, kind in pairs)
+            versions[name] = int(version)
     assert documented == TABLES
+    assert versions == VERSIONS
+
+
+# Columns by version: whoever changes a table's columns raises its version, and notes both here.
+_KNOWN = {
+    "bronze_messages": (1, "a36f6e71"),
+    "silver_telemetry": (2, "02260612"),
+    "rig_events": (1, "c38e9033"),
+    "rig_samples": (2, "e0d7f4ba"),
+    "silver_quarantine": (1, "60289cb0"),
+    "gold_sensor_rollup": (1, "ebed7365"),
+    "gold_rollup_minute": (1, "75d61a54"),
+    "gold_rollup_hour": (1, "75d61a54"),
+    "gold_board_health": (1, "0432f454"),
+    "gold_fleet": (1, "df7c0a29"),
+    "gold_checks": (1, "33fe050d"),
+    "gold_rtt": (2, "71914e32"),
+    "gold_latency": (1, "c008d432"),
+    "gold_flakes": (1, "394a4152"),
+    "gold_regressions": (1, "9327fca7"),
+}
+
+
+def test_a_tables_columns_do_not_change_without_its_version() -> None:
+    found = {
+        name: (VERSIONS[name], f"{zlib.crc32(ddl.encode()):08x}") for name, ddl in TABLES.items()
+    }
+    assert found == _KNOWN
+
+
+def test_every_file_of_a_table_says_its_version(desk: Tables) -> None:
+    for name, version in VERSIONS.items():
+        for file in (desk.folder / name).glob("*.parquet"):
+            assert version_of(file) == version, name
+
+
+def test_bronze_is_what_the_source_gives() -> None:
+    assert TABLES["bronze_messages"] == SPARK_SCHEMA
 
 
 def test_bronze_holds_every_message(desk: Tables) -> None:
@@ -149,3 +196,41 @@ def test_nothing_in_gives_empty_tables(spark: SparkSession, desk: Tables, tmp_pa
     for table in TABLES:
         found = pq.read_table(tmp_path / "tables" / table)
         assert (found.num_rows, found.column_names) == (0, columns(table))
+
+
+def test_tables_are_frames_in_a_notebook(spark: SparkSession, desk: Tables) -> None:
+    once = motemq_pipeline.telemetry(spark, desk.folder)
+    assert once.where("board = 'vpico-1'").count() == 59
+    assert motemq_pipeline.telemetry(spark, str(desk.folder), copies=True).count() == 124
+    assert motemq_pipeline.health(spark, desk.folder).count() == 3
+    assert motemq_pipeline.rollup(spark, desk.folder, "hour").columns[:2] == ["board", "sensor"]
+
+
+def test_a_notebook_is_told_what_is_wrong(
+    spark: SparkSession, desk: Tables, tmp_path: Path
+) -> None:
+    def told(call: Callable[[], object]) -> str:
+        with pytest.raises(PipelineError) as caught:
+            call()
+        return str(caught.value)
+
+    assert "there is no table 'x'; there are bronze" in told(
+        lambda: motemq_pipeline.table(spark, desk.folder, "x")
+    )
+    assert "'minute' or by 'hour', not by 'day'" in told(
+        lambda: motemq_pipeline.rollup(spark, desk.folder, "day")
+    )
+    assert f"there is no table gold_fleet in {tmp_path}" in told(
+        lambda: motemq_pipeline.health(spark, tmp_path)
+    )
+    old = pq.read_table(desk.folder / "silver_telemetry").drop_columns(["clock"])
+    (tmp_path / "silver_telemetry").mkdir()
+    pq.write_table(old.replace_schema_metadata(), tmp_path / "silver_telemetry" / "0.parquet")
+    assert "has no column clock, this MoteMQ reads version 2" in told(
+        lambda: motemq_pipeline.telemetry(spark, tmp_path)
+    )
+
+
+def test_importing_the_package_imports_no_spark() -> None:
+    code = "import sys, motemq_pipeline; sys.exit('pyspark.sql' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

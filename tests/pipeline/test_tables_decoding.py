@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from motemq_pipeline import silver
-from motemq_pipeline.decoding import Refused, decode
+from motemq_pipeline.decoding import decode
+from motemq_pipeline.reading import Refused
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.rules import Registry
 from motemq_pipeline.schemas import TABLES
