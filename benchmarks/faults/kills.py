@@ -12,7 +12,13 @@ from benchmarks.faults.load import Load
 from benchmarks.faults.processes import Broker, Pipeline
 
 DRIVER, EXECUTOR, BROKER = "driver", "executor", "broker"
-_CLUSTER = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "512m"}
+_CLUSTER = {
+    "spark.master": "local-cluster[2,1,1024]",
+    "spark.executor.memory": "512m",
+    # Spark gives up after so many falls of one task, or of executors in a row; here they are meant.
+    "spark.task.maxFailures": "100",
+    "spark.deploy.maxExecutorRetries": "-1",
+}
 _NO_EXECUTOR_S = 120.0
 
 

@@ -254,6 +254,8 @@ def test_state_of_another_version_is_refused() -> None:
     desk = Desk()
     with pytest.raises(PipelineError, match="state version 9, this program knows 1"):
         desk.fleet.from_text("[9,[],{}]")
+    with pytest.raises(PipelineError, match=r"alerts.shards is 1, .* checkpoint has 2"):
+        desk.fleet.from_text(Desk(shards=2).fleet.to_text())
 
 
 @pytest.mark.parametrize(

@@ -110,16 +110,25 @@ class Fleet:
     def to_text(self) -> str:
         """Return all of the state; ``from_text`` takes it."""
         boards = {name: board.to_json() for name, board in self._boards.items()}
-        facts = [self._settle_ms, self._now_ms, self._refusals, self._refusing_ms]
+        shards = self._settings.shards
+        facts = [shards, self._settle_ms, self._now_ms, self._refusals, self._refusing_ms]
         return json.dumps([_VERSION, facts, boards], separators=(",", ":"))
 
     def from_text(self, text: str) -> None:
-        """Take over what ``to_text`` said. Raises ``PipelineError`` for another version's."""
+        """Take over what ``to_text`` said.
+
+        Raises ``PipelineError`` for another version's, or if boards have other shards now.
+        """
         version, facts, boards = json.loads(text)
         if version != _VERSION:
             raise PipelineError(
                 f"the alerts' checkpoint has state version {version}, this program knows "
                 f"{_VERSION}; go on with the other version, or begin with a new checkpoint"
             )
-        self._settle_ms, self._now_ms, self._refusals, self._refusing_ms = facts
+        shards, self._settle_ms, self._now_ms, self._refusals, self._refusing_ms = facts
+        if shards != self._settings.shards:
+            raise PipelineError(
+                f"alerts.shards is {self._settings.shards}, the alerts' checkpoint has {shards}; "
+                "set it back, or begin with a new checkpoint"
+            )
         self._boards = {name: Board.from_json(name, said) for name, said in boards.items()}
