@@ -12,11 +12,11 @@ from boards.rig.desk.files import Rig
 Protocol = Literal["fmqp", "lightmq"]
 # What a check may need. ``network``, ``serial``: how the board reaches the broker; ``raw``,
 # ``reliable``: the serial line's mode; ``lossless``: no raw line, so who reads late loses nothing;
-# ``buttons``: RESET within reach; ``power``: proven to be switched off when asked; ``peer``: there
-# is another board in the same run; ``proxy``: the fault proxy stands between the board and its
-# broker.
+# ``buttons``: RESET within reach; ``reset``: that, or ``machine.reset()``; ``power``: proven to be
+# switched off when asked; ``peer``: there is another board in the same run; ``proxy``: the fault
+# proxy stands between the board and its broker.
 Need = Literal[
-    "network", "serial", "raw", "reliable", "lossless", "buttons", "power", "peer", "proxy"
+    "network", "serial", "raw", "reliable", "lossless", "buttons", "reset", "power", "peer", "proxy"
 ]
 STEPS = ("start", "flash", "install", "check", "telemetry", "stop")
 STEP_LIMITS_S: Mapping[str, float] = {
@@ -110,6 +110,7 @@ def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> l
                 models[kind].transport,
                 mode_of(number),
                 buttons=True,
+                reset=True,
                 power=True,
                 peers=peers,
             ),
@@ -144,6 +145,7 @@ def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPl
                 board.transport,
                 board.mode,
                 buttons=board.virtual is not None,
+                reset=board.model.id != "unix",  # which has no machine.reset()
                 power=board.virtual is not None or board.power.cuts_vbus,
                 peers=len(chosen) > 1,
             ),
@@ -153,7 +155,7 @@ def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPl
 
 
 def _has(
-    transport: Transport, mode: LineMode, *, buttons: bool, power: bool, peers: bool
+    transport: Transport, mode: LineMode, *, buttons: bool, reset: bool, power: bool, peers: bool
 ) -> frozenset[Need]:
     there: dict[Need, bool] = {
         "network": transport == "tcp",
@@ -162,6 +164,7 @@ def _has(
         "reliable": transport == "uart" and mode == "reliable",
         "lossless": transport == "tcp" or mode == "reliable",
         "buttons": buttons,
+        "reset": reset,
         "power": power,
         "peer": peers,
     }

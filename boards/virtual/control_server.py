@@ -22,12 +22,20 @@ class ControlServer:
     """Serves ``actions`` by the name in ``do``. Its owner runs the selector.
 
     ``selector`` keys carry a callable as data, to be called with the ready events. An action calls
-    its ``answer`` once, now or later, with the results, or raises ``Refused``.
+    its ``answer`` once, now or later, with the results, or raises ``Refused``. More than
+    ``max_clients`` at once are turned away.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, actions: Mapping[str, Action]) -> None:
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        actions: Mapping[str, Action],
+        *,
+        max_clients: int = _MAX_CLIENTS,
+    ) -> None:
         self._selector = selector
         self._actions = actions
+        self._max_clients = max_clients
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
         self._clients: dict[socket.socket, bytearray] = {}
@@ -47,7 +55,7 @@ class ControlServer:
 
     def _accept(self, _events: int) -> None:
         client, _ = self._listener.accept()
-        if len(self._clients) >= _MAX_CLIENTS:
+        if len(self._clients) >= self._max_clients:
             client.close()
             return
         client.setblocking(False)

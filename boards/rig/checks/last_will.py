@@ -28,6 +28,7 @@ EARLIEST = Measurement("will_earliest", "ms", "lower")
 LATEST = Measurement("will_latest", "ms", "lower")
 
 _PROXY: frozenset[Need] = frozenset({"proxy"})
+_RESET: frozenset[Need] = frozenset({"reset"})
 
 
 def will_clean(bench: Bench) -> list[Samples]:
@@ -236,7 +237,7 @@ _MEASURES = (DELAY, EARLIEST, LATEST)
 
 CHECKS = (
     Check("will_clean", will_clean, measures=_MEASURES),
-    Check("will_abrupt", will_abrupt, measures=_MEASURES, deadline_s=90.0),
+    Check("will_abrupt", will_abrupt, needs=_RESET, measures=_MEASURES, deadline_s=90.0),
     Check("will_fin", will_fin, needs=_PROXY, measures=_MEASURES),
     Check("will_rst", will_rst, needs=_PROXY, measures=_MEASURES),
     Check("will_silent", will_silent, needs=_PROXY, measures=_MEASURES, deadline_s=120.0),
@@ -249,7 +250,7 @@ CHECKS = (
         deadline_s=120.0,
     ),
     Check("will_takeover", will_takeover, ("lightmq",), _PROXY, _MEASURES, deadline_s=90.0),
-    Check("will_reboot", will_reboot, needs=_PROXY, measures=_MEASURES, deadline_s=120.0),
+    Check("will_reboot", will_reboot, needs=_PROXY | _RESET, measures=_MEASURES, deadline_s=120.0),
     Check(
         "will_power",
         will_power,

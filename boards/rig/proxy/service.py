@@ -36,6 +36,7 @@ class Service:
                 "cut": self._do_cut,
                 "trace": self._do_trace,
             },
+            max_clients=_MAX_ROUTES,
         )
 
     @property
