@@ -17,6 +17,7 @@ from boards.flash.errors import FlashError
 from boards.models import TomlError, all_models
 from boards.repl import NoReply, ReplError
 from boards.rig.agent import AgentError
+from boards.rig.attempts import attempted
 from boards.rig.bench import Bench, CheckFailed, Group, Invalid, NotRun
 from boards.rig.channel import Channel, Teller
 from boards.rig.checks.declared import Check, Samples
@@ -148,7 +149,7 @@ class _Worker:
 
     def _check(self, until: float) -> str:
         bench = self._run.open_bench(until)
-        failed = []
+        failed, unproven = [], []
         checks = [CHECKS[name] for name in self._job.checks]
         try:
             for check in checks:
@@ -156,18 +157,27 @@ class _Worker:
                     raise StepFailed(f"no time was left for check {check.name}")
                 self._channel.send("progress", text=check.name)
                 self._run.log.mark(f"check {check.name}")
-                with self._air(check, until):
-                    outcome = self._one_check(bench, check)
+                outcome = self._try(bench, check, until)
                 if outcome == "failed":
                     failed.append(check.name)
-                if outcome != "passed":
-                    bench.recover()
+                elif outcome == "error":
+                    unproven.append(check.name)
         finally:
             self._run.close_bench()
         if failed:
             raise CheckFailed(f"{len(failed)} of {len(checks)} failed: {', '.join(failed)}")
+        if unproven:
+            raise StepFailed(f"the rig could not do its part of {', '.join(unproven)}")
         not_run = f"; not run: {'; '.join(self._not_run)}" if self._not_run else ""
         return f"{len(checks) - len(self._not_run)} checks{not_run}"
+
+    def _try(self, bench: Bench, check: Check, until: float) -> str:
+        # Peers do it once: nobody would be met a second time.
+        tries = 1 if "peer" in check.needs else 1 + self._job.retries
+        with self._air(check, until):
+            return attempted(
+                lambda number: self._one_check(bench, check, number), bench.recover, tries=tries
+            )
 
     def _meet(self, check: Check, bench: Bench) -> Group | None:
         """Wait for the boards with which this one does the check."""
@@ -187,7 +197,7 @@ class _Worker:
         left = max(0.0, until - time.monotonic())
         return radio(Path(self._job.rig_dir), alone=check.alone, deadline_s=left)
 
-    def _one_check(self, bench: Bench, check: Check) -> str:
+    def _one_check(self, bench: Bench, check: Check, number: int) -> str:
         began = time.monotonic()
         name, limits = check.name, self._run.target.board.limits
         samples: list[Samples] = []
@@ -208,6 +218,8 @@ class _Worker:
         except NoReply as error:
             # The board accepted a call and never came back: that is the code's fault to explain.
             outcome, message = "failed", f"the board hung: {error}"
+        except Invalid as error:
+            outcome, message = "error", f"invalid: {error}"
         except _FAULTS as error:
             fault = error
             outcome, message = "error", f"{type(error).__name__}: {error}"
@@ -219,6 +231,7 @@ class _Worker:
             self._channel.send(
                 "samples",
                 check=name,
+                attempt=number,
                 metric=each.of.metric,
                 unit=each.of.unit,
                 better=each.of.better,
@@ -230,6 +243,7 @@ class _Worker:
             "check_finished",
             step="check",
             check=name,
+            attempt=number,
             outcome=outcome,
             duration_s=time.monotonic() - began,
             message=message,

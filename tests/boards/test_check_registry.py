@@ -48,10 +48,10 @@ def test_checks_and_limits_are_documented() -> None:
 
 def test_a_check_goes_where_it_makes_sense_only() -> None:
     pico, other, esp32 = plan_boards(["rp2040:2", "esp32"], virtual_models())
-    both: frozenset[Need] = frozenset({"serial", "buttons", "power", "peer"})
+    both: frozenset[Need] = frozenset({"serial", "buttons", "reset", "power", "peer"})
     assert (pico.has - both, pico.protocol) == ({"raw"}, "fmqp")
     assert (other.has - both, other.protocol) == ({"reliable", "lossless"}, "lightmq")
-    assert esp32.has == frozenset({"network", "lossless", "buttons", "power", "peer"})
+    assert esp32.has == frozenset({"network", "lossless", "buttons", "reset", "power", "peer"})
     (alone,) = plan_boards(["esp32"], virtual_models())
     assert "peer" not in alone.has
 
