@@ -9,6 +9,7 @@ from benchmarks.client.size import command as size
 from benchmarks.faults.command import command as pipeline_faults
 from benchmarks.link.command import command as link
 from benchmarks.pipeline.command import command as pipeline
+from benchmarks.rig.command import command as rig
 
 
 @click.group()
@@ -22,6 +23,7 @@ main.add_command(client, "client")
 main.add_command(link, "link")
 main.add_command(pipeline, "pipeline")
 main.add_command(pipeline_faults, "pipeline-faults")
+main.add_command(rig, "rig")
 main.add_command(size, "size")
 
 if __name__ == "__main__":

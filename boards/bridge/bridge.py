@@ -163,6 +163,11 @@ class SerialBridge:
         except queue.Empty:
             return False
 
+    def ask(self, what: Callable[[], None]) -> None:
+        """Have the thread do ``what``, soon."""
+        self._requests.put(what)
+        self.wake()
+
     # All below runs in the thread.
 
     def _run(self) -> None:

@@ -18,10 +18,20 @@ class ReliableBridge(SerialBridge):
         self, serial_url: str, baud: int, host: str, port: int, *, report: Report | None = None
     ) -> None:
         counters = BridgeCounters()
-        super().__init__(
-            PortSettings(serial_url, baud),
-            Address("tcp", host, port),
-            LinkMode(counters),
-            counters,
-            report,
-        )
+        self._link = LinkMode(counters)
+        broker = Address("tcp", host, port)
+        super().__init__(PortSettings(serial_url, baud), broker, self._link, counters, report)
+
+    @property
+    def stray_bytes(self) -> int:
+        """Bytes of the board so far that were no part of the link: noise, text, damaged frames."""
+        return self._link.link.counters.stray_bytes
+
+    def make_noise(self, data: bytes) -> None:
+        """Put ``data`` on the line to the board, within a frame if one is half written: for tests
+        of what a bad line costs."""
+
+        def put() -> None:
+            self._link.to_board[:0] = data
+
+        self.ask(put)

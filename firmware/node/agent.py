@@ -167,11 +167,13 @@ def _send_sizes(topic="", sizes=(), seed=0, cache=False):
     return result
 
 
-def _send_numbered(topic="", size=32, count=1, first=0, looks=0):
+def _send_numbered(topic="", size=32, count=1, first=0, looks=0, noise=()):
     import traffic
 
     with _Hearing(traffic.TakeNumbered()) as hearing:
-        result = traffic.send_numbered(_open(), topic.encode(), size, count, first, looks)
+        result = traffic.send_numbered(
+            _open(), topic.encode(), size, count, first, looks, bytes(noise)
+        )
     result["heard"] = hearing.result()
     return result
 

@@ -8,6 +8,7 @@ from boards.rig.checks import (
     baseline,
     heap,
     last_will,
+    noise,
     ping,
     pubsub,
     reconnect,
@@ -21,7 +22,7 @@ from boards.rig.checks.declared import Check
 # Boards that wait for each other do so while they are about equally far. Heap last: what the others
 # left in use is what it measures.
 _FAMILIES = (
-    *(pubsub, together, topics, streams, requests),
+    *(pubsub, together, topics, streams, requests, noise),
     *(baseline, ping, reconnect, last_will, heap),
 )
 

@@ -1,0 +1,50 @@
+"""``python -m benchmarks rig``."""
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from benchmarks.rig import desk
+from benchmarks.rig.runs import Run, judge
+
+
+@click.command()
+@click.option("--runs", default=50, show_default=True, type=click.IntRange(1, 1000))
+@click.option(
+    "--virtual",
+    multiple=True,
+    metavar="KIND:COUNT",
+    default=("rp2040:2", "esp32:1"),
+    show_default=True,
+    help="The desk: rp2040, esp32, or a kind of fault board.",
+)
+@click.option("--checks", help="As for motemq rig run.  [default: all]")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where results and logs stay.  [default: nowhere]",
+)
+def command(runs: int, virtual: tuple[str, ...], checks: str | None, out: Path | None) -> None:
+    """Run the rig's checks on one desk of virtual boards again and again; count flakes.
+
+    The boards stay up and flashed, so all but the first run are warm. A healthy board that fails
+    is a flake, so is one that needed a second try; a fault board must be told in every run. Ctrl-C
+    ends after the run at hand is stopped, and the table is of what was done.
+
+    Exit codes: 0 no flake, 1 some, 2 usage, 130 interrupted.
+    """
+    done: list[Run] = []
+    interrupted = False
+    with tempfile.TemporaryDirectory(prefix="motemq-runs-") as scratch:
+        folder = Path(scratch)
+        try:
+            with desk.up(folder, virtual) as there:
+                for number in range(1, runs + 1):
+                    run = there.run((out or folder) / f"run-{number:03}", checks)
+                    done.append(run)
+                    click.echo(run.line(number), err=True)
+        except KeyboardInterrupt:
+            interrupted = True
+    good = judge(done, click.echo)
+    raise SystemExit(130 if interrupted else 0 if good else 1)
