@@ -21,6 +21,10 @@ _BUILD_S = 1800.0
 _BROKER_START_S = 20.0
 _RIG_S = 900.0
 _PIPELINE_S = 600.0
+# Each kind of check once; all that there are take as long again.
+_CHECKS = (
+    "pubsub_*,boards_together,request_up,baseline,ping,will_clean,will_abrupt,will_silent,heap_free"
+)
 
 
 def _fresh(out: Path) -> None:
@@ -129,7 +133,7 @@ def _run_parts(out: Path, boards: tuple[str, ...]) -> tuple[int, int]:
         _step(3, "boards: flash, install, verify, telemetry")
         rig_code = run(
             motemq(
-                *("rig", "run", *_board_arguments(boards)),
+                *("rig", "run", *_board_arguments(boards), "--checks", _CHECKS),
                 *("--fmqp", address, "--lightmq", address),
                 *("--out", str(out)),
             ),
