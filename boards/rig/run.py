@@ -72,8 +72,8 @@ def run(
 def _page(folder: Path) -> str:
     try:
         return str(write_page(folder, former=runs_before(folder, FORMER)))
-    except OSError as error:
-        return f"none: {error}"  # the verdict stands without it
+    except Exception as error:  # the verdict stands without a page, whatever is wrong with it
+        return f"none: {type(error).__name__}: {error}"
 
 
 def verdict(boards: dict[str, BoardState]) -> int:

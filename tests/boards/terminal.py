@@ -5,8 +5,8 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
+import subprocess
 import termios
 import time
 from collections.abc import Callable, Sequence
@@ -82,20 +82,26 @@ class Terminal:
     def __init__(self, command: Sequence[str], *, columns: int, rows: int = 40) -> None:
         self.screen = Screen(columns)
         self.frames: list[str] = []  # what was seen, in the order in which it was
-        self._pid, self._fd = pty.fork()
-        if self._pid == 0:
-            os.environ.update(TERM="xterm-256color", COLUMNS=str(columns), LINES=str(rows))
-            os.execv(command[0], list(command))
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self._code: int | None = None
+        self._fd, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        environment = {**os.environ, "TERM": "xterm-256color"}
+        environment |= {"COLUMNS": str(columns), "LINES": str(rows)}
+        self._process = subprocess.Popen(
+            ["setsid", "--ctty", *command],  # Ctrl-C is for who has the terminal
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+        )
+        os.close(slave)
 
     def __enter__(self) -> "Terminal":
         return self
 
     def __exit__(self, *_error: object) -> None:
-        if self._code is None:
-            os.kill(self._pid, signal.SIGTERM)  # the rig then ends what it started
-            self.wait(60)
+        if self._process.poll() is None:
+            self._process.terminate()  # the rig then ends what it started
+            self._process.wait(60)
         os.close(self._fd)
 
     def read_until(self, condition: Callable[[str], bool], timeout_s: float) -> None:
@@ -112,8 +118,7 @@ class Terminal:
         until = time.monotonic() + timeout_s
         while self._read():
             assert time.monotonic() < until, f"it does not end:\n{self.screen.text}"
-        self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        return self._code
+        return self._process.wait(max(1.0, until - time.monotonic()))
 
     def _read(self) -> bool:
         if not select.select([self._fd], [], [], _LOOK_S)[0]:

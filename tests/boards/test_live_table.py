@@ -1,8 +1,12 @@
 """``motemq rig run`` on a terminal: one table, drawn anew, and the cursor back at the end."""
 
 import re
+import shutil
 from pathlib import Path
 
+from boards.rig.report.history import find_run, read_runs, runs_before
+from boards.rig.report.page import html_page
+from boards.rig.report.record import read_run
 from tests.boards.report.made_run import MadeRun
 from tests.boards.rig_process import Broker, rig_command
 from tests.boards.terminal import Terminal
@@ -39,6 +43,17 @@ def test_a_run_is_one_table_with_progress_and_then_the_matrix(
     table = [line for line in screen.lines if line.startswith("│ ping")]
     assert re.match(r"│ ping +│ ok \S+ [µm]s", table[0])
     assert "virtual boards: their times say nothing about hardware" in screen.text
+
+    folder = find_run(tmp_path)
+    assert f"report: {folder}/report.html" in screen.text.replace("\n", "")
+    # The page is of the two files alone: elsewhere and later it is the same.
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("events.jsonl", "samples.jsonl"):
+        shutil.copy(folder / name, tmp_path / "elsewhere")
+    page = html_page(read_run(tmp_path / "elsewhere"), read_runs(runs_before(folder, 9)))
+    assert page == (folder / "report.html").read_text()
+    assert "raw REPL; CTRL-B to exit" in page  # what the board said
+    assert f"--out {tmp_path}" in page
 
     live = "\n".join(terminal.frames)
     assert re.search(r"vesp32-1 \(virtual\) +running +install", live)

@@ -243,10 +243,8 @@ def _interval(board: BoardRecord, row: Row, end_ns: int, outcome: str) -> None:
 
 def _sample(run: RunRecord, row: Row) -> None:
     board = run.boards.get(row["board_id"])
-    value = row.get("value")
-    if board is None or not isinstance(value, int | float) or abs(value) == float("inf"):
-        return
-    if value != value:
+    value = _number(row.get("value"))
+    if board is None or value is None:
         return
     key = row["check"], row["metric"]
     series = board.series.get(key)
@@ -255,8 +253,9 @@ def _sample(run: RunRecord, row: Row) -> None:
     series.outcome = row["outcome"]
     limit = _number(row.get("limit"))
     series.low, series.high = (limit, None) if row.get("better") == "higher" else (None, limit)
-    series.add(float(value), row["mono_ns"])
+    series.add(value, row["mono_ns"])
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
+    """Return a finite number, in whose differences and squares nothing overflows; else None."""
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e100 else None

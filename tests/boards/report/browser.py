@@ -109,22 +109,17 @@ def browser() -> Iterator[Browser]:
     to_read, to = os.pipe()
     back, back_write = os.pipe()
 
-    def wire() -> None:  # the protocol's descriptors are 3 and 4
-        low, high = os.dup(to_read), os.dup(back_write)
-        os.dup2(low, 3)
-        os.dup2(high, 4)
-
     with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
         command = [find_browser(), "--headless", "--remote-debugging-pipe", "--disable-gpu"]
         command += ["--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking"]
         command += ["--no-sandbox"] if os.geteuid() == 0 else []  # it refuses to be root with one
+        wire = f'exec "$@" 3<&{to_read} 4>&{back_write}'  # the protocol's descriptors
         process = subprocess.Popen(
-            [*command, f"--user-data-dir={profile}", "about:blank"],
+            ["bash", "-c", wire, "browser", *command, f"--user-data-dir={profile}", "about:blank"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=wire,
-            close_fds=False,
+            pass_fds=(to_read, back_write),
             env={**os.environ, "HOME": profile},
         )
         os.close(to_read)
