@@ -42,6 +42,22 @@ def test_bytes_and_a_fin_pass_in_order_and_the_other_way_stays_open() -> None:
     assert (trace.broker_told, trace.broker_told_ns, trace.cut) == ("fin", 12, False)
 
 
+def test_a_trace_tells_its_story() -> None:
+    relay = Relay(Trace(3, 5 * _MS))
+    relay.dialled(6 * _MS)
+    relay.received("client", b"ab", 7 * _MS)
+    _take(relay, "broker", 8 * _MS)
+    relay.cut("rst", 20 * _MS)
+    assert relay.trace.story() == (
+        "connection 3: cut, the broker took it at 1 ms, last of 2 bytes to the broker at 3 ms, "
+        "rst to the broker at 15 ms, rst to the client at 15 ms"
+    )
+    gone = Relay(Trace(4, 0))
+    assert gone.trace.story() == "connection 4: nothing"
+    gone.dial_failed("refused", 1)
+    assert gone.trace.story().endswith("no broker: refused")
+
+
 def test_a_fin_waits_for_the_bytes_that_were_not_taken() -> None:
     relay = _relay()
     relay.received("client", b"abc", 0)

@@ -230,7 +230,7 @@ def _window_ms(protocol: str) -> tuple[float, float]:
 
 def _expect(trace: Trace, proven: bool, cause: str) -> None:
     if not proven:
-        raise Invalid(f"the cause of death is not proven to be {cause}: {trace}")
+        raise Invalid(f"the cause of death is not proven to be {cause}: {trace.story()}")
 
 
 _MEASURES = (DELAY, EARLIEST, LATEST)

@@ -74,6 +74,24 @@ class Trace:
         else:
             self.broker_told, self.broker_told_ns = how, now
 
+    def story(self) -> str:
+        """Say in words what became of it, in ms since it was opened."""
+        told = [
+            (self.dialled_ns, "the broker took it"),
+            (self.to_broker_ns, f"last of {self.to_broker_bytes} bytes to the broker"),
+            (self.client_ended_ns, f"{self.client_ended} from the client"),
+            (self.broker_ended_ns, f"{self.broker_ended} from the broker"),
+            (self.broker_told_ns, f"{self.broker_told} to the broker"),
+            (self.client_told_ns, f"{self.client_told} to the client"),
+        ]
+        parts = [
+            f"{what} at {(at - self.opened_ns) / 1e6:.0f} ms" for at, what in sorted(told) if at
+        ]
+        if self.dial_error:
+            parts.append(f"no broker: {self.dial_error}")
+        cut = "cut, " if self.cut else ""
+        return f"connection {self.number}: {cut}{', '.join(parts) or 'nothing'}"
+
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Trace":
         """Read what ``dataclasses.asdict`` made. Raises ``TypeError``."""
