@@ -5,11 +5,12 @@ without being noticed. On a raw serial line a burst to the board must fit the UA
 nothing holds the sender back there, and no client can read what the hardware has dropped.
 """
 
+import threading
 import zlib
 from contextlib import ExitStack
 from typing import Any
 
-from boards.rig.bench import Bench, CheckFailed
+from boards.rig.bench import Bench, CheckFailed, Invalid
 from boards.rig.checks.declared import Check, Measurement, Samples
 from boards.rig.limits import HEAP_SLOPE
 from boards.rig.observer import connect_fmqp
@@ -27,6 +28,8 @@ _UP_NETWORK, _UP_SERIAL = 2000, 250
 _DOWN_NETWORK, _DOWN_SERIAL = 1500, 120
 _DOWN_RAW = 12  # 3.2 KB of a UART's 4 KB
 _PAUSE_MS = 1500
+_HELD_S = 1.5
+_HELD_VIRTUAL, _HELD_REAL = 8_000, 500
 _FAN = 5
 _LOOKS = 20
 
@@ -67,6 +70,31 @@ def stream_paused_reader(bench: Bench) -> list[Samples]:
     count = _DOWN_NETWORK if "network" in bench.board.has else _DOWN_SERIAL
     with bench.session():
         _send_down(bench, "paused", count, pause_ms=_PAUSE_MS)
+    return []
+
+
+def stream_held_back(bench: Bench) -> list[Samples]:
+    """Nothing is lost while nobody takes what the board sends, and it sends more than fits."""
+    topic = bench.topic("held_back")
+    # More than all buffers on the way have room for; a real board's are a few KB.
+    count = _HELD_VIRTUAL if bench.target.model.virtual else _HELD_REAL
+    route = bench.route
+    later = threading.Timer(_HELD_S, route.set_mode, ("forward",))
+    with bench.observe(bench.seen_at(topic)) as observer, bench.session():
+        route.set_mode("black_hole")
+        later.start()
+        try:
+            result = bench.call(
+                "send_numbered", topic=topic, size=_SIZE, count=count, deadline_s=_STEP_S
+            )
+        finally:
+            later.cancel()
+            route.set_mode("forward")
+        observer.wait_for(lambda seen: len(seen) >= count, _ARRIVAL_S)
+        observer.wait_for(lambda seen: len(seen) > count, _QUIET_S)
+        _expect(fate([seen.payload for seen in observer.seen()], count))
+    if result["us"] < _HELD_S * 0.8e6:
+        raise Invalid(f"all was sent within {result['us'] / 1000:.0f} ms: nothing held it back")
     return []
 
 
@@ -192,6 +220,12 @@ CHECKS = (
         "stream_paused_reader",
         stream_paused_reader,
         needs=frozenset({"lossless"}),
+        deadline_s=90.0,
+    ),
+    Check(
+        "stream_held_back",
+        stream_held_back,
+        needs=frozenset({"network", "proxy"}),
         deadline_s=90.0,
     ),
     Check("stream_fan", stream_fan, deadline_s=90.0),
