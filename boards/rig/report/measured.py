@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from boards.rig.percentiles import percentile
 from boards.rig.report.axes import amount
-from boards.rig.report.charts import Bar, Curve, bars, cdf, over_time, stacked
+from boards.rig.report.charts import COLORS, Bar, Curve, bars, cdf, over_time, stacked
 from boards.rig.report.lanes import Will, wills
 from boards.rig.report.markup import Html, tag
 from boards.rig.report.record import BoardRecord, RunRecord, Series
@@ -13,6 +13,7 @@ from boards.rig.report.sections import names, part, scroll
 _FEWEST_FOR_CURVE = 5
 _TIMES = ("us", "ms", "s")
 _WILLS_PER_LANE = 50
+_PING, _BASELINE = ("ping", "rtt", "us"), ("baseline", "baseline_rtt", "us")
 _Line = tuple[str, int, Sequence[float], float | None]
 
 
@@ -33,14 +34,31 @@ def round_trips(run: RunRecord) -> Html | None:
         key = series.check, series.metric, series.unit
         line = (called[board.id], number, series.values, series.high)
         charts.setdefault(key, []).append(line)
+    _lay_under(run, charts)
     drawn = [
         tag("article", tag("h3", f"{check}: {metric}"), cdf(lines, unit))
         for (check, metric, unit), lines in charts.items()
     ]
     if not drawn:
         return None
-    note = "How many percent took at most so long; an upright line is a declared limit."
+    note = (
+        "How many percent took at most so long; an upright line is a declared limit, a dashed "
+        "curve the same way without messaging (plain bytes there and back)."
+    )
     return part("times", "Times", tag("p", note, class_="soft"), tag("div", *drawn, class_="many"))
+
+
+def _lay_under(run: RunRecord, charts: dict[tuple[str, str, str], list[_Line]]) -> None:
+    """Draw the baseline with what is to be compared with it, and no longer by itself."""
+    if _PING not in charts or _BASELINE not in charts:
+        return
+    del charts[_BASELINE]
+    called = names(run)
+    for number, board in enumerate(run.boards.values()):
+        series = board.series.get(_BASELINE[:2])
+        if series is not None and len(series.values) >= _FEWEST_FOR_CURVE:
+            name = f"{called[board.id]}, baseline"
+            charts[_PING].append((name, number % COLORS + COLORS, series.values, None))
 
 
 def throughput(run: RunRecord) -> Html | None:

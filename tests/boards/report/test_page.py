@@ -41,6 +41,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = MadeRun(out, run_id="9")
     made.environment(git="0123456789abcdef", command=_HOSTILE)
     passing_board(made, "vpico-1", rtt_us=[5000, 6000, 7000] * 20)
+    made.samples("baseline", "baseline_rtt", "us", [300, 400, 500, 600, 700], 7)
     made.samples("burst", "rate", "msg/s", [80, 100, 130], 7)
     made.samples("will_silent", "will_delay", "ms", [2500], 8)
     made.samples("will_silent", "will_earliest", "ms", [2000], 8)
@@ -107,8 +108,13 @@ def test_it_says_everything(chromium: Browser, page: Path) -> None:
     failures = chromium.ask("document.querySelector('#failures').innerText")
     assert failures.count("After that not run: install.") == 8
     assert "vpico-1" not in failures
+    times = chromium.ask("document.querySelector('#times').innerText")
+    assert times.count("ping: rtt") == 1
+    assert "baseline: " not in times  # it has no chart of its own, but a dashed curve
+    assert "vpico-1 (virtual), baseline" in times
+    assert chromium.ask("document.querySelectorAll('#times polyline.dashed').length") == 2
     # A line is drawn, and as wide as its place.
-    drawn = "document.querySelector('#times polyline.c12, #times polyline[class^=c]')"
+    drawn = "document.querySelector('#times polyline[class^=c]')"
     assert chromium.ask(f"{drawn}.getBoundingClientRect().width") > 50
     assert "changed" not in chromium.ask("document.querySelector('#comparison').innerText")
     assert "unusual, once" in chromium.ask("document.querySelector('#comparison').innerText")
