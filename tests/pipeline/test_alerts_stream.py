@@ -9,20 +9,32 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from host_broker.client import FmqpClient, connect
+from motemq_pipeline import silver
 from motemq_pipeline.alerts.outlet import publish
 from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.alerts.stream import SCHEMA, alert_stream
+from motemq_pipeline.registry import load_registry
 from tests.host_broker.net.broker_process import BrokerProcess, broker
-from tests.pipeline.alert_desk import Registry, Rule, Sensor
 
 _DEADLINE_S = 400.0
 _SLOW = "Python worker failed to connect back"
 pytestmark = pytest.mark.timeout(1500)  # two starts of a query, on a machine that may be busy
-_RULES = Registry(Rule({"temperature": Sensor(0.0, 40.0, 1.0)}, silent_after_s=3.0))
+_REGISTRY = """
+[[rule]]
+path = "telemetry/{board}/{sensor}"
+is = "telemetry"
+encoding = "json"
+silent_after_s = 3
+fields = { seq = "n", value = "v" }
+
+[rule.sensors.temperature]
+min = 0
+max = 40
+hysteresis = 1
+"""
 # Nothing but what the test does: a busy machine may take minutes for it.
 _SETTINGS = AlertSettings(
     loss_clear_s=3600.0, will_after_s=1.0, loss_after_s=0.5, settle_s=3600.0, shards=2
@@ -55,8 +67,7 @@ class Board:
         for _ in range(lost):
             next(self._numbers)
         for value in values:
-            said = {"board": self._name, "sensor": "temperature", "value": value}
-            payload = json.dumps({**said, "seq": next(self._numbers)}).encode()
+            payload = json.dumps({"n": next(self._numbers), "v": value}).encode()
             self._client.publish(f"telemetry/{self._name}/temperature", payload)
         self._client.sync()
 
@@ -69,17 +80,6 @@ def _messages(spark: SparkSession, running: BrokerProcess) -> DataFrame:
     return reader.option("brokers", f"127.0.0.1:{running.ports['auto']}").load()
 
 
-def _silver(messages: DataFrame) -> DataFrame:
-    """The columns of silver_telemetry that alerts are made of."""
-    schema = "board string, sensor string, seq long, value double"
-    said = F.from_json(F.col("payload").cast("string"), schema)
-    return messages.where("path like 'telemetry/%'").select(
-        *(said[name].alias(name) for name in ("board", "sensor", "seq", "value")),
-        *("path", "connection", "partition", F.col("time").alias("received_at")),
-        F.col("seq").alias("message_seq"),
-    )
-
-
 class Watch:
     """A query that adds alerts to a table and publishes them; it may be ended and begun again."""
 
@@ -89,7 +89,10 @@ class Watch:
 
     def _start(self) -> StreamingQuery:
         messages = _messages(self._spark, self._running)
-        alerts = alert_stream(_silver(messages), _RULES, _SETTINGS, messages)
+        (self._folder / "registry.toml").write_text(_REGISTRY)
+        registry = load_registry(self._folder / "registry.toml")
+        readings = silver.telemetry(silver.decoded(messages, registry))
+        alerts = alert_stream(readings, registry, _SETTINGS, messages)
         checkpoint = str(self._folder / "checkpoint")
         options = {
             "brokers": f"http://127.0.0.1:{self._running.ports['auto']}",
