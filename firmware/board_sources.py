@@ -9,11 +9,15 @@ import ast
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from firmware.board_names import AsOnBoards
+
 _PACKAGE = "umotemq"
 _IS_PC = ast.dump(ast.parse('sys.implementation.name != "micropython"', mode="eval").body)
 # In the order of their imports, and only one of the protocols: who has both pays for the second
 # when it is imported.
-_TOGETHER = {"fmqp": ("topic", "link", "tcp", "fmqp"), "lightmq": ("link", "tcp", "lightmq")}
+_TOGETHER = {"fmqp": ("link", "tcp", "fmqp"), "lightmq": ("link", "tcp", "lightmq")}
+# So whoever imports one of these will find it in the package itself: a shorter name to look for.
+_INSIDE = {f"{_PACKAGE}.{name}" for name in _TOGETHER["fmqp"]}
 
 
 def files_for_boards(sources: Iterable[Path]) -> dict[str, list[Path]]:
@@ -26,7 +30,10 @@ def files_for_boards(sources: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 class _ForBoards(ast.NodeTransformer):
-    """Leaves out what runs on PCs only, docstrings, and imports of the modules ``inside``."""
+    """Leaves out what runs on PCs only, docstrings, and imports that the compiler sees to.
+
+    The modules ``inside`` need not be imported either.
+    """
 
     def __init__(self, inside: frozenset[str]) -> None:
         self._inside = inside
@@ -43,7 +50,13 @@ class _ForBoards(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
-        return None if node.module in self._inside else node
+        if node.module == "micropython":
+            node.names = [alias for alias in node.names if alias.name != "const"]
+        if node.module in self._inside or not node.names:
+            return None
+        if node.module in _INSIDE:
+            node.module = _PACKAGE
+        return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return self._whole(node)
@@ -64,22 +77,26 @@ def for_boards(sources: Sequence[Path]) -> str:
     """
     names = [path.stem for path in sources[1:]]
     transformer = _ForBoards(frozenset(f"{_PACKAGE}.{name}" for name in names))
-    imports: dict[str, ast.Import | ast.ImportFrom] = {}
+    imports: dict[str, ast.Import | ast.ImportFrom] = {}  # those from one module are one
     body: list[ast.stmt] = []
     for path in sources:
         for statement in transformer.visit(ast.parse(path.read_text())).body:
-            if isinstance(statement, ast.Import | ast.ImportFrom):
+            if isinstance(statement, ast.ImportFrom):
+                first = imports.setdefault(f"from {statement.module}", statement)
+                known = [ast.dump(alias) for alias in first.names]
+                first.names += [each for each in statement.names if ast.dump(each) not in known]
+            elif isinstance(statement, ast.Import):
                 imports.setdefault(ast.unparse(statement), statement)
             else:
                 body.append(statement)
     if names:
-        aliases = (
-            f"for _name in {' '.join(names)!r}.split():\n"
-            "    sys.modules[__name__ + '.' + _name] = sys.modules[__name__]"
-        )
+        aliases = "".join(f"sys.modules['{_PACKAGE}.{name}'] = " for name in names)
+        aliases += f"sys.modules['{_PACKAGE}']"
         imports.setdefault("import sys", ast.Import([ast.alias("sys")]))
         body += ast.parse(aliases).body
-    whole = ast.Module(body=[*_used(imports.values(), body), *body], type_ignores=[])
+    whole = AsOnBoards().visit(
+        ast.Module(body=[*_used(imports.values(), body), *body], type_ignores=[])
+    )
     return ast.unparse(ast.fix_missing_locations(whole)) + "\n"
 
 

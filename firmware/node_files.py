@@ -50,7 +50,8 @@ def compile_modules(modules: Sequence[Path], target: Path) -> Path:
 
     Raises CompileError.
     """
-    name = "umotemq" if len(modules) > 1 else modules[0].name
+    # What tracebacks call it: a word that a board has already when it imports the module.
+    name = "umotemq" if len(modules) > 1 else modules[0].stem
     with tempfile.TemporaryDirectory(prefix="motemq-client-") as folder:
         source = Path(folder) / name
         source.write_text(for_boards(modules))

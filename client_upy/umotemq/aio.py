@@ -13,6 +13,7 @@ what comes. If the stream is full, it is offered the rest every few milliseconds
 
 import asyncio
 import sys
+from asyncio import sleep_ms
 from time import ticks_add, ticks_diff, ticks_ms, ticks_us
 
 from umotemq.link import LinkError
@@ -35,7 +36,7 @@ class Aio:
 
     def __init__(self, client):
         self.client = client
-        self.failed = None
+        self._failed = None
         self._reader = None
         self._news = asyncio.Event()
         self._turn = 0
@@ -50,12 +51,16 @@ class Aio:
         return self
 
     async def __aexit__(self, *_):
-        self.failed = self.failed or False
-        self.client.close()
+        self._failed = self._failed or False
+        client = self.client
+        client.close()
+        # It is the program's again.
+        del client._push
+        client._drop = self._end
         self._watcher.cancel()
-        await asyncio.sleep_ms(0)
-        if self.failed:
-            raise self.failed
+        await sleep_ms(0)
+        if self._failed:
+            raise self._failed
 
     # ---- for any task ----
 
@@ -75,7 +80,7 @@ class Aio:
             await self.flush()
         self._turn = self._turn + 1 & 15
         if not self._turn:
-            await asyncio.sleep_ms(0)  # or nothing else would run while the stream has room
+            await sleep_ms(0)  # or nothing else would run while the stream has room
 
     async def do(self, method, *args, **kwargs):
         """Call a method of the client that sends and does not wait: subscribe, unsubscribe."""
@@ -89,7 +94,7 @@ class Aio:
         stream = client.stream
         while client._last:
             self._step()
-            await asyncio.sleep_ms(4 if client._last else 0)
+            await sleep_ms(4 if client._last else 0)
         if client.stream is not stream and client.outage is None:
             raise client.error or LinkError("lost")
 
@@ -100,12 +105,12 @@ class Aio:
         await self.flush()
         self._push()
         start = ticks_us()
-        client._ask()
+        client._ask(True)
         number = client._ping
         await self.flush()
         # Others ask too: an answer to a later one will do. LightMQ's SENDs take numbers, too.
         while client._pong is None or client._pong - number & 0xFF > client._ping - number & 0xFF:
-            await self._await(until)
+            await self._await(until, True)
         return ticks_diff(ticks_us(), start)
 
     async def send(self, data, timeout_ms=5000):
@@ -117,7 +122,7 @@ class Aio:
         waiting = client._waiting
         try:
             while waiting[number] is None:
-                await self._await(until)
+                await self._await(until, True)
             return waiting[number]
         finally:
             waiting.pop(number, None)
@@ -127,7 +132,7 @@ class Aio:
         client = self.client
         until = ticks_add(ticks_ms(), timeout_ms)
         while client.up and len(client._waiting) >= client.window:
-            await self._await(until)
+            await self._await(until, True)
         await self.do(client._post, data, False)
 
     def messages(self, topic, queue=8, newest=False, feedback=False):
@@ -142,12 +147,12 @@ class Aio:
 
     # ---- inside ----
 
-    async def _await(self, until, up=True):
+    async def _await(self, stop, up):
         # Return when there is any news.
-        left = ticks_diff(until, ticks_ms())
+        left = ticks_diff(stop, ticks_ms())
         client = self.client
-        if left <= 0 or client.up != up or self.failed is not None:
-            raise self.failed or client.error or LinkError("timeout")
+        if left <= 0 or client.up != up or self._failed is not None:
+            raise self._failed or client.error or LinkError("timeout")
         self._news.clear()
         try:
             await asyncio.wait_for_ms(self._news.wait(), left)
@@ -161,8 +166,8 @@ class Aio:
             count = client._step()
         except Exception as error:
             if error is not client.error or client._due is None:
-                if self.failed is None:
-                    self.failed = error
+                if self._failed is None:
+                    self._failed = error
                     self._owner.cancel()
         self._news.set()
         return count
@@ -186,31 +191,31 @@ class Aio:
 
     def _rewatch(self):
         # What is due has changed.
-        if self._watcher is not asyncio.current_task() and self.failed is None:
+        if self._watcher is not asyncio.current_task() and self._failed is None:
             self._watcher.cancel()
             self._watcher = asyncio.create_task(self._wait())
 
     async def _wait(self):
         client = self.client
-        while self.failed is None:
+        while self._failed is None:
             self._step()
             if client.stream and not self._reader:
                 self._reader = asyncio.create_task(self._take())
             self._due = client._due or ticks_ms()
-            await asyncio.sleep_ms(max(ticks_diff(self._due, ticks_ms()), 0))
+            await sleep_ms(ticks_diff(self._due, ticks_ms()))
 
     async def _take(self):
         client = self.client
         stream = client._fd
         me = asyncio.current_task()
-        while self._reader is me and self.failed is None:
+        while self._reader is me and self._failed is None:
             if self._step():
-                await asyncio.sleep_ms(0)
+                await sleep_ms(0)
             elif self._reader is me:
                 if ticks_diff(self._due, client._due) > 0:
                     self._rewatch()
                 if client._last or not stream:
-                    await asyncio.sleep_ms(1)
+                    await sleep_ms(1)
                 else:
                     await _readable(stream)
 
@@ -218,30 +223,31 @@ class Aio:
 class Messages:
     """What Aio.messages returns."""
 
-    def __init__(self, link, queue, newest):
-        self.dropped = 0
-        self.link = link
-        self.size = queue
-        self.newest = newest
-        self.queue = []
+    dropped = 0
+
+    def __init__(self, client, queue, newest):
+        self._link = client
+        self._size = queue
+        self._newest = newest
+        self._queue = []
 
     def __aiter__(self):
         return self
 
     async def __anext__(self):
-        link = self.link
-        while not self.queue:
-            if link.failed is not None:
-                raise link.failed or StopAsyncIteration
+        link = self._link
+        while not self._queue:
+            if link._failed is not None:
+                raise link._failed or StopAsyncIteration
             link._news.clear()
             await link._news.wait()
-        return self.queue.pop(0)
+        return self._queue.pop(0)
 
     def _put(self, topic, payload):
-        queue = self.queue
-        if len(queue) == self.size:
+        queue = self._queue
+        if len(queue) == self._size:
             self.dropped += 1
-            if self.newest:
+            if self._newest:
                 return
             queue.pop(0)
         queue.append((topic, payload))

@@ -1,7 +1,11 @@
 """Payloads that are longer than the buffers, in pieces, both ways: files, firmware, pictures."""
 
-from umotemq.fmqp import FmqpClient, normalised
-from umotemq.link import Link
+from micropython import const
+
+from umotemq.fmqp import FmqpClient
+from umotemq.link import LinkError
+
+_PIECES = const(8)
 
 
 class ChunkClient(FmqpClient):
@@ -23,7 +27,7 @@ class ChunkClient(FmqpClient):
         ``piece`` is a memoryview that is valid until the handler returns; ``offset`` counts the
         bytes before it. A payload that a lost link cut short is followed by one from offset 0.
         """
-        topic = normalised(topic)
+        topic = self._normalised(topic)
         self._sinks[topic] = handler
 
         def whole(view, topic_start, topic_end, start, end):
@@ -35,50 +39,78 @@ class ChunkClient(FmqpClient):
         """Publish ``length`` bytes that ``source.readinto(buffer)`` gives, in pieces.
 
         Raises LinkError, also if the source fails or ends early: then the link is closed, as the
-        message cannot be taken back. No ``outage`` keeps it. Under umotemq.aio nothing else runs
-        until all was sent.
+        message cannot be taken back. No ``outage`` keeps it. Under umotemq.aio ``await
+        link.do(client.publish_from, topic, length, source)``: other tasks run meanwhile, and what
+        they publish waits; with an ``outage``, ``client.error`` says whether the link was lost.
         """
-        topic = normalised(topic)
+        topic = self._normalised(topic)
         self._push()
-        while self._last or self.outage:
-            Link._push(self)
-            if self.outage:
-                self.outage.drain(self)
+        while self.outage and not self._last:
+            self.outage.drain(self)
+            self._push()
+        if self._last:
+            raise LinkError("size")  # under umotemq.aio, which does not wait here
         # The head of the message whose body is still to come: its length, and no byte of it.
         self._pack(4 * cache, topic, b"")
         for i in range(4):
             self._out[2 + i] = length >> 24 - 8 * i & 0xFF
-        Link._push(self)
-        while length:
-            self._last = self._piece(length, source)
-            length -= self._last
-            Link._push(self)
+        self._left = length
+        self._source = source
+        self._push()
 
-    def _piece(self, length, source):
+    def _push(self):
+        # Each piece may take ``timeout_ms``.
+        FmqpClient._push(self)
+        while self._left or self._last:
+            FmqpClient._push(self)
+
+    def _flush(self):
+        # Puts the next piece into the transmit buffer as soon as the last one has gone: so nobody
+        # finds it empty before all was sent. A few, as others want a turn too.
+        for _ in range(_PIECES):
+            if not FmqpClient._flush(self):
+                return False
+            if not self._left:
+                break
+            self._last = self._piece()
+            self._left -= self._last
+            self._owed = None
+        return True
+
+    def _piece(self):
         try:
-            size = source.readinto(memoryview(self._out)[: min(length, self.tx_size)])
+            size = self._source.readinto(memoryview(self._out)[: min(self._left, self.tx_size)])
         except Exception as error:
             self._fail("source", error)
         if not size:
-            self._fail("source", length)
+            self._fail("source", self._left)
         return size
 
+    def _pack(self, *message):
+        if self._left and self._last:
+            raise LinkError("size")  # not within another message
+        FmqpClient._pack(self, *message)
+
+    def _drop(self):
+        self._left = 0
+        FmqpClient._drop(self)
+
     def _skip(self, start, body, end):
+        # A message that is longer than the buffer; True if it is for nobody.
         if self._end < body <= start + self.rx_size:
-            return  # more of its head is wanted
+            return False  # more of its head is wanted
         size = end - body
         if size > self.skip_limit:
             self._fail("wire")
         # bytes: a key of the dict
         topic = bytes(self._view[start + 6 : min(body, self._end)])
-        handler = None if self._buf[start] & 0xA0 else self._sinks.get(topic)
-        FmqpClient._skip(self, start, body, end)
-        if handler:
-            self.discarded -= 1  # it is not
-            self._sink = handler
-            self._size = size
-            self._offset = 0
-            self._give(body)
+        if self._buf[start] & 0xA0 or topic not in self._sinks:
+            return True
+        self._start = end
+        self._sink = self._sinks[topic]
+        self._total = size
+        self._offset = 0
+        self._give(body)
 
     def _fill(self):
         if not FmqpClient._fill(self):
@@ -96,4 +128,4 @@ class ChunkClient(FmqpClient):
             self._sink = None  # its end; or a lost link has cut it short
         if start < end:
             self._offset += end - start
-            handler(self._size, offset, self._view[start:end])
+            handler(self._total, offset, self._view[start:end])

@@ -20,7 +20,6 @@ from time import ticks_ms
 from micropython import const
 
 from umotemq.link import Link, LinkError
-from umotemq.topic import is_equivalent, is_valid, normalised
 
 _SUBSCRIPTION = const(0x80)  # bits from the first one on (R2)
 _UNSUBSCRIBE = const(0x40)
@@ -39,7 +38,7 @@ class FmqpClient(Link):
     chance). b"": no pings; then a silent broker is not noticed.
     """
 
-    name = None
+    name = _size = _skip = None
 
     def __init__(self, transport, **options):
         # (flags, topic, payload, ...): what the broker is told whenever the link comes up.
@@ -47,7 +46,7 @@ class FmqpClient(Link):
         Link.__init__(self, transport, options)
         if self.name is None:
             self.name = b"%x" % random.getrandbits(28)
-        self._own = normalised(b"ping/" + self.name)  # of our pings
+        self._own = self._normalised(b"ping/" + self.name)  # of our pings
 
     def publish(self, topic, payload, cache=False, will=False, again=False):
         """Send one publication, in one write.
@@ -63,20 +62,23 @@ class FmqpClient(Link):
             return self._tell(flags | _WILL * will, topic, payload, None, None)
         topic_size = len(topic)
         size = len(payload)
-        lengths = topic_size << 20 ^ size
+        lengths = flags << 26 ^ topic_size << 20 ^ size
         if lengths == self._fit:
             # As long as the one before, and nothing is in the way: without detours.
-            pack_into(self._fmt, self._out, 0, flags, topic_size, size, topic, payload)
+            if topic is self._said:
+                pack_into(self._tail, self._out, topic_size + _HEADER, payload)
+            else:
+                self._said = None
+                pack_into(self._fmt, self._out, 0, flags, topic_size, size, topic, payload)
             try:
-                self._first = self.stream.write(self._now) or 0
+                sent = self.stream.write(self._now)
             except OSError as error:
                 self._fail(None, error)
             size += topic_size + _HEADER
-            if self._first != size:
+            if sent != size:
+                self._first = sent or 0
                 self._last = size
                 self._push()
-            else:
-                self._first = 0
         elif self.outage is not None:
             self.outage.send(self, flags, topic, payload)
         else:
@@ -85,6 +87,8 @@ class FmqpClient(Link):
             self._push()
             if not self._last:
                 self._fit = lengths
+                self._said = bytes(topic)  # the same object, unless it may change
+                self._tail = "%ds" % size
 
     def subscribe(self, topic, handler, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes.
@@ -104,7 +108,7 @@ class FmqpClient(Link):
 
     def _tell(self, flags, topic, payload, handler, raw):
         # Tell it now, and whenever the link comes up, in place of what was told.
-        topic = normalised(topic)
+        topic = self._normalised(topic)
         # A new list, as a handler may subscribe while the old one is being walked.
         standing = []
         for entry in self._all:
@@ -117,13 +121,24 @@ class FmqpClient(Link):
             self._due = ticks_ms()
         if not flags & _UNSUBSCRIBE:
             wanted = handler and flags & _FEEDBACK
-            levels = topic.split(b"/")
-            standing.append((flags, topic, payload, wanted, handler, raw, levels, len(topic)))
+            levels = b"*" in topic and topic.split(b"/")
+            standing.append((flags, topic, payload, wanted, handler, raw, levels))
         self._all = standing
+        self._like = None
         if self.up:
             self._push()
             self._pack(flags, topic, payload)
             self._push()
+
+    def _normalised(self, topic):
+        # Return it without outer slashes, or ValueError if it is not 1 to 255 bytes of UTF-8, or
+        # has a NUL.
+        stripped = topic.strip(b"/")
+        if stripped and len(topic) < 256 and min(topic) and max(topic) < 128:
+            return stripped
+        from umotemq.topic import normalised
+
+        return normalised(topic)
 
     def _pack(self, flags, topic, payload):
         # Put a packet behind what waits to be written.
@@ -144,23 +159,21 @@ class FmqpClient(Link):
             # Is there a broker at all? Only if so is it told anything.
             if self.name:
                 self._pack(_SUBSCRIPTION | _DEBUG, self._own, b"")
-            self._ask()
+            self._ask(True)
         elif self._pong != self._ping and self.name:
             return False
         elif told <= len(self._all):
             self._pack(*self._all[told - 1][:3])
         else:
             self._rise()
-        self._told += 1
+        self._told = told + 1
         return True
 
-    def _ask(self, new=True):
+    def _ask(self, new):
         # To nobody (an empty publication is legal), or to ourselves if we want to hear it.
-        body = b""
         if self.name:
-            self._ping = (self._ping + new) & 255
-            body = bytes((self._ping,))
-        self._pack(0, self._own, body)
+            self._ping = self._ping + new & 255
+        self._pack(0, self._own, self.name and bytes((self._ping,)))
 
     def _take(self):
         buf = self._buf
@@ -169,53 +182,79 @@ class FmqpClient(Link):
         handled = 0
         while True:
             start = self._start
+            like = self._like
+            if like:
+                # The topic and length of the last ones again, for the same one handler.
+                have = self._end
+                span = self._span
+                size = len(like)
+                handler = self._call
+                while startswith(like, start):
+                    end = start + span
+                    if end > have:
+                        break
+                    self._start = end
+                    body = start + size
+                    handler(view, start + _HEADER, body, body, end)
+                    handled += 1
+                    start = self._start
+                    if self._like is not like:
+                        break
             have = self._end
             if have - start < _HEADER:
                 return handled
             # By shifts, as unpack allocates; the top byte first, as 2**30 would be a long integer.
             body = start + _HEADER + buf[start + 1]
-            end = body + (buf[start + 3] << 16 | buf[start + 4] << 8 | buf[start + 5])
-            if buf[start + 2] or end > have:
-                if buf[start + 2]:
-                    self._fail("wire")
-                if end - start > self.rx_size:
-                    self._skip(start, body, end)
+            size = buf[start + 3] << 16 | buf[start + 4] << 8 | buf[start + 5]
+            end = body + size
+            if buf[start + 2]:
+                self._fail("wire")
+            if end > have:
+                if end - start > self.rx_size and (not self._skip or self._skip(start, body, end)):
+                    self._start = end  # what lies beyond the end will not be looked at
+                    self.discarded += 1
                 return handled
             self._start = end
             kind = buf[start] & (_SUBSCRIPTION | _FEEDBACK)
+            span = end - start
             start += _HEADER
             stop = body
-            if buf[stop - 1] == _SLASH or buf[start] == _SLASH:
-                while start < stop and buf[start] == _SLASH:
-                    start += 1
-                while start < stop and buf[stop - 1] == _SLASH:
-                    stop -= 1
+            while start < stop and buf[start] == _SLASH:
+                start += 1
+            while start < stop and buf[stop - 1] == _SLASH:
+                stop -= 1
             done = 0
-            size = stop - start
-            # Incorrect (R4) is what has no topic, or is a subscription: they are for nobody.
-            for _, topic, _, wanted, handler, raw, levels, length in self._all:
+            for _, topic, _, wanted, handler, raw, levels in self._all:
                 if kind != wanted:
                     continue
-                if size != length or not startswith(topic, start):
-                    if not (size and is_equivalent(levels, buf, start, stop)):
+                like = raw
+                if len(topic) != stop - start or not startswith(topic, start):
+                    if not levels and buf.find(b"*", start, stop) < 0:
                         continue
+                    from umotemq.topic import is_like
+
                     # What equals a valid topic is valid; others are looked through, if copied.
-                    if not (raw or is_valid(bytes(view[start:stop]))):
+                    if not is_like(levels or topic.split(b"/"), buf, start, stop, raw):
                         continue
+                    like = None
+                if done:
+                    self._like = b""
+                # Twice the same length, and without slashes around the topic.
+                elif like and self._like is None and size == self._size:
+                    if len(topic) + size + _HEADER == span:
+                        self._like = bytes(view[start - _HEADER : body])
+                        self._span = span
+                        self._call = handler
                 done = 1
                 if raw:
                     handler(view, start, stop, body, end)
                 else:
                     handler(bytes(view[start:stop]), bytes(view[body:end]))
-            if end - body == 1 and size == len(self._own) and startswith(self._own, start):
+            self._size = size
+            if size == 1 and stop - start == len(self._own) and startswith(self._own, start):
                 self._pong = buf[body]
                 done = 1
             if done:
                 handled += 1
             else:
                 self.discarded += 1
-
-    def _skip(self, start, body, end):
-        # Of a message that is too long. What lies beyond the end will not be looked at.
-        self._start = end
-        self.discarded += 1

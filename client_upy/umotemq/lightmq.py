@@ -55,7 +55,7 @@ class LightmqClient(Link):
         waiting = self._waiting
         try:
             while waiting[number] is None:
-                self._await(until)
+                self._await(until, True)
             return waiting[number]
         finally:
             waiting.pop(number, None)
@@ -74,7 +74,7 @@ class LightmqClient(Link):
         until = ticks_add(ticks_ms(), timeout_ms)
         try:
             while len(self._waiting) > leave:
-                self._await(until)
+                self._await(until, True)
         except LinkError:
             self._waiting = {}  # later answers are late
             raise
@@ -124,7 +124,7 @@ class LightmqClient(Link):
         self._last = size + 4
         return True
 
-    def _ask(self, new=True):
+    def _ask(self, new):
         if new:
             self._ping = self._next_id()
         self._pack(8 - self._request, self._ping)

@@ -56,8 +56,8 @@ class Link:
         self.transport = transport
         self.error = self.stream = None
         self._now = b""  # what was written last, so that its like needs no new view
-        self.connects = self.discarded = self._ping = 0
-        self._pause = 0  # that comes next, in ms; 0: the first one
+        # The pause that comes next, in ms; 0: the first one.
+        self.connects = self.discarded = self._ping = self._pause = 0
         self._due = self._then = ticks_ms()
         # Two bytes more, so that a protocol may look at a header of which only the first has come.
         self._buf = bytearray(self.rx_size + 2)
@@ -88,11 +88,12 @@ class Link:
         up = self.up
         while True:
             count = 0
+            last = self.error
             try:
                 count = self._step()
-            except LinkError as error:
+            except LinkError:
                 # Another client's, used in a handler, is not ours to forgive.
-                if error is not self.error or self._due is None:
+                if self.error is last or self._due is None:
                     raise
             now = ticks_ms()
             left = ticks_diff(until, now)
@@ -109,11 +110,11 @@ class Link:
         until = ticks_add(ticks_ms(), timeout_ms)
         start = ticks_us()  # before the write: the answer may be here when it returns
         self._push()
-        self._ask()
+        self._ask(True)
         self._push()
         number = self._ping
         while self._pong != number:
-            self._await(until)
+            self._await(until, True)
         return ticks_diff(ticks_us(), start)
 
     def close(self):
@@ -124,9 +125,9 @@ class Link:
 
     # ---- for drivers and protocols ----
 
-    def _await(self, until, up=True):
+    def _await(self, stop, up):
         # poll once while waiting for an answer, or for the link.
-        left = ticks_diff(until, ticks_ms())
+        left = ticks_diff(stop, ticks_ms())
         if left <= 0 or self.up != up:
             raise self.error or LinkError("timeout")
         self.poll(left)
@@ -143,7 +144,6 @@ class Link:
             if self.link_up and not self.link_up():
                 self._due = ticks_add(now, self.retry_ms or 500)
                 return 0
-            self._poll = None  # it may keep the last stream from being freed
             try:
                 self.stream = stream = self.transport.open()
             except OSError as error:
@@ -187,7 +187,8 @@ class Link:
     def _drop(self):
         stream = self.stream
         self.up = False
-        self.stream = self._owed = self._pong = None
+        # ``_poll`` too, as it may keep the stream from being freed.
+        self.stream = self._fd = self._poll = self._owed = self._pong = self._like = None
         # The bytes not yet parsed (beyond the end: to be skipped), not yet written, ...
         self._start = self._end = self._first = self._last = 0
         self._told = 0  # ... and how much of the introduction is done
@@ -198,17 +199,16 @@ class Link:
             except OSError:
                 pass  # it is gone either way
 
-    def _fail(self, what, detail=None):
-        what = what or ("lost" if self.up else "connect")
+    def _fail(self, name, error=None):
+        name = name or ("lost" if self.up else "connect")
         self._drop()
-        self.error = LinkError(what, detail or self.transport.where)
+        self.error = LinkError(name, error or self.transport.where)
         # Half of the pause is by chance, so that a fleet does not come back all at once.
         pause = self._pause or self.retry_ms
         self._pause = min(2 * pause, self.retry_max_ms)
         self._due = None
         if pause:
-            pause = pause * (256 + random.getrandbits(8)) >> 9
-            self._due = ticks_add(ticks_ms(), pause)
+            self._due = ticks_add(ticks_ms(), pause * (256 + random.getrandbits(8)) >> 9)
         raise self.error
 
     def _rise(self):
@@ -253,13 +253,10 @@ class Link:
     def _wait(self, ms):
         if ms <= 0:
             return
-        if self.stream and self._fd:
-            if self._last:
-                self._poll.modify(self._fd, 5)
+        if self._fd:
+            self._poll.modify(self._fd, 5 if self._last else 1)
             for _ in self._poll.ipoll(ms):
                 pass
-            if self._last:
-                self._poll.modify(self._fd, 1)
         else:
             sleep_ms(1 if self.stream else ms)
 

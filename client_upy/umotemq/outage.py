@@ -94,8 +94,10 @@ class Ring:
             if client.connects != self._connection:
                 self._connection = client.connects
                 self.lost()
-            if client._last and not client._flush():
-                return
+            if client._last:
+                client._flush()
+                if client._last:
+                    return
             self.sent()
             if not self.count:
                 return

@@ -1,7 +1,6 @@
 """TCP as a transport."""
 
 import sys
-from errno import EINPROGRESS
 
 from micropython import const
 
@@ -25,8 +24,10 @@ class Tcp:
             from umotemq._cpython import Sockets as socket
         else:
             import socket
+        from errno import EINPROGRESS
+
         if not self._left:
-            self._left = list(socket.getaddrinfo(*self.where, 0, _STREAM))
+            self._left = socket.getaddrinfo(*self.where, 0, _STREAM)
         address = self._left.pop(0)
         sock = socket.socket(address[0])
         # For its whole life: on ESP32 and RP2 setblocking(True) also clears a timeout.

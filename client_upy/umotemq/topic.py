@@ -1,34 +1,39 @@
-"""FMQP topics in place: bytes ``start..end`` of a buffer, no object per message."""
+"""What topics need that are not plain: levels ``*``, text beyond ASCII. fmqp imports it then."""
+
+
+def is_text(topic):
+    """Say whether ``topic`` is strict UTF-8 without NUL."""
+    try:
+        topic.decode()
+    except ValueError:
+        return False
+    # MicroPython's check lets overlong forms, surrogates, and what is beyond Unicode pass; so pairs
+    # of bytes are looked at (characters it would keep for ever).
+    pair = 0
+    for byte in topic:
+        pair = (pair & 255) << 8 | byte
+        if not byte or pair > 0xF48F or pair >> 9 == 0xC0 >> 1 or pair >> 4 == 0xF08:
+            return False
+        if pair >> 5 == 0xE08 >> 1 or pair >> 5 == 0xEDA >> 1:
+            return False
+    return True
 
 
 def normalised(topic):
     """Return ``topic`` (1 to 255 bytes of UTF-8, no NUL) without outer slashes, or ValueError."""
     stripped = topic.strip(b"/")
-    # decode() raises a ValueError too. MicroPython's lets overlong forms, surrogates, and what is
-    # beyond Unicode pass; so pairs of bytes are looked at (characters it would keep for ever).
-    topic.decode()
-    pair = 0
-    for byte in topic:
-        pair = (pair & 255) << 8 | byte
-        if not byte or pair > 0xF48F or pair >> 9 == 0xC0 >> 1 or pair >> 4 == 0xF08:
-            stripped = b""
-        if pair >> 5 == 0xE08 >> 1 or pair >> 5 == 0xEDA >> 1:
-            stripped = b""
-    if not stripped or len(topic) > 255:
+    if not stripped or len(topic) > 255 or not is_text(topic):
         raise ValueError("topic")
     return stripped
 
 
-def is_valid(topic):
-    """Say whether ``topic`` is one that ``normalised`` takes."""
-    try:
-        return normalised(topic)
-    except ValueError:
-        return False
+def is_like(levels, buf, start, end, trusted):
+    """Say whether a topic, as its levels, and ``buf[start:end]`` are equivalent (R10).
 
-
-def is_equivalent(levels, buf, start, end):
-    """Say whether two normalised topics are equivalent (R10): each level equal, or one is ``*``."""
+    Both are without outer slashes: each level is equal, or one of the two is ``*``. ``trusted``:
+    the second may be incorrect (R4) all the same, and nothing takes heap.
+    """
+    first = start
     for level in levels:
         if start > end:
             return False
@@ -40,4 +45,4 @@ def is_equivalent(levels, buf, start, end):
             if size != len(level) or not buf.startswith(level, start):
                 return False
         start = stop + 1
-    return start > end
+    return first < end < start and (trusted or is_text(bytes(memoryview(buf)[first:end])))

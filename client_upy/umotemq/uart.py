@@ -6,7 +6,7 @@ that a raw bridge ends the session that this board, or an earlier life of it, wa
 """
 
 import io
-from sys import platform
+import sys
 from time import ticks_add, ticks_diff, ticks_ms
 
 from micropython import const
@@ -25,6 +25,9 @@ class Uart(io.IOBase):
     ``flow``; where the peer holds CTS an ESP32 waits in its write, whatever our deadlines.
     """
 
+    if sys.implementation.name != "micropython":
+        pollable = None  # CPython cannot wait for an object without a descriptor
+
     def __init__(self, id, baud, tx=None, rx=None, size=4096, quiet_ms=2500, **more):
         from machine import UART, Pin
 
@@ -34,8 +37,6 @@ class Uart(io.IOBase):
             more["rx"] = Pin(rx)
         self.where = "uart %s" % id
         self.uart = UART(id, baud, rxbuf=size, txbuf=size, timeout=0, **more)
-        # CPython cannot wait for an object without a descriptor.
-        self.pollable = None if hasattr(self, "fileno") else self
         self._quiet_ms = quiet_ms
         self._baud = baud
         self._size = size
@@ -45,7 +46,7 @@ class Uart(io.IOBase):
     def open(self):
         """Return the stream; it takes nothing for ``quiet_ms``, and what comes is thrown away."""
         self._quiet = ticks_add(ticks_ms(), self._quiet_ms)
-        if platform == "rp2" and self._quiet_ms:
+        if sys.platform == "rp2" and self._quiet_ms:
             from machine import Timer
 
             # Its select.poll sleeps until an interrupt, and this silence has none of its own.
@@ -78,7 +79,7 @@ class Uart(io.IOBase):
         # For select.poll. Not the driver's own: on ESP32 there is always room.
         if request != _POLL:
             return -1
-        if self._quiet is not None and ticks_diff(self._quiet, ticks_ms()) > 0:
+        if self._is_quiet():
             return 0
         return what & ((self.uart.any() > 0) | (self._room() >= _LEAST) << 2)
 

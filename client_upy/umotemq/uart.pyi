@@ -6,7 +6,7 @@ from typing_extensions import Self
 class Uart(io.IOBase):
     where: str
     uart: Any
-    pollable: Self | None
+    pollable: None
     def __init__(
         self,
         id: int,

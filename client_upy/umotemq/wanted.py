@@ -4,8 +4,8 @@
 class Publisher:
     """One topic of an FmqpClient; ``wanted`` says whether anybody is subscribed to it.
 
-    ``on_change(wanted)`` is called when that changes. Subscriptions by wildcard count, debug
-    subscriptions do not. While the link is down nobody is known to listen.
+    ``on_change(wanted)`` is called when that changes, also when the link is lost: while it is
+    down nobody is known to listen. Subscriptions by wildcard count, debug subscriptions do not.
     """
 
     def __init__(self, client, topic, on_change=None):
@@ -13,13 +13,13 @@ class Publisher:
         self._client = client
         self._topic = topic
         self._by = set()  # topics that somebody is subscribed to, all equivalent to ours
-        self._was = False
-        self._connects = -1
+        self._end = client._drop  # its own, or that of another one that looks on
+        client._drop = self._drop
         client.subscribe(topic, self._heard, feedback=True)
 
     @property
     def wanted(self):
-        return self._client.up and self._connects == self._connection() and len(self._by) > 0
+        return self._client.up and len(self._by) > 0
 
     def publish(self, payload, cache=False):
         """Publish if wanted, or if ``cache`` is to keep it for later; returns whether it did."""
@@ -29,19 +29,22 @@ class Publisher:
         return False
 
     def _heard(self, topic, payload):
-        if self._connects != self._connection():
-            self._by.clear()  # the broker tells anew on each connection
-            self._connects = self._connection()
+        by = self._by
+        was = len(by) > 0
         if payload:
-            self._by.add(topic)
+            by.add(topic)
         else:
-            self._by.discard(topic)
-        wanted = len(self._by) > 0
-        if wanted != self._was:
-            self._was = wanted
-            if self.on_change:
-                self.on_change(wanted)
+            by.discard(topic)
+        self._changed(was)
 
-    def _connection(self):
-        # Its number, also while it is coming up.
-        return self._client.connects + (not self._client.up)
+    def _drop(self):
+        # The link is lost; the broker tells anew on the next one.
+        self._end()
+        was = len(self._by) > 0
+        self._by.clear()
+        self._changed(was)
+
+    def _changed(self, was):
+        wanted = len(self._by) > 0
+        if wanted != was and self.on_change:
+            self.on_change(wanted)

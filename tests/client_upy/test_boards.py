@@ -28,7 +28,7 @@ _BOARDS: dict[BoardKind, int] = {"rp2040": 2, "esp32": 2}
 _Run = tuple[str, ...]  # the name of a check file, and its arguments on the board
 
 _ANYWHERE: list[_Run] = [
-    *((name,) for name in ("topic", "fmqp", "fmqp_peer", "lightmq", "lightmq_peer")),
+    *((name,) for name in ("lightmq", "lightmq_peer", "topic", "fmqp", "fmqp_alike", "fmqp_peer")),
     *((name,) for name in ("link", "outage", "reliable", "uart", "wifi")),
     ("vectors_fmqp", "/vectors/fmqp.jsonl"),
     ("vectors_lightmq", "/vectors/lightmq.jsonl"),

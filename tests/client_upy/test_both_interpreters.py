@@ -7,7 +7,7 @@ import pytest
 from tests.client_upy.interpreters import Begun, Interpreter, begun, judged
 
 # Over streams in memory; over scripted drivers; the wire contract.
-_NAMES = ["topic", "fmqp", "fmqp_peer", "lightmq", "lightmq_peer", "link", "outage"]
+_NAMES = ["topic", "fmqp", "fmqp_alike", "fmqp_peer", "lightmq", "lightmq_peer", "link", "outage"]
 _DRIVERS = ["uart", "wifi"]
 _VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_link"]
 

@@ -26,7 +26,7 @@ _SAID = [
     "True\n",
     "b'home/kitchen/lamp' b'on'\n",
     "2 True\n",
-    "False\nwanted True\nTrue\nb'32'\n",
+    "False\nwanted True\nTrue\nb'32'\nwanted False\n",
     "2 0\n0 True None 1\n",
     "all 10000\n",
     "b''\n",

@@ -51,6 +51,7 @@ _VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_link"]
 _NAMES = [
     "topic",
     "fmqp",
+    "fmqp_alike",
     "fmqp_peer",
     "lightmq",
     "lightmq_peer",

@@ -6,6 +6,7 @@ Argument: a file, JSON, ports by name.
 import asyncio
 
 from checks import check, equal, now, raises, run, since, within
+from inside import inner, set_inner
 from live_clients import fmqp, lightmq, raised, ran, soon, up, way
 
 from umotemq.aio import Aio
@@ -32,7 +33,7 @@ def lightmq_asks_and_answers():
             equal(len(answers), 5)
             for _ in range(30):
                 await link.post(b"x")
-            await soon(lambda: not board._waiting)
+            await soon(lambda: not inner(board, "_waiting"))
             replies = observer.messages(b"lightmq/aio/reply")
             reply = asyncio.create_task(replies.__anext__())
             await asyncio.sleep_ms(0)
@@ -46,7 +47,7 @@ def lightmq_asks_and_answers():
         async with Aio(board) as link:
             await link.connect()
             await raised("timeout", link.send(b"x", 50))
-            equal(board._waiting, {})
+            equal(inner(board, "_waiting"), {})
 
     ran(main())
     silent = up(fmqp())
@@ -96,14 +97,14 @@ def without_an_outage_a_lost_link_is_told():
             await raised(LinkError, link.ping())
             await link.connect()
             waiting = asyncio.create_task(raised(LinkError, link.ping()))
-            own = client._own
-            client._own = b"nobody"  # pings that never come back
+            own = inner(client, "_own")
+            set_inner(client, "_own", b"nobody")  # pings that never come back
             await asyncio.sleep_ms(0)
-            client._due = ticks_ms() + 30
-            client._drop()
+            set_inner(client, "_due", ticks_ms() + 30)
+            inner(client, "_drop")()
             equal(isinstance(await waiting, LinkError), True)
             await raised(LinkError, link.publish(b"a", b"b"))
-            client._own = own
+            set_inner(client, "_own", own)
             await link.connect()
             equal(client.connects, 2)
 
@@ -143,7 +144,7 @@ def deadlines_are_kept():
             equal(client.up, False)
 
     async def no_answer(link):
-        link.client._pong = -1
+        set_inner(link.client, "_pong", -1)
         await link.ping(100)
 
     async def fill(link):
@@ -163,7 +164,7 @@ def a_silent_broker_is_noticed_and_left():
             await asyncio.sleep_ms(350)
             equal(client.up, True)
             client.transport = way("stuck")
-            client._own = b"nobody"  # pings that never come back
+            set_inner(client, "_own", b"nobody")  # pings that never come back
             start = now()
             await soon(lambda: not client.up)
             equal(since(start) < 1300, True)

@@ -1,11 +1,12 @@
 """The sync clients and the real broker. Argument: a file, JSON, ports by name."""
 
 from checks import check, equal, raises, run, within
+from inside import inner, set_inner
 from live_clients import PORTS, fmqp, lightmq, until, up, way
 
 from umotemq.carried import Carried
 from umotemq.fmqp import FmqpClient
-from umotemq.link import LinkError, sleep_ms
+from umotemq.link import LinkError, sleep_ms, ticks_ms
 from umotemq.outage import Ring
 from umotemq.tcp import Tcp
 from umotemq.wanted import Publisher
@@ -95,10 +96,30 @@ def a_sensor_works_only_while_somebody_listens():
     client.ping()
     client.transport = way("refused")
     client.stream.close()
-    client._drop()
-    equal((sensor.wanted, changes), (False, [True, False, True]))
-    for one in (client, listener, watcher):
+    inner(client, "_drop")()
+    # A lost link is a change too, and the broker tells anew on the next one.
+    equal((sensor.wanted, changes), (False, [True, False, True, False]))
+    client.transport = way("fmqp")
+    set_inner(client, "_due", ticks_ms())
+    until(lambda: sensor.wanted, client, listener)
+    equal(changes, [True, False, True, False, True])
+    client.close()
+    equal((sensor.wanted, changes), (False, [True, False, True, False, True, False]))
+    for one in (listener, watcher):
         one.close()
+
+
+@check
+def two_sensors_of_one_client_are_told():
+    client = up(fmqp())
+    changes = []
+    for name in (b"w/2", b"w/3"):
+        Publisher(client, name, lambda wanted, name=name: changes.append((name, wanted)))
+    client.subscribe(b"w/*", print)
+    until(lambda: len(changes) == 2, client)
+    client.close()
+    want = [(name, wanted) for wanted in (False, True) for name in (b"w/2", b"w/3")]
+    equal(sorted(changes), sorted(want))
 
 
 @check
@@ -153,7 +174,7 @@ def _carried(port):
     other.subscribe(b"l/will", lambda topic, payload: got.append(payload))
     other.connect(30000)
     other.ping()
-    client._drop()
+    inner(client, "_drop")()
     until(lambda: got, other)
     equal(got, [b"gone"])
     client.connect(30000)

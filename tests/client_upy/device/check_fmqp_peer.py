@@ -2,6 +2,7 @@
 
 from checks import Blocked, Memory, check, equal, publication, raises, run, within
 from clients_in_memory import broker, fmqp
+from inside import inner, set_inner
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
@@ -97,14 +98,14 @@ def a_peer_that_stops_reading_is_noticed_in_time():
 @check
 def a_slow_peer_gets_whole_messages():
     client, stream = fmqp(Blocked(), timeout_ms=200)
-    real_wait = client._wait
+    real_wait = inner(client, "_wait")
 
     def wait(ms):
         stream.room = 5
         real_wait(1)
 
     stream.room = 0
-    client._wait = wait
+    set_inner(client, "_wait", wait)
     for body in (b"payload", b"again 7", b"x"):
         client.publish(b"topic", body)
     equal(

@@ -2,6 +2,7 @@
 
 from checks import Memory, check, equal, raises, run, within
 from clients_in_memory import lightmq
+from inside import set_inner
 
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError
@@ -9,7 +10,7 @@ from umotemq.link import LinkError
 
 def answered(client, stream, number, frame):
     # The next id is set, so that the frame prepared for it fits.
-    client._id = number - 1
+    set_inner(client, "_id", number - 1)
     stream.feed(frame)
 
 
@@ -129,7 +130,7 @@ def a_handler_may_ask_and_close():
     answers = []
 
     def handler(data):
-        client._id = 6
+        set_inner(client, "_id", 6)
         stream.feed(b"\x06\0\x03\0\x07!")
         answers.append(client.send(b"?", 200))
         client.close()
@@ -153,12 +154,12 @@ def an_answer_must_fit():
 def posts_keep_within_their_window():
     responses = []
     client, stream = lightmq(on_response=responses.append, window=2)
-    client._id = 0xFFFE
+    set_inner(client, "_id", 0xFFFE)
     client.post(b"a")
     client.post(b"b")
     equal(stream.take(), b"\x05\0\x04\xff\xff\0a\x05\0\x04\0\0\0b")
     within(90, 400, raises, "timeout", client.post, b"c", 100)
-    client._id = 4
+    set_inner(client, "_id", 4)
     client.post(b"a")
     client.post(b"b")
     stream.feed(b"\x06\0\x03\0\x06B\x06\0\x03\0\x05A")

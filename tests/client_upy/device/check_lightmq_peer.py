@@ -2,6 +2,7 @@
 
 from checks import Memory, check, equal, raises, run, some, within
 from clients_in_memory import lightmq
+from inside import inner, set_inner
 
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError
@@ -62,7 +63,7 @@ def a_lost_link_ends_waiting():
         stream.ended = True
         stream.feed(b"")
 
-    client._wait = later
+    set_inner(client, "_wait", later)
     within(0, 300, raises, "closed", client.send, b"x", 5000)
 
 
@@ -72,11 +73,11 @@ def stale_responses_after_an_outage_are_nobodys():
     ring = Ring(100)
     client, stream = lightmq(outage=ring, on_response=responses.append)
     client.retry_ms = 20
-    client._id = 8
+    set_inner(client, "_id", 8)
     client.post(b"before")
     stream.ended = True
     client.poll(100)
-    equal((client.up, len(client._waiting), len(ring)), (False, 1, 0))
+    equal((client.up, len(inner(client, "_waiting")), len(ring)), (False, 1, 0))
     client.post(b"kept")
     equal(len(ring), 1)
     raises(LinkError, client.send, b"x", 100)

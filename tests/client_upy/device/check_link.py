@@ -2,6 +2,7 @@
 
 from checks import Memory, check, equal, publication, raises, run, within
 from clients_in_memory import SUBSCRIBED, named, ping
+from inside import inner, set_inner
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
@@ -44,7 +45,7 @@ def subscriptions_not_restored_after_reconnect():
         equal((within(0, 300, client.poll, 5000), client.up), (0, False))
         equal(client.error.args[0], "closed")
         equal((within(0, 500, client.poll, 5000), client.up), (1, True))
-        told = SUBSCRIBED + ping(client._ping) + b"\x80\x01\0\0\0\0a"
+        told = SUBSCRIBED + ping(inner(client, "_ping")) + b"\x80\x01\0\0\0\0a"
         told += publication(b"me", b"gone", 8) + publication(b"me", b"here", 4)
         client.poll(0)
         equal(stream.take(), told)
@@ -85,7 +86,7 @@ class Refusing(Memory):
         self.times = []
 
     def open(self):
-        self.times.append((self.client._due, ticks_ms()))
+        self.times.append((inner(self.client, "_due"), ticks_ms()))
         raise OSError(111)
 
 
@@ -159,7 +160,7 @@ def an_idle_link_wakes_once_per_keepalive():
     client.connect(1000)
     client.poll(0)
     waits = []
-    real_wait = client._wait
+    real_wait = inner(client, "_wait")
 
     def wait(ms):
         waits.append(ms)
@@ -167,12 +168,12 @@ def an_idle_link_wakes_once_per_keepalive():
         while stream.empty and ticks_diff(ticks_ms(), start) < ms:
             sleep_ms(1)
 
-    client._wait = wait
+    set_inner(client, "_wait", wait)
     stream.take()
     until = ticks_ms()
     while ticks_diff(ticks_ms(), until) < 950:
         client.poll(1000 - ticks_diff(ticks_ms(), until))
-    client._wait = real_wait
+    set_inner(client, "_wait", real_wait)
     pings = len(stream.take()) // 13
     equal(pings in (4, 5), True, "%d pings" % pings)
     # One to ask, one to hear the answer.

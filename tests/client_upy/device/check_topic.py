@@ -1,8 +1,22 @@
 """FMQP topics, pure."""
 
-from checks import check, equal, raises, run
+from checks import Memory, check, equal, raises, run
+from inside import inner
 
-from umotemq.topic import is_equivalent, is_valid, normalised
+import umotemq.topic
+from umotemq.fmqp import FmqpClient
+from umotemq.topic import is_text
+
+is_like = inner(umotemq.topic, "is_like")
+
+
+def is_taken(topic):
+    """Say whether a program may subscribe to it."""
+    try:
+        FmqpClient(Memory(), name=b"n").subscribe(topic, print)
+    except ValueError:
+        return False
+    return True
 
 
 @check
@@ -25,7 +39,7 @@ def topics_are_equivalent_level_by_level():
         (b"a/bc", b"a/b", False),
     ):
         padded = bytearray(b"xx/" + topic + b"/yy")
-        got = is_equivalent(pattern.split(b"/"), padded, 3, 3 + len(topic))
+        got = is_like(pattern.split(b"/"), padded, 3, 3 + len(topic), True)
         equal(got, want, "%r ~ %r" % (pattern, topic))
 
 
@@ -50,15 +64,25 @@ def topics_are_utf8_without_nul():
         (b"\xf7\xbf\xbf\xbf", False),
         (b"\x80", False),
     ):
-        equal(bool(is_valid(topic)), want, repr(topic))
+        equal((is_text(topic), is_taken(topic)), (want, want), repr(topic))
+        levels = [b"*"] * (topic.count(b"/") + 1)
+        equal(is_like(levels, b"xx" + topic, 2, 2 + len(topic), False), want, repr(topic))
 
 
 @check
 def topics_of_the_user_are_checked():
-    equal(normalised(b"//a/b/"), b"a/b")
     for wrong in (b"", b"///", b"a\0", b"\xff", b"t" * 256):
-        raises(ValueError, normalised, wrong)
-    raises(TypeError, normalised, "text")
+        equal(is_taken(wrong), False, repr(wrong))
+    for right in (b"//a/b/", b"a", b"t" * 255, "é/".encode()):
+        equal(is_taken(right), True, repr(right))
+    raises(TypeError, is_taken, "text")
+
+
+@check
+def no_topic_is_like_none():
+    for trusted in (False, True):
+        equal(is_like([b"*"], b"a", 1, 1, trusted), False)
+        equal(is_like([b"*", b"b"], b"a/b", 0, 3, trusted), True)
 
 
 run()

@@ -1,6 +1,7 @@
 """tests/vectors/lightmq.json through the client. Argument: the vectors, one JSON object a line."""
 
 from checks import Memory, check, equal, raises, run
+from inside import inner, set_inner
 from vector_lines import pieces, size_of, steps, vectors, whole
 
 from umotemq.lightmq import LightmqClient
@@ -59,7 +60,7 @@ def ping(vector, dialect, step):
 def pong(vector, dialect, step):
     client, stream = connected(dialect, step)
     number = vector["frame"]["id"]
-    client._id = (7 if number is None else number) - 1
+    set_inner(client, "_id", (7 if number is None else number) - 1)
     feed(stream, vector)
     equal(client.ping(1000) >= 0, True)
 
@@ -80,7 +81,7 @@ def send(vector, dialect, step):
 
 def sendresp(vector, dialect, step):
     client, stream = connected(dialect, step)
-    client._id = vector["frame"]["id"] - 1
+    set_inner(client, "_id", vector["frame"]["id"] - 1)
     feed(stream, vector)
     data = pieces(vector["frame"], "data_hex")
     if size_of(data) > _RX:
@@ -136,12 +137,12 @@ def sent(vector, dialect):
     number = frame["id"].to_bytes(2, "big")
     data = whole(pieces(frame, "data_hex")) if operation.startswith("SEND") else b""
     client, stream = connected(dialect, handler=lambda _: data, tx_size=4000)
-    client._id = frame["id"] - 1
+    set_inner(client, "_id", frame["id"] - 1)
     if operation == "SEND":
         client.post(data)
     elif operation == "PING":
-        client._ask()
-        client._flush()
+        inner(client, "_ask")(True)
+        inner(client, "_flush")()
     elif operation == "PONG":
         stream.feed(bytes([ping_code, 0, 2]) + number)
     else:
