@@ -1,6 +1,7 @@
 """TCP as a transport."""
 
 import sys
+from errno import EINPROGRESS
 
 from micropython import const
 
@@ -24,8 +25,6 @@ class Tcp:
             from umotemq._cpython import Sockets as socket
         else:
             import socket
-        from errno import EINPROGRESS
-
         if not self._left:
             self._left = socket.getaddrinfo(*self.where, 0, _STREAM)
         address = self._left.pop(0)
