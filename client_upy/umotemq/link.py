@@ -253,10 +253,16 @@ class Link:
     def _wait(self, ms):
         if ms <= 0:
             return
-        if self._fd:
-            self._poll.modify(self._fd, 5 if self._last else 1)
-            for _ in self._poll.ipoll(ms):
+        fd = self._fd
+        if fd:
+            wait = self._poll
+            last = self._last
+            if last:
+                wait.modify(fd, 5)  # takes heap where addresses are large
+            for _ in wait.ipoll(ms):
                 pass
+            if last:
+                wait.modify(fd, 1)
         else:
             sleep_ms(1 if self.stream else ms)
 
