@@ -7,6 +7,7 @@ deadline and raises from inside whatever the transport is doing.
 
 import contextlib
 import io
+import itertools
 import time
 from collections.abc import Callable
 
@@ -19,6 +20,7 @@ OnLine = Callable[[str], None]
 
 _ENTER_TRY_S = 3.0  # a board that is still booting loses the first Ctrl-C
 _LOOK_S = 0.01
+_SETTLED_S = 0.5
 _OUTPUT_LIMIT = 1024 * 1024
 
 
@@ -110,7 +112,7 @@ class Repl:
         self.close()
 
     def _enter(self, until: float, deadline_s: float) -> None:
-        while True:
+        for tried in itertools.count():
             left = until - time.monotonic()
             if left <= 0:
                 raise NoReply(
@@ -123,6 +125,9 @@ class Repl:
                 contextlib.redirect_stdout(io.StringIO()),
             ):
                 self._transport.enter_raw_repl(soft_reset=False, timeout_overall=left)
+                if tried:
+                    # What it was told while it booted it does now, and says "raw REPL" once more.
+                    self._serial.settle(_SETTLED_S)
                 return
 
 
@@ -158,6 +163,15 @@ class _DeadlineSerial:
         if not self._ahead:
             self._fill(_LOOK_S)
         return len(self._ahead)
+
+    def settle(self, quiet_s: float) -> None:
+        """Forget what comes, but for its last byte, a prompt, until nothing has come for
+        ``quiet_s`` seconds; raises ``_Late``."""
+        before = -1
+        while self.received != before:
+            before = self.received
+            del self._ahead[:-1]
+            self._fill(quiet_s)
 
     def read(self, size: int = 1) -> bytes:
         """Return exactly ``size`` bytes; raises ``_Late``."""

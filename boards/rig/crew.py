@@ -148,8 +148,8 @@ class Crew:
             member.give_up_at = time.monotonic() + message.pop("limit_s") + _GRACE_S
         elif message["event"] == "check_finished":
             self._leave(member, message["check"])
-        elif message["event"] == "step_finished" and message["outcome"] == "error":
-            self._leave(member)  # if it is tried again, the others need not wait for it
+        elif message["event"] == "step_finished" and message["step"] == "check":
+            self._leave(member)
         elif message["event"] == "board_finished":
             member.finished = True
             self._leave(member)

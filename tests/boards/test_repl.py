@@ -9,7 +9,13 @@ import pytest
 from boards.repl import NoReply, RemoteError, Repl
 from boards.serial_port import PortError, PortGone
 from firmware import build
-from tests.boards.fault_boards import BabblingBoard, SilentBoard, UnixBoard, VanishingBoard
+from tests.boards.fault_boards import (
+    BabblingBoard,
+    BootingBoard,
+    SilentBoard,
+    UnixBoard,
+    VanishingBoard,
+)
 
 _REPL_S = 20.0
 _EXEC_S = 20.0
@@ -90,6 +96,11 @@ def test_no_repl_within_the_deadline_is_a_typed_error(kind: type[SilentBoard]) -
         with pytest.raises(NoReply, match=r"no raw REPL within 1 s .* does MicroPython run there"):
             Repl.open(board.url, deadline_s=1)
         assert time.monotonic() - began < 3
+
+
+def test_a_board_that_was_asked_while_it_booted_is_understood() -> None:
+    with BootingBoard() as board, Repl.open(board.url, deadline_s=20) as repl:
+        assert repl.exec("print('hi')", deadline_s=10) == "hi\n"
 
 
 def test_a_board_that_vanishes_is_a_typed_error() -> None:
