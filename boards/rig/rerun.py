@@ -5,18 +5,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# With their value. What a re-run must not inherit: which boards and checks, and files of results.
-_DROPPED = ("--board", "-b", "--cap", "--checks", "--junit")
 
+def rerun_command(argv: Sequence[str], boards: Sequence[str], checks: Sequence[str]) -> str:
+    """Return the command line ``argv`` for ``boards`` of the desk and for ``checks`` only.
 
-def rerun_command(argv: Sequence[str], board: str, checks: Sequence[str], *, on_desk: bool) -> str:
-    """Return a command line for one board and its failed ``checks``; with none, for all of it.
-
-    ``argv`` is the command line of the run. Virtual boards that a run starts itself are started
-    again as they were: their ids and protocols come from their order.
+    No ``checks`` leaves the choice of ``argv``; no ``boards`` too: virtual boards that a run starts
+    itself are started again as they were, as their ids and protocols come from their order.
     """
-    words = [*_program(argv[0]), *_without(argv[1:], on_desk)]
-    if on_desk:
+    dropped = ["--junit"]  # else the results of everything would be written over
+    dropped += ["--checks"] if checks else []
+    dropped += ["--board", "-b", "--cap"] if boards else []
+    words = [*_program(argv[0]), *_without(argv[1:], dropped)]
+    for board in boards:
         words += ["--board", board]
     if checks:
         words += ["--checks", ",".join(checks)]
@@ -29,16 +29,12 @@ def _program(word: str) -> list[str]:
     return [sys.executable, "-m", Path(word).parent.name]
 
 
-def _without(words: Sequence[str], on_desk: bool) -> list[str]:
-    dropped = _DROPPED if on_desk else ("--checks", "--junit")
+def _without(words: Sequence[str], dropped: Sequence[str]) -> list[str]:
+    """Leave options out with their values: ``--name value``, ``--name=value``, ``-nvalue``."""
+    joined = tuple(f"{name}=" if name.startswith("--") else name for name in dropped)
     kept, skip = [], False
     for word in words:
-        if skip:
-            skip = False
-        elif word in dropped:
-            skip = True
-        elif not word.startswith(tuple(f"{name}=" for name in dropped if name.startswith("--"))):
-            if "-b" in dropped and word.startswith("-b") and not word.startswith("--"):
-                continue
+        if not skip and word not in dropped and not word.startswith(joined):
             kept.append(word)
+        skip = not skip and word in dropped
     return kept

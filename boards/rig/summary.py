@@ -1,6 +1,6 @@
 """What a person reads when a run is over: boards by checks, and what to do about failures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -33,8 +33,11 @@ def print_summary(
         note = "virtual boards: their times say nothing about hardware"
         console.print(note, style="dim", highlight=False)
     for board in boards:
-        for style, line in _lines(board, argv):
+        for style, line in _lines(board):
             console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    if failed := [board for board in boards if board.failures]:
+        line = f"again: {_again(failed, argv)}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _matrix(boards: Sequence[BoardState], checks: Sequence[str]) -> Table:
@@ -84,19 +87,25 @@ def _is_bad(outcome: str | None) -> bool:
     return outcome not in (None, "", "passed", "not run")
 
 
-def _lines(board: BoardState, argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _lines(board: BoardState) -> Iterator[tuple[str, str]]:
     for once in board.flaky:
         yield "yellow", f"{board.id} FLAKY: {once}"
-    bad_checks = [check for check, outcome in board.checks.items() if _is_bad(outcome)]
+    bad_checks = _bad(board.checks)
     for failure in board.failures:
         # The step is only the sum of its checks, unless none of them failed.
         if not (bad_checks and failure.startswith(("check failed:", "check error:"))):
             yield "red", f"{board.id} {failure}"
-    if not board.failures:
-        return
-    yield "", f"  logs: {board.job.log_dir}/{board.id}.serial.log and .worker.log"
-    bad_steps = [step for step, outcome in board.steps.items() if _is_bad(outcome)]
-    # A step that failed runs with every selection; to leave checks out would hide what it does.
-    checks = bad_checks if bad_checks and set(bad_steps) <= {"check"} else []
-    again = rerun_command(argv, board.id, checks, on_desk=bool(board.job.board.file))
-    yield "", f"  again: {again}"
+    if board.failures:
+        yield "", f"  logs: {board.job.log_dir}/{board.id}.serial.log and .worker.log"
+
+
+def _again(boards: Sequence[BoardState], argv: Sequence[str]) -> str:
+    """Return the command for what failed; with failed steps, whatever was chosen is run again."""
+    steps = {step for board in boards for step in _bad(board.steps)}
+    checks = list(dict.fromkeys(check for board in boards for check in _bad(board.checks)))
+    on_desk = [board.id for board in boards if board.job.board.file]
+    return rerun_command(argv, on_desk, checks if steps <= {"check"} else [])
+
+
+def _bad(outcomes: Mapping[str, str]) -> list[str]:
+    return [name for name, outcome in outcomes.items() if _is_bad(outcome)]

@@ -65,7 +65,16 @@ def test_a_failed_check_is_run_again_alone() -> None:
     assert f"again: {shlex.join(_RUN)} --board b1 --checks ping\n" in text
 
 
-def test_a_failed_step_is_run_again_with_everything() -> None:
+def test_boards_that_failed_are_run_again_together() -> None:
+    boards = [_board(f"b{number}", file="x.toml") for number in range(3)]
+    for board, check in zip(boards, ("ping", "heap"), strict=False):
+        _tell(board, "check", "failed", "3 lost", check=check)
+    text = _printed(boards)
+    assert text.count("again: ") == 1
+    assert "--board b0 --board b1 --checks ping,heap\n" in text
+
+
+def test_a_failed_step_is_run_again_with_everything_that_was_chosen() -> None:
     board = _board()
     _tell(board, "flash", "error", "ToolError: no sync")
     _tell(board, "install", "error", "not run: step flash failed")
@@ -73,7 +82,7 @@ def test_a_failed_step_is_run_again_with_everything() -> None:
     assert text.count("b1 flash error: ToolError: no sync") == 1
     assert "b1 install" not in text
     assert "NOT RUN" in text
-    assert f"again: {shlex.join(_RUN)}\n" in text
+    assert f"again: {shlex.join(_RUN)} --checks ping,heap\n" in text
 
 
 def test_many_boards_are_shown_in_several_tables() -> None:
@@ -95,7 +104,7 @@ def test_many_boards_are_shown_in_several_tables() -> None:
     ],
 )
 def test_what_a_run_again_keeps(words: list[str], on_desk: bool, kept: list[str]) -> None:
-    again = rerun_command([*_RUN, *words], "b1", ["ping"], on_desk=on_desk)
+    again = rerun_command([*_RUN, *words], ["b1"] if on_desk else [], ["ping"])
     board = ["--board", "b1"] if on_desk else []
     assert shlex.split(again) == [*_RUN, *kept, *board, "--checks", "ping"]
     run = main.get_command(click.Context(main), "rig")
@@ -107,7 +116,7 @@ def test_what_a_run_again_keeps(words: list[str], on_desk: bool, kept: list[str]
 
 
 def test_a_module_is_run_again_as_one() -> None:
-    again = rerun_command(["/x/motemq/__main__.py", "rig"], "b", [], on_desk=False)
+    again = rerun_command(["/x/motemq/__main__.py", "rig"], [], [])
     assert shlex.split(again) == [sys.executable, "-m", "motemq", "rig"]
 
 
