@@ -30,6 +30,7 @@ def live(client, kept, ms, count=0, until_down=False):
     """
     start = heard = kept.start = ticks_ms()
     changes = []
+    overslept = 0
 
     def alive():
         nonlocal heard
@@ -47,7 +48,10 @@ def live(client, kept, ms, count=0, until_down=False):
             client.poll(0)
             # Not in poll(left): where a UART is polled an RP2 never sleeps, and an emulator of it
             # on a busy machine would live in slow motion.
-            sleep_ms(min(left, _LOOK_MS))
+            nap = min(left, _LOOK_MS)
+            now = ticks_ms()
+            sleep_ms(nap)
+            overslept += max(ticks_diff(ticks_ms(), now) - nap, 0)
         except OSError:
             if not client.up and client.retry_ms == 0:
                 left = 0  # it stays down
@@ -64,6 +68,7 @@ def live(client, kept, ms, count=0, until_down=False):
         "changes": changes,
         "payloads": kept.texts,
         "came_ms": kept.came_ms,
+        "overslept_ms": overslept,  # what a busy machine took from a board that it runs
     }
 
 

@@ -37,6 +37,7 @@ def test_live_ends_when_its_time_is_up(fmqp_agent: AgentProcess) -> None:
     fmqp_agent.step("connect", client_id="b1.check")
     result = fmqp_agent.step("live", ms=300)
     assert 300 <= result["ms"] < 5000
+    assert 0 <= result["overslept_ms"] <= result["ms"]
     assert (result["up"], result["changes"], result["payloads"]) == (True, [], [])
 
 

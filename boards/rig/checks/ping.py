@@ -47,7 +47,8 @@ def ping_lost(bench: Bench) -> list[Samples]:
     if result["up"] or not result["changes"]:
         raise CheckFailed(f"after {_NOTICED_MS} ms without an answer the link is still up")
     _at, _up, why, silent_ms = result["changes"][-1]
-    most_ms = _KEEPALIVE_MS + _ANSWER_MS + _LATE_MS
+    # A board that a busy machine runs is held up in its sleep: that is not the client's fault.
+    most_ms = _KEEPALIVE_MS + _ANSWER_MS + _LATE_MS + result["overslept_ms"]
     if why != "timeout":
         raise CheckFailed(f"expected the link to end by a timeout, it ended by {why!r}")
     if not _ANSWER_MS <= silent_ms <= most_ms:

@@ -109,8 +109,8 @@ def test_a_fault_that_did_nothing_is_no_verdict(lay: Lay, monkeypatch: pytest.Mo
 
 
 def test_a_lost_pong_that_is_noticed_late_fails(lay: Lay, calls: Calls) -> None:
-    _connecting(calls, answer_ms=3000)
-    with pytest.raises(CheckFailed, match="expected 1000 to 2250 ms"):
+    _connecting(calls, answer_ms=6000)
+    with pytest.raises(CheckFailed, match=r"noticed after \d{4} ms, expected 1000 to \d{4} ms"):
         CHECKS["ping_lost"].run(lay("fmqp"))
 
 
