@@ -62,7 +62,7 @@ pip_install() {
     { tail -n 20 "$log" >&2; fail "pip could not install $* (above: the end of its output)"; }
   rm -f "$log"
 }
-pip_install -e '.[rig,pipeline,dev]'
+pip_install -e '.[rig,pipeline,connect,dev]'
 
 # 3. Java for Spark, Node for the RP2040 emulator: from wheels where the machine has none.
 java_works() { command -v java >/dev/null && java -version 2>&1 | grep -qE 'version "(1[7-9]|2[0-9])'; }

@@ -142,7 +142,7 @@ def _run_parts(out: Path, boards: tuple[str, ...]) -> tuple[int, int]:
     _step(4, "Spark: journal and rig results to tables and a report")
     pipeline_code = run(
         motemq(
-            *("pipeline", "run", "--journal", str(out / "broker" / "journal")),
+            *("pipeline", "backfill", "--journal", str(out / "broker" / "journal")),
             *("--rig", str(out / "rig"), "--tables", str(out / "tables")),
             *("--report", str(out / "report.html")),
         ),

@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 from benchmarks.broker.report import machine
-from benchmarks.pipeline import batch, live
+from benchmarks.pipeline import batch, live, rollup
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.session import spark_session
 
-_NAMES = ("batch", "live-1k", "live-20k")
+_NAMES = ("batch", "live-1k", "live-20k", "rollup")
 _RATES = {"live-1k": 1_000, "live-20k": 20_000}
 _MUST_OF_PARQUET, _MUST_OF_TUPLES, _MUST_MS = 0.5, 3.0, 400.0
+_MUST_BE_LINEAR = 1.3  # cost of a message at the largest size over that at the smallest
 
 
 @click.command()
@@ -20,24 +21,37 @@ _MUST_OF_PARQUET, _MUST_OF_TUPLES, _MUST_MS = 0.5, 3.0, 400.0
 @click.option("--messages", default=1_000_000, show_default=True, type=click.IntRange(1000))
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 50))
 @click.option("--seconds", default=15.0, show_default=True, type=click.FloatRange(1.0, 600.0))
-def command(names: tuple[str, ...], messages: int, rounds: int, seconds: float) -> None:
+@click.option(
+    "--sizes",
+    default=rollup.SIZES,
+    show_default=True,
+    multiple=True,
+    type=click.IntRange(10_000),
+    help="Messages of a roll-up; may be given again.",
+)
+def command(
+    names: tuple[str, ...], messages: int, rounds: int, seconds: float, sizes: tuple[int, ...]
+) -> None:
     """Read journals with Spark: in batches against Parquet and tuples, and live from a broker.
 
     Without a MEASURE all are taken: batch, live-1k and live-20k (messages per second, --seconds
-    each). Exit codes: 0 measured (reached or not), 1 Spark did not start, 2 wrong usage.
+    each, into the tables of a run), and rollup, journal to gold at several --sizes in a driver of
+    4 GB. Exit codes: 0 measured (reached or not), 1 Spark did not start, 2 wrong usage.
     """
     chosen = names or _NAMES
     try:
         with tempfile.TemporaryDirectory(prefix="motemq-bench-") as folder:
             place = Path(folder)
-            with spark_session(place / "spark.log", brief=False) as spark:
-                click.echo(machine())
-                if "batch" in chosen:
+            click.echo(machine())
+            if "batch" in chosen:
+                with spark_session(place / "spark.log", brief=False) as spark:
                     _batch(batch.measure(spark, place, messages, rounds, _tell))
-                for name in chosen:
-                    if name in _RATES:
-                        _tell(f"{name}: {seconds:g} s")
-                        _live(live.measure(spark, place / name, _RATES[name], seconds))
+            for name in chosen:
+                if name in _RATES:
+                    _tell(f"{name}: {seconds:g} s")
+                    _live(live.measure(place / name, _RATES[name], seconds))
+            if "rollup" in chosen:
+                _rollup(list(rollup.measure(place, sizes, _tell)))
     except PipelineError as error:
         click.echo(f"pipeline benchmark: {error}", err=True)
         raise SystemExit(1) from None
@@ -63,6 +77,24 @@ def _live(found: live.Result) -> None:
         f"\nlive, {found.rate:,} messages/s, {found.messages:,} in all: published to queryable "
         f"p50 {found.p50_ms:.0f} ms, p90 {found.p90_ms:.0f}, p99 {found.p99_ms:.0f}; "
         f"{found.batch_rows:.0f} rows a micro-batch; p50 at most {_MUST_MS:.0f}: {reached}"
+    )
+
+
+def _rollup(found: list[rollup.Result]) -> None:
+    click.echo(f"\njournal to roll-ups, a driver of {rollup.DRIVER_MEMORY}, local[*]\n")
+    click.echo("| messages | s | messages/s | of it roll-ups, s | Java at most, MB |")
+    click.echo("|---|---|---|---|---|")
+    for each in found:
+        gold = sum(each.seconds[name] for name in each.seconds if name.startswith("gold_"))
+        click.echo(
+            f"| {each.messages:,} | {each.total_s:.1f} | {each.messages / each.total_s:,.0f} | "
+            f"{gold:.1f} | {each.peak_bytes / 1e6:,.0f} |"
+        )
+    first, last = found[0], found[-1]
+    growth = (last.total_s / last.messages) / (first.total_s / first.messages)
+    click.echo(
+        f"\ncost of a message at {last.messages:,} over that at {first.messages:,}: {growth:.2f}, "
+        f"at most {_MUST_BE_LINEAR:g}: {'yes' if growth <= _MUST_BE_LINEAR else '**no**'}"
     )
 
 

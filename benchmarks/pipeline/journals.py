@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 from host_broker.net.journal.segment import Partition
@@ -10,25 +11,59 @@ from host_broker.settings import JournalSettings
 
 PARTITIONS = 4
 _READ_BYTES = 256 * 1024  # of one read of a busy publisher, hence of one record
+_BOARDS = 25  # of one partition
+_SENSORS = ((b"temperature", b"C"), (b"humidity", b"%"), (b"pressure", b"hPa"))
 _START_NS = 1_767_225_600_000_000_000
 
 
 def write(folder: Path, messages: int, seed: int = 1) -> None:
     """Write telemetry of 20 rooms: JSON of about 40 bytes, lengths differ."""
     random_ = random.Random(seed)
+
+    def message(number: int) -> tuple[bytes, bytes]:
+        value = {"temperature": round(random_.uniform(10, 30), 3), "n": number}
+        return f"home/room{number % 20}/temperature".encode(), json.dumps(value).encode()
+
+    _write(folder, messages // PARTITIONS, lambda _: message)
+
+
+def write_telemetry(folder: Path, messages: int) -> int:
+    """Write readings (docs/node.md) of 25 boards a partition, 3 sensors each, 10 s apart.
+
+    Returns how many there are.
+    """
+
+    def of_partition(partition: int) -> Callable[[int], tuple[bytes, bytes]]:
+        def message(number: int) -> tuple[bytes, bytes]:
+            seq, which = divmod(number, _BOARDS)
+            board, (sensor, unit) = b"b%d-%d" % (partition, which), _SENSORS[seq % 3]
+            body = (
+                b'{"v":1,"board":"%s","seq":%d,"t_ms":%d,"sensor":"%s","unit":"%s","value":%.2f}'
+                % (board, seq, seq * 10_000, sensor, unit, 20 + number * 7919 % 1000 / 100)
+            )
+            return b"telemetry/%s/%s" % (board, sensor), body
+
+        return message
+
+    _write(folder, messages // PARTITIONS, of_partition)
+    return messages // PARTITIONS * PARTITIONS
+
+
+def _write(
+    folder: Path, each: int, of_partition: Callable[[int], Callable[[int], tuple[bytes, bytes]]]
+) -> None:
     for number in range(PARTITIONS):
+        message = of_partition(number)
         partition = Partition(folder, number, 1, JournalSettings())
         packets: list[bytes] = []
         size = 0
-        for message in range(messages // PARTITIONS):
-            topic = f"home/room{message % 20}/temperature".encode()
-            value = {"temperature": round(random_.uniform(10, 30), 3), "n": message}
-            body = json.dumps(value).encode()
+        for at in range(each):
+            topic, body = message(at)
             packets.append(bytes([0, len(topic)]) + len(body).to_bytes(4, "big") + topic + body)
             size += len(packets[-1])
-            if size > _READ_BYTES or message == messages // PARTITIONS - 1:
+            if size > _READ_BYTES or at == each - 1:
                 record = Record(number + 1, 1, "", len(packets), b"".join(packets))
-                partition.append(_START_NS + message * 1_000_000, record)
+                partition.append(_START_NS + at * 1_000_000, record)
                 partition.flush()
                 packets, size = [], 0
         partition.close()

@@ -1,26 +1,27 @@
-"""A stream from a broker to a table: how long a message takes until it can be queried.
+"""A run, from a broker to tables: how long a message takes until it can be queried.
 
-A message carries the time it was published. A micro-batch can be queried when Spark has written its
-entry in the table's log, the time of which is that file's.
+A message carries the time it was published. What a micro-batch added can be queried when its
+folder has its name; that moment is the folder's.
 """
 
-import json
 import statistics
 import subprocess
 import sys
 import time
-import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-_START_S = 30.0
+from motemq_pipeline import store
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.status import read_status
+
+_START_S = 120.0
 _END_S = 120.0
+_TABLE = "bronze_messages"
 
 
 @dataclass(frozen=True)
@@ -35,65 +36,83 @@ class Result:
     batch_rows: float
 
 
-def measure(spark: SparkSession, folder: Path, rate: int, seconds: float) -> Result:
-    """Publish ``rate`` messages a second; the first third of the time is for warming up."""
+def measure(folder: Path, rate: int, seconds: float, settings: str = "") -> Result:
+    """Publish ``rate`` messages a second; the first third of the time is for warming up.
+
+    ``settings``: more lines of the run's TOML file.
+    """
+    folder.mkdir()
+    tables = folder / "tables"
     with _broker(folder / "data") as port:
-        rows = (
-            spark.readStream.format("motemq")
-            .option("brokers", f"http://127.0.0.1:{port}")
-            .option("startingOffsets", "earliest")
-            .option("topics", "bench/*")
-            .load()
-            .select(F.col("payload"))
+        config = folder / "run.toml"
+        config.write_text(
+            f'[source]\nbrokers = "127.0.0.1:{port}"\n[tables]\nfolder = "tables"\n{settings}'
         )
-        table = folder / "table"
-        query = (
-            rows.writeStream.format("parquet")
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .option("path", str(table))
-            .start()
-        )
-        try:
+        with _run(config, tables):
             published = _publish(port, rate, seconds)
             deadline = time.monotonic() + _END_S
-            while True:
-                query.processAllAvailable()
-                found = _latencies_ms(table)
-                if len(found) >= published:
-                    break
+            while (rows := store.count(_TABLE, tables)) < published:
                 if time.monotonic() > deadline:
-                    raise AssertionError(f"{len(found)} of {published} messages in the table")
-        finally:
-            query.stop()
-        if len(found) != published:
-            raise AssertionError(f"{len(found)} rows of {published} messages")
-    steady = sorted(latency for at, latency in found.values() if at > seconds / 3)
-    batches = [each.numInputRows for each in query.recentProgress if each.numInputRows]
+                    raise AssertionError(f"{rows} of {published} messages in the table")
+                time.sleep(0.2)
+        found = _latencies_ms(tables)
+    if len(found) != published:
+        raise AssertionError(f"{len(found)} rows of {published} messages")
+    steady = sorted(latency for at, latency, _ in found.values() if at > seconds / 3)
+    batches: dict[int, int] = {}
+    for at, _, batch in found.values():
+        if at > seconds / 3:
+            batches[batch] = batches.get(batch, 0) + 1
     p50, p90, p99 = (steady[int((len(steady) - 1) * share)] for share in (0.5, 0.9, 0.99))
-    return Result(rate, published, p50, p90, p99, statistics.median(batches))
+    return Result(rate, published, p50, p90, p99, statistics.median(batches.values()))
 
 
-def _latencies_ms(table: Path) -> dict[int, tuple[float, float]]:
-    """Return, by message, when it was published (s after the first) and how long it took (ms)."""
-    found: dict[int, tuple[int, int]] = {}
-    for entry in (table / "_spark_metadata").glob("[0-9]*"):
-        if "." in entry.name:
-            continue
-        there_ns = entry.stat().st_mtime_ns
-        for line in entry.read_text().splitlines()[1:]:
-            path = Path(urllib.parse.unquote(urllib.parse.urlsplit(json.loads(line)["path"]).path))
-            for payload in pq.read_table(path).column("payload").to_pylist():
+def _latencies_ms(tables: Path) -> dict[int, tuple[float, float, int]]:
+    """Return, by message: published (s after the first), until it was there (ms), its batch."""
+    found: dict[int, tuple[int, int, int]] = {}
+    live, superseded = store.pieces(_TABLE, tables)
+    for piece in sorted([*live, *superseded]):
+        if piece.low != piece.high:
+            continue  # a compaction of others, which are still there
+        there_ns = piece.folder.stat().st_ctime_ns
+        for file in piece.files():
+            rows = pq.read_table(file, columns=["path", "payload"]).to_pylist()
+            for payload in (row["payload"] for row in rows if row["path"] == "bench/a"):
                 number, at_ns = payload.split(b" ")
                 if int(number) in found:
                     raise AssertionError(f"message {number} is in the table twice")
-                found[int(number)] = int(at_ns), there_ns
-    if not found:
-        return {}
-    first_ns = min(at_ns for at_ns, _ in found.values())
+                found[int(number)] = int(at_ns), there_ns, piece.low
+    first_ns = min((at_ns for at_ns, _, _ in found.values()), default=0)
     return {
-        number: ((at_ns - first_ns) / 1e9, (there_ns - at_ns) / 1e6)
-        for number, (at_ns, there_ns) in found.items()
+        number: ((at_ns - first_ns) / 1e9, (there_ns - at_ns) / 1e6, batch)
+        for number, (at_ns, there_ns, batch) in found.items()
     }
+
+
+@contextmanager
+def _run(config: Path, tables: Path) -> Iterator[None]:
+    """Run the pipeline while the block lasts; enters it when the queries run."""
+    argv = [sys.executable, "-m", "motemq", "pipeline", "run", str(config), "--quiet"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + _START_S
+            while not _is_running(tables):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    process.kill()
+                    said = process.communicate()[1]
+                    raise AssertionError(f"the run did not start: {said}")
+                time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+            process.wait(_START_S)
+
+
+def _is_running(tables: Path) -> bool:
+    try:
+        return bool(read_status(tables / ".checkpoint", tables).queries)
+    except PipelineError:
+        return False
 
 
 def _publish(port: int, rate: int, seconds: float) -> int:

@@ -2,7 +2,7 @@
 
 ``telemetry``, ``health``, ``rollup`` and ``table`` give tables as DataFrames (docs/tables.md).
 
-- ``java``, ``session``: a quiet Spark on this machine
+- ``java``, ``session``: a quiet Spark on this machine; ``elsewhere``, ``packaging``: on a cluster
 - ``registry``: a file to ``rules`` (``rule_table``, ``rule_laws``, ``patterns``), or to all that
   is wrong with it, by line (``toml_lines``)
 - ``decoding``: payloads to fields in Python, and by ``reading`` to readings; ``decoding_arrow``
@@ -12,8 +12,10 @@
 - ``gold``, ``rollups``, ``fleet``: readings to streams and boards, to hours, to a fleet
 - ``rig``, ``rig_history``: a rig's lines to tables, and many runs beside each other
 - ``derived``: which tables are made from which others
-- ``store``: tables as Parquet folders
-- ``job``: all tables in their order
+- ``store``: tables as Parquet folders whose parts appear whole; ``compaction`` of them
+- ``job``: all tables in their order, once
+- ``run``: all tables all the time: ``config``, ``streams``, ``chores``, ``refresh``, ``status``
+- ``views``: the tables for Spark SQL
 - ``alerts``: boards that need somebody
 - ``report``: the tables as one HTML file; needs no Spark
 - ``notebook``: the tables as DataFrames

@@ -1,6 +1,7 @@
 """All tables in their order."""
 
 import json
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -12,11 +13,16 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from motemq_pipeline import rig, silver, store
-from motemq_pipeline.derived import derived
+from motemq_pipeline.derived import FROM_RIG as OF_RIG
+from motemq_pipeline.derived import FROM_SILVER, derived
 from motemq_pipeline.rules import Registry
-from motemq_pipeline.schemas import shaped
+from motemq_pipeline.schemas import TABLES, shaped
+
+__all__ = ["ABOUT", "FROM_RIG", "FROM_SILVER", "Sources", "Written", "write_tables"]
 
 ABOUT = "about.json"  # beside the tables: what made them, and when
+FROM_RIG = ("rig_events", "rig_samples", *OF_RIG)  # in this order
+Builder = Callable[[], DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,48 +52,73 @@ def write_tables(
     written before stay, later ones are those of the previous run.
     """
     tables.mkdir(parents=True, exist_ok=True)
-    for name, rows in _builders(spark, sources, tables).items():
+    for name, rows in all_builders(spark, sources, tables).items():
         started = time.monotonic()
         written = store.write(name, rows(), tables)
         progress(Written(name, written, time.monotonic() - started))
-    (tables / ABOUT).write_text(json.dumps(_about(spark), indent=1) + "\n")
+    write_about(spark, tables)
 
 
-def _builders(
-    spark: SparkSession, sources: Sources, tables: Path
-) -> dict[str, Callable[[], DataFrame]]:
-    """Return what makes each table, in the order in which they need each other."""
+def all_builders(spark: SparkSession, sources: Sources, tables: Path) -> dict[str, Builder]:
+    """Return what makes each table, in the order of ``schemas.TABLES``: they need each other."""
+    found = {
+        **_from_sources(spark, sources, tables),
+        **builders(spark, tables, sources.rules, rig_folder=sources.rig),
+    }
+    return {name: found[name] for name in TABLES}
 
-    def table(name: str) -> DataFrame:
-        return store.read(spark, name, tables)
 
-    def lines(name: str) -> DataFrame:
-        return rig.read_lines(spark, sources.rig, name)
+def _from_sources(spark: SparkSession, sources: Sources, tables: Path) -> dict[str, Builder]:
+    """Return what makes each table that a continuous run has from its streams."""
 
     def bronze() -> DataFrame:
         messages = spark.read.format("motemq").option("path", str(sources.journal)).load()
         return shaped(messages, "bronze_messages")
 
+    def decoded() -> DataFrame:
+        return silver.decoded(store.read(spark, "bronze_messages", tables), sources.rules)
+
     def quarantine() -> DataFrame:
-        refused = silver.quarantine(silver.decoded(table("bronze_messages"), sources.rules))
-        refused = refused.unionByName(rig.bad(lines("rig_events")))
-        refused = refused.unionByName(rig.bad(lines("rig_samples")))
+        refused = silver.quarantine(decoded())
+        for name in ("rig_events", "rig_samples"):
+            refused = refused.unionByName(rig.bad(rig.read_lines(spark, sources.rig, name)))
         in_order = refused.sort("source", "partition", "message_seq", "path", "payload")
         return shaped(in_order, "silver_quarantine").coalesce(1)
 
     def readings() -> DataFrame:
-        messages = silver.decoded(table("bronze_messages"), sources.rules)
-        rows = silver.telemetry(messages)
+        rows = silver.telemetry(decoded())
         return rows.sort("board", "connection", "partition", "message_seq")
 
     return {
         "bronze_messages": bronze,
         "silver_telemetry": readings,
-        "rig_events": lambda: rig.good(lines("rig_events"), "rig_events"),
-        "rig_samples": lambda: rig.good(lines("rig_samples"), "rig_samples"),
         "silver_quarantine": quarantine,
-        **derived(table, sources.rules),
     }
+
+
+def builders(
+    spark: SparkSession, tables: Path, rules: Registry, rig_folder: Path | None
+) -> dict[str, Builder]:
+    """Return what makes each of the tables ``FROM_RIG`` and ``FROM_SILVER``."""
+
+    def table(name: str) -> DataFrame:
+        return store.read(spark, name, tables)
+
+    def lines(name: str) -> DataFrame:
+        return rig.good(rig.read_lines(spark, rig_folder or Path(), name), name)
+
+    return {
+        "rig_events": lambda: lines("rig_events"),
+        "rig_samples": lambda: lines("rig_samples"),
+        **derived(table, rules),
+    }
+
+
+def write_about(spark: SparkSession, tables: Path) -> None:
+    """Say beside the tables what made them, and when."""
+    fresh = tables / f".{ABOUT}.new"
+    fresh.write_text(json.dumps(_about(spark), indent=1) + "\n")
+    os.replace(fresh, tables / ABOUT)
 
 
 def _about(spark: SparkSession) -> dict[str, str]:

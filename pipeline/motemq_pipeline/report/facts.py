@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from motemq_pipeline import store
 from motemq_pipeline.job import ABOUT
@@ -19,6 +18,8 @@ _CHECK_ORDER = ["pubsub_up", "pubsub_down", "ping", "will_clean", "will_abrupt"]
 _SHOWN_FAILURES = 50
 _SHOWN_QUARANTINE = 20
 _SHOWN_PAYLOAD = 120  # bytes
+_SHOWN_READINGS = 5000
+_END = "end"  # the sensor of a stream's last message, docs/node.md
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Facts:
     failures: list[Row]
     round_trips: dict[str, list[float]]  # board -> microseconds
     rollup: list[Row]
+    latest: list[Row]  # readings of a continuous run, the last few thousand
     health: list[Row]
     quarantine: list[Row]
     counts: dict[str, int]
@@ -82,6 +84,7 @@ def read_facts(tables: Path) -> Facts:
         failures=_failures(events),
         round_trips=_round_trips(tables, run.run_id) if run else {},
         rollup=_latest_streams(_rows(tables, "gold_sensor_rollup")),
+        latest=_latest_readings(tables),
         health=_rows(tables, "gold_board_health"),
         quarantine=_quarantine(tables),
         counts=counts,
@@ -89,7 +92,7 @@ def read_facts(tables: Path) -> Facts:
 
 
 def _rows(tables: Path, table: str, filters: Any = None) -> list[Row]:
-    found = pq.read_table(tables / table, columns=columns(table), filters=filters)
+    found = store.dataset(table, tables).to_table(columns=columns(table), filter=filters)
     rows: list[Row] = found.to_pylist()
     return rows
 
@@ -161,7 +164,21 @@ def _latest_streams(rollup: list[Row]) -> list[Row]:
     latest: dict[str, int] = {}
     for row in rollup:
         latest[row["board"]] = max(latest.get(row["board"], 0), row["connection"])
-    return [row for row in rollup if row["connection"] == latest[row["board"]]]
+    return [
+        row
+        for row in rollup
+        # Readings without the board's simulated time are in no window of it.
+        if row["connection"] == latest[row["board"]] and row["window_start_ms"] is not None
+    ]
+
+
+def _latest_readings(tables: Path) -> list[Row]:
+    """Return the newest readings; a backfill's are not in the order of their arrival."""
+    if not store.is_fed(tables):
+        return []
+    names = ["board", "sensor", "unit", "value", "event_time"]
+    rows = store.tail("silver_telemetry", tables, names, _SHOWN_READINGS)
+    return [row for row in rows if row["sensor"] != _END and row["value"] is not None]
 
 
 def _quarantine(tables: Path) -> list[Row]:

@@ -30,6 +30,7 @@ def write_report(tables: Path, out: Path) -> None:
         facts=facts,
         round_trips=charts.round_trips(facts.round_trips),
         sensors=charts.telemetry(facts.rollup),
+        latest=charts.latest(facts.latest),
         shown_boards=charts.SHOWN_BOARDS,
     )
     fresh = out.with_name(f".{out.name}.new")

@@ -1,0 +1,50 @@
+"""How every command of ``motemq pipeline`` refuses and is interrupted."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from motemq_pipeline.errors import PipelineError
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+_CANNOT = 3
+_INTERRUPTED = 130
+
+
+class Refused(click.ClickException):
+    """One line on stderr, exit code 3."""
+
+    exit_code = _CANNOT
+
+    def show(self, file: object = None) -> None:
+        """Say why, in red on a terminal; several mistakes are several lines."""
+        for line in self.message.splitlines():
+            click.secho(f"pipeline: error: {line}", fg="red", err=True)
+
+
+def need(*paths: Path) -> None:
+    """Refuse what is not there as wrong usage."""
+    for path in paths:
+        if not path.exists():
+            raise click.UsageError(f"'{path}' does not exist")
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Turn ``PipelineError`` into its text and exit code 3."""
+    try:
+        yield
+    except PipelineError as error:
+        raise Refused(str(error)) from None
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn Ctrl-C into a word and exit code 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.secho("pipeline: interrupted; Spark is stopped", fg="red", err=True)
+        raise SystemExit(_INTERRUPTED) from None

@@ -1,0 +1,171 @@
+"""``motemq pipeline run`` and ``status``: the continuous run, and how it is doing."""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import click
+
+from motemq_pipeline.cli_errors import interruptible, need, refusals
+from motemq_pipeline.config import RunConfig, load_config
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.source_options import source_options, token_file
+from motemq_pipeline.status import QueryStatus, RunStatus, behind, positions, read_status
+
+_LINE_EVERY_S = 10.0  # where the output is no terminal
+_NOT_RUNNING = 1
+_CONFIG = click.argument(
+    "config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG"
+)
+
+
+@click.command()
+@_CONFIG
+@click.option("--once", is_flag=True, help="End when everything that is there now is in tables.")
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Where Spark runs: local[*], or a cluster's spark://HOST:PORT.  [default: local[*], or "
+    "what CONFIG says]",
+)
+@click.option("--quiet", "-q", is_flag=True, help="No progress, only errors.")
+def run(config: Path, once: bool, master: str | None, quiet: bool) -> None:
+    """Keep the tables of the TOML file CONFIG up to date, until Ctrl-C.
+
+    Whatever is killed, at any moment, loses and doubles nothing: the next run goes on.
+
+    Ctrl-C and SIGTERM end it in order, with exit code 0.
+    """
+    need(config)
+    with refusals(), interruptible():
+        read = load_config(config)
+        if master:
+            read = replace(read, spark={**read.spark, "spark.master": master})
+        _run(read, once, _Progress(quiet))
+
+
+def _run(config: RunConfig, once: bool, progress: "_Progress") -> None:
+    from motemq_pipeline.elsewhere import any_session
+    from motemq_pipeline.failures import in_words, spark_log
+    from motemq_pipeline.registry import load_registry
+    from motemq_pipeline.run import run as keep_up
+
+    load_registry(config.registry)  # mistakes are told before Spark starts
+    progress.say("starting Spark")
+    with (
+        _ended_by_signals() as ended,
+        spark_log() as log,
+        any_session(log, brief=once, settings=config.spark) as spark,
+        in_words(log),
+    ):
+        progress.say(f"running, tables in {config.tables}")
+        keep_up(spark, config, once, progress.show, ended)
+    progress.end()
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[Callable[[], bool]]:
+    """Give what says whether Ctrl-C or SIGTERM came."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda got, _: came.append(got)) for number in numbers]
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+class _Progress:
+    """One line that changes, on a terminal; elsewhere a line now and then."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._terminal = sys.stdout.isatty()
+        self._said = ""
+        self._next = 0.0
+        self._last: RunStatus | None = None
+
+    def say(self, text: str) -> None:
+        """Print a line of its own."""
+        if not self._quiet:
+            click.echo(f"pipeline: {text}")
+
+    def show(self, status: RunStatus) -> None:
+        """Show how it goes."""
+        self._last = status
+        text = "; ".join(_in_short(query) for query in status.queries)
+        if self._quiet or not text:
+            return
+        if self._terminal:
+            click.echo(f"\r\x1b[K{text}", nl=False)
+        elif text != self._said and time.monotonic() >= self._next:
+            click.echo(f"pipeline: {text}")
+            self._next = time.monotonic() + _LINE_EVERY_S
+        self._said = text
+
+    def end(self) -> None:
+        """Say what was done."""
+        if self._terminal and not self._quiet and self._said:
+            click.echo("")
+        rows = {query.name: query.rows for query in self._last.queries} if self._last else {}
+        self.say("ended; messages in this run: " + ", ".join(f"{n} {r}" for n, r in rows.items()))
+
+
+def _in_short(query: QueryStatus) -> str:
+    lag = "?" if query.behind is None else f"{query.behind:,}"
+    return (
+        f"{query.name} {query.rows:,} rows, {query.rows_per_s:,.0f}/s, behind {lag}, "
+        f"batch {max(query.batch, 0)} of {query.batch_rows:,} rows in {query.batch_s:.2f} s"
+    )
+
+
+@click.command()
+@_CONFIG
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
+def status(config: Path, as_json: bool) -> None:
+    """Say how the run of CONFIG is doing: lag, rates, last batch; needs no Spark.
+
+    Works while it runs and afterwards. Exit codes: 0 it is running, 1 it is not, 3 there was
+    never one, or the journal cannot be asked.
+    """
+    need(config)
+    with refusals():
+        read = load_config(config)
+        found = read_status(read.checkpoint, read.tables)
+        lags = _lags(read, found)
+    if as_json:
+        told = asdict(found)
+        for query in told["queries"]:
+            query["behind"] = lags[query["name"]]
+        click.echo(json.dumps(told))
+    else:
+        click.echo(f"{found.state}, process {found.pid}, since {found.started_at}")
+        for query in found.queries:
+            click.echo(
+                f"  {query.name:<10} behind {lags[query.name]:,}  {query.rows:,} rows in this run, "
+                f"{query.rows_per_s:,.0f}/s  batch {max(query.batch, 0)}: {query.batch_rows:,} "
+                f"rows in {query.batch_s:.2f} s, {query.finished_at or 'none yet'}"
+            )
+    if found.state != "running":
+        raise SystemExit(_NOT_RUNNING)
+
+
+def _lags(config: RunConfig, found: RunStatus) -> dict[str, int]:
+    from pyspark_motemq.options import Options
+    from pyspark_motemq.records import JournalError
+
+    with token_file(config) as token:
+        try:
+            shelves = Options.read(source_options(config.source, token)).feed().shelves()
+        except JournalError as error:
+            raise PipelineError(str(error)) from error
+    return {
+        query.name: behind(positions(config.checkpoint, query.name) or {}, shelves)
+        for query in found.queries
+    }

@@ -1,0 +1,59 @@
+"""Sessions of a Spark that others started: ``spark-submit``, and Spark Connect."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.session import SQL_SETTINGS, spark_session
+
+
+@contextlib.contextmanager
+def any_session(
+    log: Path, brief: bool = True, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Give the Spark there is: that of ``spark-submit``, ``sc://…`` as master, else one of ours.
+
+    The same promises as ``spark_session``; a Connect server stays when the block ends. Raises
+    ``PipelineError``.
+    """
+    chosen = dict(settings or {})
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, whose settings hold
+        chosen.pop("spark.master", None)
+        with _stopped(_submitted(chosen)) as session:
+            yield session
+    elif chosen.get("spark.master", "").startswith("sc://"):
+        with _stopped(_connected(chosen["spark.master"])) as session:
+            yield session
+    else:
+        with spark_session(log, brief, chosen) as session:
+            yield session
+
+
+def _submitted(settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder
+    for key, value in {**SQL_SETTINGS, **settings}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _connected(url: str) -> SparkSession:
+    try:
+        session = SparkSession.builder.remote(url).getOrCreate()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    except Exception as error:  # gRPC's and PySpark's errors have no common name
+        raise PipelineError(
+            f"no Spark Connect server answers at {url}: {str(error).splitlines()[0]}"
+        ) from error
+    return session
+
+
+@contextlib.contextmanager
+def _stopped(session: SparkSession) -> Iterator[SparkSession]:
+    try:
+        yield session
+    finally:
+        session.stop()

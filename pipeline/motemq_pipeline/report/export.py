@@ -1,0 +1,72 @@
+"""Every table as one file, for programs that know no Parquet folders."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from motemq_pipeline import store
+from motemq_pipeline.errors import PipelineError
+
+_ROWS = 64 * 1024  # in memory at a time
+
+
+def export_tables(tables: Path, form: str, out: Path) -> Iterator[tuple[str, int]]:
+    """Write each table to ``out/NAME.parquet`` or ``.csv``; yield its name and rows.
+
+    ``form``: "parquet" or "csv", in which bytes are text with backslash escapes and times are
+    UTC. Files are replaced as a whole. Raises ``PipelineError``.
+    """
+    present = [table for table in store.TABLES if (tables / table).is_dir()]
+    if not present:
+        raise PipelineError(f"there are no tables in {tables}")
+    for table in present:
+        final = out / f"{table}.{form}"
+        fresh = out / f".{final.name}.new"
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            rows = _write(table, tables, form, fresh)
+            os.replace(fresh, final)
+        except OSError as error:
+            raise PipelineError(f"cannot write {final}: {error.strerror or error}") from error
+        yield table, rows
+
+
+def _write(table: str, tables: Path, form: str, fresh: Path) -> int:
+    schema = store.arrow_schema(table)
+    if form == "csv":
+        schema = pa.schema(
+            [field.with_type(pa.string()) if _is_bytes(field) else field for field in schema]
+        )
+        writer = pc.CSVWriter(fresh, schema)
+    else:
+        writer = pq.ParquetWriter(fresh, schema, compression="zstd")
+    rows = 0
+    with writer:
+        for batch in store.dataset(table, tables).to_batches(batch_size=_ROWS):
+            if form == "csv":
+                batch = _as_text(batch, schema)
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows
+
+
+def _is_bytes(field: pa.Field) -> bool:
+    return bool(pa.types.is_binary(field.type))
+
+
+def _as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if _is_bytes(field):
+            texts = [
+                None if value is None else value.decode("utf-8", "backslashreplace")
+                for value in column.to_pylist()
+            ]
+            columns.append(pa.array(texts, pa.string()))
+        else:
+            columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

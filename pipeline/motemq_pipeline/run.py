@@ -1,0 +1,123 @@
+"""``motemq pipeline run``: the streams, the chores beside them, and what is told of both."""
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from motemq_pipeline.chores import Chores
+from motemq_pipeline.config import RunConfig
+from motemq_pipeline.source_options import token_file
+from motemq_pipeline.status import QueryStatus, RunStatus, now, write_status
+from motemq_pipeline.streams import Streams
+from motemq_pipeline.writer import only_writer
+
+_LOOK_S = 0.5
+_STATUS_S = 1.0
+_RATE_S = 10.0
+
+
+def run(
+    spark: SparkSession,
+    config: RunConfig,
+    once: bool,
+    tell: Callable[[RunStatus], None],
+    ended: Callable[[], bool],
+) -> None:
+    """Keep the tables up to date until ``ended()``, or with ``once`` until all is in them.
+
+    ``tell`` is told every second how it goes. Raises ``PipelineError`` for what a person can
+    mend, and ``PySparkException`` when a query fails.
+    """
+    with only_writer(config.tables), token_file(config) as token:
+        streams = Streams(spark, config, token)
+        watch = _Watch(config, tell)
+        state = "ended"
+        try:
+            streams.start(once)
+            with Chores(spark, config) as chores:
+                while streams.running() and not ended():
+                    watch.look(streams.queries)
+                    chores.check()
+                    time.sleep(_LOOK_S)
+                if once and not ended():
+                    chores.finish()
+                streams.stop()
+        except Exception as error:
+            state = f"failed: {str(error).splitlines()[0]}"
+            raise
+        finally:
+            streams.stop()
+            watch.last(streams.queries, state)
+
+
+class _Watch:
+    """What the queries say of themselves, every second, to the person and to ``status``."""
+
+    def __init__(self, config: RunConfig, tell: Callable[[RunStatus], None]) -> None:
+        self._checkpoint = config.checkpoint
+        self._tell = tell
+        self._status = RunStatus(os.getpid(), "running", now(), now(), ())
+        self._seen: dict[str, QueryStatus] = {}
+        self._history: dict[str, deque[tuple[float, int]]] = {}
+        self._next = 0.0
+
+    def look(self, queries: dict[str, StreamingQuery]) -> None:
+        """Tell, once a second."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _STATUS_S
+            self._say(queries, "running")
+
+    def last(self, queries: dict[str, StreamingQuery], state: str) -> None:
+        """Tell how it ended."""
+        self._say(queries, state)
+
+    def _say(self, queries: dict[str, StreamingQuery], state: str) -> None:
+        for name, query in queries.items():
+            self._seen[name] = self._of(name, query)
+        queries_now = tuple(self._seen.values())
+        self._status = replace(self._status, state=state, updated_at=now(), queries=queries_now)
+        write_status(self._status, self._checkpoint)
+        self._tell(self._status)
+
+    def _of(self, name: str, query: StreamingQuery) -> QueryStatus:
+        before = self._seen.get(name) or QueryStatus(name, -1, 0, 0.0, 0, 0.0, None, "")
+        found = before
+        for progress in query.recentProgress:
+            if progress.batchId > found.batch and progress.numInputRows:
+                found = replace(
+                    found,
+                    batch=progress.batchId,
+                    batch_rows=progress.numInputRows,
+                    batch_s=progress.batchDuration / 1000,
+                    rows=found.rows + progress.numInputRows,
+                    finished_at=progress.timestamp,
+                )
+        history = self._history.setdefault(name, deque())
+        history.append((time.monotonic(), found.rows))
+        while history[-1][0] - history[0][0] > _RATE_S:
+            history.popleft()
+        seconds = history[-1][0] - history[0][0]
+        rate = (history[-1][1] - history[0][1]) / seconds if seconds else 0.0
+        return replace(found, rows_per_s=round(rate, 1), behind=_behind(query))
+
+
+def _behind(query: StreamingQuery) -> int | None:
+    last = query.lastProgress
+    if last is None or not last.sources:
+        return None
+    source = last.sources[0]
+    newest, done = _offset(source.latestOffset), _offset(source.endOffset)
+    if newest is None or done is None:
+        return None
+    return sum(max(0, at - done.get(number, 0)) for number, at in newest.items())
+
+
+def _offset(text: str | None) -> dict[str, int] | None:
+    found = json.loads(text) if text and text != "null" and text != "None" else None
+    return found if isinstance(found, dict) else None

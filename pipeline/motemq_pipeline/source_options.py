@@ -1,0 +1,47 @@
+"""A run's source as options of ``format("motemq")``; secrets as files, never as options."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from motemq_pipeline.config import RunConfig, Source
+from motemq_pipeline.errors import PipelineError
+
+
+def source_options(source: Source, token: Path | None, reader: str = "") -> dict[str, str]:
+    """Return the options for the query named ``reader``; ``token``: a file with the token."""
+    options = {
+        "path": str(source.journal or ""),
+        "brokers": ",".join(source.brokers),
+        "tokenFile": str(token or ""),
+        "caFile": str(source.ca_file or ""),
+        "topics": source.topics,
+        "startingOffsets": source.starting,
+        "maxRowsPerTrigger": str(source.max_rows),
+        # Each query reads on its own, so it has a position of its own.
+        "group": f"{source.group}-{reader}" if source.group and reader else "",
+    }
+    return {name: value for name, value in options.items() if value}
+
+
+@contextlib.contextmanager
+def token_file(config: RunConfig) -> Iterator[Path | None]:
+    """Give a file with the brokers' token; one from the environment is in a file for us only.
+
+    Raises ``PipelineError`` if the environment has none.
+    """
+    source = config.source
+    if not source.token_env:
+        yield source.token_file
+        return
+    token = os.environ.get(source.token_env, "")
+    if not token:
+        raise PipelineError(
+            f"{config.file}: the environment variable {source.token_env} (token_env) is not set"
+        )
+    with tempfile.NamedTemporaryFile("w", prefix="motemq-token-") as file:  # mode 0600
+        file.write(token)
+        file.flush()
+        yield Path(file.name)

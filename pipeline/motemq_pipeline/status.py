@@ -1,0 +1,102 @@
+"""How a continuous run is doing: told by the run itself, and by its checkpoint when it is gone.
+
+The run writes ``CHECKPOINT/status.json`` every second. How far it is behind is asked of the
+journal when somebody looks, so it is true also while nothing runs. Needs no Spark.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.writer import is_written
+
+_FILE = "status.json"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """One query: its last batch, and messages behind the journal (None: not known)."""
+
+    name: str
+    batch: int
+    batch_rows: int
+    batch_s: float
+    rows: int  # since the run began
+    rows_per_s: float  # of the last ten seconds
+    behind: int | None
+    finished_at: str  # the last batch with rows; "" before it
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """What a run says of itself."""
+
+    pid: int
+    state: str  # "running", "ended" or "failed: why"
+    started_at: str
+    updated_at: str
+    queries: tuple[QueryStatus, ...]
+
+
+def now() -> str:
+    """Return the time as it is written everywhere: ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def write_status(status: RunStatus, checkpoint: Path) -> None:
+    """Replace what was said before."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    fresh = checkpoint / f".{_FILE}.new"
+    fresh.write_text(json.dumps(asdict(status)) + "\n")
+    os.replace(fresh, checkpoint / _FILE)
+
+
+def read_status(checkpoint: Path, tables: Path) -> RunStatus:
+    """Return the last word of a run; raises ``PipelineError`` if there was none.
+
+    A run that was killed has ``ended without a word``: it holds its tables no more.
+    """
+    try:
+        said = json.loads((checkpoint / _FILE).read_text())
+        queries = tuple(QueryStatus(**each) for each in said.pop("queries"))
+        status = RunStatus(**said, queries=queries)
+    except FileNotFoundError:
+        raise PipelineError(f"no run has ever used the checkpoint {checkpoint}") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise PipelineError(f"{checkpoint / _FILE} cannot be read: {error}") from error
+    if status.state == "running" and not is_written(tables):
+        said["state"] = f"ended without a word (killed?) after {status.updated_at}"
+        return RunStatus(**said, queries=queries)
+    return status
+
+
+def positions(checkpoint: Path, query: str) -> dict[int, int] | None:
+    """Return the next message of each partition after the last batch that is in the tables.
+
+    Read from the checkpoint; None if there is no such batch.
+    """
+    done = _newest(checkpoint / query / "commits")
+    if done is None:
+        return None
+    lines = (checkpoint / query / "offsets" / str(done)).read_text().splitlines()
+    # A version, a line about the batch, then one line a source.
+    found: Mapping[str, int] = json.loads(lines[2])
+    return {int(number): at for number, at in found.items()}
+
+
+def behind(read_up_to: Mapping[int, int], journal: Mapping[int, Any]) -> int:
+    """Return how many messages a query has yet to read. ``journal``: shelves, by partition."""
+    return sum(
+        max(0, shelf.next - max(shelf.first, read_up_to.get(number, 0)))
+        for number, shelf in journal.items()
+    )
+
+
+def _newest(log: Path) -> int | None:
+    numbers = [int(entry.name) for entry in log.glob("[0-9]*") if entry.name.isdecimal()]
+    return max(numbers, default=None)

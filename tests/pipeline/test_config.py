@@ -1,0 +1,128 @@
+"""A run's TOML file: what it says, and every mistake with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from motemq_pipeline.config import load_config
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.registry import BUILT_IN
+
+
+def _file(folder: Path, text: str) -> Path:
+    file = folder / "run.toml"
+    file.write_text(text)
+    return file
+
+
+def test_the_least_that_is_needed(tmp_path: Path) -> None:
+    text = '[source]\njournal = "data/journal"\n[tables]\nfolder = "out"\n'
+    config = load_config(_file(tmp_path, text))
+    assert config.source.journal == tmp_path / "data" / "journal"
+    assert config.tables == tmp_path / "out"
+    assert config.checkpoint == tmp_path / "out" / ".checkpoint"
+    assert config.registry == BUILT_IN
+    assert (config.rig, config.alerts, config.trigger_s) == (None, None, 0.0)
+
+
+def test_everything(tmp_path: Path) -> None:
+    text = """
+[source]
+brokers = ["http://127.0.0.1:8765", "https://far:8765"]
+token_env = "MOTEMQ_TOKEN"
+ca_file = "/etc/ca.pem"
+topics = ["home/*", "lab/*"]
+starting = "-10min"
+max_rows = 5000
+group = "tables"
+
+[tables]
+folder = "/data/tables"
+checkpoint = "/data/checkpoint"
+registry = "my.toml"
+rig = "~/rig"
+
+[run]
+trigger = "250ms"
+gold_every = "1.5 min"
+compact_every = "2h"
+
+[spark]
+master = "spark://127.0.0.1:7077"
+executor.memory = "512m"
+"spark.cores.max" = 2
+speculation = true
+
+[alerts]
+"""
+    config = load_config(_file(tmp_path, text))
+    assert config.source.brokers == ("http://127.0.0.1:8765", "https://far:8765")
+    assert (config.source.topics, config.source.starting) == ("home/*,lab/*", "-10min")
+    assert (config.source.max_rows, config.source.group) == (5000, "tables")
+    assert config.registry == tmp_path / "my.toml"
+    assert config.rig == Path("~/rig").expanduser()
+    assert (config.trigger_s, config.gold_every_s, config.compact_every_s) == (0.25, 90.0, 7200.0)
+    assert config.spark == {
+        "spark.master": "spark://127.0.0.1:7077",
+        "spark.executor.memory": "512m",
+        "spark.cores.max": "2",
+        "spark.speculation": "true",
+    }
+    assert config.alerts == {}
+
+
+def test_all_mistakes_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
+    text = """[source]
+journal = "journal"
+brokers = "http://127.0.0.1:8765"
+max_rows = 0
+topic = "home/*"
+
+[tables]
+registry = 7
+
+[run]
+trigger = "fast"
+
+[sparks]
+master = "local[2]"
+
+[alerts]
+shards = 0
+"""
+    file = _file(tmp_path, text)
+    with pytest.raises(PipelineError) as caught:
+        load_config(file)
+    lines = str(caught.value).splitlines()
+    assert [line.removeprefix(f"{file}:").split(":")[0] for line in lines] == [
+        *("2", "4", "5", "7", "8", "11", "13", "17"),
+    ]
+    assert "needs one of brokers" in lines[0]
+    assert "max_rows must be a number from 1, not 0" in lines[1]
+    assert "topic is not known in [source]; there are brokers, journal" in lines[2]
+    assert 'needs folder = "…"' in lines[3]
+    assert "registry must be a text, not 7" in lines[4]
+    assert "trigger must be a time" in lines[5]
+    assert "[sparks] is not known; there are [source]" in lines[6]
+    assert "alerts.shards must be a whole number" in lines[7]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[source\n", "run.toml:1: "),
+        ("", "run.toml:1: [source] needs one of"),
+        (
+            '[source]\njournal = "j"\ngroup = "g"\n[tables]\nfolder = "t"\n',
+            "run.toml:3: group is for brokers",
+        ),
+        (
+            '[source]\nbrokers = "b"\ntoken_env = "A"\ntoken_file = "b"\n[tables]\nfolder = "t"\n',
+            "run.toml:3: give token_env or token_file, not both",
+        ),
+    ],
+)
+def test_single_mistakes(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        load_config(_file(tmp_path, text))
+    assert told in str(caught.value)

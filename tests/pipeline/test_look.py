@@ -1,0 +1,164 @@
+"""Looking at tables: SQL, exports, compaction, as commands and within Spark."""
+
+import csv
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from motemq_pipeline import store
+from motemq_pipeline.cli import command
+from motemq_pipeline.cli_look import _print
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.failures import in_one_line, in_words, spark_log
+from motemq_pipeline.views import answer
+from tests.pipeline.conftest import Tables
+
+_END_S = 240.0
+
+
+def test_every_table_is_a_view(spark: SparkSession, desk: Tables) -> None:
+    sql = "select board, complete from gold_board_health where board like 'vpico%' order by board"
+    names, rows = answer(spark, sql, desk.folder, 0)
+    assert (names, list(rows)) == (
+        ["board", "complete"],
+        [("vpico-1", True), ("vpico-2", True)],
+    )
+    for table in (written.table for written in desk.progress):
+        _, counted = answer(spark, f"select count(*) from {table}", desk.folder, 10)
+        assert list(counted) == [(len(desk.rows(table)),)]
+
+
+def test_one_row_more_than_the_limit_tells_that_there_are_more(
+    spark: SparkSession, desk: Tables
+) -> None:
+    _, rows = answer(spark, "select seq from bronze_messages", desk.folder, 5)
+    assert len(list(rows)) == 6
+
+
+def test_a_mistake_in_sql_is_one_line(spark: SparkSession, desk: Tables) -> None:
+    with pytest.raises(PipelineError) as caught, spark_log() as log, in_words(log):
+        answer(spark, "select nothing from nowhere", desk.folder, 5)
+    assert "\n" not in str(caught.value)
+    assert "nowhere" in str(caught.value)
+    assert not log.exists() or str(log) in str(caught.value)
+    log.unlink(missing_ok=True)
+
+
+def test_our_own_errors_are_found_in_sparks_traces() -> None:
+    trace = "Job aborted\n  at java\npyspark_motemq.records.JournalError: it is corrupt\n at x"
+    assert in_one_line(trace, Path("log")) == "it is corrupt"
+    assert in_one_line("a\nb", Path("log")) == "Spark failed: a; its log is log"
+
+
+_ROWS = [
+    (datetime(2026, 1, 2, 3, 4, 5, 600000, UTC), b"\xff ok", None, 1.5, "a,b\nc", {"k": [1]}),
+]
+_NAMES = ["at", "payload", "none", "value", "text", "map"]
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "table"])
+def test_values_as_people_and_programs_read_them(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _print(_NAMES, iter(_ROWS), form)
+    out = capsys.readouterr().out
+    if form == "json":
+        assert json.loads(out) == {
+            "at": "2026-01-02T03:04:05.600000Z",
+            "payload": "\\xff ok",
+            "none": None,
+            "value": 1.5,
+            "text": "a,b\nc",
+            "map": {"k": [1]},
+        }
+    elif form == "csv":
+        header, row = csv.reader(out.splitlines(keepends=True))
+        assert header == _NAMES
+        assert row[:5] == ["2026-01-02T03:04:05.600000Z", "\\xff ok", "", "1.5", "a,b\nc"]
+    else:
+        names, line, row_text = out.splitlines()
+        assert names.split() == _NAMES
+        assert set(line) == {"-", " "}
+        assert "2026-01-02T03:04:05.600000Z" in row_text
+        assert "a,b\\nc" in row_text
+
+
+@pytest.mark.timeout(600)
+def test_a_query_as_a_command(desk: Tables) -> None:
+    argv = [sys.executable, "-m", "motemq", "pipeline", "query"]
+    sql = "select seq, path from bronze_messages where partition = 0 order by 1"
+    done = subprocess.run(
+        [*argv, sql, "--tables", str(desk.folder), "--limit", "2", "--csv"],
+        capture_output=True,
+        text=True,
+        timeout=_END_S,
+    )
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        ["seq,path", "0,telemetry/vpico-1/temperature", "1,telemetry/vpico-1/humidity"],
+    )
+    assert done.stderr == "pipeline: only the first 2 rows; see --limit\n"
+
+
+def _command(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(command, [str(argument) for argument in arguments])
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_an_export_has_every_row(desk: Tables, tmp_path: Path, form: str) -> None:
+    code, out = _command("report", "--tables", desk.folder, "--export", form, tmp_path / "out")
+    assert code == 0, out
+    for written in desk.progress:
+        file = tmp_path / "out" / f"{written.table}.{form}"
+        expected = store.dataset(written.table, desk.folder).to_table().to_pylist()
+        if form == "parquet":
+            assert pq.read_table(file).to_pylist() == expected
+        else:
+            with file.open(newline="") as text:
+                rows = list(csv.DictReader(text))
+            assert len(rows) == len(expected)
+    if form == "csv":
+        with (tmp_path / "out" / "silver_quarantine.csv").open(newline="") as text:
+            payloads = [row["payload"] for row in csv.DictReader(text)]
+        assert "\\xff\\xfe" in payloads
+    assert [name for name in (tmp_path / "out").iterdir() if name.name.startswith(".")] == []
+
+
+def test_a_report_of_nothing_is_wrong_usage(desk: Tables) -> None:
+    code, out = _command("report", "--tables", desk.folder)
+    assert code == 2
+    assert "give --out FILE.html, --export parquet|csv DIR, or both" in out
+
+
+def test_folders_without_tables_are_told(tmp_path: Path) -> None:
+    for arguments in (
+        ("compact", "--tables", tmp_path),
+        ("report", "--tables", tmp_path, "--export", "csv", tmp_path / "out"),
+    ):
+        code, out = _command(*arguments)
+        assert code == 3
+        assert f"there are no tables in {tmp_path}" in out
+
+
+def test_a_package_has_our_code_only(tmp_path: Path) -> None:
+    code, out = _command("package", tmp_path / "dist")
+    assert (code, out.splitlines()) == (
+        0,
+        [str(tmp_path / "dist" / "motemq.zip"), str(tmp_path / "dist" / "motemq_run.py")],
+    )
+    imported = subprocess.run(
+        [sys.executable, "-c", "import pyspark_motemq; print(pyspark_motemq.__file__)"],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(tmp_path / "dist" / "motemq.zip")},
+        timeout=_END_S,
+    )
+    assert str(tmp_path / "dist" / "motemq.zip") in imported.stdout, imported.stderr

@@ -1,0 +1,199 @@
+"""The continuous run as a process: killed, stopped, asked; and what its tables hold then."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from host_broker.client import FmqpClient, connect
+from motemq_pipeline import store
+from motemq_pipeline.config import RunConfig, load_config
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.run import run
+from motemq_pipeline.status import RunStatus, read_status
+from motemq_pipeline.writer import only_writer
+from tests.host_broker.net.broker_process import broker
+from tests.pipeline.conftest import Tables
+from tests.pipeline.desk import MESSAGES, Sender, reading, write_journal, write_rig, write_segment
+
+_END_S = 400.0
+pytestmark = pytest.mark.timeout(900)  # two Sparks, on a machine that may have much else to do
+_BROKER = ("--listen", "auto://127.0.0.1:0", "--set", "journal.flush_s=0.001")
+
+
+def _config(folder: Path, source: str, more: str = "") -> Path:
+    file = folder / "run.toml"
+    file.write_text(
+        f'[source]\n{source}\n[tables]\nfolder = "tables"\nrig = "rig"\n'
+        f'[run]\ngold_every = "1s"\n{more}'
+    )
+    return file
+
+
+def _once(spark: SparkSession, config: RunConfig) -> RunStatus:
+    told: list[RunStatus] = []
+    run(spark, config, True, told.append, lambda: False)
+    return told[-1]
+
+
+def _keys(tables: Path, table: str = "bronze_messages") -> list[tuple[int, int]]:
+    number = "seq" if table == "bronze_messages" else "message_seq"
+    found = store.dataset(table, tables).to_table(columns=["partition", number]).to_pylist()
+    return sorted((row["partition"], row[number]) for row in found)
+
+
+@pytest.fixture(scope="module")
+def here(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    """A run of the desk's journal that was brought up to date once."""
+    folder = tmp_path_factory.mktemp("run")
+    write_journal(folder / "journal")
+    write_rig(folder / "rig")
+    config = load_config(_config(folder, 'journal = "journal"'))
+    status = _once(spark, config)
+    assert {query.name: query.rows for query in status.queries}["bronze"] == MESSAGES
+    return config
+
+
+def test_a_run_makes_the_tables_of_a_backfill(desk: Tables, here: RunConfig) -> None:
+    for table in ("bronze_messages", "silver_telemetry"):
+        assert _keys(here.tables, table) == sorted(
+            (row["partition"], row["seq" if table == "bronze_messages" else "message_seq"])
+            for row in desk.rows(table)
+        )
+    for table in ("gold_sensor_rollup", "gold_board_health", "gold_checks", "gold_rtt"):
+        assert store.dataset(table, here.tables).to_table().to_pylist() == desk.rows(table)
+
+
+def test_tables_and_checkpoints_that_do_not_belong_together_are_refused(
+    spark: SparkSession, here: RunConfig, desk: Tables, tmp_path: Path
+) -> None:
+    def refused(told: str, tables: Path, checkpoint: Path) -> None:
+        text = f'journal = "journal"\n[tables]\nfolder = "{tables}"\ncheckpoint = "{checkpoint}"\n'
+        file = tmp_path / "other.toml"
+        file.write_text("[source]\n" + text)
+        with pytest.raises(PipelineError, match=told):
+            _once(spark, load_config(file))
+
+    refused("are fed from another checkpoint", here.tables, tmp_path / "new")
+    refused("feeds other tables", tmp_path / "elsewhere", here.checkpoint)
+    copy = tmp_path / "copy"
+    shutil.copytree(desk.folder, copy)
+    refused("written by 'motemq pipeline backfill'", copy, tmp_path / "new")
+    with only_writer(here.tables), pytest.raises(PipelineError, match=f"by process {os.getpid()}"):
+        _once(spark, here)
+
+
+def test_what_came_since_is_added_once_whatever_was_noted(
+    spark: SparkSession, here: RunConfig
+) -> None:
+    """Spark is made to believe that it never finished its last batch, as after a kill."""
+    journal = here.source.journal
+    assert journal is not None
+    before = _keys(here.tables)
+    more = [
+        ("telemetry/vpico-9/temperature", reading("vpico-9", n, "temperature", 1)) for n in (0, 1)
+    ]
+    write_segment(journal, 7, [(Sender(9, 1), more)])
+    _once(spark, here)
+    after = sorted([*before, (7, 0), (7, 1)])
+    assert _keys(here.tables) == after
+    for query in ("bronze", "silver"):
+        commits = here.checkpoint / query / "commits"
+        newest = max((entry for entry in commits.glob("[0-9]*")), key=lambda each: int(each.name))
+        newest.unlink()
+        (commits / f".{newest.name}.crc").unlink(missing_ok=True)
+    _once(spark, here)
+    assert _keys(here.tables) == after
+    assert len(_keys(here.tables, "silver_telemetry")) == len(
+        set(_keys(here.tables, "silver_telemetry"))
+    )
+
+
+@contextmanager
+def _running(config: Path, *more: str) -> Iterator["subprocess.Popen[str]"]:
+    argv = [sys.executable, "-m", "motemq", "pipeline", "run", str(config), *more]
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def _publish(port: int, numbers: range) -> None:
+    client = connect(f"fmqp://127.0.0.1:{port}")
+    assert isinstance(client, FmqpClient)
+    with client:
+        for number in numbers:
+            client.publish(
+                "telemetry/b/temperature", reading("b", number, "temperature", number / 10)
+            )
+        client.sync()
+
+
+def _until(tables: Path, rows: int) -> None:
+    deadline = time.monotonic() + _END_S
+    while True:
+        try:
+            if store.count("bronze_messages", tables) >= rows:
+                return
+        except PipelineError:
+            pass  # not there yet
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _status(config: Path) -> tuple[int, dict[str, object]]:
+    argv = [sys.executable, "-m", "motemq", "pipeline", "status", str(config), "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_END_S)
+    assert done.stderr == ""
+    found: dict[str, object] = json.loads(done.stdout)
+    return done.returncode, found
+
+
+def test_kill_9_ctrl_c_and_status(tmp_path: Path) -> None:
+    """Killed while it writes, run again, stopped by Ctrl-C: every message once, and it is told."""
+    with broker("--data", str(tmp_path / "data"), *_BROKER) as process:
+        port = process.ports["auto"]
+        # Not the echoes by which the publisher waits.
+        source = f'brokers = "127.0.0.1:{port}"\nmax_rows = 250\ntopics = "telemetry/*/*"'
+        config = _config(tmp_path, source)
+        tables = tmp_path / "tables"
+        _publish(port, range(1000))
+        with _running(config, "--quiet") as killed:
+            _until(tables, 250)
+            os.killpg(killed.pid, signal.SIGKILL)
+            assert killed.wait(_END_S) == -signal.SIGKILL
+        code, status = _status(config)
+        assert code == 1
+        assert str(status["state"]).startswith("ended without a word")
+        assert _keys(tables) == sorted(set(_keys(tables)))
+        _publish(port, range(1000, 1200))
+        with _running(config) as again:
+            _until(tables, 1200)
+            code, status = _status(config)
+            assert (code, status["state"]) == (0, "running")
+            again.send_signal(signal.SIGINT)
+            out, err = again.communicate(timeout=_END_S)
+            assert (again.returncode, err) == (0, "")
+            assert out.splitlines()[-1].startswith("pipeline: ended; messages in this run: bronze")
+        assert len(_keys(tables)) == 1200 == len(set(_keys(tables)))
+        _publish(port, range(1200, 1250))
+        code, status = _status(config)
+        assert (code, status["state"]) == (1, "ended")
+        queries = status["queries"]
+        assert isinstance(queries, list)
+        behind = {each["name"]: each["behind"] for each in queries}["bronze"]
+        assert 50 <= behind <= 50 + 2  # echoes are in the journal, too
+    assert read_status(tables / ".checkpoint", tables).state == "ended"
