@@ -121,7 +121,6 @@ def connect_server(scratch: Path, package: Path) -> Iterator[str]:
         "spark.master": "local[2]",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
-        "spark.driver.memory": "800m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": _SHORT,
@@ -131,6 +130,8 @@ def connect_server(scratch: Path, package: Path) -> Iterator[str]:
     argv = [str(SPARK_SUBMIT), "--class", _CONNECT]
     argv += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     log = scratch / "connect.log"
-    with _process([*argv, "spark-internal"], log, environment(scratch, PYTHONPATH=str(package))):
+    # It takes its memory from there, like a master.
+    env = environment(scratch, PYTHONPATH=str(package), SPARK_DAEMON_MEMORY="800m")
+    with _process([*argv, "spark-internal"], log, env):
         _said(log, "Spark Connect server started")
         yield f"sc://127.0.0.1:{port}"
