@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 _PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
-_END_S = 300.0
+_END_S = 600.0
 
 
 def _blocks(kind: str) -> list[str]:
@@ -37,7 +37,7 @@ def _in_the_background(lines: list[str], folder: Path) -> Iterator[list["subproc
         for process in reversed(started):
             process.terminate()
         for process in started:
-            process.wait(_END_S)
+            process.communicate(timeout=_END_S)
 
 
 def _argv(line: str) -> list[str]:
@@ -50,7 +50,7 @@ def _done(line: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(900)  # a Spark for the run, and one for the question
+@pytest.mark.timeout(1500)  # a Spark for the run, and one for the question
 def test_the_tutorial_runs(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
