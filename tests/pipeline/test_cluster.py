@@ -1,4 +1,4 @@
-"""The same run on a real cluster: by its address, and by spark-submit."""
+"""The same run on a real cluster: by its address."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from motemq_pipeline import store
-from tests.pipeline.cluster import SPARK_SUBMIT, cluster, environment, foreign_python
+from tests.pipeline.cluster import cluster, foreign_python
 from tests.pipeline.desk import Sender, reading, write_segment
 
 _END_S = 400.0
@@ -65,27 +65,4 @@ def test_a_run_with_a_clusters_address(master: str, tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": _OURS, "PYSPARK_PYTHON": foreign_python(tmp_path)},
     )
     assert (done.returncode, done.stderr) == (0, "")
-    _check(tmp_path / "tables")
-
-
-def test_spark_submit_with_the_package(master: str, tmp_path: Path) -> None:
-    config = _config(tmp_path)
-    argv = [sys.executable, "-m", "motemq", "pipeline", "package", str(tmp_path / "dist")]
-    made = subprocess.run(argv, capture_output=True, text=True, timeout=_END_S)
-    package, program = made.stdout.split()
-    submit = [str(SPARK_SUBMIT), "--master", master, "--py-files", package]
-    submit += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m"]
-    done = subprocess.run(
-        [*submit, program, "run", str(config), "--once"],
-        capture_output=True,
-        text=True,
-        timeout=_END_S,
-        env=environment(
-            tmp_path / "spark",
-            PYTHONPATH=_OURS,
-            PYSPARK_PYTHON=foreign_python(tmp_path),
-        ),
-    )
-    assert done.returncode == 0, done.stderr
-    assert "pipeline: ended; messages in this run: bronze 2000" in done.stdout
     _check(tmp_path / "tables")
