@@ -95,9 +95,10 @@ class _Line:
     def __init__(self, stream, timeout_ms):
         self._stream = stream
         self._timeout_ms = timeout_ms
-        self._poll = poll()
+        self._poll = None
         pollable = getattr(stream, "pollable", stream)
         if pollable:
+            self._poll = poll()
             self._poll.register(pollable, 1)
         self._buffer = bytearray(_AHEAD)
 
@@ -117,6 +118,9 @@ class _Line:
                 left = ticks_diff(until, ticks_ms())
                 if left <= 0:
                     raise OSError("%d of %d bytes came back" % (got, total))
-                # A reliable stream has deadlines of its own.
-                for _ in self._poll.ipoll(min(left, 2 if sent < total else _LOOK_MS)):
+                # As the client waits: a reliable stream has nothing to be polled, and deadlines.
+                if not self._poll:
+                    sleep_ms(1)
+                    continue
+                for _ in self._poll.ipoll(min(left, 2 if sent < total else left)):
                     pass

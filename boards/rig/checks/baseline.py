@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 
 from boards.rig.bench import BUSY_SILENCE_S, HANG_UP_SILENCE_S, Bench, CheckFailed
 from boards.rig.checks.declared import Check, Measurement, Samples
+from boards.rig.checks.ping import ping_bytes
 from boards.rig.line import set_silence
 
-_SIZE = 24  # bytes, about those of a ping
 _COUNT = 50
 _TOTAL_NETWORK = 65_536
 _TOTAL_SERIAL = 8_192
@@ -30,7 +30,12 @@ def baseline(bench: Bench) -> list[Samples]:
             raise CheckFailed("the bridge's last session did not end; the board still sends")
         set_silence(bench.bridge, BUSY_SILENCE_S)
         result = bench.call(
-            "echo", size=_SIZE, count=_COUNT, total=total, timeout_ms=_PIECE_MS, deadline_s=_CALL_S
+            "echo",
+            size=ping_bytes(bench),
+            count=_COUNT,
+            total=total,
+            timeout_ms=_PIECE_MS,
+            deadline_s=_CALL_S,
         )
         set_silence(bench.bridge, HANG_UP_SILENCE_S)
     times = [float(value) for value in result["rtt_us"]]

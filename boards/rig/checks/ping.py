@@ -69,7 +69,7 @@ def ping_idle(bench: Bench) -> list[Samples]:
         bench.hang_up()
     if not result["up"] or after.number != before.number:
         raise CheckFailed(f"an idle link did not stay up: {result['changes']}")
-    pings = (after.from_client_bytes - before.from_client_bytes) / _ping_bytes(bench)
+    pings = (after.from_client_bytes - before.from_client_bytes) / ping_bytes(bench)
     most = result["ms"] / _KEEPALIVE_MS + 1
     if not 1 <= pings <= most:
         raise CheckFailed(
@@ -78,7 +78,7 @@ def ping_idle(bench: Bench) -> list[Samples]:
     return [Samples(INTERVAL, [result["ms"] / pings])]
 
 
-def _ping_bytes(bench: Bench) -> int:
+def ping_bytes(bench: Bench) -> int:
     """Return the length of one ping: FMQP's is a publication to a topic of the client's own."""
     return 6 + len(f"ping/{bench.client_id}") + 1 if bench.is_fmqp else 5
 
