@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import socket
+import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -9,6 +11,9 @@ from pyspark.sql import SparkSession
 
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.session import SQL_SETTINGS, spark_session
+
+_CONNECT_PORT = 15_002  # Spark's usual one
+_KNOCK_S = 10.0
 
 
 @contextlib.contextmanager
@@ -41,6 +46,7 @@ def _submitted(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _connected(url: str) -> SparkSession:
+    _knock(url)
     try:
         session = SparkSession.builder.remote(url).getOrCreate()
         session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -49,6 +55,16 @@ def _connected(url: str) -> SparkSession:
             f"no Spark Connect server answers at {url}: {str(error).splitlines()[0]}"
         ) from error
     return session
+
+
+def _knock(url: str) -> None:
+    """Refuse at once where nothing listens: PySpark would try for ten minutes."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        address = (parts.hostname or "", parts.port or _CONNECT_PORT)
+        socket.create_connection(address, timeout=_KNOCK_S).close()
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"no Spark Connect server answers at {url}: {error}") from error
 
 
 @contextlib.contextmanager

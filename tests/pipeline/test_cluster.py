@@ -13,7 +13,7 @@ from tests.pipeline.cluster import cluster, foreign_python
 from tests.pipeline.desk import Sender, reading, write_segment
 
 _END_S = 400.0
-pytestmark = pytest.mark.timeout(900)  # five Java processes
+pytestmark = [pytest.mark.timeout(900), pytest.mark.alone]  # six Java processes
 _OURS = ":".join(entry for entry in sys.path if entry)  # of the driver's machine
 _PARTITIONS, _EACH = 4, 500
 

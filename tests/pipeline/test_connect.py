@@ -83,10 +83,10 @@ def test_query_by_a_server(server: str, desk: Tables) -> None:
     ]
 
 
-def test_a_server_that_is_not_there_is_one_line(desk: Tables) -> None:
+def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "motemq", "pipeline", "query", "select 1"]
     done = subprocess.run(
-        [*argv, "--tables", str(desk.folder), "--master", "sc://127.0.0.1:1"],
+        [*argv, "--tables", str(tmp_path), "--master", "sc://127.0.0.1:1"],
         capture_output=True,
         text=True,
         timeout=_END_S,
