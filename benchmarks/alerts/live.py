@@ -60,8 +60,10 @@ def measure(spark: SparkSession, folder: Path, rate: float, seconds: float) -> R
             query.stop()
     finally:
         broker.end()
-    if not heard or not loaded:
-        raise Failed(f"no alert was heard, or no batch had rows: {query.exception()}")
+    if not heard:
+        raise Failed(f"no alert was heard within {_HEARD_S:g} s: {query.exception()}")
+    if not loaded:
+        raise Failed(f"no batch had {rate / 20:g} rows: {query.exception()}")
     return Result(
         start_s,
         statistics.median(idle or [0.0]),
