@@ -185,8 +185,8 @@ class LightmqClient(Link):
                 continue
             else:
                 data = bytes(self._view[start + 2 : end])
-                if self._waiting[number] is None:
-                    self._waiting[number] = data
+                if self._waiting[number] is not False:
+                    self._waiting[number] = data  # or once more, from a broker that answers twice
                 else:
                     del self._waiting[number]
                     if self.on_response:

@@ -9,7 +9,7 @@ import tty
 from collections.abc import Callable
 from pathlib import Path
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Board:

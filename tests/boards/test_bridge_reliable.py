@@ -16,7 +16,7 @@ from umotemq.fmqp import FmqpClient
 from umotemq.reliable import Reliable
 from umotemq.tcp import Tcp
 
-_PATIENCE_MS = 1500
+_PATIENCE_MS = 8000  # of a link that is told nothing; told, it takes milliseconds
 
 
 class _Uart:

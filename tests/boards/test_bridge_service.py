@@ -135,7 +135,7 @@ def test_a_port_in_use_is_told_with_the_process_that_has_it(tmp_path: Path) -> N
         with running(*arguments, "--wait") as waiting:
             waiting.wait_for(f"(process {first.popen.pid})")
             first.popen.kill()
-            waiting.wait_for("open")
+            waiting.wait_for("board: open")
             board.send(b"x")
             waiting.wait_for("nothing listens at fmqp://127.0.0.1:1")
     board.close()

@@ -44,7 +44,7 @@ def _flash(
             image,
             held=held,
             ledger=Ledger(folder / "ledger.jsonl"),
-            deadline_s=60,
+            deadline_s=240,
             progress=lambda text: None,
             force=force,
             trust_ledger=trust,

@@ -91,6 +91,11 @@ def send_returns_the_response():
     equal(client.send(b"Hi", 200), b"ok")
     equal(stream.take(), b"\x05\0\x05\x01\x02\0Hi")
     equal(client.discarded, 1)
+    # A broker that answers twice, before the first answer is looked at; also with nothing.
+    for number, answer in ((3, b"ok"), (4, b"")):
+        said = bytes([6, 0, 2 + len(answer), 0, number]) + answer
+        answered(client, stream, number, said + said)
+        equal(client.send(b"Hi", 200), answer)
     within(90, 400, raises, "timeout", client.send, b"Hi", 100)
     answered(client, stream, 0x0200, b"\x06\0\x04\x01\x03no\x06\0\x02\x02\0")
     equal(client.send(b"again", 200), b"")
