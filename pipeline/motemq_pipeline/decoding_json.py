@@ -52,9 +52,12 @@ def json_schema(rule: Rule) -> StructType:
     return _struct(wanted).add(StructField(_CORRUPT, StringType()))
 
 
-def parse_json(schema: StructType) -> Column:
-    """Return the column ``text`` as ``schema`` says; its corrupt column tells of other types."""
-    return F.from_json(F.col("text"), schema, _OPTIONS)
+def parse_json(schema: StructType, wanted: Column) -> Column:
+    """Return the column ``text`` as ``schema`` says where ``wanted``, else null.
+
+    Its corrupt column tells of other types.
+    """
+    return F.from_json(F.when(wanted, F.col("text")), schema, _OPTIONS)
 
 
 def _struct(wanted: Mapping[str, Any]) -> StructType:

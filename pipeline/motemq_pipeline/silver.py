@@ -43,19 +43,16 @@ def decoded(bronze: DataFrame, registry: Registry) -> DataFrame:
         .where(F.col("rule").isin(telemetry))
         .withColumn("text", F.when(_is_one_of(native) & short, text))
     )
-    schemas: list[StructType] = []  # rules that read the same share a column
+    schemas: list[tuple[StructType, list[int]]] = []  # rules that read the same share a column
     reasons, readings = F.lit(None).cast("string"), F.lit(None).cast(READINGS_SCHEMA)
     columns = {}
     for number in native:
         parsed = None
         if rules[number].encoding == JSON:
-            schema = json_schema(rules[number])
-            if schema not in schemas:
-                schemas.append(schema)
-            parsed = F.col(f"json_{schemas.index(schema)}")
+            parsed = F.col(f"json_{_shared(schemas, json_schema(rules[number]), number)}")
         columns[number] = JsonRule(rules[number], parsed)
-    for at, schema in enumerate(schemas):
-        messages = messages.withColumn(f"json_{at}", parse_json(schema))
+    for at, (schema, users) in enumerate(schemas):
+        messages = messages.withColumn(f"json_{at}", parse_json(schema, _is_one_of(users)))
     if binary:
         # PySpark's stubs ask for an argument of which PySpark itself warns.
         udf = arrow_udf(  # type: ignore[call-overload]
@@ -81,6 +78,16 @@ def _by_rule(values: dict[int, int]) -> Column:
     for number, value in values.items():
         found = F.when(F.col("rule") == number, F.lit(value)).otherwise(found)
     return found
+
+
+def _shared(schemas: list[tuple[StructType, list[int]]], schema: StructType, number: int) -> int:
+    """Note that rule ``number`` reads ``schema``; return the place of that schema."""
+    for at, (known, users) in enumerate(schemas):
+        if known == schema:
+            users.append(number)
+            return at
+    schemas.append((schema, [number]))
+    return len(schemas) - 1
 
 
 def _rule_number(registry: Registry) -> Column:
