@@ -6,7 +6,8 @@
 - ``registry``: a file to ``rules`` (``rule_table``, ``rule_laws``, ``patterns``), or to all that
   is wrong with it, by line (``toml_lines``)
 - ``decoding``: payloads to fields in Python, and by ``reading`` to readings; ``decoding_arrow``
-  over Arrow columns, ``decoding_json`` the same by Spark's own functions
+  over Arrow columns, ``decoding_json`` the same by Spark's own functions, ``decoding_columns``
+  all of it for a registry
 - ``schemas``: every table's columns and version; documented in docs/tables.md
 - ``silver``: messages to readings or to quarantine, batch and stream
 - ``gold``, ``rollups``, ``fleet``: readings to streams and boards, to hours, to a fleet

@@ -91,7 +91,7 @@ class Rule:
         return any(sensor.field is not None for sensor in self.sensors.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # two are the same if they are one: what is built is kept by it
 class Registry:
     """Rules in order; the first that matches a path decides."""
 

@@ -5,21 +5,11 @@ that message alone, so a stream and a later batch over the same journal give the
 ``distinct`` is the one that remembers.
 """
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import StructType
 
-from motemq_pipeline.decoding_arrow import DECODED_SCHEMA, READINGS_SCHEMA, decode_columns
-from motemq_pipeline.decoding_json import JsonRule, json_schema, parse_json
-from motemq_pipeline.rules import (
-    CLOCK_AHEAD_S,
-    JSON,
-    MAX_PAYLOAD_BYTES,
-    NUMBER,
-    TELEMETRY,
-    Registry,
-)
+from motemq_pipeline.decoding_columns import decoding_columns
+from motemq_pipeline.rules import CLOCK_AHEAD_S, Registry
 from motemq_pipeline.schemas import shaped
 
 _BRONZE = ["partition", "seq", "time", "protocol", "connection", "path", "payload"]
@@ -32,74 +22,11 @@ def decoded(bronze: DataFrame, registry: Registry) -> DataFrame:
     A good payload has ``readings`` (``decoding_arrow.READINGS_SCHEMA``, at least one), a bad one
     ``reason``, one sentence. The rest is bronze columns, and what ``telemetry`` needs.
     """
-    rules = registry.rules
-    telemetry = [number for number, rule in enumerate(rules) if rule.kind == TELEMETRY]
-    native = [number for number in telemetry if rules[number].encoding in (JSON, NUMBER)]
-    binary = [number for number in telemetry if number not in native]
-    text = F.col("payload").cast("string")
-    short = (F.length("payload") <= MAX_PAYLOAD_BYTES) & F.is_valid_utf8(text)
-    messages = (
-        bronze.withColumn("rule", _rule_number(registry))
-        .where(F.col("rule").isin(telemetry))
-        .withColumn("text", F.when(_is_one_of(native) & short, text))
-    )
-    schemas: list[tuple[StructType, list[int]]] = []  # rules that read the same share a column
-    reasons, readings = F.lit(None).cast("string"), F.lit(None).cast(READINGS_SCHEMA)
-    columns = {}
-    for number in native:
-        parsed = None
-        if rules[number].encoding == JSON:
-            parsed = F.col(f"json_{_shared(schemas, json_schema(rules[number]), number)}")
-        columns[number] = JsonRule(rules[number], parsed)
-    for at, (schema, users) in enumerate(schemas):
-        messages = messages.withColumn(f"json_{at}", parse_json(schema, _is_one_of(users)))
-    if binary:
-        # PySpark's stubs ask for an argument of which PySpark itself warns.
-        udf = arrow_udf(  # type: ignore[call-overload]
-            decode_columns(rules, frozenset(binary)), DECODED_SCHEMA
-        )
-        payload = F.when(_is_one_of(binary), F.col("payload"))
-        messages = messages.withColumn("decoded", udf("rule", "path", payload))
-        reasons = F.col("decoded.reason")
-        readings = F.when(reasons.isNull(), F.col("decoded.readings"))
-    for number, native_rule in columns.items():
-        of_rule = F.col("rule") == number
-        reasons = F.when(of_rule, native_rule.reason()).otherwise(reasons)
-        of_good = F.col("reason").isNull()
-        readings = F.when(of_rule, F.when(of_good, native_rule.readings())).otherwise(readings)
-    messages = messages.withColumn("reason", reasons).withColumn("readings", readings)
-    late = {number: int(rules[number].max_late_s * 1e6) for number in telemetry}
-    messages = messages.withColumn("max_late_us", _by_rule(late))
+    columns = decoding_columns(registry)
+    messages = bronze.withColumn("rule", columns.rule).where(columns.is_telemetry)
+    for added in columns.steps:
+        messages = messages.withColumns(added) if added else messages
     return messages.select(*_BRONZE, "max_late_us", "readings", "reason")
-
-
-def _by_rule(values: dict[int, int]) -> Column:
-    found = F.lit(None).cast("long")
-    for number, value in values.items():
-        found = F.when(F.col("rule") == number, F.lit(value)).otherwise(found)
-    return found
-
-
-def _shared(schemas: list[tuple[StructType, list[int]]], schema: StructType, number: int) -> int:
-    """Note that rule ``number`` reads ``schema``; return the place of that schema."""
-    for at, (known, users) in enumerate(schemas):
-        if known == schema:
-            users.append(number)
-            return at
-    schemas.append((schema, [number]))
-    return len(schemas) - 1
-
-
-def _rule_number(registry: Registry) -> Column:
-    """Return the number of the first rule that matches ``path``, null where none does."""
-    found = F.lit(None).cast("int")
-    for number, rule in reversed(list(enumerate(registry.rules))):
-        found = F.when(F.col("path").rlike(rule.pattern.java), F.lit(number)).otherwise(found)
-    return found
-
-
-def _is_one_of(numbers: list[int]) -> Column:
-    return F.col("rule").isin(numbers) if numbers else F.lit(False)
 
 
 def telemetry(messages: DataFrame) -> DataFrame:
