@@ -38,7 +38,9 @@ class Device:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "MICROPYPATH": f"{self.lib}:{DEVICE}:.frozen"},
+            # A module keeps its file's name: as long a one as on a board, wherever the files are.
+            cwd=self.lib.parent,
+            env={**os.environ, "MICROPYPATH": f"{self.lib.name}:{DEVICE}:.frozen"},
             preexec_fn=_die_with_parent,
         )
 
