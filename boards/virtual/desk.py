@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import shutil
 import signal
 import time
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from boards.virtual.address import BoardAddress, BoardKind, command, read_address
 from boards.virtual.control import BoardControl, BoardError, BoardState
@@ -24,6 +26,7 @@ from boards.virtual.lifetime import holder
 _START_S = 60.0
 _ASKED_S = 2.0  # each, for the control port, SIGTERM and SIGKILL
 _LOOK_S = 0.02
+_EXIT_S = 10.0  # for a process to end that has left its folder
 _ADDRESS = "address.json"
 _PREFIXES = {"rp2040": "vpico", "esp32": "vesp32"}
 
@@ -157,6 +160,7 @@ class Desk:
 
     def _stop(self, id: str) -> None:
         state_dir = self._boards / id
+        process = _handle(holder(state_dir))
         if holder(state_dir) is not None:
             control = BoardControl(self._address(id).control_port, timeout_s=_ASKED_S)
             with contextlib.suppress(BoardError):  # it may hang, or be ending: then by its process
@@ -171,6 +175,9 @@ class Desk:
                 break
         else:
             raise BoardError(f"virtual board {id!r}: process {holder(state_dir)} does not end")
+        if process is not None:  # what holds its folder no more may still be ending
+            with process:
+                select.select([process], [], [], _EXIT_S)
         (self._files / f"{id}.toml").unlink(missing_ok=True)
 
     @contextmanager
@@ -180,6 +187,14 @@ class Desk:
         with (self._files / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def _handle(pid: int | None) -> BinaryIO | None:
+    """Return what can be read once a process has ended; None if there is no such process."""
+    try:
+        return os.fdopen(os.pidfd_open(pid), "rb", buffering=0) if pid else None
+    except ProcessLookupError:
+        return None
 
 
 def _spawn(kind: BoardKind, id: str, state_dir: Path, leash: int | None) -> BoardAddress:

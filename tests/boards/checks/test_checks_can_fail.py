@@ -174,14 +174,19 @@ def _lightmq(way: Way, opcode: int, place: int, change: Callable[[bytes], list[b
 
 
 def _answers_whoever_waits() -> Fault:
-    """Give a late answer to the request that waits now."""
+    """Give the first answer, which is late, to the request after it."""
     asked: list[bytes] = []
+    late: list[bytes] = []
 
     def fault(way: Way, packet: bytes) -> list[bytes]:
         if way == "up" and packet[0] == 5:
             asked.append(packet[3:5])
         if way == "down" and packet[0] == 6:
-            return [packet[:3] + asked[-1] + packet[5:]]
+            if len(asked) < 2:  # on a busy machine it may come before that request
+                late.append(packet)
+                return []
+            answer = late.pop() if late else packet
+            return [answer[:3] + asked[-1] + answer[5:]]
         return [packet]
 
     return fault

@@ -1,5 +1,6 @@
 """Boards in one check, driven by a worker each: good ones, a lonely one, a message that is lost."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,4 +67,5 @@ def test_a_lost_message_fails_the_one_that_misses_it(
     assert _check_step(tmp_path, loser)[0] == "failed"
     outcome, message = _check_step(tmp_path, winner)
     assert outcome == "passed"
-    assert "could not do its part" in message
+    # Which of the two it is depends on how busy the machine is.
+    assert re.search(r"not run: boards_together: vesp32-. (could not do its part|was not)", message)
