@@ -29,9 +29,11 @@ class Device:
     executable: Path
     lib: Path
     ports: dict[str, int]
+    extra: Path | None = None  # more modules, found after those of ``lib``
 
     def start(self, heap: str, script: str, *arguments: object) -> "subprocess.Popen[str]":
         """Start a script; it ends with this process. stdout and stderr come as one."""
+        folders = [self.lib.name, *([self.extra] if self.extra else []), DEVICE, ".frozen"]
         return subprocess.Popen(
             [self.executable, "-X", f"heapsize={heap}", DEVICE / script, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
@@ -40,7 +42,7 @@ class Device:
             text=True,
             # A module keeps its file's name: as long a one as on a board, wherever the files are.
             cwd=self.lib.parent,
-            env={**os.environ, "MICROPYPATH": f"{self.lib.name}:{DEVICE}:.frozen"},
+            env={**os.environ, "MICROPYPATH": ":".join(map(str, folders))},
             preexec_fn=_die_with_parent,
         )
 

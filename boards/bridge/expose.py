@@ -240,7 +240,7 @@ class ExposedPort:
         self._notices.say(f"{peer} has the port")
 
     def _hang_up(self, why: str, *, flush: bool = False) -> None:
-        client, self._client = self._client, None
+        client = self._client
         if client is None:
             return
         if flush:
@@ -250,8 +250,11 @@ class ExposedPort:
         self.counters.dropped_bytes += len(client.to_client)
         with contextlib.suppress(PortError, TimeoutError):
             client.port.write_all(bytes(client.to_board), _STOP_S)
-        client.tcp.close()
-        client.port.close(drain_s=_STOP_S)
+        try:
+            client.port.close(drain_s=_STOP_S)
+        finally:
+            client.tcp.close()
+            self._client = None  # only now is the port anybody's
         self._notices.say(f"{client.peer} let go of the port: {why}")
 
 

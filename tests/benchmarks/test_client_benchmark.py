@@ -57,7 +57,7 @@ def test_a_client_that_allocates_is_found_out(device: Device, tmp_path: Path) ->
         "            super().publish(topic, bytearray(payload))\n"
     )
     ports = device.ports
-    wasteful = Device(device.executable, Path(f"{device.lib}:{tmp_path}"), ports)
+    wasteful = Device(device.executable, device.lib, ports, extra=tmp_path)
     for module, least in (("client_wasteful", 64), ("client_fmqp", 0)):
         found = wasteful.run(_ROOMY, "measure.py", "heap", module, ports["fmqp good"], 50)
         assert found["publish"] >= least
