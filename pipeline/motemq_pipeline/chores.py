@@ -8,8 +8,10 @@ from pyspark.sql import SparkSession
 from motemq_pipeline import compaction
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.refresh import Refresh
+from motemq_pipeline.restarts import Restarts
 
 _LOOK_S = 0.5
+_WAIT_S = 0.1
 _END_S = 60.0
 
 
@@ -20,6 +22,8 @@ class Chores:
         self._spark = spark
         self._config = config
         self._derived = Refresh(spark, config)
+        self._restarts = Restarts()
+        self._rounds = 0
         self._ended = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._work, name="chores", daemon=True)
@@ -46,17 +50,36 @@ class Chores:
         self._ended.set()
         self._thread.join()
         self.check()
-        self._derived.follow(at_once=True)
+        while True:
+            try:
+                self._derived.follow(at_once=True)
+                return
+            except Exception as error:
+                if not self._may_pass(error):
+                    raise
+                while not self._restarts.due(time.monotonic()):
+                    time.sleep(_WAIT_S)
 
     def _work(self) -> None:
         compact_at = time.monotonic() + self._config.compact_every_s
+        waiting = False
         while not self._ended.wait(_LOOK_S):
+            if waiting and not self._restarts.due(time.monotonic()):
+                continue
+            waiting = False
             try:
                 self._derived.follow()
                 if time.monotonic() >= compact_at:
                     compaction.compact_small(self._config.tables)
                     compact_at = time.monotonic() + self._config.compact_every_s
+                self._rounds += 1
             except Exception as error:  # the main thread tells of it
-                if not self._ended.is_set():  # at the end jobs are cancelled
+                if self._ended.is_set():  # at the end jobs are cancelled
+                    return
+                if not self._may_pass(error):
                     self._failure = error
-                return
+                    return
+                waiting = True
+
+    def _may_pass(self, error: Exception) -> bool:
+        return self._restarts.failed(str(error), self._rounds, time.monotonic())

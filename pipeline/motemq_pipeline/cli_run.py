@@ -122,7 +122,13 @@ def _in_short(query: QueryStatus) -> str:
     return (
         f"{query.name} {query.rows:,} rows, {query.rows_per_s:,.0f}/s, behind {lag}, "
         f"batch {max(query.batch, 0)} of {query.batch_rows:,} rows in {query.batch_s:.2f} s"
+        + _again(query)
     )
+
+
+def _again(query: QueryStatus) -> str:
+    times = "" if query.restarts == 1 else f" {query.restarts} times"
+    return f", failed and started again{times}" if query.restarts else ""
 
 
 @click.command()
@@ -150,7 +156,7 @@ def status(config: Path, as_json: bool) -> None:
             click.echo(
                 f"  {query.name:<10} behind {lags[query.name]:,}  {query.rows:,} rows in this run, "
                 f"{query.rows_per_s:,.0f}/s  batch {max(query.batch, 0)}: {query.batch_rows:,} "
-                f"rows in {query.batch_s:.2f} s, {query.finished_at or 'none yet'}"
+                f"rows in {query.batch_s:.2f} s, {query.finished_at or 'none yet'}{_again(query)}"
             )
     if found.state != "running":
         raise SystemExit(_NOT_RUNNING)

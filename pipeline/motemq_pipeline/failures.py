@@ -42,6 +42,11 @@ def in_words(log: Path) -> Iterator[None]:
         raise PipelineError(in_one_line(text, log)) from error
 
 
+def is_ours(text: str) -> bool:
+    """Return whether Spark's text has an error of ours, which says what a person must mend."""
+    return _OURS.search(text) is not None
+
+
 def in_one_line(text: str, log: Path) -> str:
     """Return our own error out of Spark's Java and Python traces, else their first line."""
     ours = _OURS.search(text)

@@ -42,7 +42,7 @@ def run(
             streams.start(once)
             with Chores(spark, config) as chores:
                 while streams.running() and not ended():
-                    watch.look(streams.queries)
+                    watch.look(streams)
                     chores.check()
                     time.sleep(_LOOK_S)
                 if once and not ended():
@@ -53,7 +53,7 @@ def run(
             raise
         finally:
             streams.stop()
-            watch.last(streams.queries, state)
+            watch.last(streams, state)
 
 
 class _Watch:
@@ -67,19 +67,20 @@ class _Watch:
         self._history: dict[str, deque[tuple[float, int]]] = {}
         self._next = 0.0
 
-    def look(self, queries: dict[str, StreamingQuery]) -> None:
+    def look(self, streams: Streams) -> None:
         """Tell, once a second."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _STATUS_S
-            self._say(queries, "running")
+            self._say(streams, "running")
 
-    def last(self, queries: dict[str, StreamingQuery], state: str) -> None:
+    def last(self, streams: Streams, state: str) -> None:
         """Tell how it ended."""
-        self._say(queries, state)
+        self._say(streams, state)
 
-    def _say(self, queries: dict[str, StreamingQuery], state: str) -> None:
-        for name, query in queries.items():
-            self._seen[name] = self._of(name, query)
+    def _say(self, streams: Streams, state: str) -> None:
+        restarts = streams.restarts
+        for name, query in streams.queries.items():
+            self._seen[name] = replace(self._of(name, query), restarts=restarts[name])
         queries_now = tuple(self._seen.values())
         self._status = replace(self._status, state=state, updated_at=now(), queries=queries_now)
         write_status(self._status, self._checkpoint)

@@ -30,6 +30,7 @@ class QueryStatus:
     rows_per_s: float  # of the last ten seconds
     behind: int | None
     finished_at: str  # the last batch with rows; "" before it
+    restarts: int = 0  # after failures that passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def positions(checkpoint: Path, query: str) -> dict[int, int] | None:
 
     Read from the checkpoint; None if there is no such batch.
     """
-    done = _newest(checkpoint / query / "commits")
+    done = newest(checkpoint, query)
     if done is None:
         return None
     lines = (checkpoint / query / "offsets" / str(done)).read_text().splitlines()
@@ -97,6 +98,7 @@ def behind(read_up_to: Mapping[int, int], journal: Mapping[int, Any]) -> int:
     )
 
 
-def _newest(log: Path) -> int | None:
-    numbers = [int(entry.name) for entry in log.glob("[0-9]*") if entry.name.isdecimal()]
-    return max(numbers, default=None)
+def newest(checkpoint: Path, query: str) -> int | None:
+    """Return the number of the last batch that is finished, None before the first."""
+    entries = (checkpoint / query / "commits").glob("[0-9]*")
+    return max((int(entry.name) for entry in entries if entry.name.isdecimal()), default=None)

@@ -8,6 +8,7 @@ file sink can do the same, but its tables cannot be compacted, and only Spark ca
 
 import json
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,11 +23,11 @@ from motemq_pipeline.alerts.stream import alert_stream
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.registry import load_registry
+from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.schemas import shaped
 from motemq_pipeline.source_options import source_options
+from motemq_pipeline.status import newest
 
-_SLOW = "Python worker failed to connect back"
-_SLOW_STARTS = 30  # of a run
 _OF_SINK = ("brokers", "tokenFile", "caFile")
 
 
@@ -65,7 +66,7 @@ class Streams:
                 Stream("alerts", ("alerts",), lambda: self._alerts(alerts), self._alert, 1.0)
             )
         self._once = False
-        self._slow_starts = 0
+        self._restarts = {stream.name: Restarts() for stream in self._streams}
         self.queries: dict[str, StreamingQuery] = {}
 
     def start(self, once: bool) -> None:
@@ -82,20 +83,29 @@ class Streams:
             self.queries[stream.name] = self._started(stream)
 
     def running(self) -> bool:
-        """Whether any query runs. Raises what ended one.
+        """Whether any query runs, or will. Raises what ended one for good.
 
-        One whose Python did not start within Spark's ten seconds, on a busy machine, is started
-        again.
+        One that failed for a reason that may pass is started again, after a pause (``Restarts``).
         """
+        waiting = False
         for stream in self._streams:
             query = self.queries[stream.name]
             if query.isActive or (failure := query.exception()) is None:
                 continue
-            if _SLOW not in str(failure) or self._slow_starts == _SLOW_STARTS:
+            restarts, now = self._restarts[stream.name], time.monotonic()
+            done = newest(self._config.checkpoint, stream.name)
+            if not restarts.failed(str(failure), done, now):
                 raise failure
-            self._slow_starts += 1
-            self.queries[stream.name] = self._started(stream)
-        return any(query.isActive for query in self.queries.values())
+            if restarts.due(now):
+                self.queries[stream.name] = self._started(stream)
+            else:
+                waiting = True
+        return waiting or any(query.isActive for query in self.queries.values())
+
+    @property
+    def restarts(self) -> dict[str, int]:
+        """How often each query was started again."""
+        return {name: each.count for name, each in self._restarts.items()}
 
     def stop(self) -> None:
         """Stop every query; a batch that is under way is repeated by the next run."""

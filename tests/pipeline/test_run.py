@@ -7,15 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from host_broker.client import FmqpClient, connect
-from motemq_pipeline import store
+from motemq_pipeline import restarts, store
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.run import run
@@ -118,6 +119,40 @@ def test_what_came_since_is_added_once_whatever_was_noted(
     )
 
 
+def test_a_failure_of_spark_that_passes_ends_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
+    write_journal(tmp_path / "journal")
+    write_rig(tmp_path / "rig")
+    config = load_config(_config(tmp_path, 'journal = "journal"'))
+    left = {"bronze_messages": 2, "silver_telemetry": 1, "gold_fleet": 2}
+    really = {"append": store.append, "write": store.write}
+
+    def stumbling(name: str) -> Callable[..., int]:
+        def add(table: str, *more: object) -> int:
+            left[table] = left.get(table, 0) - 1
+            if left[table] >= 0:
+                raise RuntimeError("Task serialization failed: threads that stumbled")
+            return really[name](table, *more)  # type: ignore[arg-type]
+
+        return add
+
+    for name in really:
+        monkeypatch.setattr(store, name, stumbling(name))
+    status = _once(spark, config)
+    assert {query.name: query.restarts for query in status.queries} == {"bronze": 2, "silver": 1}
+    keys = _keys(config.tables)
+    assert len(keys) == MESSAGES == len(set(keys))
+    assert max(left.values()) < 0
+
+    write_segment(tmp_path / "journal", 7, [(Sender(9, 1), [("a/b", b"")])])
+    left["bronze_messages"] = 1000
+    with pytest.raises(PySparkException, match="threads that stumbled"):
+        _once(spark, config)
+    assert left["bronze_messages"] == 1000 - restarts.IN_A_ROW
+
+
 @contextmanager
 def _running(config: Path, *more: str) -> Iterator["subprocess.Popen[str]"]:
     argv = [sys.executable, "-m", "motemq", "pipeline", "run", str(config), *more]
@@ -142,9 +177,10 @@ def _publish(port: int, numbers: range) -> None:
         client.sync()
 
 
-def _until(tables: Path, rows: int) -> None:
+def _until(tables: Path, rows: int, process: "subprocess.Popen[str]") -> None:
     deadline = time.monotonic() + _END_S
     while True:
+        assert process.poll() is None, process.communicate()
         try:
             if store.count("bronze_messages", tables) >= rows:
                 return
@@ -172,7 +208,7 @@ def test_kill_9_ctrl_c_and_status(tmp_path: Path) -> None:
         tables = tmp_path / "tables"
         _publish(port, range(1000))
         with _running(config, "--quiet") as killed:
-            _until(tables, 250)
+            _until(tables, 250, killed)
             os.killpg(killed.pid, signal.SIGKILL)
             assert killed.wait(_END_S) == -signal.SIGKILL
         code, status = _status(config)
@@ -181,7 +217,7 @@ def test_kill_9_ctrl_c_and_status(tmp_path: Path) -> None:
         assert _keys(tables) == sorted(set(_keys(tables)))
         _publish(port, range(1000, 1200))
         with _running(config) as again:
-            _until(tables, 1200)
+            _until(tables, 1200, again)
             code, status = _status(config)
             assert (code, status["state"]) == (0, "running")
             again.send_signal(signal.SIGINT)

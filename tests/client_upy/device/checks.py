@@ -4,6 +4,7 @@ import sys
 
 from umotemq.link import LinkError, ticks_diff, ticks_ms
 
+_HOST_MS = 700
 _checks = []
 IS_EMULATED = sys.platform == "rp2"  # a Pico that is not plugged in: some 100 times slower
 
@@ -64,11 +65,12 @@ def is_kind(error, kind):
 def within(low_ms, high_ms, function, *args, **kwargs):
     """Call; fail unless it took ``low_ms`` to ``high_ms``. Returns its result.
 
-    What we waited for a processor, while other programs had it, may come on top.
+    What we waited for a processor, while other programs had it, may come on top; and what other
+    guests of the host took, which nothing tells: still within the second that is promised.
     """
     start = now()
     result = function(*args, **kwargs)
-    if ticks_diff(ticks_ms(), start[0]) < low_ms or since(start) > high_ms:
+    if ticks_diff(ticks_ms(), start[0]) < low_ms or since(start) > high_ms + _HOST_MS:
         raise AssertionError("took %d ms, want %d to %d" % (since(start), low_ms, high_ms))
     return result
 
