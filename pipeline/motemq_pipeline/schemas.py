@@ -103,7 +103,7 @@ VERSIONS: Final[dict[str, int]] = {
     "gold_rtt": 2,  # better, outcome, finished_at, p95
 }
 VERSION_KEY: Final = "motemq_version"  # in the metadata of a table's first column
-_SPARK_SCHEMA_KEY: Final = b"org.apache.spark.sql.parquet.row.metadata"
+SPARK_SCHEMA_KEY: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 def columns(table: str) -> list[str]:
@@ -127,7 +127,7 @@ def version_of(file: Path) -> int | None:
     """Return the version that wrote a Parquet file of a table; None if it does not say."""
     import pyarrow.parquet as pq
 
-    found = (pq.read_schema(file).metadata or {}).get(_SPARK_SCHEMA_KEY)
+    found = (pq.read_schema(file).metadata or {}).get(SPARK_SCHEMA_KEY)
     if found is None:
         return None
     (first, *_) = json.loads(found)["fields"]

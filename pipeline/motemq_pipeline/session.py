@@ -23,6 +23,8 @@ from motemq_pipeline.java import Java, find_java
 from motemq_pipeline.packaging import write_package
 
 _JVM_END_S = 20.0
+# Without Hadoop's native library every chmod is a process, each made by one more otherwise.
+_JAVA = "-Djdk.lang.Process.launchMechanism=VFORK"
 _BRIEF_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 # What results depend on, wherever Spark runs.
 SQL_SETTINGS = {
@@ -31,6 +33,11 @@ SQL_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.sql.ansi.enabled": "true",
+    # The default asks for links, which is a process each time; a rename is as atomic here.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
 }
 _LOG4J = """
 rootLogger.level = warn
@@ -52,9 +59,9 @@ def _settings(scratch: Path, brief: bool) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": (
-            f"{_BRIEF_JAVA if brief else ''} -Dderby.system.home="
+            f"{_JAVA} {_BRIEF_JAVA if brief else ''} -Dderby.system.home="
             f"{scratch} -Dlog4j2.configurationFile={log4j.as_uri()}"
-        ).strip(),
+        ),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",

@@ -5,7 +5,7 @@ that message alone, so a stream and a later batch over the same journal give the
 ``distinct`` is the one that remembers.
 """
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from motemq_pipeline.decoding_columns import decoding_columns
@@ -36,23 +36,41 @@ def telemetry(messages: DataFrame) -> DataFrame:
     rule's ``max_late_s`` behind the broker's and ``CLOCK_AHEAD_S`` ahead. Else it is the arrival.
     ``clock`` says which. Order is that of ``partition`` and ``message_seq``, never that of a clock.
     """
+    good = messages.where(F.col("reason").isNull()).withColumn("reading", F.explode("readings"))
+    return shaped(_with_times(good), "silver_telemetry")
+
+
+def telemetry_and_quarantine(messages: DataFrame) -> DataFrame:
+    """Return the rows of ``telemetry`` and of ``quarantine`` with the columns of both.
+
+    Those of ``quarantine`` have a ``reason``, the others none: for ``store.append_both``, which
+    writes both tables while it looks at the messages once.
+    """
+    each = messages.withColumn("reading", F.explode_outer("readings"))
+    refused = F.col("reason").isNotNull()
+    return _with_times(
+        each,
+        F.lit("journal").alias("source"),
+        F.when(refused, F.col("payload")).alias("payload"),
+        F.col("reason"),
+    )
+
+
+def _with_times(messages: DataFrame, *more: Column) -> DataFrame:
     arrival_us = F.unix_micros("time")
     likely = F.col("reading.board_us").between(
         arrival_us - F.col("max_late_us"), arrival_us + int(CLOCK_AHEAD_S * 1e6)
     )
-    good = messages.where(F.col("reason").isNull()).withColumn("reading", F.explode("readings"))
-    return shaped(
-        good.withColumn("of_board", F.coalesce(likely, F.lit(False))).select(
-            "reading.*",
-            F.col("time").alias("received_at"),
-            F.col("seq").alias("message_seq"),
-            *["path", "protocol", "connection", "partition"],
-            F.when(F.col("of_board"), F.timestamp_micros("reading.board_us"))
-            .otherwise(F.col("time"))
-            .alias("event_time"),
-            F.when(F.col("of_board"), "board").otherwise("broker").alias("clock"),
-        ),
-        "silver_telemetry",
+    return messages.withColumn("of_board", F.coalesce(likely, F.lit(False))).select(
+        "reading.*",
+        F.col("time").alias("received_at"),
+        F.col("seq").alias("message_seq"),
+        *["path", "protocol", "connection", "partition"],
+        F.when(F.col("of_board"), F.timestamp_micros("reading.board_us"))
+        .otherwise(F.col("time"))
+        .alias("event_time"),
+        F.when(F.col("of_board"), "board").otherwise("broker").alias("clock"),
+        *more,
     )
 
 

@@ -11,6 +11,8 @@ the folder as it is.
 
 import contextlib
 import fcntl
+import functools
+import json
 import os
 import re
 import shutil
@@ -27,6 +29,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from motemq_pipeline.alerts.stream import SCHEMA as ALERTS
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.parquet_files import Part, write_empty, write_files
+from motemq_pipeline.schemas import SPARK_SCHEMA_KEY, VERSION_KEY, VERSIONS
 from motemq_pipeline.schemas import TABLES as OF_JOURNAL_AND_RIG
 
 TABLES = {**OF_JOURNAL_AND_RIG, "alerts": ALERTS}
@@ -34,6 +38,7 @@ OWNERS = ".streams"  # beside the tables: which checkpoint feeds each
 KEPT_S = 60.0  # what is superseded stays so long for those who read it
 _PIECE = re.compile(r"\.d-(\d{12})-(\d{12})")
 _SHOWN = re.compile(r"\d{12}-\d{12}-\d+\.parquet")
+_SPARK = {"int": "integer", "bigint": "long"}  # in JSON
 _ARROW = {
     "int": pa.int32(),
     "long": pa.int64(),
@@ -125,24 +130,61 @@ def append(table: str, rows: DataFrame, tables: Path, batch: int) -> int:
     A batch that is there already, because Spark repeats it after a crash, is not written again.
     The table of a stream is written by this stream only, batch after batch.
     """
-    for piece in pieces(table, tables)[0]:
-        if piece.low <= batch <= piece.high:
-            return 0
+    if _has(table, tables, batch):
+        return 0
     return _commit(rows, table, tables, place(table, tables, batch, batch), even_empty=False)
 
 
+def append_both(
+    good: str, refused: str, reason: str, rows: DataFrame, tables: Path, batch: int
+) -> tuple[int, int]:
+    """``append`` to two tables in one go, and by one job of Spark; return the rows of each.
+
+    ``rows`` has the columns of both: where the column ``reason`` is null a row is of the table
+    ``good``, else of ``refused``.
+    """
+    wanted = [table for table in (good, refused) if not _has(table, tables, batch)]
+    parts = []
+    for table in wanted:
+        split = {"lacks": reason} if table == good else {"has": reason}
+        parts.append(Part(_fresh(place(table, tables, batch, batch)), file_schema(table), **split))
+    counts = dict.fromkeys((good, refused), 0)
+    if parts:
+        for table, part, count in zip(wanted, parts, write_files(rows, tuple(parts)), strict=True):
+            _finish(part, table, tables, place(table, tables, batch, batch), count, False)
+            counts[table] = count
+    return counts[good], counts[refused]
+
+
+def _has(table: str, tables: Path, batch: int) -> bool:
+    return any(piece.low <= batch <= piece.high for piece in pieces(table, tables)[0])
+
+
 def _commit(rows: DataFrame, table: str, tables: Path, final: Path, even_empty: bool) -> int:
-    create(table, tables)
+    part = Part(_fresh(final), file_schema(table))
+    (count,) = write_files(rows, (part,))
+    _finish(part, table, tables, final, count, even_empty)
+    return count
+
+
+def _fresh(final: Path) -> Path:
+    """Return an empty folder in which what becomes ``final`` is written."""
     fresh = final.with_name(f".new{final.name}")
     shutil.rmtree(fresh, ignore_errors=True)
-    rows.write.parquet(str(fresh))
-    count = _rows(sorted(fresh.glob("*.parquet")))
+    fresh.mkdir(parents=True)
+    return fresh
+
+
+def _finish(
+    part: Part, table: str, tables: Path, final: Path, count: int, even_empty: bool
+) -> None:
     if count or even_empty:
-        fresh.rename(final)
+        if not count:
+            write_empty(part)
+        part.folder.rename(final)
         show(table, tables)
     else:
-        shutil.rmtree(fresh)
-    return count
+        shutil.rmtree(part.folder)
 
 
 def show(table: str, tables: Path, kept_s: float = KEPT_S) -> None:
@@ -228,6 +270,24 @@ def arrow_schema(table: str) -> pa.Schema:
     """Return the columns of ``schemas`` for pyarrow."""
     named = (column.split(" ") for column in TABLES[table].split(", "))
     return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in named])
+
+
+@functools.cache
+def file_schema(table: str) -> pa.Schema:
+    """Return ``arrow_schema`` with what Spark notes in files of its own, and so the version."""
+    fields = [
+        {
+            "name": column,
+            "type": _SPARK.get(kind, kind),
+            "nullable": True,
+            "metadata": {VERSION_KEY: VERSIONS[table]} if not number and table in VERSIONS else {},
+        }
+        for number, (column, kind) in enumerate(
+            each.split(" ") for each in TABLES[table].split(", ")
+        )
+    ]
+    noted = json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+    return arrow_schema(table).with_metadata({SPARK_SCHEMA_KEY: noted})
 
 
 def count(table: str, tables: Path) -> int:

@@ -24,7 +24,6 @@ from motemq_pipeline.config import RunConfig
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
-from motemq_pipeline.schemas import shaped
 from motemq_pipeline.source_options import source_options
 from motemq_pipeline.status import newest
 
@@ -137,17 +136,12 @@ class Streams:
         return stream.load()
 
     def _bronze(self, batch: DataFrame, number: int) -> None:
-        rows = shaped(batch, "bronze_messages")
-        store.append("bronze_messages", rows, self._config.tables, number)
+        store.append("bronze_messages", batch, self._config.tables, number)
 
     def _silver(self, batch: DataFrame, number: int) -> None:
-        tables = self._config.tables
-        decoded = silver.decoded(batch, self._rules).persist()  # for two tables
-        try:
-            store.append("silver_telemetry", silver.telemetry(decoded), tables, number)
-            store.append("silver_quarantine", silver.quarantine(decoded), tables, number)
-        finally:
-            decoded.unpersist()
+        rows = silver.telemetry_and_quarantine(silver.decoded(batch, self._rules))
+        good, refused = self._streams[1].tables
+        store.append_both(good, refused, "reason", rows, self._config.tables, number)
 
     def _alerts(self, settings: AlertSettings) -> DataFrame:
         messages = self._messages("alerts")
