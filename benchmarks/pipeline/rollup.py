@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.pipeline import journals
-from motemq_pipeline import job, store
+from motemq_pipeline import adding, job, store
 from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.session import spark_session
 
@@ -51,7 +51,7 @@ def measure(folder: Path, sizes: tuple[int, ...], told: Callable[[str], None]) -
                 if name not in _STEPS:
                     continue
                 began = time.perf_counter()
-                rows = store.write(name, builder(), place / "tables")
+                rows = adding.write(name, builder(), place / "tables")
                 seconds[name] = time.perf_counter() - began
                 if name in ("bronze_messages", "silver_telemetry") and rows != count:
                     raise AssertionError(f"{name}: {rows} rows of {count} messages")

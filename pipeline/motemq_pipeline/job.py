@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from motemq_pipeline import rig, silver, store
+from motemq_pipeline import adding, rig, silver, store
 from motemq_pipeline.derived import FROM_RIG as OF_RIG
 from motemq_pipeline.derived import FROM_SILVER, derived
 from motemq_pipeline.rules import Registry
@@ -54,7 +54,7 @@ def write_tables(
     tables.mkdir(parents=True, exist_ok=True)
     for name, rows in all_builders(spark, sources, tables).items():
         started = time.monotonic()
-        written = store.write(name, rows(), tables)
+        written = adding.write(name, rows(), tables)
         progress(Written(name, written, time.monotonic() - started))
     write_about(spark, tables)
 

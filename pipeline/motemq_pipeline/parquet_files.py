@@ -6,7 +6,8 @@ rows takes a third of a second. Here a task writes one file where it belongs, un
 other attempt has, and says so; only what was said belongs to the table.
 """
 
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 _FOUND: Final = pa.schema([("part", pa.int32()), ("file", pa.string()), ("rows", pa.int64())])
+_FOUND_SPARK: Final = "part int, file string, rows long"
 _GROUP_ROWS: Final = 128 * 1024
 _GROUP_BYTES: Final = 64 * 1024 * 1024  # what a task holds of a file
 
@@ -42,41 +44,55 @@ class Part:
         return batch.select(self.schema.names).cast(self.schema)
 
 
-def write_files(rows: DataFrame, parts: tuple[Part, ...]) -> list[int]:
-    """Write ``rows`` into the folders of ``parts``, one Spark job for all; return rows of each.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files of one part, complete, and their rows."""
 
-    The folders are then complete; what attempts that failed had written is gone. They are where
-    this process and all executors see them. Raises what Spark raises.
+    files: tuple[Path, ...]
+    rows: int
+
+
+def writing(rows: DataFrame, parts: Sequence[Part]) -> DataFrame:
+    """Return what writes ``rows``, batch or stream, into the folders of ``parts`` when it runs.
+
+    The folders are where all executors see them. ``collected`` understands the rows of the result.
     """
-    found = rows.mapInArrow(_writer(parts), "part int, file string, rows long").collect()
-    counts = [0] * len(parts)
-    for number, part in enumerate(parts):
-        said = {row.file for row in found if row.part == number}
-        for file in part.folder.iterdir():
-            if file.name not in said:
-                file.unlink()
-        counts[number] = sum(row.rows for row in found if row.part == number)
-    return counts
+    return rows.mapInArrow(_writer(tuple(parts), uuid.uuid4().hex[:8]), _FOUND_SPARK)
 
 
-def write_empty(part: Part) -> None:
+def collected(written: DataFrame, parts: Sequence[Part]) -> list[Written]:
+    """Run what ``writing`` returned (or a batch of it) as one job; return the files of each part.
+
+    What attempts that failed have left lies beside them. Raises what Spark raises.
+    """
+    said = written.collect()
+    return [
+        Written(
+            tuple(part.folder / row.file for row in said if row.part == number),
+            sum(row.rows for row in said if row.part == number),
+        )
+        for number, part in enumerate(parts)
+    ]
+
+
+def write_empty(folder: Path, schema: pa.Schema) -> None:
     """Write a file without rows, which says the columns all the same."""
-    pq.write_table(part.schema.empty_table(), part.folder / "part-00000-0.parquet")
+    pq.write_table(schema.empty_table(), folder / "part-00000.parquet")
 
 
 def _writer(
-    parts: tuple[Part, ...],
+    parts: tuple[Part, ...], run: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = TaskContext.get()
         own = f"{task.partitionId():05d}-{task.taskAttemptId()}" if task else "00000-0"
-        files = [_File(part, f"part-{own}.parquet") for part in parts]
+        files = [_File(part, f"part-{own}-{run}.parquet") for part in parts]
         for batch in batches:
             for file in files:
                 file.add(batch)
         ended = [(number, file.name, file.close()) for number, file in enumerate(files)]
-        found = [each for each in ended if each[2]]
-        columns = zip(*found, strict=True) if found else ([], [], [])
+        full = [each for each in ended if each[2]]
+        columns = zip(*full, strict=True) if full else ([], [], [])
         arrays = [pa.array(of, kind) for of, kind in zip(columns, _FOUND.types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_FOUND)
 

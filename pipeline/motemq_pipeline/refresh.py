@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from motemq_pipeline import job, store
+from motemq_pipeline import adding, job, store
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.rollups import WINDOWS, refreshed, touched_hours
@@ -38,7 +38,7 @@ class Refresh:
         if silver != self._silver_seen:
             again += job.FROM_SILVER
         for table in dict.fromkeys(again):
-            store.write(table, self._made(table), self._config.tables)
+            adding.write(table, self._made(table), self._config.tables)
         if again:
             self._rig_seen, self._silver_seen = rig, silver
             job.write_about(self._spark, self._config.tables)

@@ -23,6 +23,8 @@ from motemq_pipeline.java import Java, find_java
 from motemq_pipeline.packaging import write_package
 
 _JVM_END_S = 20.0
+# All cores, and a task that fails is tried again, as clusters do: Python may start too late.
+_LOCAL = "local[*,4]"
 # Without Hadoop's native library every chmod is a process, each made by one more otherwise.
 _JAVA = "-Djdk.lang.Process.launchMechanism=VFORK"
 _BRIEF_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -54,7 +56,7 @@ def _settings(scratch: Path, brief: bool) -> dict[str, str]:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     return {
-        "spark.master": "local[*]",
+        "spark.master": _LOCAL,
         "spark.app.name": "motemq pipeline",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -87,7 +89,7 @@ def spark_session(
     with (
         tempfile.TemporaryDirectory(prefix="motemq-spark-", ignore_cleanup_errors=True) as scratch,
         log.open("a") as output,
-        _environment(java, Path(scratch), (settings or {}).get("spark.master", "local[*]")),
+        _environment(java, Path(scratch), (settings or {}).get("spark.master", _LOCAL)),
     ):
         conf = SparkConf(loadDefaults=False)
         for key, value in {**_settings(Path(scratch), brief), **(settings or {})}.items():

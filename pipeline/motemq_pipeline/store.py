@@ -11,8 +11,6 @@ the folder as it is.
 
 import contextlib
 import fcntl
-import functools
-import json
 import os
 import re
 import shutil
@@ -29,8 +27,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from motemq_pipeline.alerts.stream import SCHEMA as ALERTS
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.parquet_files import Part, write_empty, write_files
-from motemq_pipeline.schemas import SPARK_SCHEMA_KEY, VERSION_KEY, VERSIONS
 from motemq_pipeline.schemas import TABLES as OF_JOURNAL_AND_RIG
 
 TABLES = {**OF_JOURNAL_AND_RIG, "alerts": ALERTS}
@@ -38,7 +34,6 @@ OWNERS = ".streams"  # beside the tables: which checkpoint feeds each
 KEPT_S = 60.0  # what is superseded stays so long for those who read it
 _PIECE = re.compile(r"\.d-(\d{12})-(\d{12})")
 _SHOWN = re.compile(r"\d{12}-\d{12}-\d+\.parquet")
-_SPARK = {"int": "integer", "bigint": "long"}  # in JSON
 _ARROW = {
     "int": pa.int32(),
     "long": pa.int64(),
@@ -106,85 +101,14 @@ def files(table: str, tables: Path, after: int = -1) -> list[Path]:
     return [file for piece in live if piece.high > after for file in piece.files()]
 
 
-def create(table: str, tables: Path) -> None:
-    """Make the table, without rows, if it is not there."""
-    (tables / table).mkdir(parents=True, exist_ok=True)
-
-
-def write(table: str, rows: DataFrame, tables: Path) -> int:
-    """Replace the table and return its number of rows.
-
-    Readers see the old table or the new one, never a part. A run that is killed leaves the old
-    one.
-    """
-    live, _ = pieces(table, tables)
-    if not live:  # of a version that knew no pieces
-        shutil.rmtree(tables / table, ignore_errors=True)
-    number = live[-1].high + 1 if live else 0
-    return _commit(rows, table, tables, place(table, tables, 0, number), even_empty=True)
-
-
-def append(table: str, rows: DataFrame, tables: Path, batch: int) -> int:
-    """Add what one batch of a stream has, once; return how many rows were added.
-
-    A batch that is there already, because Spark repeats it after a crash, is not written again.
-    The table of a stream is written by this stream only, batch after batch.
-    """
-    if _has(table, tables, batch):
-        return 0
-    return _commit(rows, table, tables, place(table, tables, batch, batch), even_empty=False)
-
-
-def append_both(
-    good: str, refused: str, reason: str, rows: DataFrame, tables: Path, batch: int
-) -> tuple[int, int]:
-    """``append`` to two tables in one go, and by one job of Spark; return the rows of each.
-
-    ``rows`` has the columns of both: where the column ``reason`` is null a row is of the table
-    ``good``, else of ``refused``.
-    """
-    wanted = [table for table in (good, refused) if not _has(table, tables, batch)]
-    parts = []
-    for table in wanted:
-        split = {"lacks": reason} if table == good else {"has": reason}
-        parts.append(Part(_fresh(place(table, tables, batch, batch)), file_schema(table), **split))
-    counts = dict.fromkeys((good, refused), 0)
-    if parts:
-        for table, part, count in zip(wanted, parts, write_files(rows, tuple(parts)), strict=True):
-            _finish(part, table, tables, place(table, tables, batch, batch), count, False)
-            counts[table] = count
-    return counts[good], counts[refused]
-
-
-def _has(table: str, tables: Path, batch: int) -> bool:
+def has(table: str, tables: Path, batch: int) -> bool:
+    """Return whether a batch of the table's stream is in it, compacted or not."""
     return any(piece.low <= batch <= piece.high for piece in pieces(table, tables)[0])
 
 
-def _commit(rows: DataFrame, table: str, tables: Path, final: Path, even_empty: bool) -> int:
-    part = Part(_fresh(final), file_schema(table))
-    (count,) = write_files(rows, (part,))
-    _finish(part, table, tables, final, count, even_empty)
-    return count
-
-
-def _fresh(final: Path) -> Path:
-    """Return an empty folder in which what becomes ``final`` is written."""
-    fresh = final.with_name(f".new{final.name}")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    return fresh
-
-
-def _finish(
-    part: Part, table: str, tables: Path, final: Path, count: int, even_empty: bool
-) -> None:
-    if count or even_empty:
-        if not count:
-            write_empty(part)
-        part.folder.rename(final)
-        show(table, tables)
-    else:
-        shutil.rmtree(part.folder)
+def create(table: str, tables: Path) -> None:
+    """Make the table, without rows, if it is not there."""
+    (tables / table).mkdir(parents=True, exist_ok=True)
 
 
 def show(table: str, tables: Path, kept_s: float = KEPT_S) -> None:
@@ -192,11 +116,7 @@ def show(table: str, tables: Path, kept_s: float = KEPT_S) -> None:
     folder = tables / table
     with _folder_locked(folder):
         live, superseded = pieces(table, tables)
-        wanted = {
-            f"{piece.low:012d}-{piece.high:012d}-{number}.parquet": file
-            for piece in live
-            for number, file in enumerate(piece.files())
-        }
+        wanted = {name: file for piece in live for name, file in _shown(piece)}
         shown = {name for name in os.listdir(folder) if _SHOWN.fullmatch(name)}
         for name in shown - wanted.keys():
             (folder / name).unlink()
@@ -206,6 +126,20 @@ def show(table: str, tables: Path, kept_s: float = KEPT_S) -> None:
             newer = next(each for each in live if each.low <= piece.low and piece.high <= each.high)
             if time.time() - newer.folder.stat().st_mtime >= kept_s:
                 shutil.rmtree(piece.folder, ignore_errors=True)
+
+
+def show_new(table: str, tables: Path, piece: Piece) -> None:
+    """``show`` for a piece that has just come, without a look at all the others."""
+    folder = tables / table
+    with _folder_locked(folder):
+        for name, file in _shown(piece):
+            _link(file, folder / name)
+
+
+def _shown(piece: Piece) -> list[tuple[str, Path]]:
+    """Return the visible names of a piece's files."""
+    stem = f"{piece.low:012d}-{piece.high:012d}"
+    return [(f"{stem}-{number}.parquet", file) for number, file in enumerate(piece.files())]
 
 
 @contextlib.contextmanager
@@ -220,6 +154,7 @@ def _folder_locked(folder: Path) -> Iterator[None]:
 
 
 def _link(file: Path, name: Path) -> None:
+    name.unlink(missing_ok=True)
     try:
         os.link(file, name)
     except OSError:  # a file system without hard links
@@ -270,24 +205,6 @@ def arrow_schema(table: str) -> pa.Schema:
     """Return the columns of ``schemas`` for pyarrow."""
     named = (column.split(" ") for column in TABLES[table].split(", "))
     return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in named])
-
-
-@functools.cache
-def file_schema(table: str) -> pa.Schema:
-    """Return ``arrow_schema`` with what Spark notes in files of its own, and so the version."""
-    fields = [
-        {
-            "name": column,
-            "type": _SPARK.get(kind, kind),
-            "nullable": True,
-            "metadata": {VERSION_KEY: VERSIONS[table]} if not number and table in VERSIONS else {},
-        }
-        for number, (column, kind) in enumerate(
-            each.split(" ") for each in TABLES[table].split(", ")
-        )
-    ]
-    noted = json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
-    return arrow_schema(table).with_metadata({SPARK_SCHEMA_KEY: noted})
 
 
 def count(table: str, tables: Path) -> int:

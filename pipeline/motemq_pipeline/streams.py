@@ -1,7 +1,7 @@
 """The continuous run: the journal to bronze, silver and quarantine, batch after batch, for good.
 
 Every query keeps its place in a checkpoint and adds each of its batches to a table under the
-batch's number (``store.append``), so whatever is killed, at any moment, loses and doubles nothing:
+batch's number (``adding.add``), so whatever is killed, at any moment, loses and doubles nothing:
 Spark repeats a batch whose end it did not note, and the table knows the batch already. Spark's own
 file sink can do the same, but its tables cannot be compacted, and only Spark can read them.
 """
@@ -16,28 +16,30 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from motemq_pipeline import silver, store
+from motemq_pipeline import adding, silver, store
 from motemq_pipeline.alerts.outlet import publish
 from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.alerts.stream import alert_stream
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.parquet_files import Part, collected, writing
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.source_options import source_options
 from motemq_pipeline.status import newest
 
+_BRONZE, _TELEMETRY, _QUARANTINE = "bronze_messages", "silver_telemetry", "silver_quarantine"
+_Begun = tuple[DataFrame, Callable[[DataFrame, int], None]]
 _OF_SINK = ("brokers", "tokenFile", "caFile")
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One query: the tables it feeds, its rows, and what a batch of them adds to each table."""
+    """One query: the tables it feeds; its rows, and what adds a batch of them to the tables."""
 
     name: str
     tables: tuple[str, ...]
-    rows: Callable[[], DataFrame]
-    add: Callable[[DataFrame, int], None]
+    begin: Callable[[], _Begun]
     least_trigger_s: float = 0.0
 
 
@@ -50,19 +52,14 @@ class Streams:
         self._token = token
         self._rules = load_registry(config.registry)
         self._streams = [
-            Stream("bronze", ("bronze_messages",), lambda: self._messages("bronze"), self._bronze),
-            Stream(
-                "silver",
-                ("silver_telemetry", "silver_quarantine"),
-                lambda: self._messages("silver"),
-                self._silver,
-            ),
+            Stream("bronze", (_BRONZE,), self._bronze),
+            Stream("silver", (_TELEMETRY, _QUARANTINE), self._silver, 1.0),
         ]
         if config.alerts is not None:
             alerts = AlertSettings.read(config.alerts)
             self._streams.append(
                 # It runs at every trigger, because time raises alerts.
-                Stream("alerts", ("alerts",), lambda: self._alerts(alerts), self._alert, 1.0)
+                Stream("alerts", ("alerts",), lambda: (self._alerts(alerts), self._alert), 1.0)
             )
         self._once = False
         self._restarts = {stream.name: Restarts() for stream in self._streams}
@@ -78,6 +75,7 @@ class Streams:
             check_owner(stream, self._config.tables, self._config.checkpoint)
         for table in store.TABLES:
             store.create(table, self._config.tables)
+            store.show(table, self._config.tables)  # what a run that was killed did not
         for stream in self._streams:
             self.queries[stream.name] = self._started(stream)
 
@@ -113,14 +111,14 @@ class Streams:
 
     def _started(self, stream: Stream) -> StreamingQuery:
         tables, checkpoint = self._config.tables, self._config.checkpoint / stream.name
+        rows, add_batch = stream.begin()
 
         def add(batch: DataFrame, number: int) -> None:
             own(stream, tables, checkpoint)
-            stream.add(batch, number)
+            add_batch(batch, number)
 
         writer = (
-            stream.rows()
-            .writeStream.queryName(stream.name)
+            rows.writeStream.queryName(stream.name)
             .option("checkpointLocation", str(checkpoint))
             .foreachBatch(add)
         )
@@ -135,13 +133,35 @@ class Streams:
             stream = stream.option(name, value)
         return stream.load()
 
-    def _bronze(self, batch: DataFrame, number: int) -> None:
-        store.append("bronze_messages", batch, self._config.tables, number)
+    def _bronze(self) -> _Begun:
+        return self._staged(self._messages("bronze"), {_BRONZE: self._part(_BRONZE)})
 
-    def _silver(self, batch: DataFrame, number: int) -> None:
-        rows = silver.telemetry_and_quarantine(silver.decoded(batch, self._rules))
-        good, refused = self._streams[1].tables
-        store.append_both(good, refused, "reason", rows, self._config.tables, number)
+    def _silver(self) -> _Begun:
+        rows = silver.decoded(self._messages("silver"), self._rules)
+        parts = {
+            _TELEMETRY: self._part(_TELEMETRY, lacks="reason"),
+            _QUARANTINE: self._part(_QUARANTINE, has="reason"),
+        }
+        return self._staged(silver.telemetry_and_quarantine(rows), parts)
+
+    def _part(self, table: str, lacks: str = "", has: str = "") -> Part:
+        folder = adding.staging(table, self._config.tables)
+        return Part(folder, adding.file_schema(table), lacks, has)
+
+    def _staged(self, rows: DataFrame, parts: dict[str, Part]) -> _Begun:
+        """Return a stream of files that were written, and what makes those of a batch the tables'.
+
+        So a batch is one job of Spark, which is planned with the query and not by itself.
+        """
+        folder = self._config.tables
+
+        def add(batch: DataFrame, number: int) -> None:
+            if not all(store.has(table, folder, number) for table in parts):
+                written = collected(batch, list(parts.values()))
+                for table, files in zip(parts, written, strict=True):
+                    adding.add(table, files, folder, number)
+
+        return writing(rows, list(parts.values())), add
 
     def _alerts(self, settings: AlertSettings) -> DataFrame:
         messages = self._messages("alerts")
@@ -157,7 +177,7 @@ class Streams:
                 place = {"checkpointLocation": str(self._config.checkpoint / "alerts")}
                 kept = {name: options[name] for name in _OF_SINK if name in options}
                 publish(batch, number, {**kept, **place})
-            store.append("alerts", batch, self._config.tables, number)
+            adding.append("alerts", batch, self._config.tables, number)
         finally:
             batch.unpersist()
 

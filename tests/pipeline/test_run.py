@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from host_broker.client import FmqpClient, connect
-from motemq_pipeline import restarts, store
+from motemq_pipeline import adding, restarts, store
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.run import run
@@ -127,19 +127,19 @@ def test_a_failure_of_spark_that_passes_ends_nothing(
     write_rig(tmp_path / "rig")
     config = load_config(_config(tmp_path, 'journal = "journal"'))
     left = {"bronze_messages": 2, "silver_telemetry": 1, "gold_fleet": 2}
-    really = {"append": store.append, "write": store.write}
+    really = {"add": adding.add, "write": adding.write}
 
-    def stumbling(name: str) -> Callable[..., int]:
-        def add(table: str, *more: object) -> int:
+    def stumbling(name: str) -> Callable[..., object]:
+        def add(table: str, *more: object) -> object:
             left[table] = left.get(table, 0) - 1
             if left[table] >= 0:
                 raise RuntimeError("Task serialization failed: threads that stumbled")
-            return really[name](table, *more)  # type: ignore[arg-type]
+            return really[name](table, *more)  # type: ignore[operator]
 
         return add
 
     for name in really:
-        monkeypatch.setattr(store, name, stumbling(name))
+        monkeypatch.setattr(adding, name, stumbling(name))
     status = _once(spark, config)
     assert {query.name: query.restarts for query in status.queries} == {"bronze": 2, "silver": 1}
     keys = _keys(config.tables)

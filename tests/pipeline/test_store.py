@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from motemq_pipeline import store
+from motemq_pipeline import adding, store
 from motemq_pipeline.compaction import compact, compact_small
 from motemq_pipeline.errors import PipelineError
 
@@ -123,22 +123,22 @@ def _type(name: str) -> str:
 
 
 def test_a_batch_that_comes_again_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    assert store.append(_TABLE, _frame(spark, "a", "b"), tmp_path, 0) == 2
-    assert store.append(_TABLE, _frame(spark, "nobody").limit(0), tmp_path, 1) == 0
-    assert store.append(_TABLE, _frame(spark, "c"), tmp_path, 2) == 1
-    assert store.append(_TABLE, _frame(spark, "again"), tmp_path, 2) == 0
+    assert adding.append(_TABLE, _frame(spark, "a", "b"), tmp_path, 0) == 2
+    assert adding.append(_TABLE, _frame(spark, "nobody").limit(0), tmp_path, 1) == 0
+    assert adding.append(_TABLE, _frame(spark, "c"), tmp_path, 2) == 1
+    assert adding.append(_TABLE, _frame(spark, "again"), tmp_path, 2) == 0
     compact(tmp_path)
-    assert store.append(_TABLE, _frame(spark, "again"), tmp_path, 1) == 0
+    assert adding.append(_TABLE, _frame(spark, "again"), tmp_path, 1) == 0
     assert sorted(_boards(tmp_path)) == ["a", "b", "c"]
     read = store.read(spark, _TABLE, tmp_path)
     assert sorted(row.board for row in read.collect()) == ["a", "b", "c"]
 
 
 def test_a_table_is_replaced_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
-    store.write(_TABLE, _frame(spark, "old"), tmp_path)
+    adding.write(_TABLE, _frame(spark, "old"), tmp_path)
     before = store.dataset(_TABLE, tmp_path)
-    assert store.write(_TABLE, _frame(spark, "new", "too"), tmp_path) == 2
+    assert adding.write(_TABLE, _frame(spark, "new", "too"), tmp_path) == 2
     assert sorted(_boards(tmp_path)) == sorted(_strangers_boards(tmp_path)) == ["new", "too"]
     assert before.to_table()["board"].to_pylist() == ["old"]
-    assert store.write(_TABLE, _frame(spark, "none").limit(0), tmp_path) == 0
+    assert adding.write(_TABLE, _frame(spark, "none").limit(0), tmp_path) == 0
     assert _boards(tmp_path) == []
