@@ -8,10 +8,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from host_broker.net.journal.numbered import Number, newest
 from host_broker.net.journal.scan import JournalError
 
 MOST_PUBLISHERS = 1000  # then the one that has said nothing for longest is forgotten
-Number = tuple[int, int]  # a batch, and a part of it
 
 
 class Once:
@@ -33,6 +33,31 @@ class Once:
                 f"{path} cannot be read ({error}); it says what publishers have published: move it "
                 "away, and batches that are repeated now may be published twice"
             ) from error
+
+    def recover(self, journal: Path) -> None:
+        """Remember what a broker that was killed had published, but not yet remembered.
+
+        Call it before anything is added to the folder ``journal``. Raises ``JournalError``.
+        """
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            for publisher, number in newest(journal, self._path.stat().st_mtime):
+                if not self.known(publisher, number):
+                    self.remember(publisher, number)
+        except OSError as error:
+            raise JournalError(
+                f"what was published last cannot be read from {journal}, or noted in {self._path}: "
+                f"{error.strerror or error}"
+            ) from error
+
+    def begin(self) -> None:
+        """Have a file before the first publication: ``recover`` looks for what came after it.
+
+        Raises ``OSError``.
+        """
+        if self._path is not None and not self._path.exists():
+            self._write(self._last)
 
     def known(self, publisher: str, number: Number) -> bool:
         """Whether this was published already, or something after it."""

@@ -123,13 +123,16 @@ class Server:
         if not self._connections:
             self._all_gone.set()
 
-    def inside(self, connection: ConnectionId, data: bytes) -> ConnectionId:
-        """Take what a client of this process says in FMQP; returns its connection, 0 begins one."""
+    def inside(self, connection: ConnectionId, data: bytes, kept: list[Record]) -> ConnectionId:
+        """Take FMQP of a client of this process (0: a new one); ``kept`` is given its records."""
         self._forward()
         if not connection:
             connection = self._last_id = self._last_id + 1
             self._run(self._broker.opened(connection, "fmqp", self._now(), loopback=False))
-        self._run(self._broker.received(connection, data, self._now()))
+        outputs = self._broker.received(connection, data, self._now())
+        kept += outputs.records
+        outputs.records = []
+        self._run(outputs)
         return connection
 
     def flush_soon(self, connection: Connection) -> None:
@@ -231,13 +234,9 @@ class Server:
         return time.monotonic()  # the loop's clock, too
 
     def _run(self, outputs: Outputs, senders: Sequence[Connection] = ()) -> None:
-        """Do what the broker wants: records, sends, closes.
-
-        ``senders`` has the connection whose bytes caused it, if any: it waits for receivers it has
-        congested.
-        """
+        """Do what the broker wants; ``senders`` caused it, and wait for receivers they congest."""
         if outputs.records:
-            self._keep(outputs.records, senders)
+            self.keep(outputs.records, senders)
         if outputs.retained and self._store is not None:
             self._store.put(outputs.retained)
         for identity, buffers in outputs.sends.items():
@@ -262,7 +261,7 @@ class Server:
         connections = self._connections
         of = connections.__getitem__
         if gathered.records:
-            self._keep(gathered.records, [of(record.connection) for record in gathered.records])
+            self.keep(gathered.records, [of(record.connection) for record in gathered.records])
         for forward in gathered.forwards:
             senders = list(map(of, forward.senders))
             buffers = forward.buffers
@@ -273,7 +272,8 @@ class Server:
                 if receiver is not None:
                     receiver.send(buffers, senders)
 
-    def _keep(self, records: list[Record], senders: Sequence[Connection]) -> None:
+    def keep(self, records: list[Record], senders: Sequence[Connection]) -> None:
+        """Hand records to the journal; ``senders`` wait while it is full."""
         journal = self._journal
         if journal is not None:
             journal.append(time.time_ns(), records)

@@ -78,6 +78,8 @@ async def _prepare(
             _restore(broker, store)
         journal = Journal(data.journal, settings.journal) if data else None
         once = Once(data.published if data is not None else None)
+        if data is not None:
+            once.recover(data.journal)
         return await _serve(listeners, broker, poller, journal, once, store, settings, ready)
     finally:
         for listener in listeners:

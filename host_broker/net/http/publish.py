@@ -7,6 +7,7 @@ import re
 from aiohttp import web
 
 from host_broker.net.http.mistake import mistake
+from host_broker.net.journal.numbered import name_of
 from host_broker.net.once import Once
 from host_broker.net.publishing import Busy, Publishing
 
@@ -43,7 +44,8 @@ def routes(publishing: Publishing, once: Once) -> web.RouteTableDef:
         async with one_at_a_time:
             if once.known(publisher, at):
                 return web.json_response({"published": 0, "known": True})
-            answer = _published(publishing, body)
+            await asyncio.to_thread(once.begin)
+            answer = _published(publishing, body, name_of(publisher, at))
             if answer.status == 200:
                 # In this order: what is remembered is not published again, so it must not be lost.
                 try:
@@ -78,12 +80,12 @@ def routes(publishing: Publishing, once: Once) -> web.RouteTableDef:
     return table
 
 
-def _published(publishing: Publishing, packets: bytes) -> web.Response:
+def _published(publishing: Publishing, packets: bytes, name: str = "") -> web.Response:
     whole = _count(packets)
     if whole is None:
         return mistake(400, "the body is not whole FMQP publications, with no flags but retained")
     try:
-        published = publishing.publish(packets)
+        published = publishing.publish(packets, name)
     except Busy:
         return _busy()
     return web.json_response({"published": published, "discarded": whole - published})

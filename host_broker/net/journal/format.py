@@ -89,6 +89,14 @@ def take_time_ns(data: memoryview, position: int) -> int:
     return int(time_ns)
 
 
+def take_client(data: memoryview, position: int) -> tuple[int, bytes]:
+    """Return protocol and client name of a whole record at ``position``; "" if it is cut short."""
+    at = position + PREFIX_LENGTH
+    *_, protocol, _, length = _FIXED.unpack_from(data, at)
+    name = at + RECORD_FIXED_LENGTH
+    return int(protocol), bytes(data[name : name + length])
+
+
 def run_of(header: bytes) -> int:
     """Return the broker's run of a segment header without complaints."""
     return int.from_bytes(header[_RUN_AT : _RUN_AT + 4], "big")

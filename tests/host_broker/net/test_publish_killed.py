@@ -1,0 +1,119 @@
+"""A broker that is killed in the middle of a publication with a number: it is there once."""
+
+import http.client
+import json
+import os
+import signal
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from host_broker.net.journal.numbered import name_of, newest
+from host_broker.net.journal.segment import Partition
+from host_broker.outputs import Record
+from host_broker.settings import JournalSettings
+from tests.host_broker.net.broker_process import END_S, START_S, broker, line_of, spawn
+from tests.host_broker.net.journal_decoder import Stored, read_segment
+
+_MANY = 1500
+_DIES = """
+import os, signal
+from host_broker.net.journal.writer import Journal
+from host_broker.net.once import Once
+from motemq.cli import main
+
+{method} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main()
+"""
+# What is longer than one read, to as many topics: the broker makes many runs of it.
+_BODY = b"".join(
+    struct.pack(">BBI", 0, 6, 400) + b"t/%04d" % number + b"%04d" % number * 100
+    for number in range(_MANY)
+)
+_KNOWN = {"published": 0, "known": True}
+
+
+def _post(port: int, number: str) -> dict[str, object]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        headers = {
+            "Content-Type": "application/x-fmqp",
+            "Publisher": "query:1",
+            "Publisher-Number": number,
+        }
+        connection.request("POST", "/publish", _BODY, headers)
+        found: dict[str, object] = json.loads(connection.getresponse().read())
+        return found
+    finally:
+        connection.close()
+
+
+def _journalled(data: Path) -> list[Stored]:
+    found: list[Stored] = []
+    for folder in sorted((data / "journal").glob("p*")):
+        paths = sorted(folder.iterdir())
+        for path in paths:
+            name = f"{folder.name}/{path.name}"
+            messages, _ = read_segment(name, path.read_bytes(), None, path == paths[-1])
+            found += messages
+    return found
+
+
+@pytest.mark.parametrize("method", ["Journal.on_file", "Once.remember"])
+def test_it_is_published_once_whenever_the_broker_was_killed(tmp_path: Path, method: str) -> None:
+    options = ["--data", str(tmp_path), "--listen", "auto://127.0.0.1:0"]
+    options += ["--set", "journal.flush_s=60"]  # it is written when it must be
+    program = _DIES.format(method=method)
+    doomed = spawn([sys.executable, "-c", program, "broker", *options])
+    try:
+        port = int(line_of(doomed, START_S).rpartition(":")[2])
+        with pytest.raises((OSError, http.client.HTTPException)):
+            _post(port, "7.0")
+        assert doomed.wait(END_S) == -signal.SIGKILL
+    finally:
+        doomed.kill()
+        doomed.communicate()
+    there = _journalled(tmp_path)
+    assert len(there) == (0 if method == "Journal.on_file" else _MANY)
+    with broker(*options) as running:
+        first = _post(running.ports["auto"], "7.0")
+        assert first == (_KNOWN if there else {"published": _MANY, "discarded": 0})
+        assert _post(running.ports["auto"], "7.0") == _KNOWN
+        assert _post(running.ports["auto"], "7.1")["published"] == _MANY
+        running.end(signal.SIGKILL)
+    found = _journalled(tmp_path)
+    topics = [f"t/{number:04d}" for number in range(_MANY)]
+    assert [message.topic for message in found if message.client == "query:1 7.0"] == topics
+    assert [message.topic for message in found if message.client == "query:1 7.1"] == topics
+    assert len(found) == 2 * _MANY
+    with broker(*options) as running:
+        assert _post(running.ports["auto"], "7.1") == _KNOWN
+
+
+def _write(partition: Partition, client: str, protocol: int = 1) -> None:
+    partition.append(0, Record(4, protocol, client, 1, b"\0\1\0\0\0\1aX"))
+
+
+def test_the_newest_is_found_also_behind_segments_without_any(tmp_path: Path) -> None:
+    partition = Partition(tmp_path, 0, 7, JournalSettings(segment_bytes=300))
+    for part in range(3):
+        _write(partition, name_of("spark", (3, part)))
+    for _ in range(40):
+        _write(partition, "")
+        _write(partition, "a b 1.1")
+        _write(partition, "board 9.9", protocol=2)  # a LightMQ client may have any name
+    partition.flush()
+    partition.close()
+    segments = sorted((tmp_path / "p0000").iterdir())
+    assert len(segments) > 5
+    now_s = segments[-1].stat().st_mtime
+    assert list(newest(tmp_path, now_s)) == [("spark", (3, 2))]
+    for path in segments[:-1]:
+        os.utime(path, (now_s - 3600, now_s - 3600))
+    assert list(newest(tmp_path, now_s)) == []  # long remembered
+    whole = bytearray(segments[0].read_bytes())
+    whole[whole.index(b"spark 3.2") + 1] ^= 1  # never whole: not counted
+    segments[0].write_bytes(whole)
+    assert list(newest(tmp_path, 0.0)) == [("spark", (3, 1))]
