@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 _START_S = 300.0  # Spark, on a machine that has much else to do
@@ -56,12 +56,18 @@ class Pipeline:
     def __init__(self, folder: Path, port: int, spark: Mapping[str, str]) -> None:
         self.tables = folder / "tables"
         self._config = folder / "run.toml"
-        settings = "".join(f'"{name}" = "{value}"\n' for name, value in spark.items())
+        self._port = port
+        self._spark = spark
+        # So few that what waits after a fall is more than one batch.
+        self._configure(max_rows=20_000)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _configure(self, max_rows: int) -> None:
+        settings = "".join(f'"{name}" = "{value}"\n' for name, value in self._spark.items())
         self._config.write_text(
-            f'[source]\nbrokers = "http://127.0.0.1:{port}"\nmax_rows = 20000\n'
+            f'[source]\nbrokers = "http://127.0.0.1:{self._port}"\nmax_rows = {max_rows}\n'
             f'[tables]\nfolder = "tables"\n[spark]\n{settings}'
         )
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, and wait until it runs."""
@@ -72,7 +78,7 @@ class Pipeline:
         """Kill its driver (-9); Java ends by itself."""
         if self._process is None:
             raise Failed("the pipeline was not started")
-        java = _descendants(self._process.pid)
+        java = descendants(self._process.pid)
         self._process.kill()
         self._process.communicate()
         _gone(java)
@@ -93,7 +99,7 @@ class Pipeline:
         """Return the process numbers of its executors."""
         if self._process is None:
             return []
-        return [pid for pid in _descendants(self._process.pid) if _EXECUTOR in _command(pid)]
+        return [pid for pid in descendants(self._process.pid) if _EXECUTOR in _command(pid)]
 
     def runs(self) -> bool:
         """Whether it runs; raises ``Failed`` with its last words if it ended by itself."""
@@ -108,6 +114,7 @@ class Pipeline:
         """End it in order, then bring the tables up to date."""
         if self._process is not None and self._process.poll() is None:
             _end(self._process)
+        self._configure(max_rows=1_000_000)  # what was planned before is repeated as it was
         arguments = ("--once", "--quiet", "--master", "local[*]")
         process = _spawn("pipeline", "run", str(self._config), *arguments)
         try:
@@ -125,9 +132,22 @@ class Pipeline:
             _end(self._process)
 
 
+def kill_all(process: "subprocess.Popen[bytes]") -> None:
+    """Kill (-9) a process and all that it started, and wait for it."""
+    for pid in (process.pid, *descendants(process.pid)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
 def _spawn(*arguments: str) -> "subprocess.Popen[bytes]":
+    return spawn([sys.executable, "-m", "motemq", *arguments])
+
+
+def spawn(argv: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """Start a process whose output is piped, and which does not outlive us."""
     return subprocess.Popen(
-        [sys.executable, "-m", "motemq", *arguments],
+        argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -172,7 +192,7 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """Return the processes that ``pid`` started, and those they did."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):

@@ -9,6 +9,7 @@ import hashlib
 import json
 import urllib.parse
 import uuid
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +65,15 @@ class SinkOptions:
 
 @dataclass
 class Prepared(WriterCommitMessage):
-    """Publications of one task, in parts of whole packets, and how many rows nobody wanted."""
+    """Publications of one task: the lengths of all rows' packets, and those that are wanted.
 
-    parts: list[bytes]
-    unwanted: int
+    What nobody listens to is not ``wanted``, and not in ``packets``. Its length counts all the
+    same: somebody may listen when Spark repeats the batch, and its parts must be the same then.
+    """
+
+    lengths: "array[int]"
+    wanted: bytearray
+    packets: bytes
 
 
 class Writer(DataSourceArrowWriter):
@@ -154,9 +160,9 @@ def _publisher(said: Mapping[str, str]) -> str:
 
 
 def _prepared(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Prepared:
-    parts: list[bytes] = []
-    part: list[bytes] = []
-    size = unwanted = 0
+    lengths = array("I")
+    wanted = bytearray()
+    packets: list[bytes] = []
     asked: dict[str, bool] = {}
     for batch in batches:
         columns = batch.to_pydict()
@@ -166,17 +172,32 @@ def _prepared(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Prepar
             _ask(options.broker, {path for path in paths if path not in asked}, asked)
         for path, payload, keep in zip(paths, payloads, retained, strict=True):
             packet = _packet(path, payload, bool(keep))
-            if options.on_demand and not keep and not asked[path]:
-                unwanted += 1
-                continue
-            if size and size + len(packet) > _PART_BYTES:
-                parts.append(b"".join(part))
+            lengths.append(len(packet))
+            wanted.append(not options.on_demand or bool(keep) or asked[path])
+            if wanted[-1]:
+                packets.append(packet)
+    return Prepared(lengths, wanted, b"".join(packets))
+
+
+def _parts(prepared: Iterable[Prepared]) -> Iterator[bytes]:
+    """Yield the packets of a batch in parts of about one size, in order; some may be empty.
+
+    Where parts end depends on the rows alone: not on how they were spread over tasks, which may be
+    another way when Spark repeats a batch. So a part has the same rows whenever it has its number.
+    """
+    part: list[memoryview] = []
+    size = 0
+    for each in prepared:
+        packets, at = memoryview(each.packets), 0
+        for length, wanted in zip(each.lengths, each.wanted, strict=True):
+            if size and size + length > _PART_BYTES:
+                yield b"".join(part)
                 part, size = [], 0
-            part.append(packet)
-            size += len(packet)
-    if part:
-        parts.append(b"".join(part))
-    return Prepared(parts, unwanted)
+            size += length
+            if wanted:
+                part.append(packets[at : at + length])
+                at += length
+    yield b"".join(part)
 
 
 def _packet(path: str | None, payload: bytes | str | None, retained: bool) -> bytes:
@@ -204,8 +225,9 @@ def _publish(
     broker: Broker, publisher: str, batch: int, messages: "list[WriterCommitMessage | None]"
 ) -> None:
     prepared = [message for message in messages if isinstance(message, Prepared)]
-    parts = [part for message in prepared for part in message.parts]
-    for number, part in enumerate(parts):
+    for number, part in enumerate(_parts(prepared)):
+        if not part:
+            continue
         headers = {
             "Content-Type": _PACKETS,
             "Publisher": publisher,

@@ -1,16 +1,21 @@
 """Rows that become publications, each once, at a broker that runs."""
 
+import itertools
 import shutil
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from host_broker.client import FmqpClient, connect
+from pyspark_motemq import sink
 from pyspark_motemq.records import JournalError
-from pyspark_motemq.sink import _packet
+from pyspark_motemq.sink import Prepared, _packet, _parts
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.pipeline.test_stream import _append, _source
 
@@ -99,6 +104,36 @@ def test_on_demand_only_what_somebody_wants_is_published(
     assert _heard(listener) == [("nobody/c", b"3")]
     journalled = spark.read.format("motemq").option("brokers", url).load()
     assert journalled.filter("path like 'nobody/%'").count() == 1
+
+
+@given(
+    sizes=st.lists(st.integers(7, 60), max_size=40),
+    cuts=st.lists(st.integers(0, 40), max_size=5),
+    data=st.data(),
+)
+def test_parts_have_the_same_rows_however_a_batch_is_spread_over_tasks(
+    sizes: list[int], cuts: list[int], data: st.DataObject
+) -> None:
+    """And whoever listens: what nobody wants is left out of its part."""
+    packets = [bytes([number]) * size for number, size in enumerate(sizes)]
+    wanted = data.draw(st.lists(st.booleans(), min_size=len(sizes), max_size=len(sizes)))
+    ends = [0, *sorted(min(cut, len(sizes)) for cut in cuts), len(sizes)]
+    tasks = [
+        Prepared(
+            array("I", sizes[first:end]),
+            bytearray(wanted[first:end]),
+            b"".join(packets[row] for row in range(first, end) if wanted[row]),
+        )
+        for first, end in itertools.pairwise(ends)
+    ]
+    whole = Prepared(array("I", sizes), bytearray([True] * len(sizes)), b"".join(packets))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sink, "_PART_BYTES", 100)
+        everything, found = list(_parts([whole])), list(_parts(tasks))
+    assert b"".join(everything) == b"".join(packets)
+    assert all(len(part) <= 100 for part in everything)
+    left_out = {number for number, each in enumerate(wanted) if not each}
+    assert found == [bytes(byte for byte in part if byte not in left_out) for part in everything]
 
 
 @pytest.mark.parametrize(
