@@ -7,13 +7,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
 
 from boards.bridge.broker_side import BrokerSide
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.mode import LineMode
 from boards.bridge.notices import Notices, Report
+from boards.bridge.port_settings import PortSettings
 from boards.serial_port import PortError, SerialPort
 from host_broker.address import Address
 
@@ -23,25 +23,6 @@ _IDLE_LOOK_S = 0.02
 _TICK_S = 5.0  # nothing is due later than that, so that a missed wake-up heals
 _STOP_S = 1.0  # to send what is unsent
 _JOIN_S = 15.0  # opening a port behind TCP may take half of that
-
-
-@dataclass(frozen=True, slots=True)
-class PortSettings:
-    """A serial port: device or URL, bits/s, and whether RTS/CTS hold the board back."""
-
-    url: str
-    baud: int
-    rtscts: bool = False
-
-    def open(self) -> SerialPort:
-        """Open it. Raises ``PortError``, also for URLs that nobody can wait for."""
-        port = SerialPort.open(self.url, baud=self.baud, rtscts=self.rtscts)
-        try:
-            port.fileno()
-        except PortError:
-            port.close()
-            raise
-        return port
 
 
 class SerialBridge:
@@ -66,6 +47,7 @@ class SerialBridge:
         self._broker_side = BrokerSide(broker, mode, counters, self._notices, self.wake)
         self._port: SerialPort | None = None
         self._port_due = 0.0
+        self._unplugged = False
         self._stopping = threading.Event()
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._woken: socket.socket | None = None
@@ -168,6 +150,26 @@ class SerialBridge:
         self._requests.put(what)
         self.wake()
 
+    def unplug(self) -> None:
+        """Lose the serial port as if its cable were pulled, until ``plug_in``."""
+        self._set_unplugged(True)
+
+    def plug_in(self) -> None:
+        """Let the port be found again."""
+        self._set_unplugged(False)
+
+    def _set_unplugged(self, unplugged: bool) -> None:
+        done = threading.Event()
+
+        def change() -> None:
+            self._unplugged, self._port_due = unplugged, 0.0
+            if unplugged and self._port is not None:
+                self._lose_port(PortError(f"serial port {self.settings.url}: unplugged"))
+            done.set()
+
+        self.ask(change)
+        done.wait(_JOIN_S)
+
     # All below runs in the thread.
 
     def _run(self) -> None:
@@ -178,7 +180,7 @@ class SerialBridge:
             self._end()
 
     def _turn(self) -> None:
-        if self._port is None and time.monotonic() >= self._port_due:
+        if self._misses_port and time.monotonic() >= self._port_due:
             try:
                 self._open_port()
                 self._notices.say(f"serial port {self.settings.url}: open")
@@ -207,12 +209,16 @@ class SerialBridge:
             poll.register(self._port, wanted)
         self._broker_side.register(poll)
         due = [self.mode.next_deadline(), *self._broker_side.deadlines()]
-        if self._port is None:
+        if self._misses_port:
             due.append(self._port_due)
         now = time.monotonic()
         # A millisecond more: poll() rounds down, and would turn in circles until it is due.
         waits = [max(0.0, at - now) + 0.001 for at in due if at is not None]
         return dict(poll.poll(min([*waits, _TICK_S]) * 1000))
+
+    @property
+    def _misses_port(self) -> bool:
+        return self._port is None and not self._unplugged
 
     def _with_port(self, use: Callable[[SerialPort], None]) -> None:
         if self._port is None:

@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.live import Live
 
 from boards.bridge import status, status_view
-from boards.bridge.bridge import PortSettings
 from boards.bridge.config import ConfigError, Plan, default_name, load_config
 from boards.bridge.crew import Crew
 from boards.bridge.expose import ListenError
@@ -38,6 +37,7 @@ from boards.bridge.plan import (
     listen_address,
     token_of,
 )
+from boards.bridge.port_settings import PortSettings
 from boards.serial_port import PortError
 
 _POLL_S = 0.2

@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from boards.bridge.bridge import PortSettings
 from boards.bridge.plan import (
     DEFAULT_BAUD,
     DEFAULT_SILENCE_S,
@@ -37,6 +36,7 @@ from boards.bridge.plan import (
     listen_address,
     token_of,
 )
+from boards.bridge.port_settings import PortSettings
 
 Plan = BridgePlan | ExposePlan
 MAX_PORTS = 256

@@ -30,6 +30,7 @@ class LinkMode:
         self._text = bytearray()
         self._told, self._told_until = 0, 0.0
         self._notes: list[str] = []
+        self._noise = b""
 
     @property
     def state(self) -> str:
@@ -114,6 +115,10 @@ class LinkMode:
         """Give the port its next frame."""
         self._move(now)
 
+    def spoil_next(self, noise: bytes) -> None:
+        """Put ``noise`` before and into the next frame to the board, as a bad line does."""
+        self._noise = noise
+
     def next_deadline(self) -> float | None:
         """When the link has something to do."""
         return self.link.next_deadline()
@@ -161,7 +166,12 @@ class LinkMode:
             elif len(self.to_broker) < _TO_BROKER_LIMIT:
                 self.to_broker += link.take(_TO_BROKER_LIMIT, now)
         if not self.to_board:
-            self.to_board += link.data_to_send(now)
+            frame = link.data_to_send(now)
+            if frame and self._noise:
+                half = len(frame) // 2
+                frame = self._noise + frame[:half] + self._noise + frame[half:]
+                self._noise = b""
+            self.to_board += frame
 
     def _hear(self, stray: Stray, now: float) -> None:
         """Tell whole lines of text that the board says beside the link: boot, REPL, tracebacks."""

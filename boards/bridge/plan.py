@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from boards.bridge.bridge import PortSettings
+from boards.bridge.port_settings import PortSettings
 from boards.network_line import read_token
 from host_broker.address import Address, AddressError, parse_address
 

@@ -1,8 +1,9 @@
 """A bridge in raw mode, as other programs use it: one call with what it needs."""
 
-from boards.bridge.bridge import PortSettings, SerialBridge
+from boards.bridge.bridge import SerialBridge
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.notices import Report
+from boards.bridge.port_settings import PortSettings
 from boards.bridge.raw_mode import RawMode
 from host_broker.address import Address
 

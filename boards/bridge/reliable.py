@@ -1,9 +1,10 @@
 """A bridge in reliable mode, as other programs use it: one call with what it needs."""
 
-from boards.bridge.bridge import PortSettings, SerialBridge
+from boards.bridge.bridge import SerialBridge
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.link_mode import LinkMode
 from boards.bridge.notices import Report
+from boards.bridge.port_settings import PortSettings
 from host_broker.address import Address
 
 
@@ -27,11 +28,12 @@ class ReliableBridge(SerialBridge):
         """Bytes of the board so far that were no part of the link: noise, text, damaged frames."""
         return self._link.link.counters.stray_bytes
 
+    @property
+    def resent_frames(self) -> int:
+        """Frames that had to be sent to the board again, so far."""
+        return self._link.link.counters.resent
+
     def make_noise(self, data: bytes) -> None:
-        """Put ``data`` on the line to the board, within a frame if one is half written: for tests
-        of what a bad line costs."""
-
-        def put() -> None:
-            self._link.to_board[:0] = data
-
-        self.ask(put)
+        """Spoil the next frame to the board with ``data``, before and within it: for tests of what
+        a bad line costs."""
+        self.ask(lambda: self._link.spoil_next(data))

@@ -14,7 +14,7 @@ from boards.rig.desk.power import switch
 from boards.rig.desk.target import DeskBoard
 from boards.rig.line import Bridge, set_silence
 from boards.rig.observer import Observer, Seen
-from boards.rig.own_broker import OwnBroker
+from boards.rig.own_broker import QUICK, OwnBroker, Temper
 from boards.rig.plan import BoardPlan
 from boards.rig.proxy.control import Route
 from boards.rig.serial_log import SerialLog
@@ -86,11 +86,11 @@ class Bench:
         with self.way.disturbed(route, to):
             yield route
 
-    def own_broker(self) -> OwnBroker:
-        """Return the rig's own broker, which has short deadlines and may be killed."""
+    def own_broker(self, temper: Temper = QUICK) -> OwnBroker:
+        """Return the rig's own broker, which has deadlines of ours and may be killed."""
         if self.way is None:
             raise Invalid("this board has no way to its broker")
-        return self.way.own_broker()
+        return self.way.own_broker(temper)
 
     @property
     def client_id(self) -> str:

@@ -29,6 +29,7 @@ class BoardState:
     retries: int = 0
     failures: list[str] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)  # what checks that were repeated came to
 
     @property
     def id(self) -> str:

@@ -119,6 +119,8 @@ def _event(board: BoardState, message: Message) -> list[str]:
     text = message["message"]
     if event == "check_finished":
         board.checks[message["check"]] = outcome
+        if outcome == "passed" and text and board.job.repeat > 1:
+            board.repeated.append(f"{message['check']}: {text}")
         board.check, board.since_s = "", time.monotonic()
     else:
         board.steps[message["step"]] = "not run" if text.startswith(NOT_RUN) else outcome

@@ -29,11 +29,10 @@ class Limit:
 
 RTT_P99 = Limit("rtt_p99_ms", "RTT p99", "ms", 1000.0, 99, "at_most")
 HEAP_FREE = Limit("heap_free_min", "free heap", "bytes", 1.0, 0, "at_least")
-# What a collection finds differs by a block or two of 16 or 32 bytes from one time to the next, and
-# the reliable link keeps a view of 16 bytes for every new length of a frame: 160 were seen in 1000
-# messages. One lost block per message would be 16,000.
+# What a collection finds differs by a block or two of 16 or 32 bytes from one time to the next; one
+# lost block per message would be 16,000.
 HEAP_SLOPE = Limit(
-    "heap_slope_max", "heap lost", "bytes per 1000 messages", 1.0, 100, "at_most", default=400.0
+    "heap_slope_max", "heap lost", "bytes per 1000 messages", 1.0, 100, "at_most", default=100.0
 )
 
 LIMITS: Mapping[str, Limit] = {limit.key: limit for limit in (RTT_P99, HEAP_FREE, HEAP_SLOPE)}

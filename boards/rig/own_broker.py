@@ -5,25 +5,51 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from boards.tool import die_with_parent
 
 _START_S = 60.0
 _STOP_S = 15.0
 
-# Silence after which this broker takes a client for dead. Long enough for a board that is held up
-# (an emulator on a busy machine), short enough for a check.
-FMQP_SILENCE_S = 3.0
-LIGHTMQ_SILENCE_S = 1.5  # before its PING
-LIGHTMQ_PATIENCE_S = 1.5  # for the PONG
 
-_SETTINGS = {
-    "fmqp.idle_timeout_s": FMQP_SILENCE_S,
-    "lightmq.ping_interval_s": LIGHTMQ_SILENCE_S,
-    "lightmq.ping_timeout_s": LIGHTMQ_PATIENCE_S,
-    "lightmq.duplicate_client": "takeover",
-}
+@dataclass(frozen=True, slots=True)
+class Temper:
+    """How a broker of the rig's own treats clients that are silent, or come twice."""
+
+    name: str
+    fmqp_silence_s: float  # after which a client is taken for dead
+    lightmq_silence_s: float  # before its PING
+    lightmq_patience_s: float  # for the PONG
+    duplicate_client: Literal["takeover", "reject"]
+
+    def window_ms(self, protocol: str) -> tuple[float, float]:
+        """Return when after a client's last word it is taken for dead, at the earliest and latest.
+
+        ``protocol``: fmqp, or anything that is carried by LightMQ.
+        """
+        if protocol == "fmqp":
+            # It looks four times in that time, so it may take a quarter more.
+            return self.fmqp_silence_s * 1e3, self.fmqp_silence_s * 1.25e3
+        patience_ms = (self.lightmq_silence_s + self.lightmq_patience_s) * 1e3
+        return patience_ms, patience_ms
+
+    def settings(self) -> Mapping[str, float | str]:
+        """Return them in the broker's words."""
+        return {
+            "fmqp.idle_timeout_s": self.fmqp_silence_s,
+            "lightmq.ping_interval_s": self.lightmq_silence_s,
+            "lightmq.ping_timeout_s": self.lightmq_patience_s,
+            "lightmq.duplicate_client": self.duplicate_client,
+        }
+
+
+# Long enough for a board that is held up (an emulator on a busy machine), short enough for a check.
+QUICK = Temper("quick", 3.0, 1.5, 1.5, "takeover")
+# For the checks of what is slow, and of a name that stays with who had it first.
+PATIENT = Temper("patient", 6.0, 3.0, 3.0, "reject")
 _PROTOCOLS = ("fmqp", "lightmq", "lightmq+fmqp")
 
 
@@ -37,8 +63,9 @@ class OwnBroker:
     It ends with us. ``log`` gets what it says.
     """
 
-    def __init__(self, host: str, log: Path) -> None:
+    def __init__(self, host: str, log: Path, temper: Temper = QUICK) -> None:
         self.addresses: Mapping[str, str] = {}
+        self._temper = temper
         self._host = host
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -48,7 +75,7 @@ class OwnBroker:
         self.kill()
         host = f"[{self._host}]" if ":" in self._host else self._host
         listen = [f"--listen={protocol}://{host}:0" for protocol in _PROTOCOLS]
-        settings = [f"--set={key}={value}" for key, value in _SETTINGS.items()]
+        settings = [f"--set={key}={value}" for key, value in self._temper.settings().items()]
         with self._log.open("ab") as stderr:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "motemq", "broker", "--ephemeral", *listen, *settings],

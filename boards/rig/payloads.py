@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _HEAD = struct.Struct(">II")  # CRC-32 of all after it, number
@@ -74,4 +74,13 @@ def fate(payloads: Sequence[bytes], expected: int) -> Fate:
         doubled=doubled,
         late=late,
         corrupt=len(numbers) - len(good),
+    )
+
+
+def told_fate(result: Mapping[str, int], expected: int) -> Fate:
+    """Return what a board says, by its step ``take`` of kind numbered, of ``expected`` payloads."""
+    return Fate(
+        expected=expected,
+        missing=result["missing"] + max(0, expected - result["next"]),
+        **{name: result[name] for name in ("count", "doubled", "late", "corrupt")},
     )

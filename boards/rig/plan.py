@@ -66,6 +66,7 @@ class Job:
     client_sha: str
     limits_s: Mapping[str, float]
     checks: tuple[str, ...] = ()  # their names, in order
+    repeat: int = 1  # how often each is done
     proxy_port: int = 0  # its control port; 0: there is none
     wifi_ssid: str = ""  # of the desk; for boards that have the cap wifi
     wifi_psk_env: str = ""  # the name of an environment variable

@@ -25,6 +25,7 @@ from boards.rig.plan import Job
 from boards.rig.reporter import Reporter
 from boards.rig.serial_log import SerialLog
 from boards.rig.telemetry import await_telemetry
+from boards.rig.verdicts import StepFailed
 from boards.rig.way import Way
 from boards.rig.wifi import Wifi, forget, join, wifi_files
 from boards.virtual.board import BoardKind, VirtualBoard
@@ -33,10 +34,6 @@ _REPL_S = 30.0
 _EXEC_S = 30.0
 _START_ENDS_S = 8.0
 _DYING_S = 4.0  # the worker of a rig that was killed just now still stops its bridge
-
-
-class StepFailed(Exception):
-    """A step came to nothing; the text says why."""
 
 
 class BoardRun:

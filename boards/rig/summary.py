@@ -88,6 +88,8 @@ def _is_bad(outcome: str | None) -> bool:
 
 
 def _lines(board: BoardState) -> Iterator[tuple[str, str]]:
+    for several in board.repeated:
+        yield "", f"{board.id} {several}"
     for once in board.flaky:
         yield "yellow", f"{board.id} FLAKY: {once}"
     bad_checks = _bad(board.checks)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from boards.rig.own_broker import OwnBroker
+from boards.rig.own_broker import QUICK, OwnBroker, Temper
 from boards.rig.plan import Job
 from boards.rig.proxy.control import ProxyControl, Route
 
@@ -22,8 +22,7 @@ class Way:
         host, _, port = self.broker.rpartition(":")
         self.address = (host, int(port))
         self.route: Route | None = None
-        log = Path(job.log_dir) / f"{job.board.id}.broker.log"
-        self._own = OwnBroker(host.strip("[]"), log)
+        self._own: dict[str, OwnBroker] = {}
 
     def open(self) -> None:
         """Have the proxy open the route, unless it has. Raises ``ProxyError``."""
@@ -34,13 +33,19 @@ class Way:
 
     def close(self) -> None:
         """End what the rig started for this board alone."""
-        self._own.kill()
+        for own in self._own.values():
+            own.kill()
 
-    def own_broker(self) -> OwnBroker:
+    def own_broker(self, temper: Temper = QUICK) -> OwnBroker:
         """Return the rig's own broker, started at its first use. Raises ``BrokerDown``."""
-        if not self._own.addresses:
-            self._own.start()
-        return self._own
+        own = self._own.get(temper.name)
+        if own is None:
+            host = self.broker.rpartition(":")[0].strip("[]")
+            log = Path(self._job.log_dir) / f"{self._job.board.id}.{temper.name}-broker.log"
+            own = self._own[temper.name] = OwnBroker(host, log, temper)
+        if not own.addresses:
+            own.start()
+        return own
 
     @contextmanager
     def disturbed(self, route: Route, to: str = "") -> Iterator[Route]:

@@ -13,58 +13,26 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from boards.flash.errors import FlashError
-from boards.models import TomlError, all_models
-from boards.repl import NoReply, ReplError
-from boards.rig.agent import AgentError
+from boards.models import all_models
+from boards.repl import ReplError
 from boards.rig.attempts import attempted
-from boards.rig.bench import Bench, CheckFailed, Group, Invalid, NotRun
+from boards.rig.bench import Bench, CheckFailed, Group, NotRun
 from boards.rig.channel import Channel, Teller
-from boards.rig.checks.declared import Check, Samples
+from boards.rig.checks.declared import Check
 from boards.rig.checks.registry import CHECKS
-from boards.rig.desk.ladder import NotBack
-from boards.rig.desk.locks import Locked
-from boards.rig.desk.permits import NoPermit, radio
-from boards.rig.desk.power import PowerError
-from boards.rig.desk.wedges import Wedged
-from boards.rig.limits import beyond
-from boards.rig.own_broker import BrokerDown
+from boards.rig.desk.permits import radio
 from boards.rig.parent_line import ParentLine
 from boards.rig.plan import Job
-from boards.rig.proxy.control import ProxyError
-from boards.rig.steps import BoardRun, StepFailed
-from boards.rig.wifi import WifiError
+from boards.rig.steps import BoardRun
+from boards.rig.verdicts import FAULTS, VERDICTS, Repeated, Result, StepFailed, judge
 from boards.serial_port import PortError
 from boards.tool import ToolError
 from boards.virtual.control import BoardError
-from host_broker.client import ClientError
 
-# What may go wrong around a board without being a verdict on the code under test.
-_FAULTS = (
-    BoardError,
-    BrokerDown,
-    ClientError,
-    FlashError,
-    Invalid,
-    PortError,
-    PowerError,
-    ProxyError,
-    ReplError,
-    Locked,
-    NoPermit,
-    NotBack,
-    StepFailed,
-    TomlError,
-    ToolError,
-    Wedged,
-    WifiError,
-    OSError,
-)
 # Of these, what may be over at the next try. A wrong board or image, or a lock, is not.
 _TRANSIENT = (BoardError, PortError, ReplError, ToolError)
 _RETRIED = ("flash", "install")
 _REVIVE_S = 120.0  # for the whole reset ladder, each rung with a boot after it
-_VERDICTS = (CheckFailed, AgentError)
 
 
 class _Worker:
@@ -107,7 +75,7 @@ class _Worker:
             self._channel.send("time", limit_s=_REVIVE_S)
             try:
                 self._run.revive()
-            except _FAULTS:
+            except FAULTS:
                 break  # no reset brought it back: that is the board's end in this run
         self._outcomes.append(outcome)
         if outcome == "error":
@@ -125,9 +93,9 @@ class _Worker:
         else:
             try:
                 message = body(began + limit_s)
-            except _VERDICTS as error:
+            except VERDICTS as error:
                 outcome, message = "failed", str(error)
-            except _FAULTS as error:
+            except FAULTS as error:
                 outcome, message = "error", f"{type(error).__name__}: {error}"
                 transient = isinstance(error, _TRANSIENT)
         self._event(
@@ -174,9 +142,12 @@ class _Worker:
     def _try(self, bench: Bench, check: Check, until: float) -> str:
         # Peers do it once: nobody would be met a second time.
         tries = 1 if "peer" in check.needs else 1 + self._job.retries
+        repeated = Repeated(1 if "peer" in check.needs else self._job.repeat)
         with self._air(check, until):
             return attempted(
-                lambda number: self._one_check(bench, check, number), bench.recover, tries=tries
+                lambda number: self._one_check(bench, check, number, repeated),
+                bench.recover,
+                tries=tries,
             )
 
     def _meet(self, check: Check, bench: Bench) -> Group | None:
@@ -197,35 +168,27 @@ class _Worker:
         left = max(0.0, until - time.monotonic())
         return radio(Path(self._job.rig_dir), alone=check.alone, deadline_s=left)
 
-    def _one_check(self, bench: Bench, check: Check, number: int) -> str:
+    def _one_check(self, bench: Bench, check: Check, number: int, repeated: Repeated) -> str:
         began = time.monotonic()
         name, limits = check.name, self._run.target.board.limits
-        samples: list[Samples] = []
-        fault: Exception | None = None
-        outcome, message = "passed", ""
-        bench.until = began + check.deadline_s
-        try:
+
+        def once() -> Result:
+            bench.until = time.monotonic() + check.deadline_s
             bench.group = self._meet(check, bench)
-            samples = check.run(bench)
-            if texts := [beyond(each.of.limit, limits, each.values) for each in samples]:
-                message = "; ".join(filter(None, texts))
-                outcome = "failed" if message else outcome
+            return judge(check, bench, limits)
+
+        def progress(text: str) -> None:
+            self._channel.send("progress", text=text)
+
+        try:
+            result = repeated.run(once, bench.recover, progress)
         except NotRun as error:
             self._not_run.append(f"{name}: {error}")
             return "not run"
-        except _VERDICTS as error:
-            outcome, message = "failed", str(error)
-        except NoReply as error:
-            # The board accepted a call and never came back: that is the code's fault to explain.
-            outcome, message = "failed", f"the board hung: {error}"
-        except Invalid as error:
-            outcome, message = "error", f"invalid: {error}"
-        except _FAULTS as error:
-            fault = error
-            outcome, message = "error", f"{type(error).__name__}: {error}"
+        outcome, message = result.outcome, result.message
         if outcome == "failed":
             outcome, message = self._quarantined(name, message)
-        for each in samples:
+        for each in result.samples:
             limit = each.of.limit
             bound = limit.of(limits) if limit is not None else None
             self._channel.send(
@@ -248,7 +211,7 @@ class _Worker:
             duration_s=time.monotonic() - began,
             message=message,
         )
-        if fault is not None:
+        if result.fault is not None:
             raise StepFailed(f"check {name}: {message}")
         return outcome
 

@@ -61,8 +61,9 @@ def send_numbered(connection, topic, size, count, first=0, looks=0, noise=None):
         if number % every == every - 1 and number // every < looks:
             gc.collect()
             heap[number // every] = gc.mem_free()
+    sent_us = ticks_diff(ticks_us(), start)
     connection.confirm()
-    return {"us": ticks_diff(ticks_us(), start), "heap": heap}
+    return {"us": ticks_diff(ticks_us(), start), "sent_us": sent_us, "heap": heap}
 
 
 def request(connection, sizes, timeout_ms, seed=0):

@@ -4,7 +4,7 @@ from boards.bridge.reliable import ReliableBridge
 from boards.rig.bench import Bench, CheckFailed, Invalid
 from boards.rig.checks.declared import Check, Samples
 from boards.rig.observer import connect_fmqp
-from boards.rig.payloads import Fate, fate, numbered
+from boards.rig.payloads import fate, numbered, told_fate
 
 _COUNT = 60
 _SIZE = 64
@@ -30,6 +30,7 @@ def noise_reliable(bench: Bench) -> list[Samples]:
             raise CheckFailed(f"from the board: {became}")
         if bridge.stray_bytes == before:
             raise Invalid("the board made noise, but none came through the line")
+        resent = bridge.resent_frames
         with connect_fmqp(bench.broker) as host:
 
             def publish() -> None:
@@ -47,14 +48,11 @@ def noise_reliable(bench: Bench) -> list[Samples]:
                 on_ready=publish,
                 deadline_s=60.0,
             )
-    names = ("count", "doubled", "late", "corrupt")
-    became = Fate(
-        expected=_COUNT,
-        missing=result["missing"] + _COUNT - result["next"],
-        **{name: result[name] for name in names},
-    )
+    became = told_fate(result, _COUNT)
     if not became.is_good:
         raise CheckFailed(f"to the board: {became}")
+    if bridge.resent_frames == resent:
+        raise Invalid("frames to the board were spoilt, but none had to be sent again")
     return []
 
 

@@ -33,6 +33,7 @@ _RAW = {"keepalive_ms": 150, "answer_ms": 1500, "retry_ms": 3000, "retry_max_ms"
 _RAW_QUIET = {"quiet_ms": 300}  # what an old session left in the line is thrown away
 _QUICK = {"keepalive_ms": 250, "answer_ms": 1000, "retry_ms": 200, "retry_max_ms": 800}
 _TRIES = 4
+_CABLE_S = 2.0  # longer than a board that is not held up needs to notice
 _LATE_S = 5.0  # what a busy machine may take
 
 RECONNECT = Measurement("reconnect", "ms", "lower")
@@ -96,6 +97,24 @@ def reconnect_restart(bench: Bench) -> list[Samples]:
             route.lead_to(own.addresses[protocol])
 
         return _comes_back(bench, "reconnect_restart", fault, broker=lambda: own.addresses["fmqp"])
+
+
+def reconnect_cable(bench: Bench) -> list[Samples]:
+    """After the cable of its reliable line was pulled the board is back, and hears each once."""
+    bridge = bench.bridge
+    if bridge is None:
+        raise Invalid("this board has no serial line whose cable could be pulled")
+
+    def fault() -> None:
+        bridge.unplug()
+        try:
+            time.sleep(_CABLE_S)
+            if bridge.connected:
+                raise Invalid("the bridge went on without its cable")
+        finally:
+            bridge.plug_in()
+
+    return _comes_back(bench, "reconnect_cable", fault)
 
 
 def _comes_back(
@@ -219,13 +238,15 @@ class _Numbers:
 
 _MEASURES = (RECONNECT,)
 
-CHECKS = tuple(
-    Check(run.__name__, run, needs=_PROXY, measures=_MEASURES, deadline_s=180.0)
-    for run in (
-        reconnect_fin,
-        reconnect_rst,
-        reconnect_black_hole,
-        reconnect_refused,
-        reconnect_restart,
-    )
+_CUT = (reconnect_fin, reconnect_rst, reconnect_black_hole, reconnect_refused, reconnect_restart)
+
+CHECKS = (
+    *(Check(run.__name__, run, needs=_PROXY, measures=_MEASURES, deadline_s=180.0) for run in _CUT),
+    Check(
+        "reconnect_cable",
+        reconnect_cable,
+        needs=frozenset({"reliable"}),
+        measures=_MEASURES,
+        deadline_s=180.0,
+    ),
 )

@@ -6,6 +6,7 @@ from itertools import chain
 
 from boards.rig.checks import (
     baseline,
+    doubles,
     heap,
     last_will,
     noise,
@@ -13,6 +14,7 @@ from boards.rig.checks import (
     pubsub,
     reconnect,
     requests,
+    slow_line,
     streams,
     together,
     topics,
@@ -23,7 +25,7 @@ from boards.rig.checks.declared import Check
 # left in use is what it measures.
 _FAMILIES = (
     *(pubsub, together, topics, streams, requests, noise),
-    *(baseline, ping, reconnect, last_will, heap),
+    *(baseline, ping, slow_line, reconnect, last_will, doubles, heap),
 )
 
 CHECKS: Mapping[str, Check] = {

@@ -14,7 +14,7 @@ from boards.rig.bench import Bench, CheckFailed, Invalid
 from boards.rig.checks.declared import Check, Measurement, Samples
 from boards.rig.limits import HEAP_SLOPE
 from boards.rig.observer import connect_fmqp
-from boards.rig.payloads import Fate, fate, numbered
+from boards.rig.payloads import Fate, fate, numbered, told_fate
 from boards.rig.percentiles import percentile
 
 _ARRIVAL_S = 20.0
@@ -29,7 +29,8 @@ _DOWN_NETWORK, _DOWN_SERIAL = 1500, 120
 _DOWN_RAW = 12  # 3.2 KB of a UART's 4 KB
 _PAUSE_MS = 1500
 _HELD_S = 1.5
-_HELD_VIRTUAL, _HELD_REAL = 8_000, 500
+_HELD_VIRTUAL, _HELD_REAL = 10_000, 500
+_HELD_SIZE = 900
 _FAN = 5
 _LOOKS = 20
 
@@ -76,7 +77,8 @@ def stream_paused_reader(bench: Bench) -> list[Samples]:
 def stream_held_back(bench: Bench) -> list[Samples]:
     """Nothing is lost while nobody takes what the board sends, and it sends more than fits."""
     topic = bench.topic("held_back")
-    # More than all buffers on the way have room for; a real board's are a few KB.
+    # More than all buffers on the way have room for: a real board's are a few KB, Linux lets a
+    # socket's grow to 4 MiB, and the proxy takes 128 KiB.
     count = _HELD_VIRTUAL if bench.target.model.virtual else _HELD_REAL
     route = bench.route
     later = threading.Timer(_HELD_S, route.set_mode, ("forward",))
@@ -85,7 +87,7 @@ def stream_held_back(bench: Bench) -> list[Samples]:
         later.start()
         try:
             result = bench.call(
-                "send_numbered", topic=topic, size=_SIZE, count=count, deadline_s=_STEP_S
+                "send_numbered", topic=topic, size=_HELD_SIZE, count=count, deadline_s=_STEP_S
             )
         finally:
             later.cancel()
@@ -93,8 +95,9 @@ def stream_held_back(bench: Bench) -> list[Samples]:
         observer.wait_for(lambda seen: len(seen) >= count, _ARRIVAL_S)
         observer.wait_for(lambda seen: len(seen) > count, _QUIET_S)
         _expect(fate([seen.payload for seen in observer.seen()], count))
-    if result["us"] < _HELD_S * 0.8e6:
-        raise Invalid(f"all was sent within {result['us'] / 1000:.0f} ms: nothing held it back")
+    if result["sent_us"] < _HELD_S * 0.8e6:
+        took_ms = result["sent_us"] / 1000
+        raise Invalid(f"all was handed over within {took_ms:.0f} ms: nothing held it back")
     return []
 
 
@@ -117,7 +120,7 @@ def _send_down(bench: Bench, name: str, count: int, pause_ms: int = 0) -> dict[s
             on_ready=publish,
             deadline_s=_STEP_S,
         )
-    _expect(_told(result, count))
+    _expect(told_fate(result, count))
     return result
 
 
@@ -172,11 +175,14 @@ def stream_heap(bench: Bench) -> list[Samples]:
     count = 1_000 if is_slow else 10_000
     with bench.session():
         bench.call("subscribe", topic=topic)
+        # Unmeasured: the reliable link keeps a view of 16 bytes for each length of a frame, and
+        # lengths vary with what the bridge has at hand. Most of them come among the first.
+        bench.call("send_numbered", topic=topic, size=32, count=count // 4, deadline_s=_STEP_S)
         result = bench.call(
             "send_numbered", topic=topic, size=32, count=count, looks=_LOOKS, deadline_s=_STEP_S
         )
     if bench.is_fmqp:
-        _expect(_told(result["heard"], count))
+        _expect(told_fate(result["heard"], count))
     free = [float(value) for value in result["heap"]]
     lost = slope(free) * -1000 * _LOOKS / count
     return [
@@ -198,13 +204,6 @@ def slope(values: list[float]) -> float:
         if later > earlier
     ]
     return percentile(pairs, 50)
-
-
-def _told(result: dict[str, Any], expected: int) -> Fate:
-    """Return what the board says became of ``expected`` numbered messages."""
-    missing = result["missing"] + max(0, expected - result["next"])
-    names = ("count", "doubled", "late", "corrupt")
-    return Fate(expected=expected, missing=missing, **{name: result[name] for name in names})
 
 
 def _expect(became: Fate) -> None:

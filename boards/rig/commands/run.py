@@ -125,6 +125,14 @@ def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bo
     help="How often a step is tried again that failed through no verdict; it is flaky then.",
 )
 @click.option(
+    "--repeat",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Do each check N times and judge it by all of them; those that need a peer once.",
+)
+@click.option(
     "--junit",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write JUnit XML there, one suite per board.",
@@ -146,6 +154,7 @@ def command(
     limits: dict[str, str],
     patterns: tuple[str, ...],
     retries: int,
+    repeat: int,
     junit: Path | None,
     name: str | None,
 ) -> None:
@@ -195,9 +204,10 @@ def command(
                 trust_ledger=trust_ledger,
                 flash_parallel=rig.flash_parallel if rig else 1,
                 retries=retries,
+                repeat=repeat,
                 fw_sha=_sha256(paths[plan.id]),
                 client_sha=client_sha(),
-                limits_s=_limits(limits, _fitting(checks, plan)),
+                limits_s=_limits(limits, _fitting(checks, plan), repeat),
                 checks=tuple(check.name for check in _fitting(checks, plan)),
                 proxy_port=proxy.port if "proxy" in plan.has else 0,
                 wifi_ssid=rig.wifi_ssid if rig else "",
@@ -242,9 +252,9 @@ def _fitting(checks: list[Check], plan: BoardPlan) -> list[Check]:
     return [check for check in checks if check.fits(plan.protocol, plan.has)]
 
 
-def _limits(limits: dict[str, str], checks: list[Check]) -> dict[str, float]:
+def _limits(limits: dict[str, str], checks: list[Check], repeat: int) -> dict[str, float]:
     # Of a step that hangs, the crew tells; no single check may take the others' time.
-    most_s = sum(check.deadline_s for check in checks)
+    most_s = repeat * sum(check.deadline_s for check in checks)
     chosen = {**STEP_LIMITS_S, "check": max(STEP_LIMITS_S["check"], most_s)}
     for step, text in limits.items():
         if step not in chosen:

@@ -14,6 +14,9 @@ from boards.rig.proxy.trace import How, Trace
 
 _MAX_CONNECTIONS = 256  # more are turned away
 _KEPT = 64  # traces; the oldest go first
+# What the kernel takes of a client whom nobody reads; by itself that grows to megabytes, and a
+# board that is held back would hardly feel it.
+_TAKEN_BYTES = 64 * 1024
 
 # ``note(event, **about)``: one line of the log.
 Note = Callable[..., None]
@@ -117,6 +120,7 @@ def _bound(host: str, port: int) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _TAKEN_BYTES)
         sock.bind((host, port))
         sock.setblocking(False)
     except BaseException:

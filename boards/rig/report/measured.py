@@ -1,6 +1,6 @@
 """The parts of the page that show what was measured; a part with nothing to show is None."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from boards.rig.percentiles import percentile
 from boards.rig.report.axes import amount
@@ -89,8 +89,8 @@ def last_wills(run: RunRecord) -> Html | None:
     called, rows = names(run), []
     for _, board, series in _series(run):
         if series.metric == "will_delay" and series.unit == "ms":
-            earliest = _single(board, series.check, "will_earliest")
-            latest = _single(board, series.check, "will_latest")
+            earliest = _edge(board, series.check, "will_earliest", min)
+            latest = _edge(board, series.check, "will_latest", max)
             name = called[board.id]
             delays = series.values[:_WILLS_PER_LANE]
             latest = series.high if latest is None else latest
@@ -104,9 +104,12 @@ def last_wills(run: RunRecord) -> Html | None:
     return part("wills", "Last wills", tag("p", note, class_="soft"), wills(rows))
 
 
-def _single(board: BoardRecord, check: str, metric: str) -> float | None:
+def _edge(
+    board: BoardRecord, check: str, metric: str, of: Callable[[Sequence[float]], float]
+) -> float | None:
+    """Return the widest of the windows, if the check was repeated."""
     series = board.series.get((check, metric))
-    return series.values[-1] if series is not None and series.values else None
+    return of(series.values) if series is not None and series.values else None
 
 
 def heap(run: RunRecord) -> Html | None:

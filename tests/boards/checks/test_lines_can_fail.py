@@ -24,6 +24,8 @@ from tests.boards.checks.conftest import Calls, Lay
         ("ping_idle", "lightmq"),
         ("ping_idle", "fmqp"),
         ("baseline", "fmqp"),
+        ("slow_line", "fmqp"),
+        ("slow_line", "lightmq"),
     ],
 )
 def test_a_good_board_passes_and_is_measured(lay: Lay, name: str, protocol: Protocol) -> None:
@@ -148,3 +150,112 @@ def test_a_line_that_swallows_bytes_fails(
     monkeypatch.setattr(bench.route, "lead_to", away)
     with pytest.raises(AgentError, match=r"0 of \d+ bytes came back"):
         CHECKS["baseline"].run(bench)
+
+
+def test_a_burst_that_was_held_back_passes(lay: Lay) -> None:
+    assert CHECKS["stream_held_back"].run(lay("fmqp")) == []
+
+
+def test_a_message_that_is_lost_while_it_is_held_back_fails(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.rig.checks.streams._ARRIVAL_S", 2.0)
+    bench = lay("fmqp")
+    seen = 0
+
+    def lose(way: Way, packet: bytes) -> list[bytes]:
+        nonlocal seen
+        seen += way == "up" and topic_of(packet).endswith(b"held_back")
+        return [] if way == "up" and seen == 4_000 else [packet]
+
+    with (
+        _broken(bench, lose),
+        bench.disturbed(),
+        pytest.raises(CheckFailed, match=r"expected 10000 .*, got 9\d{3}: \d+ missing"),
+    ):
+        CHECKS["stream_held_back"].run(bench)
+
+
+_SAYS_THAT_ALL_IS_SENT = """
+from umotemq.tcp import Tcp
+_open = Tcp.open
+class Hasty:
+    def __init__(self, sock):
+        self.sock = self.pollable = sock
+        self.readinto = sock.readinto
+        self.close = sock.close
+    def write(self, data):
+        self.sock.write(data)
+        return len(data)
+Tcp.open = lambda self: Hasty(_open(self))
+"""
+
+
+def test_a_board_that_drops_what_nobody_takes_fails(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.rig.checks.streams._ARRIVAL_S", 2.0)
+    bench = lay("fmqp")
+    bench.repl.exec(_SAYS_THAT_ALL_IS_SENT, deadline_s=10)
+    with pytest.raises((CheckFailed, AgentError), match=r"missing|send_numbered: LinkError"):
+        CHECKS["stream_held_back"].run(bench)
+
+
+def test_a_line_that_holds_nothing_back_is_no_verdict(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = lay("fmqp")
+    monkeypatch.setattr(bench.route, "set_mode", lambda _mode, **_more: 1)
+    with pytest.raises(Invalid, match=r"all was handed over within \d+ ms: nothing held it back"):
+        CHECKS["stream_held_back"].run(bench)
+
+
+def test_a_slow_line_that_is_not_slow_is_no_verdict(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = lay("fmqp")
+    monkeypatch.setattr(bench.route, "set_mode", lambda _mode, **_more: 1)
+    with pytest.raises(Invalid, match="the line was not slow"):
+        CHECKS["slow_line"].run(bench)
+
+
+def test_a_board_that_takes_a_slow_line_for_a_dead_one_fails(lay: Lay, calls: Calls) -> None:
+    _connecting(calls, answer_ms=250)
+    with pytest.raises(AgentError, match=r"ping: LinkError: .'timeout'"):
+        CHECKS["slow_line"].run(lay("fmqp"))
+
+
+_TIMES_NOTHING = """
+from umotemq.fmqp import FmqpClient
+_ping = FmqpClient.ping
+def ping(self, timeout_ms):
+    _ping(self, timeout_ms)
+    return 1000
+FmqpClient.ping = ping
+"""
+
+
+def test_a_board_that_does_not_see_how_slow_it_is_fails(lay: Lay) -> None:
+    bench = lay("fmqp")
+    bench.repl.exec(_TIMES_NOTHING, deadline_s=10)
+    with pytest.raises(CheckFailed, match=r"by the board's clock it was 0 ms, expected 0 to"):
+        CHECKS["slow_line"].run(bench)
+
+
+def test_a_message_that_is_lost_on_a_slow_line_fails(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.rig.checks.slow_line._ARRIVAL_S", 2.0)
+    bench = lay("fmqp")
+    seen = 0
+
+    def lose(way: Way, packet: bytes) -> list[bytes]:
+        nonlocal seen
+        seen += way == "up" and topic_of(packet).endswith(b"slow_line")
+        return [] if way == "up" and seen == 7 else [packet]
+
+    with (
+        _broken(bench, lose),
+        pytest.raises(CheckFailed, match=r"from the board: .* missing"),
+    ):
+        CHECKS["slow_line"].run(bench)

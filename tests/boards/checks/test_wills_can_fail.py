@@ -47,7 +47,7 @@ def test_a_will_that_is_forgotten_fails(lay: Lay, calls: Calls) -> None:
             arguments["will"] = None
 
     calls(forget)
-    with pytest.raises(CheckFailed, match="nothing came in 1000 ms and 4000 ms more"):
+    with pytest.raises(CheckFailed, match=r"nothing came in 1000 ms and \d{4,5} ms more"):
         CHECKS["will_rst"].run(bench)
 
 
@@ -106,6 +106,22 @@ def test_a_will_of_a_client_that_may_still_live_fails(
     monkeypatch.setattr(bench.route, "set_mode", early)
     with pytest.raises(CheckFailed, match="not before 3000 ms was right"):
         CHECKS["will_silent"].run(bench)
+
+
+def test_a_will_that_comes_late_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = lay("fmqp")
+    cut = bench.route.cut
+
+    def long_ago(how: How) -> tuple[int, int]:
+        at_ns, count = cut(how)
+        return at_ns - 60_000_000_000, count
+
+    monkeypatch.setattr(bench.route, "cut", long_ago)
+    with pytest.raises(Invalid, match="not proven to be a FIN on the way"):
+        CHECKS["will_fin"].run(bench)
+    monkeypatch.setattr("boards.rig.checks.endings.expect_cause", lambda *_proof: None)
+    with pytest.raises(CheckFailed, match=r"came after 6\d{4} ms, at the latest 1000 ms"):
+        CHECKS["will_fin"].run(bench)
 
 
 def test_a_board_that_is_present_under_another_name_fails(

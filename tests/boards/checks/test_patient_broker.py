@@ -1,0 +1,66 @@
+"""The checks at a patient broker, which refuses doubles: right ones pass, wrong ones fail."""
+
+from typing import Any
+
+import pytest
+
+from boards.rig.bench import CheckFailed
+from boards.rig.checks.registry import CHECKS
+from boards.rig.observer import connect_fmqp
+from boards.rig.own_broker import PATIENT, QUICK
+from host_broker.client import Refused
+from tests.boards.checks.conftest import Calls, Lay
+
+
+def test_a_slow_keepalive_and_a_silent_death_pass(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.rig.checks.last_will.PATIENT", QUICK)
+    delay, earliest, latest = (each.values[0] for each in CHECKS["will_slow"].run(lay("fmqp")))
+    assert 3000 == earliest <= delay + 20 <= latest
+
+
+def test_a_board_that_is_refused_nothing_passes(lay: Lay) -> None:
+    delay, earliest, latest = (each.values[0] for each in CHECKS["will_reject"].run(lay("lightmq")))
+    assert 0 == earliest <= delay <= latest
+
+
+def test_a_board_that_is_silent_for_longer_than_it_may_fails(
+    lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.rig.checks.last_will.PATIENT", QUICK)
+    bench = lay("fmqp")
+
+    def forget(name: str, arguments: dict[str, Any]) -> None:
+        if name == "connect":
+            arguments["options"]["keepalive_ms"] = 60_000
+
+    calls(forget)
+    with pytest.raises(CheckFailed, match="an idle link did not stay up for 4250 ms"):
+        CHECKS["will_slow"].run(bench)
+
+
+def test_a_broker_that_lets_a_second_client_in_fails(lay: Lay) -> None:
+    bench = lay("lightmq")
+    assert bench.way is not None
+    own = bench.way.own_broker
+    bench.way.own_broker = lambda _temper=None: own()  # type: ignore[method-assign]
+    with pytest.raises(CheckFailed, match=r"a second client was let in as .*check"):
+        CHECKS["will_reject"].run(bench)
+
+
+def test_a_refused_client_that_costs_the_board_its_presence_fails(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = lay("lightmq")
+
+    def refuse(_url: str, **_more: float) -> None:
+        own = bench.own_broker(PATIENT).addresses["fmqp"]
+        with connect_fmqp(own) as other:
+            other.publish(f"lightmq/{bench.client_id}/status", b"offline")
+            other.ping(10.0)
+        raise Refused("no", 5)
+
+    monkeypatch.setattr("boards.rig.checks.doubles.connect_client", refuse)
+    with pytest.raises(CheckFailed, match=r"expected \[\] on lightmq/.*, got \['offline'\]"):
+        CHECKS["will_reject"].run(bench)
