@@ -8,8 +8,8 @@ any that is free.
 
 import ast
 
-BOARD_NAMES = {
-    # Methods of clients and of what drives them.
+# Methods, and attributes of clients, drivers and transports.
+MEMBERS = {
     "_ask": "callable",
     "_await": "next",
     "_drop": "clear",
@@ -17,6 +17,7 @@ BOARD_NAMES = {
     "_fill": "readinto",
     "_flush": "write",
     "_greet": "repr",
+    "_is_quiet": "isspace",
     "_next_id": "index",
     "_normalised": "strip",
     "_pack": "append",
@@ -25,80 +26,86 @@ BOARD_NAMES = {
     "_put": "extend",
     "_rewatch": "update",
     "_rise": "open",
+    "_room": "find",
     "_skip": "rstrip",
     "_step": "step",
     "_take": "readline",
     "_tell": "isinstance",
     "_wait": "round",
-    # Functions of modules.
+    # attributes
+    "_alarm": "id",
+    "_all": "IndentationError",
+    "_baud": "read",
+    "_buf": "bytes",
+    "_call": "setattr",
+    "_due": "len",
+    "_end": "OSError",
+    "_failed": "StopIteration",
+    "_fd": "ArithmeticError",
+    "_first": "bytearray",
+    "_fit": "SystemExit",
+    "_fmt": "NameError",
+    "_go": "BaseException",
+    "_has": "str",
+    "_id": "SyntaxError",
+    "_last": "ValueError",
+    "_left": "end",
+    "_like": "EOFError",
+    "_link": "abs",
+    "_newest": "LookupError",
+    "_news": "all",
+    "_now": "Ellipsis",
+    "_out": "TypeError",
+    "_owed": "start",
+    "_own": "AttributeError",
+    "_owner": "KeyError",
+    "_pause": "split",
+    "_ping": "pop",
+    "_poll": "bool",
+    "_pong": "AssertionError",
+    "_queue": "ZeroDivisionError",
+    "_quiet": "NotImplementedError",
+    "_quiet_ms": "builtins",
+    "_reader": "int",
+    "_request": "NoneType",
+    "_said": "args",
+    "_sent": "little",
+    "_size": "KeyboardInterrupt",
+    "_span": "startswith",
+    "_start": "MemoryError",
+    "_tail": "type",
+    "_then": "getattr",
+    "_told": "OverflowError",
+    "_turn": "set",
+    "_view": "GeneratorExit",
+    "_waiting": "ImportError",
+    "_watcher": "Exception",
+    "_when": "IndexError",
+}
+# Functions of modules; those of MicroPython are imported by that name.
+FUNCTIONS = {
     "_readable": "rfind",
     "is_like": "issubclass",
     "normalised": "lower",
-    # Attributes of clients and drivers.
-    "_all": "all",
-    "_buf": "bytes",
-    "_call": "eval",
-    "_due": "any",
-    "_end": "end",
-    "_failed": "bool",
-    "_fd": "type",
-    "_first": "insert",
-    "_fit": "to_bytes",
-    "_fmt": "format",
-    "_go": "isupper",
-    "_has": "startswith",
-    "_id": "id",
-    "_last": "upper",
-    "_like": "iter",
-    "_link": "bytecode",
-    "_news": "map",
-    "_newest": "rsplit",
-    "_now": "copy",
-    "_out": "bytearray",
-    "_owed": "dir",
-    "_own": "key",
-    "_owner": "lstrip",
-    "_pause": "pow",
-    "_ping": "hash",
-    "_poll": "list",
-    "_pong": "set",
-    "_queue": "remove",
-    "_reader": "read",
-    "_reads": "range",
-    "_request": "ord",
-    "_said": "setattr",
-    "_size": "sum",
-    "_span": "value",
-    "_start": "start",
-    "_tail": "hasattr",
-    "_then": "abs",
-    "_told": "count",
-    "_turn": "divmod",
-    "_view": "object",
-    "_waiting": "dict",
-    "_watcher": "zip",
-    # Arguments that are always given by their place.
-    "buffer": "locals",
-    "flags": "sort",
-    "kept": "globals",
-    "method": "exec",
-    "new": "isdigit",
-    "number": "reverse",
-    "operation": "popitem",
-    "options": "setdefault",
-    "request": "sorted",
-    "what": "islower",
-    # Of transports.
-    "_alarm": "staticmethod",
-    "_baud": "from_bytes",
-    "_is_quiet": "isspace",
-    "_left": "items",
-    "_quiet": "classmethod",
-    "_quiet_ms": "split",
-    "_room": "find",
-    "_sent": "tuple",
-    "_when": "values",
+    "ticks_add": "RuntimeError",
+    "ticks_diff": "any",
+    "ticks_ms": "close",
+    "ticks_us": "send",
 }
+# Arguments that are always given by their place.
+ARGUMENTS = {
+    "buffer": "find",
+    "flags": "AssertionError",
+    "kept": "BaseException",
+    "method": "ArithmeticError",
+    "new": "GeneratorExit",
+    "number": "KeyboardInterrupt",
+    "operation": "MemoryError",
+    "options": "AttributeError",
+    "request": "IndexError",
+    "what": "NotImplementedError",
+}
+BOARD_NAMES = MEMBERS | FUNCTIONS | ARGUMENTS
 
 
 class AsOnBoards(ast.NodeTransformer):
@@ -117,8 +124,14 @@ class AsOnBoards(ast.NodeTransformer):
         node.arg = BOARD_NAMES.get(node.arg, node.arg)
         return node
 
-    def visit_alias(self, node: ast.alias) -> ast.AST:
-        node.name = BOARD_NAMES.get(node.name, node.name)
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        for alias in node.names:
+            if alias.name in BOARD_NAMES:
+                word = BOARD_NAMES[alias.name]
+                if node.level:
+                    alias.name = word
+                else:
+                    alias.asname = word  # MicroPython's own name, which our other files find here
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

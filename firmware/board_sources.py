@@ -8,9 +8,12 @@ programs import its parts lead there.
 import ast
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from firmware.board_classes import shrunk
 from firmware.board_names import AsOnBoards
 
+_Block = TypeVar("_Block", ast.FunctionDef, ast.ClassDef)
 _PACKAGE = "umotemq"
 _IS_PC = ast.dump(ast.parse('sys.implementation.name != "micropython"', mode="eval").body)
 # In the order of their imports, and only one of the protocols: who has both pays for the second
@@ -54,17 +57,20 @@ class _ForBoards(ast.NodeTransformer):
             node.names = [alias for alias in node.names if alias.name != "const"]
         if node.module in self._inside or not node.names:
             return None
-        if node.module in _INSIDE:
-            node.module = _PACKAGE
+        package, _, name = (node.module or "").partition(".")
+        if package == _PACKAGE:
+            # As part of the same package: a shorter name, or one that the file has anyway.
+            node.level = 1
+            node.module = name if node.module not in _INSIDE else None
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return self._whole(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        return self._whole(node)
+        return shrunk(self._whole(node))
 
-    def _whole(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
+    def _whole(self, node: _Block) -> _Block:
         self.generic_visit(node)
         node.body = node.body or [ast.Pass()]
         return node

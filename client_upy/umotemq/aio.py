@@ -14,9 +14,8 @@ what comes. If the stream is full, it is offered the rest every few milliseconds
 import asyncio
 import sys
 from asyncio import sleep_ms
-from time import ticks_add, ticks_diff, ticks_ms, ticks_us
 
-from umotemq.link import LinkError
+from umotemq.link import LinkError, ticks_diff, ticks_ms, ticks_us
 
 if sys.implementation.name != "micropython":
     from umotemq._cpython import readable as _readable
@@ -43,7 +42,7 @@ class Aio:
 
     async def __aenter__(self):
         client = self.client
-        client._push = self._push
+        client._wait = int  # true: who sends does not wait
         self._end = client._drop
         client._drop = self._drop
         self._owner = asyncio.current_task()
@@ -51,24 +50,24 @@ class Aio:
         return self
 
     async def __aexit__(self, *_):
-        self._failed = self._failed or False
+        failed = self._failed
+        self._failed = failed or StopAsyncIteration
         client = self.client
         client.close()
         # It is the program's again.
-        del client._push
+        del client._wait
         client._drop = self._end
         self._watcher.cancel()
         await sleep_ms(0)
-        if self._failed:
-            raise self._failed
+        if failed:
+            raise failed
 
     # ---- for any task ----
 
     async def connect(self, timeout_ms=10000):
         """Return once the link is up. Raises the LinkError that kept it down."""
-        until = ticks_add(ticks_ms(), timeout_ms)
         while not self.client.up:
-            await self._await(until, False)
+            timeout_ms = await self._await(timeout_ms, False)
 
     async def publish(self, topic, payload, cache=False, will=False, again=False):
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
@@ -101,28 +100,26 @@ class Aio:
     async def ping(self, timeout_ms=5000):
         """Return the round trip in µs, as the client's ``ping``. Raises LinkError."""
         client = self.client
-        until = ticks_add(ticks_ms(), timeout_ms)
         await self.flush()
-        self._push()
+        client._push()
         start = ticks_us()
         client._ask(True)
         number = client._ping
         await self.flush()
         # Others ask too: an answer to a later one will do. LightMQ's SENDs take numbers, too.
         while client._pong is None or client._pong - number & 0xFF > client._ping - number & 0xFF:
-            await self._await(until, True)
+            timeout_ms = await self._await(timeout_ms, True)
         return ticks_diff(ticks_us(), start)
 
     async def send(self, data, timeout_ms=5000):
         """As LightmqClient.send."""
         client = self.client
-        until = ticks_add(ticks_ms(), timeout_ms)
         await self.flush()
         number = client._post(data, None)
         waiting = client._waiting
         try:
             while waiting[number] is None:
-                await self._await(until, True)
+                timeout_ms = await self._await(timeout_ms, True)
             return waiting[number]
         finally:
             waiting.pop(number, None)
@@ -130,9 +127,8 @@ class Aio:
     async def post(self, data, timeout_ms=5000):
         """As LightmqClient.post."""
         client = self.client
-        until = ticks_add(ticks_ms(), timeout_ms)
         while client.up and len(client._waiting) >= client.window:
-            await self._await(until, True)
+            timeout_ms = await self._await(timeout_ms, True)
         await self.do(client._post, data, False)
 
     def messages(self, topic, queue=8, newest=False, feedback=False):
@@ -147,17 +143,18 @@ class Aio:
 
     # ---- inside ----
 
-    async def _await(self, stop, up):
-        # Return when there is any news.
-        left = ticks_diff(stop, ticks_ms())
+    async def _await(self, ms, up):
+        # Return when there is any news: what is left of ``ms``.
         client = self.client
-        if left <= 0 or client.up != up or self._failed is not None:
-            raise self._failed or client.error or LinkError("timeout")
+        if ms <= 0 or client.up != up or self._failed:
+            raise client.error or self._failed or LinkError("timeout")
+        start = ticks_ms()
         self._news.clear()
         try:
-            await asyncio.wait_for_ms(self._news.wait(), left)
+            await asyncio.wait_for_ms(self._news.wait(), ms)
         except asyncio.TimeoutError:
             pass
+        return ms - ticks_diff(ticks_ms(), start)
 
     def _step(self):
         client = self.client
@@ -166,18 +163,11 @@ class Aio:
             count = client._step()
         except Exception as error:
             if error is not client.error or client._due is None:
-                if self._failed is None:
+                if not self._failed:
                     self._failed = error
                     self._owner.cancel()
         self._news.set()
         return count
-
-    def _push(self):
-        # The client's _push: one try, the waiting is done here.
-        client = self.client
-        if not client.up:
-            raise client.error or LinkError("down")
-        client._flush()
 
     def _drop(self):
         # Before the client's own: nobody may wait for a stream that is closed.
@@ -191,13 +181,13 @@ class Aio:
 
     def _rewatch(self):
         # What is due has changed.
-        if self._watcher is not asyncio.current_task() and self._failed is None:
+        if self._watcher is not asyncio.current_task() and not self._failed:
             self._watcher.cancel()
             self._watcher = asyncio.create_task(self._wait())
 
     async def _wait(self):
         client = self.client
-        while self._failed is None:
+        while not self._failed:
             self._step()
             if client.stream and not self._reader:
                 self._reader = asyncio.create_task(self._take())
@@ -208,7 +198,7 @@ class Aio:
         client = self.client
         stream = client._fd
         me = asyncio.current_task()
-        while self._reader is me and self._failed is None:
+        while self._reader is me and not self._failed:
             if self._step():
                 await sleep_ms(0)
             elif self._reader is me:
@@ -237,8 +227,8 @@ class Messages:
     async def __anext__(self):
         link = self._link
         while not self._queue:
-            if link._failed is not None:
-                raise link._failed or StopAsyncIteration
+            if link._failed:
+                raise link._failed
             link._news.clear()
             await link._news.wait()
         return self._queue.pop(0)

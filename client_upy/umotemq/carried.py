@@ -8,9 +8,7 @@ the broker SENDs is read as one stream of them. LightMQ names the client to the 
 notice a silent one; the FmqpClient's own pings notice a silent broker, end to end.
 """
 
-from time import ticks_ms
-
-from umotemq.link import LinkError
+from umotemq.link import LinkError, ticks_ms
 
 _NEVER = 1 << 28  # ms
 
@@ -23,8 +21,10 @@ class Carried:
         session.keepalive_ms = _NEVER
         session.handler = self._came
         session._push = session._flush  # nothing here waits
-        session._reads = 1  # one receive buffer of data at a time
+        self._end = session._fill
+        session._fill = self._room
         self.where = session.transport.where
+        self._data = b""
 
     def open(self):
         """Return the stream of a new session. Raises OSError."""
@@ -75,5 +75,8 @@ class Carried:
         self._session._drop()
 
     def _came(self, data):
-        # At most one receive buffer of them, as nothing is read before they are taken.
         self._data += data
+
+    def _room(self):
+        # The session reads only then: at most one receive buffer of data at a time.
+        return not self._data and self._end()

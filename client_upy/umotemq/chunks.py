@@ -60,9 +60,8 @@ class ChunkClient(FmqpClient):
 
     def _push(self):
         # Each piece may take ``timeout_ms``.
-        FmqpClient._push(self)
-        while self._left or self._last:
-            FmqpClient._push(self)
+        while not FmqpClient._push(self) and (self._left or self._last):
+            pass
 
     def _flush(self):
         # Puts the next piece into the transmit buffer as soon as the last one has gone: so nobody
@@ -101,7 +100,7 @@ class ChunkClient(FmqpClient):
             return False  # more of its head is wanted
         size = end - body
         if size > self.skip_limit:
-            self._fail("wire")
+            self._fail("wire", None)
         # bytes: a key of the dict
         topic = bytes(self._view[start + 6 : min(body, self._end)])
         if self._buf[start] & 0xA0 or topic not in self._sinks:

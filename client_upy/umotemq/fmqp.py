@@ -13,13 +13,12 @@ FMQP has no acknowledgement and no ping. A client with a ``name`` publishes to a
 ``ping/NAME``, to learn that the broker is alive and has processed all that was sent before.
 """
 
-import random
+from random import getrandbits
 from struct import pack_into
-from time import ticks_ms
 
 from micropython import const
 
-from umotemq.link import Link, LinkError
+from umotemq.link import Link, LinkError, ticks_ms
 
 _SUBSCRIPTION = const(0x80)  # bits from the first one on (R2)
 _UNSUBSCRIBE = const(0x40)
@@ -45,7 +44,7 @@ class FmqpClient(Link):
         self._all = []
         Link.__init__(self, transport, options)
         if self.name is None:
-            self.name = b"%x" % random.getrandbits(28)
+            self.name = bytes(str(getrandbits(28)), "utf-8")
         self._own = self._normalised(b"ping/" + self.name)  # of our pings
 
     def publish(self, topic, payload, cache=False, will=False, again=False):
@@ -120,9 +119,10 @@ class FmqpClient(Link):
             self._drop()  # what it is being told has changed: begin anew
             self._due = ticks_ms()
         if not flags & _UNSUBSCRIBE:
-            wanted = handler and flags & _FEEDBACK
             levels = b"*" in topic and topic.split(b"/")
-            standing.append((flags, topic, payload, wanted, handler, raw, levels))
+            standing.append(
+                (flags, topic, payload, handler and flags & _FEEDBACK, handler, raw, levels)
+            )
         self._all = standing
         self._like = None
         if self.up:
@@ -140,7 +140,7 @@ class FmqpClient(Link):
 
         return normalised(topic)
 
-    def _pack(self, flags, topic, payload):
+    def _pack(self, flags, topic, payload, *_):
         # Put a packet behind what waits to be written.
         topic_size = len(topic)
         size = len(payload)
@@ -163,7 +163,7 @@ class FmqpClient(Link):
         elif self._pong != self._ping and self.name:
             return False
         elif told <= len(self._all):
-            self._pack(*self._all[told - 1][:3])
+            self._pack(*self._all[told - 1])
         else:
             self._rise()
         self._told = told + 1
@@ -208,7 +208,7 @@ class FmqpClient(Link):
             size = buf[start + 3] << 16 | buf[start + 4] << 8 | buf[start + 5]
             end = body + size
             if buf[start + 2]:
-                self._fail("wire")
+                self._fail("wire", None)
             if end > have:
                 if end - start > self.rx_size and (not self._skip or self._skip(start, body, end)):
                     self._start = end  # what lies beyond the end will not be looked at
@@ -254,7 +254,6 @@ class FmqpClient(Link):
             if size == 1 and stop - start == len(self._own) and startswith(self._own, start):
                 self._pong = buf[body]
                 done = 1
-            if done:
-                handled += 1
-            else:
+            if not done:
                 self.discarded += 1
+            handled += done

@@ -11,7 +11,6 @@ while True:
 
 import random
 import struct
-from time import ticks_add, ticks_ms
 
 from micropython import const
 
@@ -50,12 +49,11 @@ class LightmqClient(Link):
 
     def send(self, data, timeout_ms=5000):
         """Send ``data`` and return the response. Raises LinkError, as ``ping`` does."""
-        until = ticks_add(ticks_ms(), timeout_ms)
         number = self._post(data, None)
         waiting = self._waiting
         try:
             while waiting[number] is None:
-                self._await(until, True)
+                timeout_ms = self._await(timeout_ms, True)
             return waiting[number]
         finally:
             waiting.pop(number, None)
@@ -71,10 +69,9 @@ class LightmqClient(Link):
 
     def flush(self, timeout_ms=5000, leave=0):
         """Wait until at most ``leave`` posts await their response. Raises LinkError."""
-        until = ticks_add(ticks_ms(), timeout_ms)
         try:
             while len(self._waiting) > leave:
-                self._await(until, True)
+                timeout_ms = self._await(timeout_ms, True)
         except LinkError:
             self._waiting = {}  # later answers are late
             raise
@@ -118,10 +115,9 @@ class LightmqClient(Link):
             return False
         self._told = 1
         self._waiting = {}
-        size = len(self.client_id)
-        head = ">BHB%ds" % size
-        struct.pack_into(head, self._out, 0, _CONNECT, size + 1, size, self.client_id)
-        self._last = size + 4
+        name = self.client_id
+        # Its size, one byte, and its first byte are where other messages have their number.
+        self._pack(_CONNECT, len(name) << 8 | name[0], name[1:])
         return True
 
     def _ask(self, new):
@@ -168,7 +164,7 @@ class LightmqClient(Link):
             if not self.up:
                 self.code = buf[start]
                 if self.code != self._go:
-                    self._fail("refused")
+                    self._fail("refused", None)
                 self._rise()
             elif most == 2:
                 if not kind:

@@ -15,14 +15,19 @@ how many), and ``_ask`` (put a sign of life, a new one or the last one again; th
 ``_pong`` equal ``_ping``).
 """
 
-import random
 import sys
+from random import getrandbits
 from time import sleep_ms, ticks_add, ticks_diff, ticks_ms, ticks_us
+
+from micropython import const
 
 if sys.implementation.name != "micropython":
     from umotemq._cpython import Poll as poll
 else:
     from select import poll
+
+
+_READS = const(8)  # in a row, while each fills the buffer
 
 
 class LinkError(OSError):
@@ -46,7 +51,6 @@ class Link:
     # ``link_up()`` is called before each try: whether there is a network at all. ``alive()``: when
     # bytes have come, which proves the link. ``outage``: an umotemq.outage.Ring.
     link_up = alive = outage = None
-    _reads = 8  # in a row, while each fills the buffer
 
     def __init__(self, transport, options):
         for name in options:
@@ -73,9 +77,8 @@ class Link:
 
         ``poll`` opens the link too, and whenever it was lost: this is to wait for it.
         """
-        until = ticks_add(ticks_ms(), timeout_ms)
         while not self.up:
-            self._await(until, False)
+            timeout_ms = self._await(timeout_ms, False)
 
     def poll(self, ms=0):
         """Wait up to ``ms`` for messages, dispatch what came, return how many that were.
@@ -84,7 +87,7 @@ class Link:
         came up or was lost. Opens the link, sends signs of life, judges the peer. Raises what
         handlers raise, and LinkError only if ``retry_ms`` is 0.
         """
-        until = ticks_add(ticks_ms(), ms)
+        start = ticks_ms()
         up = self.up
         while True:
             count = 0
@@ -96,10 +99,10 @@ class Link:
                 if self.error is last or self._due is None:
                     raise
             now = ticks_ms()
-            left = ticks_diff(until, now)
+            left = ms - ticks_diff(now, start)
             if count or left <= 0 or self.up != up:
                 return count
-            self._wait(min(left, ticks_diff(self._due or until, now)))
+            self._wait(min(left, ticks_diff(self._due, now)))
 
     def ping(self, timeout_ms=5000):
         """Return the round trip to the broker in µs; everything sent before has been processed.
@@ -107,14 +110,13 @@ class Link:
         Other messages are dispatched meanwhile. Raises LinkError: "timeout" while the link stays
         up if there was no answer in ``timeout_ms``.
         """
-        until = ticks_add(ticks_ms(), timeout_ms)
         start = ticks_us()  # before the write: the answer may be here when it returns
         self._push()
         self._ask(True)
         self._push()
         number = self._ping
         while self._pong != number:
-            self._await(until, True)
+            timeout_ms = self._await(timeout_ms, True)
         return ticks_diff(ticks_us(), start)
 
     def close(self):
@@ -125,12 +127,13 @@ class Link:
 
     # ---- for drivers and protocols ----
 
-    def _await(self, stop, up):
-        # poll once while waiting for an answer, or for the link.
-        left = ticks_diff(stop, ticks_ms())
-        if left <= 0 or self.up != up:
+    def _await(self, ms, up):
+        # poll once while waiting for an answer, or for the link; return what is left of ``ms``.
+        if ms <= 0 or self.up != up:
             raise self.error or LinkError("timeout")
-        self.poll(left)
+        start = ticks_ms()
+        self.poll(ms)
+        return ms - ticks_diff(ticks_ms(), start)
 
     def _step(self):
         # Do what can be done without waiting; return how many messages were dispatched.
@@ -155,7 +158,7 @@ class Link:
         # A stream that is being connected takes nothing, and on some ports must not be read.
         elif not self._last or self.up:
             count = self._take()  # what an exception in a handler left behind
-            for _ in range(self._reads):
+            for _ in range(_READS):
                 # A full buffer means that there is more; but others want a turn too.
                 if (count and self._end != self.rx_size) or not self._fill():
                     break
@@ -180,7 +183,7 @@ class Link:
                 self._owed = now
             due = ticks_add(self._owed, self.timeout_ms)
             if ticks_diff(now, due) > 0:
-                self._fail("timeout")
+                self._fail("timeout", None)
         self._due = due
         return count
 
@@ -199,17 +202,17 @@ class Link:
             except OSError:
                 pass  # it is gone either way
 
-    def _fail(self, name, error=None):
-        name = name or ("lost" if self.up else "connect")
+    def _fail(self, name, error):
+        error = LinkError(name or ("lost" if self.up else "connect"), error or self.transport.where)
         self._drop()
-        self.error = LinkError(name, error or self.transport.where)
-        # Half of the pause is by chance, so that a fleet does not come back all at once.
+        self.error = error
         pause = self._pause or self.retry_ms
         self._pause = min(2 * pause, self.retry_max_ms)
         self._due = None
         if pause:
-            self._due = ticks_add(ticks_ms(), pause * (256 + random.getrandbits(8)) >> 9)
-        raise self.error
+            # Half of it is by chance, so that a fleet does not come back all at once.
+            self._due = ticks_add(ticks_ms(), pause - (pause * getrandbits(8) >> 9))
+        raise error
 
     def _rise(self):
         self.up = True
@@ -242,8 +245,8 @@ class Link:
         if count is None:
             return False
         if not count:
-            self._fail("closed")
-        self._end += count
+            self._fail("closed", None)
+        self._end = end + count
         if self.up:
             self._owed = None
             if self.alive:
@@ -271,16 +274,18 @@ class Link:
         last = self._last
         if last:
             data = self._now
+            first = self._first
             self._fit = 0
-            if self._first or len(data) != last:
-                data = memoryview(self._out)[self._first : last]
-                if not self._first:
+            if first or len(data) != last:
+                data = memoryview(self._out)[first:last]
+                if not first:
                     self._now = data
             try:
-                self._first += self.stream.write(data) or 0
+                first += self.stream.write(data) or 0
             except OSError as error:
                 self._fail(None, error)
-            if self._first != last:
+            if first != last:
+                self._first = first
                 return False
             self._first = self._last = 0
         return True
@@ -289,9 +294,10 @@ class Link:
         # Have all of it written: there is a link, and room for a message.
         if not self.up:
             raise self.error or LinkError("down")
-        until = ticks_add(ticks_ms(), self.timeout_ms)
+        start = ticks_ms()
         while not self._flush():
-            left = ticks_diff(until, ticks_ms())
+            left = self.timeout_ms - ticks_diff(ticks_ms(), start)
             if left <= 0:
-                self._fail("timeout")
-            self._wait(left)
+                self._fail("timeout", None)
+            if self._wait(left):
+                return True  # umotemq.aio's: the rest goes by itself

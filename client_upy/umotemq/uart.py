@@ -7,9 +7,10 @@ that a raw bridge ends the session that this board, or an earlier life of it, wa
 
 import io
 import sys
-from time import ticks_add, ticks_diff, ticks_ms
 
 from micropython import const
+
+from umotemq.link import ticks_add, ticks_diff, ticks_ms
 
 _POLL = const(3)  # an ioctl: whether bytes have come, 1, and there is room, 4
 _LEAST = const(64)  # bytes of room, below which we wait for more

@@ -4,13 +4,14 @@ Argument: a file, JSON, ports by name.
 """
 
 import asyncio
+import time
 
 from checks import check, equal, now, raises, run, since, within
 from inside import inner, set_inner
 from live_clients import fmqp, lightmq, raised, ran, soon, up, way
 
 from umotemq.aio import Aio
-from umotemq.link import LinkError, ticks_ms
+from umotemq.link import LinkError
 from umotemq.outage import Ring
 
 
@@ -100,7 +101,7 @@ def without_an_outage_a_lost_link_is_told():
             own = inner(client, "_own")
             set_inner(client, "_own", b"nobody")  # pings that never come back
             await asyncio.sleep_ms(0)
-            set_inner(client, "_due", ticks_ms() + 30)
+            set_inner(client, "_due", time.ticks_ms() + 30)
             inner(client, "_drop")()
             equal(isinstance(await waiting, LinkError), True)
             await raised(LinkError, link.publish(b"a", b"b"))

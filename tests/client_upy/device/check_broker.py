@@ -1,12 +1,14 @@
 """The sync clients and the real broker. Argument: a file, JSON, ports by name."""
 
+import time
+
 from checks import check, equal, raises, run, within
 from inside import inner, set_inner
 from live_clients import PORTS, fmqp, lightmq, until, up, way
 
 from umotemq.carried import Carried
 from umotemq.fmqp import FmqpClient
-from umotemq.link import LinkError, sleep_ms, ticks_ms
+from umotemq.link import LinkError, sleep_ms
 from umotemq.outage import Ring
 from umotemq.tcp import Tcp
 from umotemq.wanted import Publisher
@@ -100,7 +102,7 @@ def a_sensor_works_only_while_somebody_listens():
     # A lost link is a change too, and the broker tells anew on the next one.
     equal((sensor.wanted, changes), (False, [True, False, True, False]))
     client.transport = way("fmqp")
-    set_inner(client, "_due", ticks_ms())
+    set_inner(client, "_due", time.ticks_ms())
     until(lambda: sensor.wanted, client, listener)
     equal(changes, [True, False, True, False, True])
     client.close()

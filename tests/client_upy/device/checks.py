@@ -1,8 +1,9 @@
 """A tiny test runner and a stream in memory, for CPython and MicroPython alike."""
 
 import sys
+import time
 
-from umotemq.link import LinkError, ticks_diff, ticks_ms
+from umotemq.link import LinkError
 
 _HOST_MS = 700
 _checks = []
@@ -19,7 +20,7 @@ def run():
     """Run all checks; one line each, then the count the host compares."""
     failed = 0
     for function in _checks:
-        start = ticks_ms()
+        start = time.ticks_ms()
         try:
             function()
         except Exception as error:
@@ -32,7 +33,7 @@ def run():
 
                 traceback.print_exception(error)
         else:
-            print("ok %s, %d ms" % (function.__name__, ticks_diff(ticks_ms(), start)))
+            print("ok %s, %d ms" % (function.__name__, time.ticks_diff(time.ticks_ms(), start)))
     print("done %d checks, %d failed" % (len(_checks), failed))
     sys.exit(1 if failed else 0)
 
@@ -70,20 +71,20 @@ def within(low_ms, high_ms, function, *args, **kwargs):
     """
     start = now()
     result = function(*args, **kwargs)
-    if ticks_diff(ticks_ms(), start[0]) < low_ms or since(start) > high_ms + _HOST_MS:
+    if time.ticks_diff(time.ticks_ms(), start[0]) < low_ms or since(start) > high_ms + _HOST_MS:
         raise AssertionError("took %d ms, want %d to %d" % (since(start), low_ms, high_ms))
     return result
 
 
 def now():
     """Return an instant for ``since``."""
-    return ticks_ms(), _waited_ms()
+    return time.ticks_ms(), _waited_ms()
 
 
 def since(instant):
     """Return the ms since ``instant``, but for those that we waited for a processor."""
     ticks, waited = instant
-    return max(0, ticks_diff(ticks_ms(), ticks) - (_waited_ms() - waited))
+    return max(0, time.ticks_diff(time.ticks_ms(), ticks) - (_waited_ms() - waited))
 
 
 def _waited_ms():

@@ -4,18 +4,19 @@
 ON_BOARDS = {
     "_ask": "callable",
     "_drop": "clear",
-    "_due": "any",
+    "_due": "len",
     "_flush": "write",
-    "_id": "id",
-    "_last": "upper",
-    "_own": "key",
-    "_ping": "hash",
-    "_pong": "set",
-    "_sent": "tuple",
+    "_id": "SyntaxError",
+    "_last": "ValueError",
+    "_own": "AttributeError",
+    "_ping": "pop",
+    "_pong": "AssertionError",
+    "_sent": "little",
     "_step": "step",
     "_wait": "round",
-    "_waiting": "dict",
+    "_waiting": "ImportError",
     "is_like": "issubclass",
+    "ticks_ms": "close",
 }
 
 

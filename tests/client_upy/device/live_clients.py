@@ -6,12 +6,12 @@ A port is a number, on this machine; or the arguments of a Uart whose bridge end
 import asyncio
 import json
 import sys
+import time
 
 from checks import is_kind
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
-from umotemq.link import ticks_diff, ticks_ms
 
 _SOON_MS = 30000
 _QUIET_MS = 900  # longer than the silence of a board's bridge
@@ -49,11 +49,11 @@ def up(client):
 
 def until(done, *clients):
     """Poll the clients in turn until ``done()``; fail after ``_SOON_MS``."""
-    end = ticks_ms()
+    end = time.ticks_ms()
     while not done():
         for client in clients:
             client.poll(10)
-        if ticks_diff(ticks_ms(), end) > _SOON_MS:
+        if time.ticks_diff(time.ticks_ms(), end) > _SOON_MS:
             raise AssertionError("not in time; errors: %r" % [c.error for c in clients])
 
 
@@ -69,10 +69,10 @@ def ran(coroutine):
 
 async def soon(done):
     """Return when ``done()``; fail after ``_SOON_MS``."""
-    end = ticks_ms()
+    end = time.ticks_ms()
     while not done():
         await asyncio.sleep_ms(2)
-        if ticks_diff(ticks_ms(), end) > _SOON_MS:
+        if time.ticks_diff(time.ticks_ms(), end) > _SOON_MS:
             raise AssertionError("not in time")
 
 
