@@ -116,7 +116,7 @@ class ChunkClient(FmqpClient):
             return False
         if self._sink:
             self._give(0)
-        return True
+        return self.stream
 
     def _give(self, start):
         # A piece of the message that is under way: all in the buffer that belongs to it.

@@ -102,7 +102,7 @@ class Link:
             left = ms - ticks_diff(now, start)
             if count or left <= 0 or self.up != up:
                 return count
-            self._wait(min(left, ticks_diff(self._due, now)))
+            self._wait(min(left, ticks_diff(self._due or now, now)))
 
     def ping(self, timeout_ms=5000):
         """Return the round trip to the broker in µs; everything sent before has been processed.
@@ -223,7 +223,7 @@ class Link:
         self._then = ticks_ms()
 
     def _fill(self):
-        # Read once; True if bytes came.
+        # Read once; true if bytes came, and the link is still there.
         start = self._start
         end = self._end
         if start >= end:
@@ -237,9 +237,11 @@ class Link:
         self._end = end
         if end == self.rx_size:
             return False  # all of it waits until what is to be sent has gone
+        view = self._view
+        if end:
+            view = view[end:]  # costs 32 bytes of heap, so only when a message was cut
         try:
-            # a slice costs 32 bytes of heap, so only when a message was cut
-            count = self.stream.readinto(self._view[end:] if end else self._view)
+            count = self.stream.readinto(view)
         except OSError as error:
             self._fail(None, error)
         if count is None:
@@ -251,7 +253,7 @@ class Link:
             self._owed = None
             if self.alive:
                 self.alive()
-        return True
+        return self.stream
 
     def _wait(self, ms):
         if ms <= 0:

@@ -3,9 +3,10 @@
 import time
 
 from checks import Memory, check, equal, publication, raises, run, within
-from clients_in_memory import SUBSCRIBED, named, ping
+from clients_in_memory import SUBSCRIBED, broker, named, ping
 from inside import inner, set_inner
 
+from umotemq.chunks import ChunkClient
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError, sleep_ms
@@ -251,6 +252,27 @@ def lightmq_is_introduced_again_too():
         stream.ended = True
         client.poll(100)
         equal(client.up, False)
+
+
+@check
+def whoever_is_called_may_close():
+    long = publication(b"a", bytes(200))
+    for kind in ("alive", "piece"):
+        stream = Memory()
+        stream.answer = broker
+        client = ChunkClient(stream, name=b"n", rx_size=64, retry_ms=20)
+        client.receive(b"a", lambda total, offset, piece, client=client: offset and client.close())
+        client.connect(1000)
+        if kind == "alive":
+            client.alive = client.close
+        stream.feed(long[:50])
+        equal(client.poll(0), 0)
+        equal(client.up, kind == "piece")
+        if client.up:
+            stream.feed(long[50:])
+            equal(client.poll(1000), 0)
+        equal((client.up, client.error.args[0]), (False, "closed"), kind)
+        raises("closed", client.poll, 1000)
 
 
 run()
