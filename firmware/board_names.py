@@ -2,8 +2,11 @@
 
 Some 150 words (``static_qstr_list`` of MicroPython's sources) are numbers in a .mpy file and stand
 in the firmware's ROM; any other name is spelled out in each file that uses it, and kept on the
-heap. So a method is called by the nearest of those words, as a traceback shows it; an attribute by
-any that is free.
+heap. So a method is called by the nearest of those words, as a traceback shows it. Nobody sees what
+attributes and arguments are called: theirs are cheap words. The first 63 of the list (up to
+``builtins``, so the names of exceptions) take one byte in each file, the others two, and one that
+the file uses anyway takes none. Words of attributes that are looked up for each message are no
+multiple of 64 apart in the list: they would share a place in MicroPython's cache of lookups.
 """
 
 import ast

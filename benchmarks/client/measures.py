@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from benchmarks.client.goals import Must, Row
+from benchmarks.client.imports import imported
 from benchmarks.client.installed import Installed
 from benchmarks.client.runs import Device
 from benchmarks.client.size import Budget
@@ -39,23 +40,23 @@ def sizes(installed: Installed, budget: Budget) -> list[Row]:
 
 def memory(device: Device) -> list[Row]:
     """Return the heap that importing, and one connected client, take."""
-    ours = device.run(_BOARD, "imported.py", *_groups("fmqp tcp", "-asyncio", "aio"))
-    both = device.run(_BOARD, "imported.py", *_groups("fmqp lightmq tcp"))
+    one, aio = _groups("fmqp tcp", "aio")
+    (both,) = _groups("fmqp lightmq tcp")
+    ours = imported(device, _BOARD, one, "asyncio", aio)
     theirs = {
-        name: device.run(_BOARD, "imported.py", name) for name in ("umqtt.simple", "umqtt.robust2")
+        name: [imported(device, _BOARD, name)[name]] for name in ("umqtt.simple", "umqtt.robust2")
     }
-    imported = [[next(iter(found.values()))] for found in (ours, *theirs.values())]
     objects = _each(device, "memory", 1, _BOARD)
     return [
         Row(
             "RAM of import, FMQP",
             "B",
-            imported[0],
-            dict(zip(theirs, imported[1:], strict=True)),
+            [ours[one]],
+            theirs,
             Must("at most", 6000),
         ),
-        Row("… FMQP and LightMQ", "B", [next(iter(both.values()))]),
-        Row("… asyncio layer, on top", "B", [ours["umotemq.aio"]], must=Must("at most", 3000)),
+        Row("… FMQP and LightMQ", "B", [imported(device, _BOARD, both)[both]]),
+        Row("… asyncio layer, on top", "B", [ours[aio]], must=Must("at most", 3000)),
         _row(objects, "object", "RAM of a client, without its buffers", "B"),
         _row(objects, "connected", "… connected, on top", "B"),
     ]
@@ -147,12 +148,7 @@ def idle(device: Device) -> list[Row]:
 
 
 def _groups(*groups: str) -> list[str]:
-    return [
-        group
-        if group.startswith("-")
-        else ",".join(f"umotemq.{module}" for module in group.split())
-        for group in groups
-    ]
+    return [",".join(f"umotemq.{module}" for module in group.split()) for group in groups]
 
 
 def _each(

@@ -48,20 +48,27 @@ class Device:
 
     def run(self, heap: str, script: str, *arguments: object) -> dict[str, float]:
         """Return the NAME VALUE lines that a script prints. Raises ``RunFailed``."""
+        text = self.text(heap, script, *arguments)
+        try:
+            pairs = [line.split(" ") for line in text.splitlines()]
+            values = {name: float(value) for name, value in pairs}
+        except ValueError:
+            values = {}
+        if not values:
+            raise RunFailed(f"{script} {arguments}: {text.strip()}")
+        return values
+
+    def text(self, heap: str, script: str, *arguments: object) -> str:
+        """Return what a script prints. Raises ``RunFailed``."""
         with self.start(heap, script, *arguments) as process:
             try:
                 text, _ = process.communicate(timeout=_RUN_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise RunFailed(f"{script} {arguments}: not done in {_RUN_S:g} s") from None
-        try:
-            pairs = [line.split(" ") for line in text.splitlines()]
-            values = {name: float(value) for name, value in pairs}
-        except ValueError:
-            values = {}
-        if process.returncode or not values:
+        if process.returncode:
             raise RunFailed(f"{script} {arguments}: exit code {process.returncode}: {text.strip()}")
-        return values
+        return text
 
     def what(self) -> tuple[str, int]:
         """Return what this MicroPython is, and its width in bits."""

@@ -108,7 +108,7 @@ class Link:
         """Return the round trip to the broker in µs; everything sent before has been processed.
 
         Other messages are dispatched meanwhile. Raises LinkError: "timeout" while the link stays
-        up if there was no answer in ``timeout_ms``.
+        up if there was no answer within ``timeout_ms`` of writing it.
         """
         start = ticks_us()  # before the write: the answer may be here when it returns
         self._push()

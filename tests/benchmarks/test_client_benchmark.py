@@ -11,6 +11,7 @@ import pytest
 import firmware.build
 from benchmarks.client import faults, report
 from benchmarks.client.goals import Must, Row
+from benchmarks.client.imports import imported
 from benchmarks.client.installed import Installed, install
 from benchmarks.client.runs import Device, RunFailed, endpoint
 from benchmarks.client.wires import FMQP, LIGHTMQ, MQTT, WIRES, Wire
@@ -86,6 +87,21 @@ def test_a_script_that_fails_is_told_with_its_words(device: Device) -> None:
         port = nobody.getsockname()[1]
         with pytest.raises(RunFailed, match="ECONNREFUSED"):
             device.run(_ROOMY, "measure.py", "memory", "client_simple", port, 1)
+
+
+def test_importing_costs_the_same_wherever_room_for_names_ends(
+    device: Device, tmp_path: Path
+) -> None:
+    """Names before it move the steps in which MicroPython makes room."""
+    group = "umotemq.fmqp,umotemq.tcp"
+    alone = imported(device, _ROOMY, group)[group]
+    for count in (5, 20, 45, 70):
+        (tmp_path / "before.py").write_text("".join(f"some_name_{i} = 0\n" for i in range(count)))
+        after = Device(device.executable, device.lib, device.ports, extra=tmp_path)
+        took = imported(after, _ROOMY, "before", group)
+        assert abs(took[group] - alone) <= 64
+        assert took["before"] > 15 * count
+    assert 3000 < alone < 9000
 
 
 def test_an_idle_client_is_watched(device: Device) -> None:

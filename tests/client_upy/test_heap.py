@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.client import size
+from benchmarks.client.imports import imported
 from benchmarks.client.runs import Device
 from tests.client_upy.interpreters import (
     Interpreter,
@@ -47,7 +48,7 @@ def test_importing_is_within_its_budget(
     groups = [",".join(f"umotemq.{module}" for module in each.modules) for each in imports]
     board = Device(unix32_port, board_files / "lib", {})
     # asyncio is the program's, whether it uses ours or not.
-    took = board.run("64k", "imported.py", "-asyncio", *groups)
+    took = imported(board, "64k", "asyncio", *groups)
     for group, each in zip(groups, imports, strict=True):
         say(f"import {each.about}: {took[group]:.0f} B, budget {each.budget}, goal {each.goal}")
         assert took[group] <= each.budget

@@ -1,16 +1,21 @@
-"""What importing costs. Arguments: GROUP...; each is MODULE,MODULE; prints GROUP BYTES lines.
+"""What importing costs without its names. Arguments: GROUP... -- NAME...; a GROUP is MODULE,MODULE.
 
-Each figure is what its group took after those before it. ``-GROUP`` is imported and not counted.
+Prints GROUP BYTES lines: what each took after those before it, and the bytes of a pointer. Each
+NAME is known beforehand: room for names comes in steps, and which import takes one depends on how
+many names the program had before it.
 """
 
 import gc
 import sys
 
-for group in sys.argv[1:]:
+end = sys.argv.index("--")
+for name in sys.argv[end:]:
+    getattr(sys, name, None)
+for group in sys.argv[1:end]:
     gc.collect()
     before = gc.mem_alloc()
-    for name in group.lstrip("-").split(","):
+    for name in group.split(","):
         __import__(name)
     gc.collect()
-    if group[0] != "-":
-        print("%s %d" % (group, gc.mem_alloc() - before))
+    print("%s %d" % (group, gc.mem_alloc() - before))
+print("pointer %d" % (8 if sys.maxsize >> 32 else 4))
