@@ -50,13 +50,58 @@ def _classes() -> dict[str, set[str]]:
     return own
 
 
-def test_every_word_is_micropythons(unix_port: Path) -> None:
-    """Of the list that a .mpy file refers to by number; the interpreter's build has its source."""
+# Attributes that are looked up for each message.
+_OFTEN = [
+    "_all",
+    "_buf",
+    "_call",
+    "_end",
+    "_first",
+    "_fit",
+    "_fmt",
+    "_has",
+    "_last",
+    "_like",
+    "_now",
+    "_out",
+    "_own",
+    "_owed",
+    "_pong",
+    "_said",
+    "_size",
+    "_span",
+    "_start",
+    "_tail",
+    "_told",
+    "_view",
+    "_fill",
+    "_flush",
+    "_push",
+    "_step",
+    "_take",
+    "_wait",
+]
+
+
+@pytest.fixture(scope="module")
+def words(unix_port: Path) -> list[str]:
+    """Return the list that a .mpy file refers to by number; the interpreter's build has it."""
     (source, *_) = cache_dir().glob("micropython-source/*/micropython/py/makeqstrdata.py")
     listed = re.search(r"^static_qstr_list = (\[.*?^\])", source.read_text(), re.M | re.S)
     assert listed
-    words = ast.literal_eval(listed[1])
+    found = ast.literal_eval(listed[1])
+    assert isinstance(found, list)
+    return found
+
+
+def test_every_word_is_micropythons(words: list[str]) -> None:
     assert set(BOARD_NAMES.values()) <= set(words)
+
+
+def test_what_is_looked_up_often_has_places_of_its_own(words: list[str]) -> None:
+    """In MicroPython's cache of lookups, which has a place for every 64th name."""
+    places = [words.index(BOARD_NAMES[name]) % 64 for name in _OFTEN.split()]
+    assert len(set(places)) == len(places)
 
 
 def test_no_two_names_are_one() -> None:
