@@ -42,7 +42,7 @@ class Aio:
 
     async def __aenter__(self):
         client = self.client
-        client._wait = int  # true: who sends does not wait
+        client._wait = type  # always true: who sends does not wait
         self._end = client._drop
         client._drop = self._drop
         self._owner = asyncio.current_task()

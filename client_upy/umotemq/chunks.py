@@ -59,8 +59,8 @@ class ChunkClient(FmqpClient):
         self._push()
 
     def _push(self):
-        # Each piece may take ``timeout_ms``.
-        while not FmqpClient._push(self) and (self._left or self._last):
+        # Each piece may take ``timeout_ms``; under umotemq.aio a few are enough here.
+        while not FmqpClient._push(self) and (self._left or self._last) and not self._wait(0):
             pass
 
     def _flush(self):

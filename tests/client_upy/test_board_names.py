@@ -100,7 +100,7 @@ def test_every_word_is_micropythons(words: list[str]) -> None:
 
 def test_what_is_looked_up_often_has_places_of_its_own(words: list[str]) -> None:
     """In MicroPython's cache of lookups, which has a place for every 64th name."""
-    places = [words.index(BOARD_NAMES[name]) % 64 for name in _OFTEN.split()]
+    places = [words.index(BOARD_NAMES[name]) % 64 for name in _OFTEN]
     assert len(set(places)) == len(places)
 
 
