@@ -19,15 +19,10 @@ import sys
 from random import getrandbits
 from time import sleep_ms, ticks_add, ticks_diff, ticks_ms, ticks_us
 
-from micropython import const
-
 if sys.implementation.name != "micropython":
     from umotemq._cpython import Poll as poll
 else:
     from select import poll
-
-
-_READS = const(8)  # in a row, while each fills the buffer
 
 
 class LinkError(OSError):
@@ -158,7 +153,7 @@ class Link:
         # A stream that is being connected takes nothing, and on some ports must not be read.
         elif not self._last or self.up:
             count = self._take()  # what an exception in a handler left behind
-            for _ in range(_READS):
+            for _ in range(8):
                 # A full buffer means that there is more; but others want a turn too.
                 if (count and self._end != self.rx_size) or not self._fill():
                     break
