@@ -19,6 +19,7 @@ from motemq_pipeline.status import QueryStatus, RunStatus, behind, positions, re
 
 _LINE_EVERY_S = 10.0  # where the output is no terminal
 _NOT_RUNNING = 1
+_CONNECT = "sc://"
 _CONFIG = click.argument(
     "config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG"
 )
@@ -56,6 +57,13 @@ def _run(config: RunConfig, once: bool, progress: "_Progress") -> None:
     from motemq_pipeline.run import run as keep_up
 
     load_registry(config.registry)  # mistakes are told before Spark starts
+    master = config.spark.get("spark.master", "")
+    if master.startswith(_CONNECT):
+        raise PipelineError(
+            f"{master} is a Spark Connect server, and a run needs a Spark of its own: its batches "
+            "end beside the checkpoint, in this process; give it a cluster, spark://HOST:PORT, or "
+            "local[*]"
+        )
     progress.say("starting Spark")
     with (
         _ended_by_signals() as ended,

@@ -83,6 +83,22 @@ def test_query_by_a_server(server: str, desk: Tables) -> None:
     ]
 
 
+def test_a_run_by_a_server_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\n')
+    argv = [sys.executable, "-m", "motemq", "pipeline", "run", str(config)]
+    done = subprocess.run(
+        [*argv, "--master", "sc://127.0.0.1:15002"],
+        capture_output=True,
+        text=True,
+        timeout=_END_S,
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert "sc://127.0.0.1:15002 is a Spark Connect server" in line
+    assert not (tmp_path / "tables").exists()
+
+
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "motemq", "pipeline", "query", "select 1"]
     done = subprocess.run(
