@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from motemq_pipeline.decoding_columns import decoding_columns
+from motemq_pipeline.first_arrivals import first_arrivals
 from motemq_pipeline.rules import CLOCK_AHEAD_S, Registry
 from motemq_pipeline.schemas import shaped
 
@@ -74,24 +75,21 @@ def _with_times(messages: DataFrame, *more: Column) -> DataFrame:
     )
 
 
-def distinct(readings: DataFrame, within: str = "10 minutes") -> DataFrame:
+def distinct(readings: DataFrame) -> DataFrame:
     """Return each of ``silver_telemetry``'s readings once, by its first arrival.
 
     Copies are readings of one stream and sensor with the same ``seq``; without ``seq`` there are
-    none. A streaming frame forgets a reading some time after ``within`` (by ``received_at``), and
-    drops what the broker stamped earlier than that: a copy that comes later is a new reading, and
-    a broker's clock that was set back by more makes Spark drop readings
-    (``numRowsDroppedByWatermark``). So tables are made from all arrivals, not from this.
+    none. A streaming frame remembers what ``first_arrivals`` says, whatever clocks do: a copy of
+    something older is a new reading, and no reading is dropped.
     """
-    alone = F.when(F.col("seq").isNull(), F.struct("partition", "message_seq"))
-    marked = readings.withColumn("alone", alone)
-    key = [*_STREAM, "sensor", "seq", "alone"]
     if readings.isStreaming:
-        kept = marked.withWatermark("received_at", within).dropDuplicatesWithinWatermark(key)
-        return kept.drop("alone")
+        return first_arrivals(readings)
+    alone = F.when(F.col("seq").isNull(), F.struct("partition", "message_seq"))
+    key = [*_STREAM, "sensor", "seq", "alone"]
     arrival = Window.partitionBy(*key).orderBy("partition", "message_seq")
     return (
-        marked.withColumn("arrival", F.row_number().over(arrival))
+        readings.withColumn("alone", alone)
+        .withColumn("arrival", F.row_number().over(arrival))
         .where(F.col("arrival") == 1)
         .drop("alone", "arrival")
     )
