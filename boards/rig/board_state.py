@@ -27,6 +27,7 @@ class BoardState:
     figures: dict[str, str] = field(default_factory=dict)  # check -> the first thing it measured
     rtt_us: list[float] = field(default_factory=list)
     retries: int = 0
+    absent: str = ""  # why a board that need not be there is not
     failures: list[str] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)  # what checks that were repeated came to

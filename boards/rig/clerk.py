@@ -126,6 +126,8 @@ def _event(board: BoardState, message: Message) -> list[str]:
         board.steps[message["step"]] = "not run" if text.startswith(NOT_RUN) else outcome
     if outcome == "passed" and attempt > 1:
         board.flaky.append(f"{what} passed at attempt {attempt}")
+    elif outcome == "absent":
+        board.absent = text
     elif outcome != "passed" and not text.startswith(NOT_RUN):
         board.failures.append(f"{what} {outcome}: {text}")
     took = f"{board.id}: {what} {outcome} in {message['duration_s']:.1f} s"

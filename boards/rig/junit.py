@@ -19,6 +19,7 @@ _KINDS = {
     "not run": "error",
     "unfinished": "error",
     "quarantined": "skipped",
+    "absent": "skipped",
 }
 
 

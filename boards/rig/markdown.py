@@ -16,6 +16,7 @@ _MARKS = {
     "invalid": "⚠️ invalid",
     "quarantined": "🟡",
     "not run": "·",
+    "absent": "absent",
     "unfinished": "⚠️ unfinished",
 }
 _SUMMED = ("start", "stop", "check")  # rows of their own say nothing if all went well

@@ -22,6 +22,7 @@ STYLES = {
     "quarantined": "yellow",
     "running": "cyan",
     "not run": "dim",
+    "absent": "dim",
 }
 _DRAW_EVERY_S = 0.1  # a board that babbles must not keep us drawing
 _WIDE = 100  # columns, from which nothing has to be left out

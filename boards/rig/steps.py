@@ -18,6 +18,7 @@ from boards.rig.desk.board_file import Board, VirtualDesk, load_board, started_b
 from boards.rig.desk.ladder import NotBack, bring_back
 from boards.rig.desk.locks import BoardLock
 from boards.rig.desk.permits import flash_permit
+from boards.rig.desk.presence import find_place
 from boards.rig.desk.target import DeskBoard
 from boards.rig.installation import copy_node, differing, digests, hash_code, node_config
 from boards.rig.line import SILENCE_S, Bridge, set_silence, start_bridge
@@ -76,8 +77,8 @@ class BoardRun:
             else:
                 board = self._start_virtual(until)
         self._target = DeskBoard(board)
+        place = find_place(self._target)
         self._way.open()
-        place = self._target.place()
         url = place.serial_url or place.hub_path
         self._report.about(port=url)
         return f"{self.model.id} on {url}"

@@ -49,7 +49,7 @@ def _matrix(boards: Sequence[BoardState], checks: Sequence[str]) -> Table:
         if step == "check":
             for check in checks:
                 table.add_row(check, *(_check_cell(board, check) for board in boards))
-        elif step not in ("start", "stop") or any(_is_bad(b.steps.get(step)) for b in boards):
+        elif step not in ("start", "stop") or any(_is_told(b.steps.get(step)) for b in boards):
             table.add_row(step, *(_cell(board.steps.get(step, "")) for board in boards))
     if any(board.rtt_us for board in boards):
         for percent in (50, 90, 99):
@@ -84,10 +84,16 @@ def _rtt(board: BoardState, percent: float) -> str:
 
 
 def _is_bad(outcome: str | None) -> bool:
-    return outcome not in (None, "", "passed", "not run")
+    return outcome not in (None, "", "passed", "not run", "absent")
+
+
+def _is_told(outcome: str | None) -> bool:
+    return _is_bad(outcome) or outcome == "absent"
 
 
 def _lines(board: BoardState) -> Iterator[tuple[str, str]]:
+    if board.absent:
+        yield "", f"{board.id} is absent, and need not be there: {board.absent}"
     for several in board.repeated:
         yield "", f"{board.id} {several}"
     for once in board.flaky:

@@ -21,10 +21,18 @@ from boards.rig.channel import Channel, Teller
 from boards.rig.checks.declared import Check
 from boards.rig.checks.registry import CHECKS
 from boards.rig.desk.permits import radio
+from boards.rig.desk.presence import Absent
 from boards.rig.parent_line import ParentLine
 from boards.rig.plan import Job
 from boards.rig.steps import BoardRun
-from boards.rig.verdicts import FAULTS, VERDICTS, Repeated, Result, StepFailed, judge
+from boards.rig.verdicts import (
+    FAULTS,
+    VERDICTS,
+    Repeated,
+    Result,
+    StepFailed,
+    judge,
+)
 from boards.serial_port import PortError
 from boards.tool import ToolError
 from boards.virtual.control import BoardError
@@ -56,6 +64,10 @@ class _Worker:
         began = time.monotonic()
         self._event("board_started")
         self._step("start", self._run.start)
+        if "absent" in self._outcomes:
+            self._run.stop()
+            self._event("board_finished", outcome="absent", duration_s=time.monotonic() - began)
+            return
         self._step("flash", self._run.flash)
         self._step("install", self._run.install)
         self._step("check", self._check)
@@ -95,6 +107,8 @@ class _Worker:
                 message = body(began + limit_s)
             except VERDICTS as error:
                 outcome, message = "failed", str(error)
+            except Absent as error:
+                outcome, message = "absent", str(error)
             except FAULTS as error:
                 outcome, message = "error", f"{type(error).__name__}: {error}"
                 transient = isinstance(error, _TRANSIENT)

@@ -1,5 +1,6 @@
 """``motemq rig report``: reports of a run that is over, from its files alone."""
 
+import webbrowser
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ from boards.rig.junit import junit_xml
 from boards.rig.markdown import markdown
 from boards.rig.plan import PlanError
 from boards.rig.report.history import FORMER, NoRun, find_run, runs_before
-from boards.rig.report.page import write_page
+from boards.rig.report.page import PAGE, write_page
 from boards.rig.report.record import read_run
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -34,6 +35,7 @@ _PLACE = click.Path(path_type=Path)
     metavar="A B",
     help="Instead of RUN, with --html: the page of run B, compared with run A only.",
 )
+@click.option("--open", "opens", is_flag=True, help="Show the page in a browser.")
 @click.option("--junit", type=_FILE, help="JUnit XML, one suite per board.")
 @click.option(
     "--markdown",
@@ -46,14 +48,16 @@ def command(
     html: Path | None,
     last: int,
     compare: tuple[Path, Path] | None,
+    opens: bool,
     junit: Path | None,
     markdown_file: Path | None,
 ) -> None:
     """Write reports of RUN again: the run's folder, or the --out of 'rig run' for its last run.
 
-    Without options the matrix is printed as Markdown.
+    Without options the matrix is printed as Markdown. --open without --html shows the page in the
+    run's own folder, as it is now.
 
-    Exit codes: 0, 2 there is no such run.
+    Exit codes: 0, 2 there is no such run, 3 no browser could be started.
     """
     if (run is None) == (compare is None):
         raise click.UsageError("name one RUN, or two with --compare A B")
@@ -63,15 +67,18 @@ def command(
         folder = _folder(compare[1] if compare else run)
         former = [_folder(compare[0])] if compare else runs_before(folder, last)
         record = read_run(folder)
-        if html is not None:
-            write_page(folder, html, former)
+        page = html or (folder / PAGE if opens else None)
+        if page is not None:
+            write_page(folder, page, former)
         if junit is not None:
             junit.write_bytes(junit_xml(record))
         if markdown_file is not None:
             with markdown_file.open("a", encoding="utf-8") as file:
                 file.write(markdown(record))
-        if html is None and junit is None and markdown_file is None:
+        if page is None and junit is None and markdown_file is None:
             click.echo(markdown(record), nl=False)
+        if opens and page is not None and not webbrowser.open(page.absolute().as_uri()):
+            raise OSError(f"no browser could be started; the page is {page}")
 
 
 def _folder(place: Path | None) -> Path:

@@ -87,6 +87,7 @@ class Board:
     virtual: VirtualDesk | None
     limits: Mapping[str, float]
     quarantine: Mapping[str, Quarantine]
+    required: bool = True  # False: a run goes on, and passes, without it
 
 
 def started_board(
@@ -157,6 +158,7 @@ def load_board(file: Path) -> Board:
         virtual=_virtual(top, model),
         limits=dict(_limits(top.table("limits"))),
         quarantine=dict(_quarantine(top.table("quarantine"))),
+        required=top.take("required", bool, True),
     )
     for table in (top, usb, flash, link, identity):
         table.end()

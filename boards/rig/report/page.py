@@ -13,6 +13,8 @@ from boards.rig.report.record import RunRecord, read_run
 
 _QUIET_ROWS = 200
 
+PAGE = "report.html"  # in a run's own folder
+
 
 def html_page(run: RunRecord, former: Sequence[RunRecord] = ()) -> str:
     """Return the page of ``run``, compared with ``former`` runs, oldest first."""
@@ -53,7 +55,7 @@ def write_page(folder: Path, file: Path | None = None, former: Sequence[Path] = 
 
     ``former`` are folders of runs. Returns the file. Raises ``FileNotFoundError``, ``OSError``.
     """
-    file = file or folder / "report.html"
+    file = file or folder / PAGE
     page = html_page(read_run(folder), read_runs(former))
     file.write_text(page, encoding="utf-8", errors="replace")
     return file

@@ -1,6 +1,7 @@
 """``motemq rig report`` as a process."""
 
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -55,6 +56,33 @@ def test_wrong_words_are_usage_errors(out: Path, arguments: list[str], complaint
     done = motemq_rig("report", *(word.replace("OUT", str(out)) for word in arguments))
     assert done.returncode == 2
     assert complaint in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--html", "PAGE"]])
+def test_a_page_is_shown_in_a_browser(
+    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {tmp_path}/shown\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    page = str(tmp_path / "page.html")
+    words = [word.replace("PAGE", page) for word in arguments]
+    done = motemq_rig("report", out, "--open", *words)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == ""
+    shown = Path(unquote((tmp_path / "shown").read_text()).removeprefix("file://"))
+    assert shown == Path(page) if arguments else shown.name == "report.html"
+    assert "<title>Rig made: passed</title>" in shown.read_text()
+
+
+def test_without_a_browser_the_page_is_named(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROWSER", "/nowhere/browser %s")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    done = motemq_rig("report", out, "--open")
+    assert done.returncode == 3
+    assert "no browser could be started; the page is " in done.stdout
 
 
 def test_a_page_that_cannot_be_written_is_a_fault(out: Path) -> None:
