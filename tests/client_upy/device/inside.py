@@ -16,7 +16,7 @@ ON_BOARDS = {
     "_wait": "round",
     "_waiting": "ImportError",
     "is_like": "issubclass",
-    "ticks_ms": "close",
+    "ticks_ms": "popitem",
 }
 
 
