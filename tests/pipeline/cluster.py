@@ -24,7 +24,7 @@ SPARK_SUBMIT = _SPARK_CLASS.with_name("spark-submit")
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_SHORT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+SHORT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def environment(scratch: Path, **more: str) -> dict[str, str]:
@@ -43,7 +43,7 @@ def environment(scratch: Path, **more: str) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(scratch),
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": _SHORT,
+        "SPARK_DAEMON_JAVA_OPTS": SHORT,
         **more,
     }
 
@@ -123,7 +123,7 @@ def connect_server(scratch: Path, package: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": _SHORT,
+        "spark.driver.extraJavaOptions": SHORT,
         "spark.ui.enabled": "false",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }

@@ -11,7 +11,7 @@ import pytest
 from host_broker.client import FmqpClient, connect
 from motemq_pipeline import store
 from tests.host_broker.net.broker_process import broker
-from tests.pipeline.cluster import SPARK_SUBMIT, cluster, environment, foreign_python
+from tests.pipeline.cluster import SHORT, SPARK_SUBMIT, cluster, environment, foreign_python
 from tests.pipeline.desk import Sender, reading, write_segment
 
 _END_S = 800.0
@@ -38,7 +38,7 @@ def _config(folder: Path, source: str) -> Path:
     file = folder / "run.toml"
     file.write_text(
         f'[source]\n{source}\n[tables]\nfolder = "tables"\n'
-        '[spark]\nexecutor.memory = "512m"\nexecutor.extraJavaOptions = "-XX:+UseSerialGC"\n'
+        f'[spark]\nexecutor.memory = "512m"\nexecutor.extraJavaOptions = "{SHORT}"\n'
         "sql.shuffle.partitions = 2\n"
     )
     return file
@@ -94,7 +94,7 @@ def test_spark_submit_with_the_package_from_a_broker_to_tables(master: str, tmp_
         source = f'brokers = "http://127.0.0.1:{port}"\ntopics = "telemetry/*/*"'
         config = _config(tmp_path, source)
         submit = [str(SPARK_SUBMIT), "--master", master, "--py-files", package]
-        submit += ["--conf", "spark.driver.host=127.0.0.1"]
+        submit += ["--conf", "spark.driver.host=127.0.0.1", "--driver-java-options", SHORT]
         done = subprocess.run(
             [*submit, program, "run", str(config), "--once"],
             capture_output=True,
