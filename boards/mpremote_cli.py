@@ -40,17 +40,18 @@ def copy_to_board(
     deadline_s: float,
     on_line: OnLine | None = None,
     forget: bool = False,
+    into: str = ":",
 ) -> str:
-    """Copy whole ``folders``, then ``files``, into the root of the board's filesystem.
+    """Copy whole ``folders``, then ``files``, into the root of the board's filesystem, or ``into``.
 
     What is there already with the same SHA-256 is not written again. ``forget``: a soft reset then
     has the board forget modules that it had imported before they were replaced.
     """
     commands: list[str] = []
     for folder in folders:
-        commands += ["+", "fs", "cp", "-r", str(folder), ":"]
+        commands += ["+", "fs", "cp", "-r", str(folder), into]
     if files:
-        commands += ["+", "fs", "cp", *map(str, files), ":"]
+        commands += ["+", "fs", "cp", *map(str, files), into]
     if forget:
         commands += ["+", "soft-reset"]
     return mpremote(url, commands[1:], deadline_s=deadline_s, on_line=on_line)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from boards.models import Uart
+from boards.models import Model, Uart
 from boards.mpremote_cli import copy_to_board
 from boards.rig.plan import BoardPlan
 from boards.rig.telemetry import TELEMETRY
@@ -18,6 +18,8 @@ _KEEPALIVE_MS = 500
 # Between two steps of a check nobody polls the board's end of the link, and a step may take a
 # while to reach an emulated board.
 _PATIENCE_MS = 8000
+
+_ROOT = ":"  # as mpremote calls it
 
 _HASH_CODE = """
 import binascii, hashlib
@@ -32,6 +34,13 @@ def _hash(path):
     return binascii.hexlify(h.digest()).decode()
 for p in {paths!r}:
     print(p, _hash(p))
+import sys
+if "/lib" not in sys.path:  # the unix port: it has no soft reset, either
+    if "lib" not in sys.path:
+        sys.path.append("lib")
+    for m in list(sys.modules):
+        if m in ("agent", "line", "node", "traffic") or m.startswith("umotemq"):
+            del sys.modules[m]
 """
 
 
@@ -48,6 +57,12 @@ def stage_node(folder: Path) -> Path:
         shutil.copyfile(source, target)
     shutil.rmtree(compiled, ignore_errors=True)
     return folder
+
+
+def root_of(model: Model) -> str:
+    """Return where on a board everything is installed, in mpremote's words."""
+    # The root of the unix port is the PC's: there it is the folder where it was started.
+    return ":." if model.kind == "unix" else _ROOT
 
 
 def node_config(
@@ -71,7 +86,15 @@ def node_config(
     return json.dumps(config)
 
 
-def copy_node(url: str, node_dir: Path, config: Path, *, deadline_s: float, on_line: OnLine) -> int:
+def copy_node(
+    url: str,
+    node_dir: Path,
+    config: Path,
+    *,
+    deadline_s: float,
+    on_line: OnLine,
+    into: str = _ROOT,
+) -> int:
     """Copy ``node_dir``, laid out as on the board, and ``config``; return the bytes of the node.
 
     What is there already is not sent again. The board then has nothing of an older node in
@@ -89,16 +112,17 @@ def copy_node(url: str, node_dir: Path, config: Path, *, deadline_s: float, on_l
         files=[config, *files],
         deadline_s=deadline_s,
         on_line=on_line,
-        forget=True,
+        forget=into == _ROOT,
+        into=into,
     )
     return sum(path.stat().st_size for path in node_dir.rglob("*") if path.is_file())
 
 
 def digests(node_dir: Path, config: Path) -> dict[str, str]:
-    """Return what the board must hold: path on the board to SHA-256 in hex."""
+    """Return what the board must hold: path, from where its REPL is, to SHA-256 in hex."""
     files = [path for path in node_dir.rglob("*") if path.is_file()]
-    wanted = {"/" + str(path.relative_to(node_dir)): _sha256(path) for path in files}
-    return wanted | {f"/{config.name}": _sha256(config)}
+    wanted = {str(path.relative_to(node_dir)): _sha256(path) for path in files}
+    return wanted | {config.name: _sha256(config)}
 
 
 def hash_code(wanted: Mapping[str, str]) -> str:

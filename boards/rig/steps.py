@@ -12,6 +12,7 @@ from boards.flash.rule import Flashed, flash_board
 from boards.models import Model
 from boards.mpremote_cli import copy_to_board
 from boards.repl import Repl
+from boards.rig import installation
 from boards.rig.bench import Bench
 from boards.rig.desk import wedges
 from boards.rig.desk.board_file import Board, VirtualDesk, load_board, started_board
@@ -20,7 +21,6 @@ from boards.rig.desk.locks import BoardLock
 from boards.rig.desk.permits import flash_permit
 from boards.rig.desk.presence import find_place
 from boards.rig.desk.target import DeskBoard
-from boards.rig.installation import copy_node, differing, digests, hash_code, node_config
 from boards.rig.line import SILENCE_S, Bridge, set_silence, start_bridge
 from boards.rig.plan import Job
 from boards.rig.reporter import Reporter
@@ -34,6 +34,7 @@ from boards.virtual.board import BoardKind, VirtualBoard
 _REPL_S = 30.0
 _EXEC_S = 30.0
 _START_ENDS_S = 8.0
+_VERSION = "import sys\nprint(sys.version)"
 _DYING_S = 4.0  # the worker of a rig that was killed just now still stops its bridge
 
 
@@ -86,6 +87,9 @@ class BoardRun:
     def flash(self, until: float) -> str:
         """Put the firmware on the board by the flash rule."""
         target = self.target
+        if self.model.flash.method == "none":
+            with self._open_repl(until) as repl:
+                return f"nothing to flash: {repl.exec(_VERSION, deadline_s=_EXEC_S).strip()}"
         image = check_image(
             Path(self.job.image),
             target.model.flash,
@@ -100,8 +104,7 @@ class BoardRun:
             except NoWayIn:
                 self.revive()
                 done = self._flash_once(target, image, until)
-        how = "" if done.written else "the same firmware was there: "
-        return how + done.running.text
+        return ("" if done.written else "the same firmware was there: ") + done.running.text
 
     def _flash_once(self, target: DeskBoard, image: Image, until: float) -> Flashed:
         if self._lock is None:
@@ -154,18 +157,23 @@ class BoardRun:
     def install(self, until: float) -> str:
         """Copy the client and the node with mpremote, and compare what the board then holds."""
         self._write_config(autostart=False)
-        url = self.target.place().serial_url
         node_dir = Path(self.job.node_dir)
-        size = copy_node(
-            url, node_dir, self._config, deadline_s=_left(until), on_line=self._tool_line
+        size = installation.copy_node(
+            self.target.place().serial_url,
+            node_dir,
+            self._config,
+            deadline_s=_left(until),
+            on_line=self._tool_line,
+            into=installation.root_of(self.model),
         )
         self._is_installed = True
         self._join_wifi(until)
         self._report.progress("comparing")
-        wanted = digests(node_dir, self._config)
+        wanted = installation.digests(node_dir, self._config)
         with self._open_repl(until) as repl:
-            printed = repl.exec(hash_code(wanted), deadline_s=min(_EXEC_S, _left(until)))
-        if wrong := differing(wanted, printed):
+            code = installation.hash_code(wanted)
+            printed = repl.exec(code, deadline_s=min(_EXEC_S, _left(until)))
+        if wrong := installation.differing(wanted, printed):
             raise StepFailed(f"after the installation {wrong} on the board is not what was sent")
         return f"{len(wanted)} files, {size} bytes, verified"
 
@@ -209,14 +217,7 @@ class BoardRun:
             if not self._bridge.wait_idle(_left(until)):
                 raise StepFailed("the bridge's last session did not end; the board still sends")
             set_silence(self._bridge, SILENCE_S)
-        self._write_config(autostart=True)
-        copy_to_board(
-            self.target.place().serial_url,
-            folders=[],
-            files=[self._config],
-            deadline_s=_left(until),
-            on_line=self._tool_line,
-        )
+        self._send_config(until, autostart=True)
         return await_telemetry(
             self.job, self.target, self.log, until=until, progress=self._report.progress
         )
@@ -244,17 +245,21 @@ class BoardRun:
         """Leave a board of the desk quiet: at its REPL, starting nothing by itself."""
         if self._target is None or self._started is not None or not self._is_installed:
             return
-        self._write_config(autostart=False)
+        self._send_config(until, autostart=False)
+        if self._has_wifi:
+            with self._open_repl(until) as repl:
+                forget(repl)
+
+    def _send_config(self, until: float, *, autostart: bool) -> None:
+        self._write_config(autostart=autostart)
         copy_to_board(
             self.target.place().serial_url,
             folders=[],
             files=[self._config],
             deadline_s=_left(until),
             on_line=self._tool_line,
+            into=installation.root_of(self.model),
         )
-        if self._has_wifi:
-            with self._open_repl(until) as repl:
-                forget(repl)
 
     def _open_repl(self, until: float) -> Repl:
         return Repl.open(
@@ -280,8 +285,8 @@ class BoardRun:
 
     def _write_config(self, *, autostart: bool) -> None:
         uart = self.model.uart if self.target.board.transport == "uart" else None
-        text = node_config(self.job.board, uart, self._way.address, autostart=autostart)
-        self._config.write_text(text)
+        about = self.job.board, uart, self._way.address
+        self._config.write_text(installation.node_config(*about, autostart=autostart))
 
     def _tool_line(self, line: str) -> None:
         self.log.mark(line)

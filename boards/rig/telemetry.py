@@ -16,6 +16,7 @@ _ARRIVAL_S = 15.0
 _LOOK_S = 0.1
 _LINE_LIMIT = 4096
 _SOFT_RESET = b"\r\x03\x03\x02\x04"  # interrupt twice, friendly REPL, Ctrl-D
+_BEGIN = b"\r\x03\x03\x02import node; node.main()\r"
 _WRITE_S = 5.0
 
 
@@ -53,9 +54,11 @@ def await_telemetry(
 
 
 def _restart(board: DeskBoard, port: SerialPort) -> None:
-    """Press RESET; without buttons a soft reset, which also runs main.py."""
+    """Press RESET; without buttons a soft reset, which also runs main.py, but on the unix port."""
     if board.buttons is not None:
         board.buttons.reset()
+    elif board.model.kind == "unix":
+        port.write_all(_BEGIN, _WRITE_S)
     else:
         port.write_all(_SOFT_RESET, _WRITE_S)
 

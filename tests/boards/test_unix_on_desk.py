@@ -1,0 +1,34 @@
+"""MicroPython's unix port on a desk: installed, checked and heard like any board."""
+
+import shutil
+from pathlib import Path
+
+from tests.boards.desk_files import write_rig
+from tests.boards.fault_boards import UnixBoard
+from tests.boards.rig_process import Broker, outcomes, run_rig
+
+_CHECKS = ["pubsub_up", "pubsub_down", "ping", "reconnect_rst", "will_clean", "heap_free"]
+
+
+def test_a_unix_board_is_taken_to_a_verdict(
+    broker: Broker, tmp_path: Path, unix_port: Path
+) -> None:
+    rig = write_rig(tmp_path)
+    files = tmp_path / "files"
+    files.mkdir()
+    with UnixBoard(unix_port, files) as board:
+        (tmp_path / "boards" / "u1.toml").write_text(
+            f'id = "u1"\nmodel = "unix"\nserial_url = "{board.url}"\n'
+        )
+        for _ in range(2):
+            words = ["--rig", str(rig), "--checks", ",".join(_CHECKS)]
+            result = run_rig(tmp_path / "out", broker, *words)
+            assert result.returncode == 0, result.stdout
+            assert "u1: flash passed" in result.stdout and "nothing to flash: " in result.stdout
+            found = outcomes(tmp_path / "out", "u1", "check_finished", "check")
+            assert found == dict.fromkeys(_CHECKS, "passed")
+            steps = outcomes(tmp_path / "out", "u1", "step_finished", "step")
+            assert set(steps.values()) == {"passed"}, steps
+            shutil.rmtree(tmp_path / "out")
+    assert (files / "lib" / "umotemq").is_dir()
+    assert not Path("/node.py").exists()
