@@ -65,7 +65,7 @@ def test_no_message_is_lost_or_doubled(
     file = tmp_path / "run.toml"
     file.write_text(
         f'[source]\nbrokers = "http://127.0.0.1:{port}"\ntopics = "telemetry/*/*"\n'
-        'max_rows = 50\n[tables]\nfolder = "tables"\n'
+        'max_rows = 150\n[tables]\nfolder = "tables"\n'
     )
     config = load_config(file)
     seq = 0
