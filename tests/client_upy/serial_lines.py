@@ -10,6 +10,7 @@ from boards.bridge.raw import RawBridge
 from tests.client_upy.loopback_ports import LoopbackPorts
 
 SILENCE_S = 0.4
+_PATIENT_S = 10.0  # where no silence is wanted, however busy the machine
 _BUFFER = 4096  # bytes that wait on a line
 
 
@@ -23,14 +24,15 @@ class SerialLines(LoopbackPorts):
     def __init__(self, targets: dict[str, int]) -> None:
         super().__init__()
         for name, target in targets.items():
-            self.serve(name, functools.partial(_line, target))
+            silence_s = _PATIENT_S if name.endswith("bytewise") else SILENCE_S
+            self.serve(name, functools.partial(_line, target, silence_s))
 
 
-def _line(target: int, wire: socket.socket) -> None:
+def _line(target: int, silence_s: float, wire: socket.socket) -> None:
     master, slave = os.openpty()
     tty.setraw(slave)
     try:
-        with RawBridge(os.ttyname(slave), 115200, "127.0.0.1", target, silence_s=SILENCE_S):
+        with RawBridge(os.ttyname(slave), 115200, "127.0.0.1", target, silence_s=silence_s):
             _pump(wire, master)
     finally:
         os.close(master)

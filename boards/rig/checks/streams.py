@@ -177,11 +177,14 @@ def stream_heap(bench: Bench) -> list[Samples]:
         bench.call("subscribe", topic=topic)
         # Unmeasured: the reliable link keeps a view of 16 bytes for each length of a frame, and
         # lengths vary with what the bridge has at hand. Most of them come among the first.
-        bench.call("send_numbered", topic=topic, size=32, count=count // 4, deadline_s=_STEP_S)
+        first = bench.call(
+            "send_numbered", topic=topic, size=32, count=count // 4, deadline_s=_STEP_S
+        )
         result = bench.call(
             "send_numbered", topic=topic, size=32, count=count, looks=_LOOKS, deadline_s=_STEP_S
         )
     if bench.is_fmqp:
+        _expect(told_fate(first["heard"], count // 4))
         _expect(told_fate(result["heard"], count))
     free = [float(value) for value in result["heap"]]
     lost = slope(free) * -1000 * _LOOKS / count
