@@ -3,6 +3,8 @@
 import functools
 import json
 import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,17 +17,39 @@ from motemq_pipeline.schemas import SPARK_SCHEMA_KEY, VERSION_KEY, VERSIONS
 _SPARK = {"int": "integer", "bigint": "long"}  # in JSON
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table, and which rows are its own: as ``parquet_files.Part`` has it."""
+
+    table: str
+    lacks: str = ""
+    has: str = ""
+
+    def part(self, folder: Path) -> Part:
+        """Return the part that writes the table's rows into ``folder``."""
+        return Part(folder, file_schema(self.table), self.lacks, self.has)
+
+
 def write(table: str, rows: DataFrame, tables: Path) -> int:
     """Replace the table and return its number of rows.
 
     Readers see the old table or the new one, never a part. A run that is killed leaves the old
     one.
     """
-    live, _ = store.pieces(table, tables)
-    if not live:  # of a version that knew no pieces
-        shutil.rmtree(tables / table, ignore_errors=True)
-    number = live[-1].high + 1 if live else 0
-    return _commit(rows, table, tables, store.place(table, tables, 0, number), even_empty=True)
+    (written,) = write_each([Target(table)], rows, tables)
+    return written
+
+
+def write_each(targets: Sequence[Target], rows: DataFrame, tables: Path) -> list[int]:
+    """``write`` several tables in one job, which looks at ``rows`` once; return their numbers."""
+    finals = []
+    for target in targets:
+        live, _ = store.pieces(target.table, tables)
+        if not live:  # of a version that knew no pieces
+            shutil.rmtree(tables / target.table, ignore_errors=True)
+        number = live[-1].high + 1 if live else 0
+        finals.append(store.place(target.table, tables, 0, number))
+    return _commit(rows, targets, tables, finals, even_empty=True)
 
 
 def append(table: str, rows: DataFrame, tables: Path, batch: int) -> int:
@@ -36,7 +60,9 @@ def append(table: str, rows: DataFrame, tables: Path, batch: int) -> int:
     """
     if store.has(table, tables, batch):
         return 0
-    return _commit(rows, table, tables, store.place(table, tables, batch, batch), even_empty=False)
+    final = store.place(table, tables, batch, batch)
+    (added,) = _commit(rows, [Target(table)], tables, [final], even_empty=False)
+    return added
 
 
 def staging(table: str, tables: Path) -> Path:
@@ -61,21 +87,27 @@ def add(table: str, written: Written, tables: Path, batch: int) -> None:
     store.show_new(table, tables, store.Piece(batch, batch, final))
 
 
-def _commit(rows: DataFrame, table: str, tables: Path, final: Path, even_empty: bool) -> int:
-    fresh = _fresh(final)
-    part = Part(fresh, file_schema(table))
-    (written,) = collected(writing(rows, [part]), [part])
-    for file in fresh.iterdir():
-        if file not in written.files:
-            file.unlink()  # of an attempt that failed
-    if written.rows or even_empty:
-        if not written.rows:
-            write_empty(fresh, part.schema)
-        fresh.rename(final)
-        store.show(table, tables)
-    else:
-        shutil.rmtree(fresh)
-    return written.rows
+def _commit(
+    rows: DataFrame,
+    targets: Sequence[Target],
+    tables: Path,
+    finals: Sequence[Path],
+    even_empty: bool,
+) -> list[int]:
+    parts = [target.part(_fresh(final)) for target, final in zip(targets, finals, strict=True)]
+    found = collected(writing(rows, parts), parts)
+    for target, part, written, final in zip(targets, parts, found, finals, strict=True):
+        for file in part.folder.iterdir():
+            if file not in written.files:
+                file.unlink()  # of an attempt that failed
+        if written.rows or even_empty:
+            if not written.rows:
+                write_empty(part.folder, part.schema)
+            part.folder.rename(final)
+            store.show(target.table, tables)
+        else:
+            shutil.rmtree(part.folder)
+    return [written.rows for written in found]
 
 
 def _fresh(final: Path) -> Path:

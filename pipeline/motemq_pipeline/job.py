@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from motemq_pipeline import adding, rig, silver, store
+from motemq_pipeline.adding import Target
 from motemq_pipeline.derived import FROM_RIG as OF_RIG
 from motemq_pipeline.derived import FROM_SILVER, derived
 from motemq_pipeline.rules import Registry
@@ -23,6 +24,8 @@ __all__ = ["ABOUT", "FROM_RIG", "FROM_SILVER", "Sources", "Written", "write_tabl
 ABOUT = "about.json"  # beside the tables: what made them, and when
 FROM_RIG = ("rig_events", "rig_samples", *OF_RIG)  # in this order
 Builder = Callable[[], DataFrame]
+Job = tuple[Sequence[Target], Builder]  # what one job of Spark writes, and what makes its rows
+_ORDER = ("board", "connection", "partition", "message_seq", "path", "payload")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,10 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A table that was written: its rows, and the seconds it took."""
+    """A table that was written: its rows, and the seconds it took.
+
+    Tables of one job have its seconds together: each but the last took none.
+    """
 
     table: str
     rows: int
@@ -52,48 +58,39 @@ def write_tables(
     written before stay, later ones are those of the previous run.
     """
     tables.mkdir(parents=True, exist_ok=True)
-    for name, rows in all_builders(spark, sources, tables).items():
+    for targets, rows in jobs(spark, sources, tables):
         started = time.monotonic()
-        written = adding.write(name, rows(), tables)
-        progress(Written(name, written, time.monotonic() - started))
+        written = adding.write_each(targets, rows(), tables)
+        for target, count in zip(targets, written, strict=True):
+            last = target is targets[-1]
+            seconds = time.monotonic() - started if last else 0.0
+            progress(Written(target.table, count, seconds))
     write_about(spark, tables)
 
 
-def all_builders(spark: SparkSession, sources: Sources, tables: Path) -> dict[str, Builder]:
-    """Return what makes each table, in the order of ``schemas.TABLES``: they need each other."""
-    found = {
-        **_from_sources(spark, sources, tables),
-        **builders(spark, tables, sources.rules, rig_folder=sources.rig),
-    }
-    return {name: found[name] for name in TABLES}
-
-
-def _from_sources(spark: SparkSession, sources: Sources, tables: Path) -> dict[str, Builder]:
-    """Return what makes each table that a continuous run has from its streams."""
+def jobs(spark: SparkSession, sources: Sources, tables: Path) -> list[Job]:
+    """Return what makes the tables of ``schemas.TABLES``, in an order in which they can be made."""
 
     def bronze() -> DataFrame:
         messages = spark.read.format("motemq").option("path", str(sources.journal)).load()
         return shaped(messages, "bronze_messages")
 
-    def decoded() -> DataFrame:
-        return silver.decoded(store.read(spark, "bronze_messages", tables), sources.rules)
-
-    def quarantine() -> DataFrame:
-        refused = silver.quarantine(decoded())
-        for name in ("rig_events", "rig_samples"):
-            refused = refused.unionByName(rig.bad(rig.read_lines(spark, sources.rig, name)))
-        in_order = refused.sort("source", "partition", "message_seq", "path", "payload")
-        return shaped(in_order, "silver_quarantine").coalesce(1)
-
     def readings() -> DataFrame:
-        rows = silver.telemetry(decoded())
-        return rows.sort("board", "connection", "partition", "message_seq")
+        messages = silver.decoded(store.read(spark, "bronze_messages", tables), sources.rules)
+        rows = silver.telemetry_and_quarantine(messages)
+        for name in ("rig_events", "rig_samples"):
+            bad = rig.bad(rig.read_lines(spark, sources.rig, name))
+            rows = rows.unionByName(bad, allowMissingColumns=True)
+        # Within what a task has, which is a piece of the journal's order. An order of all rows
+        # would be looked for in a sample, and to take that is to decode everything twice.
+        return rows.sortWithinPartitions(*_ORDER)
 
-    return {
-        "bronze_messages": bronze,
-        "silver_telemetry": readings,
-        "silver_quarantine": quarantine,
-    }
+    made = builders(spark, tables, sources.rules, rig_folder=sources.rig)
+    return [
+        ((Target("bronze_messages"),), bronze),
+        (silver.TARGETS, readings),
+        *(((Target(name),), made[name]) for name in TABLES if name in made),
+    ]
 
 
 def builders(

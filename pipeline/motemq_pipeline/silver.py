@@ -8,11 +8,17 @@ that message alone, so a stream and a later batch over the same journal give the
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from motemq_pipeline.adding import Target
 from motemq_pipeline.decoding_columns import decoding_columns
 from motemq_pipeline.first_arrivals import first_arrivals
 from motemq_pipeline.rules import CLOCK_AHEAD_S, Registry
 from motemq_pipeline.schemas import shaped
 
+# What ``telemetry_and_quarantine`` has rows of.
+TARGETS = (
+    Target("silver_telemetry", lacks="reason"),
+    Target("silver_quarantine", has="reason"),
+)
 _BRONZE = ["partition", "seq", "time", "protocol", "connection", "path", "payload"]
 _STREAM = ["board", "connection"]
 
@@ -44,8 +50,8 @@ def telemetry(messages: DataFrame) -> DataFrame:
 def telemetry_and_quarantine(messages: DataFrame) -> DataFrame:
     """Return the rows of ``telemetry`` and of ``quarantine`` with the columns of both.
 
-    Those of ``quarantine`` have a ``reason``, the others none: for ``store.append_both``, which
-    writes both tables while it looks at the messages once.
+    Those of ``quarantine`` have a ``reason``, the others none: so ``TARGETS`` tells them, and both
+    tables are written while the messages are looked at once.
     """
     each = messages.withColumn("reading", F.explode_outer("readings"))
     refused = F.col("reason").isNotNull()
@@ -92,20 +98,4 @@ def distinct(readings: DataFrame) -> DataFrame:
         .withColumn("arrival", F.row_number().over(arrival))
         .where(F.col("arrival") == 1)
         .drop("alone", "arrival")
-    )
-
-
-def quarantine(messages: DataFrame) -> DataFrame:
-    """Return the ``silver_quarantine`` rows of ``decoded`` messages."""
-    return shaped(
-        messages.where(F.col("reason").isNotNull()).select(
-            F.lit("journal").alias("source"),
-            "partition",
-            F.col("seq").alias("message_seq"),
-            F.col("time").alias("received_at"),
-            "path",
-            "payload",
-            "reason",
-        ),
-        "silver_quarantine",
     )

@@ -9,7 +9,7 @@ file sink can do the same, but its tables cannot be compacted, and only Spark ca
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,18 +17,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from motemq_pipeline import adding, silver, store
+from motemq_pipeline.adding import Target
 from motemq_pipeline.alerts.outlet import publish
 from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.alerts.stream import alert_stream
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.parquet_files import Part, collected, writing
+from motemq_pipeline.parquet_files import collected, writing
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.source_options import source_options
 from motemq_pipeline.status import newest
 
-_BRONZE, _TELEMETRY, _QUARANTINE = "bronze_messages", "silver_telemetry", "silver_quarantine"
+_BRONZE = (Target("bronze_messages"),)
 _Begun = tuple[DataFrame, Callable[[DataFrame, int], None]]
 _OF_SINK = ("brokers", "tokenFile", "caFile")
 
@@ -52,8 +53,8 @@ class Streams:
         self._token = token
         self._rules = load_registry(config.registry)
         self._streams = [
-            Stream("bronze", (_BRONZE,), self._bronze),
-            Stream("silver", (_TELEMETRY, _QUARANTINE), self._silver, 1.0),
+            Stream("bronze", _names(_BRONZE), self._bronze),
+            Stream("silver", _names(silver.TARGETS), self._silver, 1.0),
         ]
         if config.alerts is not None:
             alerts = AlertSettings.read(config.alerts)
@@ -134,34 +135,26 @@ class Streams:
         return stream.load()
 
     def _bronze(self) -> _Begun:
-        return self._staged(self._messages("bronze"), {_BRONZE: self._part(_BRONZE)})
+        return self._staged(self._messages("bronze"), _BRONZE)
 
     def _silver(self) -> _Begun:
         rows = silver.decoded(self._messages("silver"), self._rules)
-        parts = {
-            _TELEMETRY: self._part(_TELEMETRY, lacks="reason"),
-            _QUARANTINE: self._part(_QUARANTINE, has="reason"),
-        }
-        return self._staged(silver.telemetry_and_quarantine(rows), parts)
+        return self._staged(silver.telemetry_and_quarantine(rows), silver.TARGETS)
 
-    def _part(self, table: str, lacks: str = "", has: str = "") -> Part:
-        folder = adding.staging(table, self._config.tables)
-        return Part(folder, adding.file_schema(table), lacks, has)
-
-    def _staged(self, rows: DataFrame, parts: dict[str, Part]) -> _Begun:
+    def _staged(self, rows: DataFrame, targets: Sequence[Target]) -> _Begun:
         """Return a stream of files that were written, and what makes those of a batch the tables'.
 
         So a batch is one job of Spark, which is planned with the query and not by itself.
         """
         folder = self._config.tables
+        parts = [target.part(adding.staging(target.table, folder)) for target in targets]
 
         def add(batch: DataFrame, number: int) -> None:
-            if not all(store.has(table, folder, number) for table in parts):
-                written = collected(batch, list(parts.values()))
-                for table, files in zip(parts, written, strict=True):
-                    adding.add(table, files, folder, number)
+            if not all(store.has(target.table, folder, number) for target in targets):
+                for target, files in zip(targets, collected(batch, parts), strict=True):
+                    adding.add(target.table, files, folder, number)
 
-        return writing(rows, list(parts.values())), add
+        return writing(rows, parts), add
 
     def _alerts(self, settings: AlertSettings) -> DataFrame:
         messages = self._messages("alerts")
@@ -180,6 +173,10 @@ class Streams:
             adding.append("alerts", batch, self._config.tables, number)
         finally:
             batch.unpersist()
+
+
+def _names(targets: Sequence[Target]) -> tuple[str, ...]:
+    return tuple(target.table for target in targets)
 
 
 def check_owner(stream: Stream, tables: Path, checkpoint: Path) -> None:
