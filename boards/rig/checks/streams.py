@@ -33,6 +33,8 @@ _HELD_VIRTUAL, _HELD_REAL = 10_000, 500
 _HELD_SIZE = 900
 _FAN = 5
 _LOOKS = 20
+_MEASURED = 3  # times, while heap is lost that may be lost by chance:
+_CHANCE = 500.0  # bytes per 1000 messages; more would be 30 new lengths of frames at once
 
 RATE_UP = Measurement("rate_up", "msg/s", "higher")
 RATE_DOWN = Measurement("rate_down", "msg/s", "higher")
@@ -173,23 +175,27 @@ def stream_heap(bench: Bench) -> list[Samples]:
     # An emulated processor behind a UART would take minutes for what a board does in seconds.
     is_slow = bench.target.model.virtual and "serial" in bench.board.has
     count = 1_000 if is_slow else 10_000
+    lost: list[float] = []
     with bench.session():
         bench.call("subscribe", topic=topic)
+
+        def send(count: int, **more: int) -> list[float]:
+            result = bench.call(
+                "send_numbered", topic=topic, size=32, count=count, deadline_s=_STEP_S, **more
+            )
+            if bench.is_fmqp:
+                _expect(told_fate(result["heard"], count))
+            return [float(value) for value in result["heap"]]
+
         # Unmeasured: the reliable link keeps a view of 16 bytes for each length of a frame, and
-        # lengths vary with what the bridge has at hand. Most of them come among the first.
-        first = bench.call(
-            "send_numbered", topic=topic, size=32, count=count // 4, deadline_s=_STEP_S
-        )
-        result = bench.call(
-            "send_numbered", topic=topic, size=32, count=count, looks=_LOOKS, deadline_s=_STEP_S
-        )
-    if bench.is_fmqp:
-        _expect(told_fate(first["heard"], count // 4))
-        _expect(told_fate(result["heard"], count))
-    free = [float(value) for value in result["heap"]]
-    lost = slope(free) * -1000 * _LOOKS / count
+        # lengths vary with what the bridge has at hand. Most of them come among the first, the
+        # others by chance: a leak goes on, so what is lost is what is lost each time.
+        send(count // 4)
+        while not lost or (0.0 < lost[-1] <= _CHANCE and len(lost) < _MEASURED):
+            free = send(count, looks=_LOOKS)
+            lost.append(slope(free) * -1000 * _LOOKS / count)
     return [
-        Samples(SLOPE, [lost]),
+        Samples(SLOPE, [min(lost)]),
         Samples(SLOPE_COUNT, [count]),
         Samples(FREE_AT, free),
     ]
@@ -231,5 +237,5 @@ CHECKS = (
         deadline_s=90.0,
     ),
     Check("stream_fan", stream_fan, deadline_s=90.0),
-    Check("stream_heap", stream_heap, measures=_HEAP, deadline_s=120.0),
+    Check("stream_heap", stream_heap, measures=_HEAP, deadline_s=200.0),
 )
