@@ -30,8 +30,8 @@ def command(runs: int, virtual: tuple[str, ...], checks: str | None, out: Path |
     """Run the rig's checks on one desk of virtual boards again and again; count flakes.
 
     The boards stay up and flashed, so all but the first run are warm. A healthy board that fails
-    is a flake, so is one that needed a second try; a fault board must be told in every run. Ctrl-C or
-    SIGTERM ends after the run at hand is stopped, and the table is of what was done.
+    is a flake, so is one that needed a second try; a fault board must be told in every run. Ctrl-C
+    or SIGTERM ends after the run at hand is stopped, and the table is of what was done.
 
     Exit codes: 0 no flake, 1 some, 2 usage, 130 interrupted.
     """
