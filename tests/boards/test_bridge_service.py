@@ -153,7 +153,7 @@ def test_a_broker_that_restarts_is_found_again_and_the_beginning_is_kept(tmp_pat
             board.send(_packet("t/a", "x"))
             bridge.wait_for("session 1 open")
             broker.end()
-            bridge.wait_for("session closed: closed by the broker")
+            bridge.wait_for("session closed")  # or lost, where the broker had not read all
             eventually(lambda: status(runtime)[0]["state"] == "idle")
             board.send(_packet("t/kept", "one", flags=_CACHE))
             bridge.wait_for("nothing listens at")

@@ -67,7 +67,8 @@ class Scale:
 def linear(values: Sequence[float]) -> Scale:
     """Return an axis for ``values`` and 0."""
     low, high = min([0.0, *values]), max([0.0, *values])
-    return Scale(low, high if high > low else 1.0)
+    # Values that no float can divide make no axis of their own.
+    return Scale(low, high if high - low > 1e-300 else 1.0)
 
 
 def logarithmic(values: Sequence[float]) -> Scale:
