@@ -56,8 +56,8 @@ class Reliable:
     def __init__(self, transport, patience_ms=5000):
         self.where = transport.where
         self._transport = transport
-        self._run = self._link(patience_ms)
-        next(self._run)
+        self._patience_ms = patience_ms
+        self._start()
 
     def open(self):
         """Return the stream; it takes nothing before the bridge has accepted. Raises OSError."""
@@ -74,9 +74,17 @@ class Reliable:
     def write(self, data):
         return self._do(_WRITE, data)
 
+    def _start(self):
+        self._run = self._link(self._patience_ms)
+        next(self._run)
+
     def _do(self, what, data):
         self._what = what
-        result = self._run.send(data)
+        try:
+            result = self._run.send(data)
+        except StopIteration:  # what came from outside, as Ctrl-C does, had ended it
+            self._start()
+            result = "ended" if what != _END else None
         if isinstance(result, str):
             raise OSError(result)
         return result
