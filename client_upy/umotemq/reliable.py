@@ -61,6 +61,8 @@ class Reliable:
 
     def open(self):
         """Return the stream; it takes nothing before the bridge has accepted. Raises OSError."""
+        if self._ended:
+            self._start()
         self._do(_BEGIN, self._transport.open())
         return self
 
@@ -75,6 +77,7 @@ class Reliable:
         return self._do(_WRITE, data)
 
     def _start(self):
+        self._ended = False
         self._run = self._link(self._patience_ms)
         next(self._run)
 
@@ -83,7 +86,7 @@ class Reliable:
         try:
             result = self._run.send(data)
         except StopIteration:  # what came from outside, as Ctrl-C does, had ended it
-            self._start()
+            self._ended = True
             result = "ended" if what != _END else None
         if isinstance(result, str):
             raise OSError(result)

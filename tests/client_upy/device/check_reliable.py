@@ -208,4 +208,30 @@ if sys.implementation.name == "micropython":
         equal(line.sent, 1 + 2 * _COUNT)
 
 
+class _Pressed(Memory):
+    """A line during whose reading something may end what runs, as Ctrl-C does."""
+
+    pressed = False
+
+    def readinto(self, data):
+        if self.pressed:
+            raise ValueError("as Ctrl-C")
+        return Memory.readinto(self, data)
+
+
+@check
+def a_link_that_ctrl_c_ended_is_lost_and_begins_anew():
+    line = _Pressed()
+    stream = up(line)
+    line.pressed = True
+    raises(ValueError, lambda: stream.write(b""))
+    line.pressed = False
+    raises(OSError, lambda: stream.write(b""))
+    stream.close()
+    line.take()
+    stream = stream.open()
+    line.feed(framed(ACCEPT, SESSION, b"\xf3"))
+    equal(stream.write(b"x"), 1)
+
+
 run()
