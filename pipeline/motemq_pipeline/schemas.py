@@ -34,6 +34,10 @@ TABLES: Final[dict[str, str]] = {
         "event_time timestamp, clock string, received_at timestamp, path string, protocol string, "
         "connection long, partition int, message_seq long"
     ),
+    "silver_quarantine": (
+        "source string, partition int, message_seq long, received_at timestamp, path string, "
+        "payload binary, reason string"
+    ),
     "rig_events": _RIG_LEADING
     + (
         "event string, step string, check string, attempt int, outcome string, "
@@ -43,10 +47,6 @@ TABLES: Final[dict[str, str]] = {
     + (
         "check string, attempt int, metric string, unit string, value double, seq long, "
         "outcome string, better string, limit double"
-    ),
-    "silver_quarantine": (
-        "source string, partition int, message_seq long, received_at timestamp, path string, "
-        "payload binary, reason string"
     ),
     "gold_sensor_rollup": (
         "board string, connection long, sensor string, unit string, window_start_ms long, "
