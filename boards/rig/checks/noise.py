@@ -1,10 +1,9 @@
 """A bad serial line: rubbish between and within the frames of the reliable link, both ways."""
 
 from boards.bridge.reliable import ReliableBridge
-from boards.rig.bench import Bench, CheckFailed, Invalid
+from boards.rig.bench import Bench, Invalid
 from boards.rig.checks.declared import Check, Samples
-from boards.rig.observer import connect_fmqp
-from boards.rig.payloads import fate, numbered, told_fate
+from boards.rig.checks.numbered import expect_heard, send_down
 
 _COUNT = 60
 _SIZE = 64
@@ -24,33 +23,24 @@ def noise_reliable(bench: Bench) -> list[Samples]:
     before = bridge.stray_bytes
     with bench.observe(bench.seen_at(topic)) as observer, bench.session():
         bench.call("send_numbered", topic=topic, size=_SIZE, count=_COUNT, noise=list(_NOISE))
-        observer.wait_for(lambda seen: len(seen) >= _COUNT, _ARRIVAL_S)
-        became = fate([seen.payload for seen in observer.seen()], _COUNT)
-        if not became.is_good:
-            raise CheckFailed(f"from the board: {became}")
+        expect_heard(observer, _COUNT, _ARRIVAL_S)
         if bridge.stray_bytes == before:
             raise Invalid("the board made noise, but none came through the line")
         resent = bridge.resent_frames
-        with connect_fmqp(bench.broker) as host:
 
-            def publish() -> None:
-                for number in range(_COUNT):
-                    host.publish(bench.sent_to(topic), numbered(_SIZE, number))
-                    if number % _EVERY == 0:
-                        bridge.make_noise(_NOISE)
+        def make_noise(number: int) -> None:
+            if number % _EVERY == 0:
+                bridge.make_noise(_NOISE)
 
-            result = bench.call(
-                "take",
-                kind="numbered",
-                topic=topic,
-                count=_COUNT,
-                timeout_ms=_TAKE_MS,
-                on_ready=publish,
-                deadline_s=60.0,
-            )
-    became = told_fate(result, _COUNT)
-    if not became.is_good:
-        raise CheckFailed(f"to the board: {became}")
+        send_down(
+            bench,
+            topic,
+            size=_SIZE,
+            count=_COUNT,
+            between=make_noise,
+            timeout_ms=_TAKE_MS,
+            deadline_s=60.0,
+        )
     if bridge.resent_frames == resent:
         raise Invalid("frames to the board were spoilt, but none had to be sent again")
     return []

@@ -8,8 +8,7 @@ import time
 
 from boards.rig.bench import Bench, CheckFailed, Invalid
 from boards.rig.checks.declared import Check, Measurement, Samples
-from boards.rig.observer import connect_fmqp
-from boards.rig.payloads import fate, numbered, told_fate
+from boards.rig.checks.numbered import expect_heard, send_down
 from boards.rig.percentiles import percentile
 from boards.rig.stalls import Stalls
 
@@ -82,28 +81,8 @@ def _expect_idle(bench: Bench) -> None:
 def _expect_messages(bench: Bench, topic: str) -> None:
     with bench.observe(bench.seen_at(topic)) as observer:
         bench.call("send_numbered", topic=topic, size=_SIZE, count=_COUNT, deadline_s=_STEP_S)
-        observer.wait_for(lambda seen: len(seen) >= _COUNT, _ARRIVAL_S)
-        became = fate([seen.payload for seen in observer.seen()], _COUNT)
-    if not became.is_good:
-        raise CheckFailed(f"from the board: {became}")
-    with connect_fmqp(bench.broker) as host:
-
-        def publish() -> None:
-            for number in range(_COUNT):
-                host.publish(bench.sent_to(topic), numbered(_SIZE, number))
-
-        result = bench.call(
-            "take",
-            kind="numbered",
-            topic=topic,
-            count=_COUNT,
-            timeout_ms=_TAKE_MS,
-            on_ready=publish,
-            deadline_s=_STEP_S,
-        )
-    became = told_fate(result, _COUNT)
-    if not became.is_good:
-        raise CheckFailed(f"to the board: {became}")
+        expect_heard(observer, _COUNT, _ARRIVAL_S)
+    send_down(bench, topic, size=_SIZE, count=_COUNT, timeout_ms=_TAKE_MS, deadline_s=_STEP_S)
 
 
 CHECKS = (

@@ -12,15 +12,15 @@ from typing import Any
 
 from boards.rig.bench import Bench, CheckFailed, Invalid
 from boards.rig.checks.declared import Check, Measurement, Samples
+from boards.rig.checks.numbered import expect, expect_heard, send_down
 from boards.rig.limits import HEAP_SLOPE
 from boards.rig.observer import connect_fmqp
-from boards.rig.payloads import Fate, fate, numbered, told_fate
+from boards.rig.payloads import fate, numbered, told_fate
 from boards.rig.percentiles import percentile
 
 _ARRIVAL_S = 20.0
 _RECEIVE_MS = 30_000
 _STEP_S = 45.0
-_QUIET_S = 0.3
 _SIZE = 256  # bytes of a payload
 # More than the kernel's socket buffers have room for at first (208 KiB on Linux), where the line
 # can carry that; 128 KB take a UART of 921600 baud 1.5 s.
@@ -47,14 +47,11 @@ def stream_up(bench: Bench) -> list[Samples]:
     """Board to host: a burst arrives whole and in order."""
     topic = bench.topic("stream_up")
     count = _UP_NETWORK if "network" in bench.board.has else _UP_SERIAL
-    with bench.observe(bench.seen_at(topic)) as observer:
-        with bench.session():
-            result = bench.call(
-                "send_numbered", topic=topic, size=_SIZE, count=count, deadline_s=_STEP_S
-            )
-            observer.wait_for(lambda seen: len(seen) >= count, _ARRIVAL_S)
-        observer.wait_for(lambda seen: len(seen) > count, _QUIET_S)
-        _expect(fate([seen.payload for seen in observer.seen()], count))
+    with bench.observe(bench.seen_at(topic)) as observer, bench.session():
+        result = bench.call(
+            "send_numbered", topic=topic, size=_SIZE, count=count, deadline_s=_STEP_S
+        )
+        expect_heard(observer, count, _ARRIVAL_S)
     return [Samples(RATE_UP, [count / max(result["us"], 1) * 1e6])]
 
 
@@ -94,9 +91,7 @@ def stream_held_back(bench: Bench) -> list[Samples]:
         finally:
             later.cancel()
             route.set_mode("forward")
-        observer.wait_for(lambda seen: len(seen) >= count, _ARRIVAL_S)
-        observer.wait_for(lambda seen: len(seen) > count, _QUIET_S)
-        _expect(fate([seen.payload for seen in observer.seen()], count))
+        expect_heard(observer, count, _ARRIVAL_S)
     if result["sent_us"] < _HELD_S * 0.8e6:
         took_ms = result["sent_us"] / 1000
         raise Invalid(f"all was handed over within {took_ms:.0f} ms: nothing held it back")
@@ -104,26 +99,16 @@ def stream_held_back(bench: Bench) -> list[Samples]:
 
 
 def _send_down(bench: Bench, name: str, count: int, pause_ms: int = 0) -> dict[str, Any]:
-    topic = bench.topic(name)
-    with connect_fmqp(bench.broker) as host:
-
-        def publish() -> None:
-            for number in range(count):
-                host.publish(bench.sent_to(topic), numbered(_SIZE, number))
-
-        result = bench.call(
-            "take",
-            kind="numbered",
-            topic=topic,
-            count=count,
-            timeout_ms=_RECEIVE_MS,
-            quiet_ms=200,
-            pause_ms=pause_ms,
-            on_ready=publish,
-            deadline_s=_STEP_S,
-        )
-    _expect(told_fate(result, count))
-    return result
+    return send_down(
+        bench,
+        bench.topic(name),
+        size=_SIZE,
+        count=count,
+        timeout_ms=_RECEIVE_MS,
+        quiet_ms=200,
+        pause_ms=pause_ms,
+        deadline_s=_STEP_S,
+    )
 
 
 def stream_fan(bench: Bench) -> list[Samples]:
@@ -184,7 +169,7 @@ def stream_heap(bench: Bench) -> list[Samples]:
                 "send_numbered", topic=topic, size=32, count=count, deadline_s=_STEP_S, **more
             )
             if bench.is_fmqp:
-                _expect(told_fate(result["heard"], count))
+                expect("heard by the board itself", told_fate(result["heard"], count))
             return [float(value) for value in result["heap"]]
 
         # Unmeasured: the reliable link keeps a view of 16 bytes for each length of a frame, and
@@ -213,11 +198,6 @@ def slope(values: list[float]) -> float:
         if later > earlier
     ]
     return percentile(pairs, 50)
-
-
-def _expect(became: Fate) -> None:
-    if not became.is_good:
-        raise CheckFailed(str(became))
 
 
 _HEAP = (SLOPE, SLOPE_COUNT, FREE_AT)
