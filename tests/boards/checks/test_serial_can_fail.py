@@ -61,8 +61,10 @@ def bench(pico: VirtualBoard, broker: Broker, tmp_path: Path) -> Iterator[Bench]
             repl.exec(f"with open('/node.json', 'w') as f:\n f.write({config!r})", deadline_s=30)
             made = Bench(plan, desk_board(tmp_path, pico), broker.fmqp, log, bridge, repl)
             yield made
-            made.recover()
-            made.repl.close()
+            try:
+                made.recover()
+            finally:
+                made.repl.close()
     finally:
         bridge.stop()
         log.close()
