@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import random
 import re
 import signal
 import subprocess
@@ -24,10 +25,12 @@ from tests.host_broker.net.broker_process import broker
 
 _POUR = Path(__file__).parents[3] / "benchmarks/link/device/pour.py"
 _NODE = Path(__file__).parent / "device_node.py"
+_INTERRUPTED = Path(__file__).parent / "device_interrupted.py"
 _BAD = ("--flip", "5e-4", "--lose", "2e-4", "--double", "2e-4", "--noise-every", "0.3")
 _TEXT = ("--text-every", "0.5")
 _PATIENCE_MS = 1000
 _COUNT = 300
+_LIVES = 100  # about one Ctrl-C in ten ends the generator of the link
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -71,8 +74,10 @@ def test_a_stream_arrives_as_it_was(
 
 
 @contextlib.contextmanager
-def _node(unix_port: Path, lib: Path, line: RealLine) -> Iterator["subprocess.Popen[str]"]:
-    command = [unix_port, "-X", "heapsize=128k", _NODE, str(line.port), str(_PATIENCE_MS)]
+def _node(
+    unix_port: Path, lib: Path, line: RealLine, script: Path = _NODE
+) -> Iterator["subprocess.Popen[str]"]:
+    command = [unix_port, "-X", "heapsize=128k", script, str(line.port), str(_PATIENCE_MS)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -147,3 +152,24 @@ def test_a_board_that_dies_is_noticed_in_time_and_one_reset_at_once(
     said = "\n".join(log)
     assert re.search("the board opened anew", said), said
     assert re.search("the board was silent for 1 s", said), said
+
+
+def test_ctrl_c_at_any_instant_leaves_a_link_that_opens_again(
+    unix_port: Path, board_files: Path
+) -> None:
+    log: list[str] = []
+    instants = random.Random(7)
+    with (
+        broker() as running,
+        fmqp(running.ports["fmqp"]) as desk,
+        real_line(921600) as line,
+        _bridged(line, running.ports["fmqp"], log),
+    ):
+        desk.subscribe("board/life")
+        desk.sync()
+        with _node(unix_port, board_files / "lib", line, _INTERRUPTED) as node:
+            for life in range(_LIVES):
+                received(desk, "board/life", b"%d" % life)
+                time.sleep(instants.uniform(0, 0.02))
+                node.send_signal(signal.SIGINT)
+            received(desk, "board/life", b"%d" % _LIVES)
