@@ -61,14 +61,14 @@ class Reliable:
 
     def open(self):
         """Return the stream; it takes nothing before the bridge has accepted. Raises OSError."""
-        if self._ended:
-            self._start()
-        self._do(_BEGIN, self._transport.open())
+        self._line = self._transport.open()
+        self._do(_BEGIN, self._line)
         return self
 
     def close(self):
         """Tell the bridge, without waiting: what it has not acknowledged may be lost."""
         self._do(_END, None)
+        self._line.close()
 
     def readinto(self, data):
         return self._do(_READ, data)
@@ -77,7 +77,6 @@ class Reliable:
         return self._do(_WRITE, data)
 
     def _start(self):
-        self._ended = False
         self._run = self._link(self._patience_ms)
         next(self._run)
 
@@ -86,7 +85,7 @@ class Reliable:
         try:
             result = self._run.send(data)
         except StopIteration:  # what came from outside, as Ctrl-C does, had ended it
-            self._ended = True
+            self._start()
             result = "ended" if what != _END else None
         if isinstance(result, str):
             raise OSError(result)
@@ -320,8 +319,6 @@ class Reliable:
                     said = now
                     edge = read + 8
                     owes = 0
-                if what == _END:
-                    line.close()
             except OSError as error:
                 why = "line: %s" % error
                 left = None
