@@ -61,9 +61,10 @@ function run(kept) {
     onReset: (next) => {
       loop.stop();
       board.chip.core.limit = 0; // the instruction that caused it is the last one
-      say({ event: "reset" });
       setImmediate(() => {
-        if (chip === board.chip) run(next);
+        if (chip !== board.chip) return; // somebody else was quicker
+        run(next);
+        say({ event: "reset" });
       });
     },
     onBootsel: () => {

@@ -2,6 +2,9 @@
 
 The boot ROM's choice is made here: a flash whose boot2 is not valid means BOOTSEL, where no CPU
 runs and a folder waits for a UF2.
+
+What is asked of the emulator is done once it answers, in the order of asking; nobody hears of it
+sooner. Else what is typed after a reset would reach the chip of before it, and be lost with it.
 """
 
 import logging
@@ -90,10 +93,10 @@ class Supervisor:
     def _on_event(self, message: Message) -> None:
         match message["event"]:
             case "ready":
-                self._power_on()
-                self._on_ready(self._address(message["ports"]))
+                address = self._address(message["ports"])
+                self._power_on(lambda _: self._on_ready(address))
             case "bootsel":
-                self._enter_bootsel("the firmware asked for it")
+                self._enter_bootsel("the firmware asked for it", lambda _: None)
             case "reset":
                 self._boots += 1
                 _log.info("reset by the watchdog, boot %d", self._boots)
@@ -117,42 +120,51 @@ class Supervisor:
         if self._state == "bootsel" and (image := self._drive.poll(now)):
             flash_image.program(self._flash, image)
             _log.info("flashed %d pages", len(image.pages))
-            self._power_on()
+            self._power_on(lambda _: None)
 
-    def _power_on(self) -> None:
-        """What the boot ROM does after a reset."""
+    def _power_on(self, then: Answer) -> None:
+        """What the boot ROM does after a reset; ``then`` is called when it is done."""
         if not flash_image.is_bootable(self._flash):
-            self._enter_bootsel("the flash holds no valid boot2")
+            self._enter_bootsel("the flash holds no valid boot2", then)
             return
         self._drive.vanish()
-        self._state = "running"
-        self._boots += 1
-        self._emulator.request("run")
-        _log.info("running, boot %d", self._boots)
 
-    def _enter_bootsel(self, why: str) -> None:
-        self._emulator.request("halt")
-        self._state = "bootsel"
-        self._drive.appear()
-        _log.info("in BOOTSEL: %s", why)
+        def done(_message: Message) -> None:
+            self._state = "running"
+            self._boots += 1
+            _log.info("running, boot %d", self._boots)
+            then({})
+
+        self._emulator.request("run", done)
+
+    def _enter_bootsel(self, why: str, then: Answer) -> None:
+        def done(_message: Message) -> None:
+            self._state = "bootsel"
+            self._drive.appear()
+            _log.info("in BOOTSEL: %s", why)
+            then({})
+
+        self._emulator.request("halt", done)
 
     def _reset(self, _request: Message, answer: Answer) -> None:
         self._refuse_if_off()
-        self._power_on()
-        answer({})
+        self._power_on(answer)
 
     def _power(self, request: Message, answer: Answer) -> None:
         if not isinstance(request.get("on"), bool):
             raise Refused("on must be true or false")
         self._off = not request["on"]
         if self._off:
-            self._emulator.request("halt")
             self._drive.vanish()
-            self._state = "held"
-            _log.info("power cut")
+
+            def done(_message: Message) -> None:
+                self._state = "held"
+                _log.info("power cut")
+                answer({})
+
+            self._emulator.request("halt", done)
         else:
-            self._power_on()
-        answer({})
+            self._power_on(answer)
 
     def _refuse_if_off(self) -> None:
         if self._off:
@@ -160,8 +172,7 @@ class Supervisor:
 
     def _boot(self, _request: Message, answer: Answer) -> None:
         self._refuse_if_off()
-        self._enter_bootsel("the button was held at reset")
-        answer({})
+        self._enter_bootsel("the button was held at reset", answer)
 
     def _tell_state(self, _request: Message, answer: Answer) -> None:
         answer({"state": self._state, "boots": self._boots})

@@ -11,8 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import serial
 
 from boards.virtual.board import BoardControl, BoardError, VirtualBoard
+
+Flash = Callable[[VirtualBoard, Path], None]
 
 PARENT = """
 import sys, time
@@ -177,3 +180,22 @@ def test_a_loop_of_soft_resets_does_not_fill_the_disk(
     for _ in range(5):
         mpremote(board, "soft-reset")
     assert log.stat().st_size - before < 2000
+
+
+def test_a_reset_is_answered_when_it_is_done(tmp_path: Path, uf2_path: Path, flash: Flash) -> None:
+    """What is typed after it is for the board that has started again."""
+    with VirtualBoard.start("rp2040", "held", tmp_path) as board:
+        flash(board, uf2_path)
+        emulator = _children(board.pid)[-1]
+        os.kill(emulator, signal.SIGSTOP)
+        try:
+            with pytest.raises(BoardError, match="no answer to 'reset'"):
+                BoardControl(board.address.control_port, timeout_s=0.5).reset()
+            assert board.control.state()["boots"] == 1
+        finally:
+            os.kill(emulator, signal.SIGCONT)
+        board.control.reset()
+        assert board.control.state()["boots"] == 3
+        with serial.Serial(board.address.serial_url, timeout=20) as port:
+            port.write(b"\r\x03\x03\r\x01")
+            assert port.read_until(b"raw REPL; CTRL-B to exit\r\n>").endswith(b">")
