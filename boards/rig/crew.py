@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import selectors
 import signal
 import subprocess
@@ -12,14 +13,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from boards.rig.meeting import Meeting
 from boards.rig.plan import Job
+from boards.virtual.lifetime import handle
 
 _FIRST_WORD_S = 60.0
 _GRACE_S = 20.0  # beyond a step's own limit, before the worker is given up
 _STOP_S = 15.0
+_BOARD_ENDS_S = 5.0  # at least, whose worker is gone
 _LOOK_S = 0.25
 
 _OURS = ("time", "meet")  # messages that are for the crew
@@ -37,6 +40,7 @@ class _Member:
     step: str = ""
     pending: bytes = b""
     finished: bool = False
+    board: BinaryIO | None = None  # a virtual board's process, see ``lifetime.handle``
     reason: str = field(default="")
 
 
@@ -146,6 +150,8 @@ class Crew:
         if message["event"] == "step_started":
             member.step = message["step"]
             member.give_up_at = time.monotonic() + message.pop("limit_s") + _GRACE_S
+        elif message["event"] == "step_finished" and message["step"] == "start":
+            self._watch_board(member)
         elif message["event"] == "check_finished":
             self._leave(member, message["check"])
         elif message["event"] == "step_finished" and message["step"] == "check":
@@ -154,8 +160,14 @@ class Crew:
             member.finished = True
             self._leave(member)
 
+    def _watch_board(self, member: _Member) -> None:
+        """A virtual board of a worker that is killed ends by itself, and is waited for."""
+        if member.board is None and not member.job.board.file:
+            member.board = handle(Path(member.job.state_dir))
+
     def _lost(self, member: _Member, reason: str) -> Message:
         member.finished = True
+        self._watch_board(member)
         self._leave(member)
         log = Path(member.job.log_dir) / f"{member.job.board.id}.worker.log"
         return {"kind": "lost", "step": member.step, "message": f"{reason}; its log: {log}"}
@@ -179,4 +191,10 @@ class Crew:
                 member.process.wait(_STOP_S)
             if member.process.stdout is not None:
                 member.process.stdout.close()
+            if member.board is not None:
+                left = max(_BOARD_ENDS_S, until - time.monotonic())
+                with member.board as board:
+                    if not select.select([board], [], [], left)[0]:
+                        signal.pidfd_send_signal(board.fileno(), signal.SIGKILL)
+                        select.select([board], [], [], _BOARD_ENDS_S)
         self._selector.close()

@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from boards.virtual.address import BoardAddress, BoardKind, command, read_address
 from boards.virtual.control import BoardControl, BoardError, BoardState
-from boards.virtual.lifetime import holder
+from boards.virtual.lifetime import handle, holder
 
 _START_S = 60.0
 _ASKED_S = 2.0  # each, for the control port, SIGTERM and SIGKILL
@@ -160,7 +159,7 @@ class Desk:
 
     def _stop(self, id: str) -> None:
         state_dir = self._boards / id
-        process = _handle(holder(state_dir))
+        process = handle(state_dir)
         if holder(state_dir) is not None:
             control = BoardControl(self._address(id).control_port, timeout_s=_ASKED_S)
             with contextlib.suppress(BoardError):  # it may hang, or be ending: then by its process
@@ -187,14 +186,6 @@ class Desk:
         with (self._files / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-
-def _handle(pid: int | None) -> BinaryIO | None:
-    """Return what can be read once a process has ended; None if there is no such process."""
-    try:
-        return os.fdopen(os.pidfd_open(pid), "rb", buffering=0) if pid else None
-    except ProcessLookupError:
-        return None
 
 
 def _spawn(kind: BoardKind, id: str, state_dir: Path, leash: int | None) -> BoardAddress:

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 _MAX_LOG_LINES = 10_000  # a board that crashes for ever must not fill the disk
 _LOCK = "lock"
@@ -60,6 +60,18 @@ def holder(state_dir: Path) -> int | None:
     except FileNotFoundError:
         return None
     return None
+
+
+def handle(state_dir: Path) -> BinaryIO | None:
+    """Return what can be read once the board that runs on ``state_dir`` has ended; None if none is.
+
+    By then its process is gone, which it is not yet when it leaves the folder.
+    """
+    pid = holder(state_dir)
+    try:
+        return os.fdopen(os.pidfd_open(pid), "rb", buffering=0) if pid else None
+    except ProcessLookupError:
+        return None
 
 
 def log_to_stderr() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from boards.virtual.lifetime import holder
 from tests.boards.rig_process import (
     Broker,
     eventually,
@@ -53,7 +54,10 @@ def test_a_killed_rig_leaves_no_process_and_whole_lines(
     assert rows(tmp_path, "events.jsonl")[-1]["event"] != "run_finished"
 
 
-def test_a_killed_worker_is_an_error_of_its_board_only(broker: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hangs", [False, True], ids=["its board ends", "its board hangs"])
+def test_a_killed_worker_is_an_error_of_its_board_only(
+    broker: Broker, tmp_path: Path, hangs: bool
+) -> None:
     command = rig_command(tmp_path, broker, "--virtual", "rp2040:1", "--virtual", "esp32:1")
     rig = start_and_wait_for("vpico-1: check …", command)
     (worker,) = [
@@ -62,6 +66,10 @@ def test_a_killed_worker_is_an_error_of_its_board_only(broker: Broker, tmp_path:
         if f"{tmp_path}/logs/vpico-1.worker.log" in link_of(folder / "fd" / "2")
         and b"boards.rig.worker" in (folder / "cmdline").read_bytes()
     ]
+    if hangs:
+        board = holder(tmp_path / "boards" / "vpico-1")
+        assert board
+        os.kill(board, signal.SIGSTOP)
     os.kill(worker, signal.SIGKILL)
     assert rig.stdout is not None
     with rig.stdout:
