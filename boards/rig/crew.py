@@ -195,6 +195,7 @@ class Crew:
                 left = max(_BOARD_ENDS_S, until - time.monotonic())
                 with member.board as board:
                     if not select.select([board], [], [], left)[0]:
-                        signal.pidfd_send_signal(board.fileno(), signal.SIGKILL)
+                        with contextlib.suppress(ProcessLookupError):  # it ended just now
+                            signal.pidfd_send_signal(board.fileno(), signal.SIGKILL)
                         select.select([board], [], [], _BOARD_ENDS_S)
         self._selector.close()

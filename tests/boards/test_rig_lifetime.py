@@ -60,6 +60,8 @@ def test_a_killed_worker_is_an_error_of_its_board_only(
 ) -> None:
     command = rig_command(tmp_path, broker, "--virtual", "rp2040:1", "--virtual", "esp32:1")
     rig = start_and_wait_for("vpico-1: check …", command)
+    board = holder(tmp_path / "boards" / "vpico-1")
+    assert board
     (worker,) = [
         int(folder.name)
         for folder in Path("/proc").glob("[0-9]*")
@@ -67,8 +69,6 @@ def test_a_killed_worker_is_an_error_of_its_board_only(
         and b"boards.rig.worker" in (folder / "cmdline").read_bytes()
     ]
     if hangs:
-        board = holder(tmp_path / "boards" / "vpico-1")
-        assert board
         os.kill(board, signal.SIGSTOP)
     os.kill(worker, signal.SIGKILL)
     assert rig.stdout is not None
