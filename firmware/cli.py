@@ -23,7 +23,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, type=click.Choice(NAMES))
 def build(names: tuple[str, ...]) -> None:
     """Build NAME... unless it is in the cache, and print each file's path.
 
@@ -34,13 +34,10 @@ def build(names: tuple[str, ...]) -> None:
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", metavar="NAME", type=click.Choice(NAMES))
 def path(name: str) -> None:
     """Print the path of NAME's file, which must have been built."""
-    try:
-        found = cached(name)
-    except BuildError as error:
-        raise click.ClickException(str(error)) from None
+    found = cached(name)
     if found is None:
         raise click.ClickException(
             f"{name} is not in the cache; build it with: motemq firmware build {name}"

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 
 def _firmware(
     *arguments: str, env: Mapping[str, str] | None = None
@@ -20,8 +22,8 @@ def _firmware(
     )
 
 
-def _one_line_error(done: "subprocess.CompletedProcess[str]") -> str:
-    assert done.returncode == 1
+def _one_line_error(done: "subprocess.CompletedProcess[str]", code: int = 1) -> str:
+    assert done.returncode == code
     assert "Traceback" not in done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
     return line
@@ -56,10 +58,13 @@ def test_list_tells_what_is_built(unix_port: Path, tmp_path: Path) -> None:
     assert all("not built" in line for line in empty)
 
 
-def test_an_unknown_name_is_refused() -> None:
-    assert "there are: unix, unix32, unix126, rpi_pico, vesp32" in _one_line_error(
-        _firmware("build", "esp9000")
-    )
+@pytest.mark.parametrize("words", [("build", "unix", "esp9000"), ("path", "esp9000")])
+def test_an_unknown_name_is_wrong_usage_and_nothing_is_built(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    error = _one_line_error(_firmware(*words, env={"MOTEMQ_CACHE": str(tmp_path)}), code=2)
+    assert "'esp9000' is not one of 'unix', 'unix32', 'unix126', 'rpi_pico', 'vesp32'" in error
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_compiler_is_named_before_anything_is_fetched(tmp_path: Path) -> None:
