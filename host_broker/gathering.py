@@ -13,6 +13,17 @@ from host_broker.outputs import Buffer, Forward, Gathered, Record
 _COPIED_BYTES = 1024  # a slice of less is copied: a view costs as much and keeps the read
 
 
+def body_of(run: PublishRun) -> Buffer:
+    """Return what a run publishes, without keeping a long read for the sake of a little of it."""
+    data = run.data
+    length = run.end - run.start
+    if length == len(data):
+        return data
+    if length < _COPIED_BYTES or length < len(data) // 2:
+        return data[run.start : run.end]
+    return memoryview(data)[run.start : run.end]
+
+
 class Gathering:
     """Takes runs in order, gives them as ``Gathered``. ``journalled``: with their records."""
 
@@ -25,22 +36,12 @@ class Gathering:
         self._last: Forward | None = None  # of self._forwards
         self._group: Group | None = None  # for whom that is
 
-    def put(self, client: Client, run: PublishRun, group: Group) -> None:
-        """Take a run of a client, for a group in which nobody needs a translation."""
-        data = run.data
-        body: Buffer
-        length = run.end - run.start
-        if length == len(data):
-            body = data
-        elif length < _COPIED_BYTES or length < len(data) // 2:
-            # A view would keep the whole read in memory for the sake of less than half of it.
-            body = data[run.start : run.end]
-        else:
-            body = memoryview(data)[run.start : run.end]
+    def put(self, client: Client, count: int, body: Buffer, group: Group) -> None:
+        """Take ``count`` plain publications for a group in which nobody needs a translation."""
         connection = client.connection
         if self._journalled:
             name = client.session.client
-            self._records.append(Record(connection, client.journal_code, name, run.count, body))
+            self._records.append(Record(connection, client.journal_code, name, count, body))
         last = self._last
         if last is not None and group is self._group:
             last.buffers.append(body)

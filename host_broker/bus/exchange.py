@@ -1,6 +1,6 @@
 """The bus: subscriptions, routes and retained messages, and deliveries made of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from host_broker.bus.publication import FEEDBACK, HEADER, RETAINED, pack
 from host_broker.bus.retained import Retained
@@ -28,6 +28,8 @@ class Exchange:
         self.work = Work()
         self._subscriptions = Subscriptions(max_subscriptions, work=self.work, apart=apart)
         self._routes = Routes(self._subscriptions, self.work)
+        # Who gets a topic, of the topics for which that was asked lately.
+        self.known: Mapping[bytes, Group] = self._routes.by_topic
         self.retained = Retained(max_retained, max_retained_bytes, self.work, apart)
 
     def attach(self, connection: ConnectionId, verbatim: bool) -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from host_broker.net.slow import Overflow, Policy
+from host_broker.net.stream import Reader, Stream
 from host_broker.net.tuning import is_local, tune
 from host_broker.outputs import Buffer, ConnectionId
 
@@ -23,7 +24,7 @@ _LARGEST_WRITE_BYTES = 128 * 1024 * 1024
 _WORTH_WRITING_BYTES = 64 * 1024
 
 
-class Connection(asyncio.Protocol):
+class Connection(Reader):
     """A socket of the broker.
 
     Back-pressure: while ``congested`` (more than the high mark waits to be sent), connections that
@@ -41,6 +42,7 @@ class Connection(asyncio.Protocol):
         self.ended = False  # the broker was told, or never knew it
         self.left = False  # it is sent no more
         self.transport: asyncio.Transport
+        self._stream: Stream | None = None  # the transport, if it is one
         self._server = server
         self._slow = slow
         self._overflow: Overflow | None = None  # what drops, if we drop
@@ -58,6 +60,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        if isinstance(transport, Stream):
+            self._stream = transport
         settings = self._server.settings
         high, low = settings.outbox_high_bytes, settings.outbox_low_bytes
         if self._slow in ("drop-oldest", "drop-newest"):
@@ -74,6 +78,21 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._server.received(self, data)
 
+    def pass_on(self, data: bytes) -> bool | None:
+        """Send a read to its receivers at once, if it is one publication that all get as it is."""
+        server = self._server
+        receivers = server.direct(self.id, data)
+        if receivers is None:
+            return None
+        self.heard = True
+        connections = server.connections
+        done = True
+        for identity in receivers.verbatim:
+            receiver = connections.get(identity)
+            if receiver is not None and not receiver.put(data, self):
+                done = False
+        return done
+
     def eof_received(self) -> None:
         # A FIN ends the connection for the broker now: wills do not wait for its outbox. What is
         # in the outbox is still sent (returning None has asyncio flush, then close).
@@ -81,6 +100,7 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._stream = None
         self._unwritten.clear()
         self._say_drained()
         if self._overflow is not None and self._overflow.dropped.messages:
@@ -130,6 +150,18 @@ class Connection(asyncio.Protocol):
         if self._unwritten_bytes > _WORTH_WRITING_BYTES:
             self.flush()
 
+    def put(self, data: bytes, sender: "Connection") -> bool:
+        """Send now; returns whether that was all: the kernel has it, and nobody has to wait."""
+        stream = self._stream
+        if stream is None or self._unwritten or self.congested or self.left:
+            self.send([data], (sender,))
+            self.flush()
+            return False
+        if stream.put(data):
+            return True
+        self._hold_up((sender,))
+        return False
+
     def flush(self) -> None:
         """Write what was to be sent: one write, however many buffers."""
         buffers, size = self._unwritten, self._unwritten_bytes
@@ -142,10 +174,7 @@ class Connection(asyncio.Protocol):
             self._server.gave_up(
                 self, f"one read asked for more than {_LARGEST_WRITE_BYTES >> 20} MiB of answers"
             )
-        if self.congested:
-            for sender in self._senders:
-                if self._slow == "pause" or sender is self:
-                    sender.wait_for(self)
+        self._hold_up(self._senders)
         self._senders.clear()
 
     def close(self) -> None:
@@ -204,6 +233,13 @@ class Connection(asyncio.Protocol):
         return lately
 
     # ---- slow receivers ----
+
+    def _hold_up(self, senders: "Iterable[Connection]") -> None:
+        """Have these wait for us, if we are congested now and they are to."""
+        if self.congested:
+            for sender in senders:
+                if self._slow == "pause" or sender is self:
+                    sender.wait_for(self)
 
     def _too_slow(self, buffers: list[Buffer]) -> None:
         if self._overflow is None:

@@ -11,6 +11,7 @@ import ssl
 from select import EPOLLET, EPOLLIN
 
 from host_broker.net.lobby import Lobby, peer_of
+from host_broker.net.poller import Turn
 from host_broker.net.stream import Stream
 from host_broker.net.unveiled import Unveiled
 from host_broker.protocols.recognition import LONGEST, MORE, recognise
@@ -82,6 +83,11 @@ class Newcomer:
             self._sock.close()
             return 0
         return self._recognised(verdict, first)
+
+    def read_alone(self, turn: Turn) -> bool:
+        """Look at what there is, in a turn."""
+        turn(Newcomer.ready_to_read, self)
+        return False
 
     def ready_to_write(self) -> None:
         """Nothing waits to be written."""

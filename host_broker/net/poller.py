@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from select import EPOLLIN, EPOLLOUT, epoll
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from host_broker.net.busy_poll import BusyPoll
 
@@ -19,6 +19,10 @@ _MOST_EVENTS = 256  # of one look; the others are in the next one, none is passe
 # A turn ends after so many bytes: what it sends waits for its end, and who is to be held up is only
 # known then.
 _TURN_BYTES = 256 * 1024
+
+
+_T = TypeVar("_T")
+Turn = Callable[[Callable[[Any], object], Any], None]
 
 
 class _HasFileno(Protocol):
@@ -36,6 +40,10 @@ class Watched(Protocol):
 
     def ready_to_read(self) -> int:
         """Read once; returns how many bytes it was."""
+
+    def read_alone(self, turn: Turn) -> bool:
+        """Read once, when nobody else has anything to read: outside of a turn, but what needs one
+        is handed to ``turn``. Returns whether all is done: asyncio's loop has nothing new to do."""
 
     def ready_to_write(self) -> None:
         """Write what waits."""
@@ -114,21 +122,16 @@ class Poller(BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Wait at most ``timeout`` seconds (None: for ever), handle streams, return the rest."""
-        if timeout is not None and timeout <= 0:
-            found = self._epoll.poll(0, _MOST_EVENTS)
-        elif self._busy.most_s:
-            found = self._wait(timeout)
-        else:
-            found = self._epoll.poll(timeout, _MOST_EVENTS)
         rest: list[tuple[SelectorKey, int]] = []
-        if found:
-            try:
+        try:
+            found = self._found(timeout)
+            if found:
                 self._handle(found, rest)
-            except Exception as error:
-                # Out of select it would end the loop, which survives a callback that fails.
-                if self._failed is None:
-                    raise
-                self._failed({"message": "a turn failed", "exception": error})
+        except Exception as error:
+            # Out of select it would end the loop, which survives a callback that fails.
+            if self._failed is None:
+                raise
+            self._failed({"message": "a turn failed", "exception": error})
         return rest
 
     def close(self) -> None:
@@ -146,23 +149,57 @@ class Poller(BaseSelector):
 
     # ---- waiting ----
 
-    def _wait(self, timeout: float | None) -> list[tuple[int, int]]:
+    def _found(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Wait for events that are not done with as soon as they are found; [] if none came.
+
+        A stream that alone has something to read may pass it on at once. Then there is nothing to
+        do for asyncio, which would only call us again, for as much time as the message took.
+        """
+        if timeout is not None and timeout <= 0:
+            return self._epoll.poll(0, _MOST_EVENTS)
+        wait = self._wait if self._busy.most_s else self._epoll.poll
+        end = None if timeout is None else monotonic() + timeout
+        streams = self._streams
+        found = wait(timeout, _MOST_EVENTS)
+        while len(found) == 1:
+            fd, what = found[0]
+            stream = streams.get(fd)
+            if stream is None or what != EPOLLIN:
+                break
+            if not stream.read_alone(self.turn):
+                return []
+            if end is not None:
+                timeout = end - monotonic()
+                if timeout <= 0:
+                    return []
+            found = wait(timeout, _MOST_EVENTS)
+        return found
+
+    def _wait(self, timeout: float | None, most: int) -> list[tuple[int, int]]:
         """Wait as ``epoll`` does, but look for a while before sleeping, if that pays off."""
         busy, poll = self._busy, self._epoll.poll
         began = monotonic()
         found: list[tuple[int, int]] = []
         if busy.worth:
             end = began + (busy.most_s if timeout is None else min(busy.most_s, timeout))
-            while not (found := poll(0, _MOST_EVENTS)) and monotonic() < end:
+            while not (found := poll(0, most)) and monotonic() < end:
                 os.sched_yield()  # whoever else wants this core has it
             if not found and timeout is not None:
                 timeout = max(0.0, began + timeout - monotonic())
         if not found:
-            found = poll(timeout, _MOST_EVENTS)
+            found = poll(timeout, most)
         busy.waited(monotonic() - began)
         return found
 
     # ---- streams ----
+
+    def turn(self, take: Callable[[_T], object], what: _T) -> None:
+        """Have ``take`` take ``what`` in a turn of its own."""
+        self._begin()
+        try:
+            take(what)
+        finally:
+            self._end()
 
     def _handle(self, found: list[tuple[int, int]], rest: list[tuple[SelectorKey, int]]) -> None:
         """Have streams do what they can; what is asyncio's is added to ``rest``."""

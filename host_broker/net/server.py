@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from host_broker.broker import Broker
+from host_broker.bus.routes import Group
 from host_broker.net.alarm import Alarm
 from host_broker.net.connection import Connection
 from host_broker.net.idleness import Idleness
@@ -21,6 +22,10 @@ _log = logging.getLogger(__name__)
 _RESTING = "fmqp.max_discards_per_s"  # why a connection is not read
 _FEW_BUFFERS = 4  # more, of reads of one turn, are joined
 _GOODBYE_S = 5.0  # for TLS peers to say that they have read our last word
+
+
+def _nobody(connection: ConnectionId, data: bytes) -> None:
+    """Nothing is passed on before it is recorded."""
 
 
 class Server:
@@ -48,8 +53,12 @@ class Server:
         self._on_signal = on_signal
         self._broker = broker
         self._journal = journal
+        # Who gets a read at once (``Broker.direct``); with a journal nobody does.
+        self.direct: Callable[[ConnectionId, bytes], Group | None] = (
+            broker.direct if journal is None else _nobody
+        )
         self._loop = asyncio.get_running_loop()
-        self._connections: dict[ConnectionId, Connection] = {}
+        self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
         self._full = False  # said so already
         self._held_by_journal: set[Connection] = set()
@@ -66,19 +75,19 @@ class Server:
 
     def opened(self, connection: Connection) -> None:
         """Take a new connection, or close it when there are too many."""
-        if self._closing or len(self._connections) >= self.settings.max_connections:
+        if self._closing or len(self.connections) >= self.settings.max_connections:
             connection.ended = True
             connection.transport.abort()
             if not self._full and not self._closing:
                 self._full = True
                 _log.warning(
                     "refusing connections: %d are open, net.max_connections allows no more",
-                    len(self._connections),
+                    len(self.connections),
                 )
             return
         self._last_id += 1
         connection.id = self._last_id
-        self._connections[connection.id] = connection
+        self.connections[connection.id] = connection
         self._all_gone.clear()
         if self._in_turn:
             self._forward()  # it came by an auto listener, in the middle of the reads of others
@@ -118,9 +127,9 @@ class Server:
         """Forget a connection whose socket is closed."""
         self.ended(connection)
         self._held_by_journal.discard(connection)
-        self._connections.pop(connection.id, None)
+        self.connections.pop(connection.id, None)
         self._full = False
-        if not self._connections:
+        if not self.connections:
             self._all_gone.set()
 
     def inside(self, connection: ConnectionId, data: bytes, kept: list[Record]) -> ConnectionId:
@@ -171,7 +180,7 @@ class Server:
 
     def watch_idleness(self, protocol: str, timeout_s: float) -> None:
         """From now on close connections of ``protocol`` from which nothing comes that long."""
-        Idleness(self._connections, protocol, timeout_s, self._close).start(self._loop)
+        Idleness(self.connections, protocol, timeout_s, self._close).start(self._loop)
 
     async def stop(self, drain_s: float, close_listeners: Callable[[], None]) -> None:
         """End as FMQP R33 to R38 say; those listeners are closed already that answer nobody (R33).
@@ -182,12 +191,12 @@ class Server:
         """
         self._broker.stopping()
         self._alarm.cancel()
-        for connection in self._connections.values():
+        for connection in self.connections.values():
             connection.hold(self)
         if not await self._drain(drain_s):
             self.abort()  # or the next wait would be for the same sleepers
             await asyncio.sleep(0)  # their wills run when asyncio has closed them
-        remaining = list(self._connections.values())
+        remaining = list(self.connections.values())
         for connection in remaining:
             connection.ended = True
         self._run(self._broker.stop(self._now()))
@@ -195,7 +204,7 @@ class Server:
             self.abort()
         close_listeners()
         self._closing = True
-        for connection in list(self._connections.values()):
+        for connection in list(self.connections.values()):
             connection.close()
         try:
             await asyncio.wait_for(self._all_gone.wait(), _GOODBYE_S)
@@ -207,14 +216,14 @@ class Server:
         """End at once: no wills, nothing more is sent (FMQP R31)."""
         self._closing = True
         self._alarm.cancel()
-        for connection in self._connections.values():
+        for connection in self.connections.values():
             connection.ended = True
             connection.transport.abort()
         await self._all_gone.wait()
 
     async def _drain(self, deadline_s: float) -> bool:
         """Wait until the kernel has taken everything; False if some was left at the deadline."""
-        waits = [connection.drained() for connection in self._connections.values()]
+        waits = [connection.drained() for connection in self.connections.values()]
         if not waits:
             return True
         _, late = await asyncio.wait(waits, timeout=deadline_s)
@@ -222,7 +231,7 @@ class Server:
 
     def abort(self) -> None:
         """Reset every connection that has something left, sending nothing more."""
-        connections = [each for each in self._connections.values() if each.congested]
+        connections = [each for each in self.connections.values() if each.congested]
         if connections:
             _log.warning("%d connections were reset, unsent messages are lost", len(connections))
         for connection in connections:
@@ -240,7 +249,7 @@ class Server:
         if outputs.retained and self._store is not None:
             self._store.put(outputs.retained)
         for identity, buffers in outputs.sends.items():
-            receiver = self._connections.get(identity)
+            receiver = self.connections.get(identity)
             if receiver is not None:
                 receiver.send(buffers, senders)
         for close in outputs.closes:
@@ -258,7 +267,7 @@ class Server:
         gathered = self._broker.gathered()
         if gathered is None:
             return
-        connections = self._connections
+        connections = self.connections
         of = connections.__getitem__
         if gathered.records:
             self.keep(gathered.records, [of(record.connection) for record in gathered.records])
@@ -283,7 +292,7 @@ class Server:
                 self._held_by_journal.update(senders)
 
     def _close(self, close: Close) -> None:
-        connection = self._connections.get(close.connection)
+        connection = self.connections.get(close.connection)
         if connection is None:
             return
         _log.info("connection %d is closed: %s", close.connection, close.reason)
@@ -294,5 +303,5 @@ class Server:
         self._run(self._broker.tick(self._now(), self._perhaps_unread))
 
     def _perhaps_unread(self, identity: ConnectionId) -> bool:
-        connection = self._connections.get(identity)
+        connection = self.connections.get(identity)
         return connection is not None and connection.perhaps_unread()

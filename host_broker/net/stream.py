@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from host_broker.outputs import Buffer
 
 if TYPE_CHECKING:
-    from host_broker.net.poller import Poller
+    from host_broker.net.poller import Poller, Turn
 
 # What one read asks for: memory of the smaller size costs nothing to get. More, up to the larger,
 # is wanted once a read was full, and no longer when reads are short again.
@@ -31,7 +31,21 @@ _JOINED_BYTES = 64 * 1024
 _MOST_BUFFERS = 64  # in one system call; Linux allows 1024
 
 _Buffers = list[Buffer]
-_NOBODY = asyncio.Protocol()
+
+
+class Reader(asyncio.Protocol):
+    """A protocol that may take a read in a shorter way than asyncio's."""
+
+    def pass_on(self, data: bytes) -> bool | None:
+        """Pass on a read at once, before anything else is read, if that is possible.
+
+        None: it was not taken, and comes again in ``data_received``. False: it was, but asyncio's
+        loop has something to do for it.
+        """
+        return None
+
+
+_NOBODY = Reader()
 
 
 class Stream(asyncio.Transport):
@@ -53,6 +67,7 @@ class Stream(asyncio.Transport):
         "_poller",
         "_protocol",
         "_read_bytes",
+        "_reader",
         "_reading",
         "_sock",
         "fd",
@@ -70,6 +85,7 @@ class Stream(asyncio.Transport):
         self.watched = 0  # what the poller looks for
         self._sock = sock
         self._protocol = protocol
+        self._reader = protocol if isinstance(protocol, Reader) else _NOBODY
         self._poller = poller
         self._loop = loop
         self._read_bytes = _READ_BYTES
@@ -92,14 +108,38 @@ class Stream(asyncio.Transport):
         """Hand one read to the protocol; returns how many bytes it was."""
         if not self._reading:
             return 0  # held, or ended, by another read of the same turn
-        wanted = self._read_bytes
         try:
-            data = self._sock.recv(wanted)
+            data = self._sock.recv(self._read_bytes)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
             self._end(error)
             return 0
+        self._take(data)
+        return len(data)
+
+    def read_alone(self, turn: "Turn") -> bool:
+        """Read once; what the protocol does not pass on at once is taken in a turn."""
+        if not self._reading:
+            return False
+        wanted = self._read_bytes
+        try:
+            data = self._sock.recv(wanted)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            self._end(error)
+            return False
+        if len(data) < _READ_BYTES == wanted:
+            passed = self._reader.pass_on(data)
+            if passed is not None:
+                return passed
+        turn(self._take, data)
+        return False
+
+    def _take(self, data: bytes) -> None:
+        """Have the protocol take a read, and learn from its size and the time that took."""
+        wanted = self._read_bytes
         size = len(data)
         full = size == wanted
         if full:
@@ -117,7 +157,6 @@ class Stream(asyncio.Transport):
             passed_s = max(perf_counter() - began, 1e-6)
             affordable = int(size * _READ_S / passed_s)
             self._read_bytes = min(max(affordable, _READ_BYTES), _LONG_READ_BYTES)
-        return size
 
     def ready_to_write(self) -> None:
         """Write what waits."""
@@ -178,7 +217,28 @@ class Stream(asyncio.Transport):
 
     def write(self, data: Buffer) -> None:
         """Send one buffer, which must not change until the kernel has taken it."""
-        self.writelines((data,))
+        self.put(data)
+
+    def put(self, data: Buffer) -> bool:
+        """Send one buffer, as ``write`` does; returns whether the kernel has taken all of it."""
+        if self._gone:
+            return False
+        if self._backlog:
+            self._keep(data)
+            self._pause_if_high()
+            return False
+        size = len(data)
+        try:
+            sent = self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._end(error)
+            return False
+        if sent == size:
+            return True
+        self._wait([data], size, sent)
+        return False
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         """Send buffers with as few system calls as possible."""
@@ -194,15 +254,11 @@ class Stream(asyncio.Transport):
             except OSError as error:
                 self._end(error)
                 return
-            if sent == size:
-                return
-            self._backlog = deque(buffers)
-            self._backlog_bytes = size
-            self._advance(sent)
-            self._watch()
-        else:
-            for buffer in buffers:
-                self._keep(buffer)
+            if sent < size:
+                self._wait(buffers, size, sent)
+            return
+        for buffer in buffers:
+            self._keep(buffer)
         self._pause_if_high()
 
     def close(self) -> None:
@@ -230,6 +286,14 @@ class Stream(asyncio.Transport):
             return self._sock.sendmsg(buffers[:_MOST_BUFFERS])
         except (BlockingIOError, InterruptedError):
             return 0
+
+    def _wait(self, buffers: _Buffers, size: int, sent: int) -> None:
+        """Let buffers of ``size`` bytes wait, but for what the kernel has taken of them."""
+        self._backlog = deque(buffers)
+        self._backlog_bytes = size
+        self._advance(sent)
+        self._watch()
+        self._pause_if_high()
 
     def _keep(self, buffer: Buffer) -> None:
         """Let a buffer wait. Small ones share memory: each alone would cost a hundred bytes."""
@@ -295,4 +359,4 @@ class Stream(asyncio.Transport):
         finally:
             self._sock.close()
             # It knows us, and without this only the garbage collector would find out about both.
-            self._protocol = _NOBODY
+            self._protocol = self._reader = _NOBODY

@@ -1,7 +1,7 @@
 """What the broker asks of a protocol."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Protocol
 
 from host_broker.bus.commands import Command
@@ -40,6 +40,27 @@ class Translator(ABC):
     @abstractmethod
     def deliver(self, run: bytes, now: float) -> Sequence[Command]:
         """Say a run of stored publications in this protocol's words; may change ``deadline``."""
+
+
+class Verbatim(ABC):
+    """A session that is this, too, hears publications in stored form.
+
+    Then a read that is one plain publication, as ``PublishRun`` means it, can be passed on without
+    the session, which is only told of it. ``plain_topics``: some of those that are plain for it; it
+    may grow and shrink. ``max_body``: bytes, of a body that is plain.
+    """
+
+    plain_topics: Container[bytes]
+    max_body: int
+
+    @property
+    @abstractmethod
+    def between_packets(self) -> bool:
+        """Whether the next byte begins a packet."""
+
+    @abstractmethod
+    def passed(self, size: int) -> None:
+        """A plain publication of so many bytes was passed on."""
 
 
 class ProtocolServer(Protocol):

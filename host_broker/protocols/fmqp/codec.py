@@ -59,6 +59,7 @@ class Codec:
         self._flags = dialect.flags
         self._unfinished = Unfinished()
         self._skip = 0  # bytes of a too long packet still to come
+        self.passed_bytes = 0  # of whole packets that others have read since the last read
         self._offset = 0  # bytes of the connection before the data being read
         self._dead = False
         self._budget = budget
@@ -69,29 +70,17 @@ class Codec:
         self._unfinished.drop()
         self._give_back()
 
-    def only(self, data: bytes) -> bytes | None:
-        """Take a read that is exactly one plain publication of a known topic; returns the topic.
-
-        None if it is anything else: then it was not taken, and is ``receive_data``'s. From many
-        publishers that is most reads, and this costs a fifth of it.
-        """
-        size = len(data)
-        if size <= _HEADER_LENGTH or self._unfinished or self._skip or self._dead:
-            return None
-        flags, topic_length, body_length = HEADER.unpack_from(data)
-        body = _HEADER_LENGTH + topic_length
-        if flags or body >= size or body + body_length != size or body_length > self._max_body:
-            return None
-        topic = data[_HEADER_LENGTH:body]
-        if topic not in self._topics.known:
-            return None
-        self._offset += size
-        return topic
+    @property
+    def between_packets(self) -> bool:
+        """Whether the next byte begins a packet; not after a fatal violation."""
+        return not (self._unfinished or self._skip or self._dead)
 
     def receive_data(self, data: bytes) -> list[Event]:
         """Take one read (immutable: batches refer to it) and return what it completes."""
         if self._dead:
             return []
+        self._offset += self.passed_bytes
+        self.passed_bytes = 0
         if not (self._unfinished or self._skip):
             return self._read(data, 0)
         events: list[Event] = []

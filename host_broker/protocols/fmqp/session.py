@@ -28,7 +28,7 @@ from host_broker.protocols.fmqp.events import (
     Subscription,
 )
 from host_broker.protocols.fmqp.statistics import EQUIVALENT, NAMED, Meter, Statistics
-from host_broker.protocols.session import NOTHING
+from host_broker.protocols.session import NOTHING, Verbatim
 from host_broker.settings import FmqpSettings
 from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
@@ -45,7 +45,7 @@ class Shared:
     budget: Budget
 
 
-class FmqpSession:
+class FmqpSession(Verbatim):
     """Translates; holds the codec, the wills, and what its peer is told every second."""
 
     client = ""
@@ -56,6 +56,8 @@ class FmqpSession:
     ) -> None:
         limits = settings.max_body, settings.hard_body_limit
         self._codec = Codec("broker", *limits, dialect, shared.budget)
+        self.plain_topics = dialect.topics.known
+        self.max_body = settings.max_body
         self._budget = shared.budget
         self._max_wills = settings.max_wills
         self._empty_clears = settings.empty_clears_cache
@@ -68,15 +70,21 @@ class FmqpSession:
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
-        topic = self._codec.only(data)
-        if topic is not None:
-            self._meter.received += 1
-            return (PublishRun(data, 0, len(data), 1, {topic}),)
         return [
             command
             for event in self._codec.receive_data(data)
             if (command := self._command(event, now)) is not None
         ]
+
+    @property
+    def between_packets(self) -> bool:
+        """Whether the next byte begins a packet."""
+        return self._codec.between_packets
+
+    def passed(self, size: int) -> None:
+        """A plain publication of so many bytes was passed on."""
+        self._meter.received += 1
+        self._codec.passed_bytes += size
 
     def tick(self, now: float) -> Sequence[Command]:
         """Tell the statistics of a second: FMQP has no other timer."""
