@@ -19,7 +19,7 @@ fi
 [ -n "$PYTHON" ] || fail "no Python 3.11 or newer found; on Debian 12: apt-get install python3.11 python3.11-venv"
 
 stamp=.venv/.setup-stamp
-want=$({ "$PYTHON" -VV; pwd; cat pyproject.toml setup.sh; } | sha256sum | cut -d' ' -f1)
+want=$({ "$PYTHON" -VV; pwd; cat pyproject.toml setup.sh hatch_build.py host_broker/net/_lanes.pyx; } | sha256sum | cut -d' ' -f1)
 if [ -x .venv/bin/motemq ] && [ "$(cat $stamp 2>/dev/null)" = "$want" ] &&
    .venv/bin/python -c '' 2>/dev/null; then
   say "up to date"
@@ -30,6 +30,9 @@ fi
 packages=(gcc libc6-dev gcc-arm-none-eabi libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib cmake make
   pkg-config libffi-dev dpkg-dev xz-utils)
 "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || packages+=("$(basename "$(readlink -f "$(command -v "$PYTHON")")")-venv")
+# The broker's compiled part needs Python's headers.
+[ -e "$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] ||
+  packages+=("$(basename "$(readlink -f "$(command -v "$PYTHON")")")-dev")
 # The rig's report is checked in a real browser.
 for browser in chromium chromium-browser google-chrome google-chrome-stable; do
   command -v $browser >/dev/null && break

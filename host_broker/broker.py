@@ -60,6 +60,7 @@ class Broker:
             limits.max_cached_bytes,
             apart=None if limits.wildcard_matches_service else SERVICE,
         )
+        self.max_body = limits.max_body  # bytes
         self._known = self._exchange.known
         self._clients: dict[ConnectionId, Client] = {}
         self._latecomers: dict[ConnectionId, Client] = {}  # to be told that the broker is ending
@@ -154,8 +155,25 @@ class Broker:
         if group is None or group.translated or topic not in session.plain_topics:
             return None
         self.stats.publications += 1
-        session.passed(size)
+        session.passed(1, size)
         return group
+
+    def passed(self, connection: ConnectionId, count: int, size: int) -> None:
+        """Count what the edge has passed on by itself: ``count`` reads, ``size`` bytes together,
+        as ``direct`` would have taken them.
+
+        It may for a topic that ``direct`` has just taken of any connection, as long as ``routes``
+        is the same, and for a connection whose reads are all taken by one or the other.
+        """
+        client = self._clients[connection]
+        self.stats.publications += count
+        if client.verbatim is not None:
+            client.verbatim.passed(count, size)
+
+    @property
+    def routes(self) -> int:
+        """Changes when an answer of ``direct`` may have become wrong."""
+        return self._exchange.changes
 
     def gather(self, connection: ConnectionId, data: bytes, now: float) -> Outputs | None:
         """Take one read as ``received`` does, but keep what can be forwarded as it is.
@@ -220,7 +238,7 @@ class Broker:
 
     def stopping(self) -> None:
         """Begin the end (R33, R34): nothing more is read, and whoever comes is told so."""
-        self._world.ending = True
+        self._world.end()
 
     def stop(self, now: float) -> Outputs:
         """End all connections together: every will runs while everyone is still subscribed.

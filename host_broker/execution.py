@@ -58,6 +58,11 @@ class World:
     journalled: bool = True  # records are wanted
     ending: bool = False  # a signal has come, or Broker.stop: nothing more is read
 
+    def end(self) -> None:
+        """Read nothing more."""
+        self.ending = True
+        self.exchange.forget()  # for an edge that passes on what it knows the way of
+
 
 class Execution:
     """Executes commands in order. The short runs of one client in one call share a record."""
@@ -179,7 +184,7 @@ class Execution:
 
     def _signal(self, client: Client, command: Signal) -> None:
         if not self._world.ending:
-            self._world.ending = True
+            self._world.end()
             self.outputs.signal = command.kind
 
     def _announce(self, client: Client, command: Announce) -> None:

@@ -32,6 +32,15 @@ class Exchange:
         self.known: Mapping[bytes, Group] = self._routes.by_topic
         self.retained = Retained(max_retained, max_retained_bytes, self.work, apart)
 
+    @property
+    def changes(self) -> int:
+        """How often something of ``known`` was forgotten."""
+        return self._routes.changes
+
+    def forget(self) -> None:
+        """Forget all that is ``known``."""
+        self._routes.forget()
+
     def attach(self, connection: ConnectionId, verbatim: bool) -> None:
         """Say how a connection takes publications: in stored form, or translated."""
         if not verbatim:

@@ -47,6 +47,7 @@ class Routes:
         self._known: Trie[bytes] = Trie(work)  # the keys of by_topic, to be found by equivalence
         self.translated: set[ConnectionId] = set()
         self.by_topic: dict[bytes, Group] = {}
+        self.changes = 0  # how often something of it was forgotten
 
     def changed(self, topic: bytes) -> None:
         """Forget the answers that a subscription to ``topic``, or its end, has made wrong."""
@@ -54,8 +55,9 @@ class Routes:
             return
         stale = list(self._known.equivalent(topic))
         if self._work.left <= 0:
-            self._forget()  # the search was cut short
+            self.forget()  # the search was cut short
             return
+        self.changes += bool(stale)
         for each in stale:
             del self.by_topic[each]
             self._known.remove(each)
@@ -72,7 +74,7 @@ class Routes:
                 or self._known.nodes >= _MAX_NODES
                 or self._receivers >= _MAX_RECEIVERS
             ):
-                self._forget()
+                self.forget()
             self.by_topic[topic] = group
             self._known.put(topic, topic)
         return group
@@ -97,7 +99,9 @@ class Routes:
             tuple(each for each in receivers if each in translated),
         )
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forget all answers."""
+        self.changes += 1
         self.by_topic.clear()
         self._known = Trie(self._work)
         self._receivers = 0

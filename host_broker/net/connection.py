@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
+from host_broker.net.lanes import Passage
 from host_broker.net.slow import Overflow, Policy
 from host_broker.net.stream import Reader, Stream
 from host_broker.net.tuning import is_local, tune
@@ -91,7 +92,21 @@ class Connection(Reader):
             receiver = connections.get(identity)
             if receiver is not None and not receiver.put(data, self):
                 done = False
+        if done and server.passage is not None:
+            self._learn(server.passage, data, receivers.verbatim)
         return done
+
+    def passed(self, count: int, size: int) -> None:
+        """So many reads were passed on for it."""
+        self.heard = True
+        self._server.passed(self.id, count, size)
+
+    def finish(self, data: bytes, sent: int, receivers: Sequence[Reader]) -> None:
+        """Send one of them to these, too."""
+        for receiver in receivers:
+            if isinstance(receiver, Connection):
+                receiver.put(data[sent:], self)
+            sent = 0
 
     def eof_received(self) -> None:
         # A FIN ends the connection for the broker now: wills do not wait for its outbox. What is
@@ -231,6 +246,17 @@ class Connection(Reader):
         """
         lately, self._held_lately = self._held_lately, self.on_hold
         return lately
+
+    def _learn(self, passage: Passage, data: bytes, receivers: Sequence[ConnectionId]) -> None:
+        """Have what is like ``data`` passed on from now on, which each of these was just sent."""
+        streams = []
+        for identity in receivers:
+            receiver = self._server.connections.get(identity)
+            if receiver is None or receiver._stream is None:
+                return
+            streams.append(receiver._stream.fd)
+        if self._stream is not None:
+            passage.learn(self._stream.fd, data, streams)
 
     # ---- slow receivers ----
 

@@ -8,10 +8,11 @@ there would make the selector report it for ever; so it is asked for changes onl
 import asyncio
 import socket
 import ssl
+from collections.abc import Sequence
 from select import EPOLLET, EPOLLIN
 
 from host_broker.net.lobby import Lobby, peer_of
-from host_broker.net.poller import Turn
+from host_broker.net.poller import Turn, Watched
 from host_broker.net.stream import Stream
 from host_broker.net.unveiled import Unveiled
 from host_broker.protocols.recognition import LONGEST, MORE, recognise
@@ -84,10 +85,16 @@ class Newcomer:
             return 0
         return self._recognised(verdict, first)
 
-    def read_alone(self, turn: Turn) -> bool:
+    def read_alone(self, turn: Turn, data: bytes | None) -> bool:
         """Look at what there is, in a turn."""
         turn(Newcomer.ready_to_read, self)
         return False
+
+    def passed(self, count: int, size: int) -> None:
+        """Nothing is passed on for one of whom nothing is known."""
+
+    def finish(self, data: bytes, sent: int, receivers: Sequence[Watched]) -> None:
+        """Nor is it here."""
 
     def ready_to_write(self) -> None:
         """Nothing waits to be written."""

@@ -7,13 +7,14 @@ frames a second as much as sending them.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from select import EPOLLIN, EPOLLOUT, epoll
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from host_broker.net.busy_poll import BusyPoll
+from host_broker.net.lanes import Passage, passage
 
 _MOST_EVENTS = 256  # of one look; the others are in the next one, none is passed over
 # A turn ends after so many bytes: what it sends waits for its end, and who is to be held up is only
@@ -41,9 +42,18 @@ class Watched(Protocol):
     def ready_to_read(self) -> int:
         """Read once; returns how many bytes it was."""
 
-    def read_alone(self, turn: Turn) -> bool:
+    def read_alone(self, turn: Turn, data: bytes | None) -> bool:
         """Read once, when nobody else has anything to read: outside of a turn, but what needs one
-        is handed to ``turn``. Returns whether all is done: asyncio's loop has nothing new to do."""
+        is handed to ``turn``. Returns whether all is done: asyncio's loop has nothing new to do.
+
+        ``data``: what was read already, if it was.
+        """
+
+    def passed(self, count: int, size: int) -> None:
+        """So many of its publications, of ``size`` bytes together, were passed on (``Passage``)."""
+
+    def finish(self, data: bytes, sent: int, receivers: "Sequence[Watched]") -> None:
+        """Send one of them to these receivers, too, the first of which has ``sent`` bytes of it."""
 
     def ready_to_write(self) -> None:
         """Write what waits."""
@@ -68,6 +78,7 @@ class Poller(BaseSelector):
         self._begin: Callable[[], None] = _nothing
         self._end: Callable[[], None] = _nothing
         self._failed: Callable[[dict[str, Any]], None] | None = None
+        self.passage: Passage | None = None  # which needs to be told what is done to streams
 
     def turns(
         self,
@@ -81,12 +92,24 @@ class Poller(BaseSelector):
         """
         self._begin, self._end, self._failed = begin, end, failed
 
+    def pass_on(self, max_body: int, changes: Callable[[], int]) -> None:
+        """Have reads passed on without asking, if that is compiled, as ``Passage`` says.
+
+        Not together with looking before sleeping: what waits is either the one or the other.
+        """
+        if not self._busy.most_s:
+            self.passage = passage(self._epoll.fileno(), self._streams, max_body, changes)
+
     def watch(self, stream: Watched, events: int) -> None:
         """Look for ``events`` of a stream from now on: EPOLLIN, EPOLLOUT, both, or 0 for none."""
         fd, watched = stream.fd, stream.watched
         if events == watched:
             return
         stream.watched = events
+        if self.passage is not None:
+            self.passage.stray(fd)
+            if not events:
+                self.passage.forget()
         if not events:
             # Otherwise it would still be told of hang-ups, again and again.
             self._epoll.unregister(fd)
@@ -157,6 +180,8 @@ class Poller(BaseSelector):
         """
         if timeout is not None and timeout <= 0:
             return self._epoll.poll(0, _MOST_EVENTS)
+        if self.passage is not None:
+            return self.passage.found(timeout, self.turn)
         wait = self._wait if self._busy.most_s else self._epoll.poll
         end = None if timeout is None else monotonic() + timeout
         streams = self._streams
@@ -166,7 +191,7 @@ class Poller(BaseSelector):
             stream = streams.get(fd)
             if stream is None or what != EPOLLIN:
                 break
-            if not stream.read_alone(self.turn):
+            if not stream.read_alone(self.turn, None):
                 return []
             if end is not None:
                 timeout = end - monotonic()

@@ -66,6 +66,10 @@ class Server:
         self._in_turn = False  # of the poller
         self._turn_began = 0.0
         poller.turns(self._begin_turn, self._end_turn, self._loop.call_exception_handler)
+        if journal is None:
+            poller.pass_on(broker.max_body, lambda: broker.routes)
+        self.passage = poller.passage
+        self.passed = broker.passed  # what was passed on (``Passage``)
         self._alarm = Alarm(self._loop, self._tick)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
@@ -120,7 +124,7 @@ class Server:
         if not connection.ended:
             connection.ended = True
             self._forward()
-            connection.left = True
+            self._leave(connection)
             self._run(self._broker.closed(connection.id, self._now()))
 
     def lost(self, connection: Connection) -> None:
@@ -296,8 +300,14 @@ class Server:
         if connection is None:
             return
         _log.info("connection %d is closed: %s", close.connection, close.reason)
-        connection.left = True  # of many subscriptions it is taken off the bus step by step
+        self._leave(connection)
         (connection.transport.abort if close.abort else connection.close)()
+
+    def _leave(self, connection: Connection) -> None:
+        """Send it nothing more: of many subscriptions it is taken off the bus step by step."""
+        connection.left = True
+        if self.passage is not None:
+            self.passage.forget()
 
     def _tick(self) -> None:
         self._run(self._broker.tick(self._now(), self._perhaps_unread))

@@ -7,7 +7,7 @@ bytes, and copies whatever the kernel does not take at once. TLS stays with asyn
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from select import EPOLLIN, EPOLLOUT
 from time import perf_counter
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from host_broker.outputs import Buffer
 
 if TYPE_CHECKING:
-    from host_broker.net.poller import Poller, Turn
+    from host_broker.net.poller import Poller, Turn, Watched
 
 # What one read asks for: memory of the smaller size costs nothing to get. More, up to the larger,
 # is wanted once a read was full, and no longer when reads are short again.
@@ -43,6 +43,12 @@ class Reader(asyncio.Protocol):
         loop has something to do for it.
         """
         return None
+
+    def passed(self, count: int, size: int) -> None:
+        """So many reads, of ``size`` bytes together, were passed on as ``pass_on`` would have."""
+
+    def finish(self, data: bytes, sent: int, receivers: "Sequence[Reader]") -> None:
+        """One of these is still to be sent to ``receivers``; the first has ``sent`` bytes of it."""
 
 
 _NOBODY = Reader()
@@ -118,18 +124,19 @@ class Stream(asyncio.Transport):
         self._take(data)
         return len(data)
 
-    def read_alone(self, turn: "Turn") -> bool:
+    def read_alone(self, turn: "Turn", data: bytes | None) -> bool:
         """Read once; what the protocol does not pass on at once is taken in a turn."""
-        if not self._reading:
-            return False
         wanted = self._read_bytes
-        try:
-            data = self._sock.recv(wanted)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError as error:
-            self._end(error)
-            return False
+        if data is None:
+            if not self._reading:
+                return False
+            try:
+                data = self._sock.recv(wanted)
+            except (BlockingIOError, InterruptedError):
+                return False
+            except OSError as error:
+                self._end(error)
+                return False
         if len(data) < _READ_BYTES == wanted:
             passed = self._reader.pass_on(data)
             if passed is not None:
@@ -137,8 +144,19 @@ class Stream(asyncio.Transport):
         turn(self._take, data)
         return False
 
+    def passed(self, count: int, size: int) -> None:
+        """So many publications, of ``size`` bytes together, were passed on for it."""
+        self._reader.passed(count, size)
+
+    def finish(self, data: bytes, sent: int, receivers: "Sequence[Watched]") -> None:
+        """Have one of them sent to these receivers, too."""
+        readers = [each._reader for each in receivers if isinstance(each, Stream)]
+        self._reader.finish(data, sent, readers)
+
     def _take(self, data: bytes) -> None:
         """Have the protocol take a read, and learn from its size and the time that took."""
+        if self._poller.passage is not None:
+            self._poller.passage.stray(self.fd)
         wanted = self._read_bytes
         size = len(data)
         full = size == wanted
@@ -289,6 +307,8 @@ class Stream(asyncio.Transport):
 
     def _wait(self, buffers: _Buffers, size: int, sent: int) -> None:
         """Let buffers of ``size`` bytes wait, but for what the kernel has taken of them."""
+        if self._poller.passage is not None:
+            self._poller.passage.forget()
         self._backlog = deque(buffers)
         self._backlog_bytes = size
         self._advance(sent)

@@ -59,8 +59,8 @@ class Verbatim(ABC):
         """Whether the next byte begins a packet."""
 
     @abstractmethod
-    def passed(self, size: int) -> None:
-        """A plain publication of so many bytes was passed on."""
+    def passed(self, count: int, size: int) -> None:
+        """So many plain publications, of ``size`` bytes together, were passed on."""
 
 
 class ProtocolServer(Protocol):

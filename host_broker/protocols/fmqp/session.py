@@ -81,9 +81,9 @@ class FmqpSession(Verbatim):
         """Whether the next byte begins a packet."""
         return self._codec.between_packets
 
-    def passed(self, size: int) -> None:
-        """A plain publication of so many bytes was passed on."""
-        self._meter.received += 1
+    def passed(self, count: int, size: int) -> None:
+        """So many plain publications, of ``size`` bytes together, were passed on."""
+        self._meter.received += count
         self._codec.passed_bytes += size
 
     def tick(self, now: float) -> Sequence[Command]:

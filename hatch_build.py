@@ -1,0 +1,55 @@
+"""Compiles the one part of the broker that is not interpreted, if that is possible here.
+
+Without a C compiler or Python's headers the package is whole all the same, and slower.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+MODULE = "host_broker.net._lanes"
+
+
+class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Puts the compiled module beside its source, and into the wheel."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile; what goes wrong is a warning."""
+        root = Path(self.root)
+        try:
+            compiled = _compiled(root)
+        except Exception as error:  # whatever a compiler, or the lack of one, may raise
+            self.app.display_warning(f"{MODULE} is not compiled, the broker is slower: {error}")
+            return
+        build_data["artifacts"].append(compiled.relative_to(root).as_posix())
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+
+def _compiled(root: Path) -> Path:
+    """Return the shared library, compiled anew."""
+    from Cython.Build import cythonize
+    from setuptools import Distribution, Extension
+
+    source = root.joinpath(*MODULE.split(".")).with_suffix(".pyx")
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / source.name
+        shutil.copy(source, copy)
+        extension = Extension(MODULE, [str(copy)], define_macros=[("MOTEMQ_SOURCE", f'"{digest}"')])
+        modules = cythonize([extension], build_dir=folder, quiet=True)
+        command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
+        command.build_lib = command.build_temp = folder
+        command.ensure_finalized()
+        command.run()
+        built = Path(folder, command.get_ext_filename(MODULE))
+        compiled = source.with_name(built.name)
+        # Not over the old one: a program that has it open would read what it becomes.
+        fresh = compiled.with_suffix(".new")
+        shutil.copy(built, fresh)
+        fresh.replace(compiled)
+    return compiled
