@@ -225,7 +225,7 @@ cdef class Lanes:
                         self.stuck = [route.fds[each] for each in range(at, route.count)]
                         self.sent = max(sent, 0)
                     return found
-            if self.touched_count == MOST_PASSED:
+            if self.touched_count == MOST_PASSED or (end >= 0 and monotonic() >= end):
                 size[0] = -1
                 return 0
 

@@ -1,0 +1,265 @@
+"""Reads that are passed on at once, compiled and not: as if they had gone the long way."""
+
+import functools
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from host_broker.bus.publication import pack, unpack
+from tests.host_broker.desk import Desk
+from tests.host_broker.net.served import Served, exactly, served, there, until
+from tests.host_broker.properties.traffic import CUTS, FMQP, HARD_LIMIT, MAX_BODY, cut
+
+SUBSCRIBE = 0x80
+UNSUBSCRIBE = 0x90
+TOPIC = b"home/1"
+_NARROW = {"outbox_high_bytes": 64 * 1024, "outbox_low_bytes": 16 * 1024}
+
+
+@pytest.fixture(params=[False, True], ids=["compiled", "pure"])
+def pure(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def broker(pure: bool) -> Iterator[Served]:
+    with served(pure=pure) as running:
+        assert (running.poller.passage is None) == pure
+        yield running
+
+
+def _say(peer: socket.socket, number: int, topic: bytes = TOPIC) -> bytes:
+    packet = pack(0, topic, b"%d" % number)
+    peer.sendall(packet)
+    return packet
+
+
+def _done(peer: socket.socket) -> None:
+    """Wait until the broker has handled what this one said before."""
+    mark = b"done/%d" % id(peer)
+    peer.sendall(pack(SUBSCRIBE, mark, b"") + pack(0, mark, b"?"))
+    until(peer, pack(0, mark, b"?"))
+    peer.sendall(pack(UNSUBSCRIBE, mark, b""))
+
+
+def test_the_interpreter_is_asked_until_it_is_known(pure: bool, broker: Served) -> None:
+    listener, speaker = broker.connect(), broker.connect()
+    listener.sendall(pack(SUBSCRIBE, b"home/*", b""))
+    _done(listener)
+    for number in range(50):
+        packet = _say(speaker, number)
+        assert exactly(listener, len(packet)) == packet
+    assert broker.call(lambda: broker.broker.stats.publications) >= 50
+    if pure:
+        assert (broker.asked >= 50, broker.passed) == (True, 0)
+    else:
+        assert broker.asked <= 10  # most of these are of _done
+        assert broker.passed >= 45
+
+
+def test_who_comes_and_goes_is_heard_of_at_once(broker: Served) -> None:
+    first, second, speaker = (broker.connect() for _ in range(3))
+    first.sendall(pack(SUBSCRIBE, TOPIC, b""))
+    _done(first)
+    listening = {first}
+    for number in range(30):
+        if number % 5 == 4:
+            second.sendall(pack(UNSUBSCRIBE if second in listening else SUBSCRIBE, b"*/1", b""))
+            _done(second)
+            listening ^= {second}
+        packet = _say(speaker, number)
+        for each in listening:
+            assert exactly(each, len(packet)) == packet
+
+
+def test_a_newcomer_with_an_old_file_number_gets_nothing(broker: Served) -> None:
+    speaker, listener = broker.connect(), broker.connect()
+    listener.sendall(pack(SUBSCRIBE, TOPIC, b""))
+    _done(listener)
+    for number in range(5):
+        exactly(listener, len(_say(speaker, number)))
+    fds = broker.call(lambda: {each._stream.fd for each in broker.server.connections.values()})  # type: ignore[union-attr]
+    listener.close()
+    _say(speaker, 5)
+    _done(speaker)
+    newcomer = broker.connect()
+    again = broker.call(lambda: {each._stream.fd for each in broker.server.connections.values()})  # type: ignore[union-attr]
+    assert again <= fds  # or this test shows nothing
+    for number in range(5):
+        _say(speaker, number)
+    _done(speaker)
+    newcomer.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        newcomer.recv(1)
+
+
+def test_a_receiver_that_sleeps_holds_its_publisher_and_loses_nothing(pure: bool) -> None:
+    with served(net=_NARROW, pure=pure) as broker:
+        awake, sleeper, speaker = (broker.connect() for _ in range(3))
+        for each in (awake, sleeper):
+            each.sendall(pack(SUBSCRIBE, TOPIC, b""))
+            _done(each)
+        speaker.setblocking(False)
+        sent = heard = b""
+        number = 0
+        try:
+            while number < 100_000:
+                sent += _say(speaker, number)
+                number += 1
+                awake.settimeout(0.2)
+                heard += awake.recv(1 << 16)
+        except (BlockingIOError, TimeoutError):
+            pass
+        assert number < 100_000  # it was held
+        speaker.setblocking(True)
+        awake.settimeout(10)
+        got = exactly(sleeper, len(sent))
+        heard += exactly(awake, len(sent) - len(heard))
+        assert got == heard == sent
+        packet = _say(speaker, number)
+        assert exactly(sleeper, len(packet)) == exactly(awake, len(packet)) == packet
+
+
+def test_a_receiver_that_may_lose_some_does_not_hold_others_up(pure: bool) -> None:
+    with served(net=_NARROW, pure=pure) as broker:
+        awake, sleeper, speaker = broker.connect(), broker.connect("drop-oldest"), broker.connect()
+        for each in (awake, sleeper):
+            each.sendall(pack(SUBSCRIBE, TOPIC, b""))
+            _done(each)
+        body = bytes(1000)
+        for number in range(1000):
+            packet = pack(0, TOPIC, b"%06d" % number + body)
+            speaker.sendall(packet)
+            assert exactly(awake, len(packet)) == packet
+        dropped = broker.call(lambda: broker.server.dropped.messages)
+        assert dropped > 100
+        got = exactly(sleeper, (1000 - dropped) * len(packet))
+        numbers = [int(body[:6]) for _, _, body in unpack(got)]
+        assert numbers == sorted(numbers)
+        assert numbers[-1] == 999
+
+
+def test_a_sender_that_is_passed_on_is_not_idle(broker: Served) -> None:
+    broker.call(functools.partial(broker.server.watch_idleness, "fmqp", 0.4))
+    listener, speaker = broker.connect(), broker.connect()
+    listener.sendall(pack(SUBSCRIBE, TOPIC, b""))
+    end = time.monotonic() + 1.5
+    number = 0
+    while time.monotonic() < end:
+        packet = _say(speaker, number)
+        number += 1
+        listener.sendall(pack(SUBSCRIBE, TOPIC, b""))  # it lives, too
+        assert exactly(listener, len(packet)) == packet
+        time.sleep(0.02)  # the pace of a load
+
+
+def test_the_count_of_a_second_comes_while_it_is_counted(broker: Served) -> None:
+    """The timer is not late because there is always something to pass on; the count is whole."""
+    listener, speaker, asking = (broker.connect() for _ in range(3))
+    listener.sendall(pack(SUBSCRIBE, TOPIC, b""))
+    _done(listener)
+    asking.sendall(pack(SUBSCRIBE, b"$/info/messages/second", b""))
+    _done(asking)
+    before = broker.call(lambda: broker.broker.stats.publications)
+    began = time.monotonic()
+    asking.setblocking(False)
+    said = 0
+    told = b""
+    while len(told) < 36:
+        packet = _say(speaker, 1)
+        said += 1
+        assert exactly(listener, len(packet)) == packet
+        try:
+            told += asking.recv(100)
+        except BlockingIOError:
+            assert time.monotonic() - began < 10
+    ((_, _, count),) = unpack(told)
+    assert 0.9 < time.monotonic() - began < 5
+    assert said - 1 <= int.from_bytes(count, "big") <= said + 3  # those of _done
+    assert broker.call(lambda: broker.broker.stats.publications) - before == said
+
+
+def test_nothing_is_passed_on_once_the_broker_is_ending(broker: Served) -> None:
+    listener, speaker = broker.connect(), broker.connect()
+    listener.sendall(pack(SUBSCRIBE, TOPIC, b""))
+    _done(listener)
+    for number in range(5):
+        exactly(listener, len(_say(speaker, number)))
+    broker.call(broker.broker.stopping)
+    for number in range(5):
+        _say(speaker, number)
+    broker.call(lambda: None)  # a turn in which all that was read
+    listener.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        listener.recv(1)
+
+
+@pytest.mark.parametrize("part", [1, 6, 7, 12])
+def test_a_packet_in_two_parts_after_whole_ones_is_joined(broker: Served, part: int) -> None:
+    listener, speaker = broker.connect(), broker.connect()
+    listener.sendall(pack(SUBSCRIBE, TOPIC, b""))
+    _done(listener)
+    other = broker.connect()
+    for number in range(20):
+        exactly(listener, len(_say(speaker, number)))
+        packet = pack(0, TOPIC, b"in two parts")
+        speaker.sendall(packet[:part])
+        exactly(listener, len(_say(other, number)))  # the first part has been read
+        speaker.sendall(packet[part:])
+        assert exactly(listener, len(packet)) == packet
+
+
+_WANTED = st.sampled_from([b"a", b"*", b"a/*"])
+_ONE = st.builds(
+    pack, st.just(0), st.sampled_from([b"a", b"b", b"a/b"]), st.binary(min_size=1, max_size=9)
+)
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just(0), _ONE, st.just([])),
+        st.tuples(st.just(0), st.one_of(FMQP, _ONE), CUTS),
+        st.tuples(st.just(1), st.builds(pack, st.just(SUBSCRIBE), _WANTED, st.just(b"")), CUTS),
+        st.tuples(st.just(1), st.builds(pack, st.just(UNSUBSCRIBE), _WANTED, st.just(b"")), CUTS),
+    ),
+    max_size=15,
+)
+
+
+def _served_outcome(
+    steps: list[tuple[int, bytes, list[int]]], pure: bool
+) -> tuple[list[bytes], int]:
+    """What two listeners are sent: every read is handled before the next is sent."""
+    with served({"max_body": MAX_BODY, "hard_body_limit": HARD_LIMIT}, pure=pure) as broker:
+        speaker, changing, steady = (broker.connect() for _ in range(3))
+        broker.say(steady, pack(SUBSCRIBE, b"a", b"") + pack(SUBSCRIBE, b"*/b", b""))
+        got = {changing: b"", steady: b""}
+        for who, data, places in steps:
+            for read in cut(data, places):
+                broker.say(changing if who else speaker, read)
+                for each in got:
+                    got[each] += there(each)
+        return list(got.values()), broker.passed
+
+
+def _expected(steps: list[tuple[int, bytes, list[int]]]) -> list[bytes]:
+    desk = Desk({"max_body": MAX_BODY, "hard_body_limit": HARD_LIMIT})
+    speaker, changing, steady = (desk.open() for _ in range(3))
+    desk.send(steady, pack(SUBSCRIBE, b"a", b"") + pack(SUBSCRIBE, b"*/b", b""))
+    for who, data, places in steps:
+        for read in cut(data, places):
+            desk.send(changing if who else speaker, read)
+    return [desk.got(changing), desk.got(steady)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(_STEPS, st.booleans())
+def test_listeners_get_what_the_pure_broker_says(
+    steps: list[tuple[int, bytes, list[int]]], pure: bool
+) -> None:
+    """Same bytes, any cuts, whoever subscribes in between: through sockets, by either way."""
+    got, passed = _served_outcome(steps, pure)
+    assert got == _expected(steps)
+    event("passed on" if passed else "not passed on")
