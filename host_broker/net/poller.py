@@ -109,7 +109,7 @@ class Poller(BaseSelector):
         if self.passage is not None:
             self.passage.stray(fd)
             if not events:
-                self.passage.forget()
+                self.passage.forget()  # the file number will be somebody else's
         if not events:
             # Otherwise it would still be told of hang-ups, again and again.
             self._epoll.unregister(fd)

@@ -124,7 +124,7 @@ class Server:
         if not connection.ended:
             connection.ended = True
             self._forward()
-            self._leave(connection)
+            connection.left = True
             self._run(self._broker.closed(connection.id, self._now()))
 
     def lost(self, connection: Connection) -> None:
@@ -300,14 +300,8 @@ class Server:
         if connection is None:
             return
         _log.info("connection %d is closed: %s", close.connection, close.reason)
-        self._leave(connection)
+        connection.left = True  # of many subscriptions it is taken off the bus step by step
         (connection.transport.abort if close.abort else connection.close)()
-
-    def _leave(self, connection: Connection) -> None:
-        """Send it nothing more: of many subscriptions it is taken off the bus step by step."""
-        connection.left = True
-        if self.passage is not None:
-            self.passage.forget()
 
     def _tick(self) -> None:
         self._run(self._broker.tick(self._now(), self._perhaps_unread))

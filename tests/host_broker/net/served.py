@@ -38,6 +38,7 @@ class Served:
         self.poller = Poller()
         self.broker = Broker(self._settings, journalled=False)
         self._ours: dict[socket.socket, socket.socket] = {}  # by their peers
+        self._connections: dict[socket.socket, Connection] = {}
         self.errors: list[dict[str, Any]] = []
         self.asked = 0  # how often the interpreter was asked to pass on
         self.passed = 0  # how often it was not
@@ -46,7 +47,7 @@ class Served:
         self._thread.start()
         assert self._ready.wait(WITHIN_S)
 
-    def connect(self, slow: Policy = "pause") -> socket.socket:
+    def connect(self, slow: Policy = "pause", protocol: str = "fmqp") -> socket.socket:
         """Return the blocking end of a new connection, which the broker knows already.
 
         It is closed at the end.
@@ -55,7 +56,7 @@ class Served:
         ours.setblocking(False)
         peer.settimeout(WITHIN_S)
         self._ours[peer] = ours
-        self.call(functools.partial(self._open, ours, slow))
+        self._connections[peer] = self.call(functools.partial(self._open, ours, slow, protocol))
         return peer
 
     def say(self, peer: socket.socket, data: bytes) -> None:
@@ -86,8 +87,12 @@ class Served:
         assert not self._thread.is_alive()
         assert self.errors == []
 
-    def _open(self, ours: socket.socket, slow: Policy) -> None:
-        connection = Connection(self.server, "fmqp", slow)
+    def ours(self, peer: socket.socket) -> tuple[Connection, socket.socket]:
+        """Return the broker's end of a connection."""
+        return self._connections[peer], self._ours[peer]
+
+    def _open(self, ours: socket.socket, slow: Policy, protocol: str) -> Connection:
+        connection = Connection(self.server, protocol, slow)
         pass_on = connection.pass_on
 
         def counted(data: bytes) -> bool | None:
@@ -96,6 +101,7 @@ class Served:
 
         connection.pass_on = counted  # type: ignore[method-assign]
         Stream(ours, connection, self.poller, self._loop).start()
+        return connection
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=functools.partial(event_loop, self.poller)) as runner:
@@ -137,9 +143,10 @@ def served(
 
 
 def _unread(sock: socket.socket) -> int:
-    """Return how many bytes wait to be read."""
+    """Return how many bytes wait to be read; none, if it is closed."""
     count = array.array("i", [0])
-    fcntl.ioctl(sock, termios.FIONREAD, count)
+    with contextlib.suppress(OSError, ValueError):
+        fcntl.ioctl(sock, termios.FIONREAD, count)
     return count[0]
 
 

@@ -1,5 +1,7 @@
 """What many reads have for the same receivers is forwarded together."""
 
+import pytest
+
 from host_broker.broker import Broker
 from host_broker.bus.publication import pack
 from host_broker.settings import Settings
@@ -80,3 +82,38 @@ def test_a_read_without_a_listener_is_recorded() -> None:
     gathered = broker.gathered()
     assert gathered is not None
     assert (gathered.forwards, [record.body for record in gathered.records]) == ([], [frame])
+
+
+def test_a_read_is_taken_directly_if_its_way_is_known() -> None:
+    broker = _broker(2, journalled=False)
+    frame = pack(0, b"home/2", b"21.5")
+    group = broker.direct(2, frame)
+    assert group is not None
+    assert group.verbatim == (1,)
+    assert broker.direct(3, frame) is not None  # whoever says it
+    assert broker.stats.publications == 4
+    routes = broker.routes
+    broker.received(3, pack(SUBSCRIBE, b"home/2", b""), NOW)
+    assert broker.routes != routes
+    assert broker.direct(2, frame) is None
+    broker.received(2, frame, NOW)
+    group = broker.direct(2, frame)
+    assert group is not None
+    assert group.verbatim == (1, 3)
+
+
+_TOO_LONG = b"\0\x01" + b"\xff" * 4 + b"a"  # above fmqp.hard_body_limit: it is disconnected
+
+
+@pytest.mark.parametrize("end", ["closed", "closing", "ending"])
+def test_nothing_is_taken_directly_of_who_is_no_longer_heard(end: str) -> None:
+    broker = _broker(2, journalled=False)
+    frame = pack(0, b"home/2", b"21.5")
+    assert broker.direct(2, frame) is not None
+    if end == "closed":
+        broker.closed(2, NOW)
+    elif end == "closing":
+        assert broker.received(2, _TOO_LONG, NOW).closes
+    else:
+        broker.stopping()
+    assert broker.direct(2, frame) is None
