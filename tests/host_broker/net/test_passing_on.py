@@ -99,14 +99,20 @@ def _connected_as(broker: Served, fd: int, protocol: str) -> socket.socket:
     raise AssertionError(f"nobody got file {fd}")
 
 
+@pytest.mark.parametrize("by", ["peer", "broker"])
 @pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
-def test_a_newcomer_with_an_old_file_number_is_nobody_else(broker: Served, protocol: str) -> None:
+def test_a_newcomer_with_an_old_file_number_is_nobody_else(
+    broker: Served, protocol: str, by: str
+) -> None:
     listener, speaker, other = (broker.connect() for _ in range(3))
     broker.say(listener, pack(SUBSCRIBE, TOPIC, b""))
     for number in range(5):
         exactly(listener, len(_say(speaker, number)))
     speaker_fd = broker.ours(speaker)[1].fileno()
-    speaker.close()
+    if by == "peer":
+        speaker.close()
+    else:
+        broker.call(broker.ours(speaker)[0].transport.abort)
     broker.call(lambda: None)
     newcomer = _connected_as(broker, speaker_fd, protocol)
     for number in range(5):
@@ -126,8 +132,9 @@ def test_a_newcomer_with_an_old_file_number_is_nobody_else(broker: Served, proto
 
 def test_what_waits_is_not_overtaken(broker: Served) -> None:
     """A kernel that has room again for a little has none yet to speak of (EPOLLOUT)."""
-    sleeper, speaker = broker.connect(), broker.connect()
-    broker.say(sleeper, pack(SUBSCRIBE, TOPIC, b""))
+    sleeper, other, speaker = (broker.connect() for _ in range(3))
+    for each in (sleeper, other):
+        broker.say(each, pack(SUBSCRIBE, TOPIC, b""))
     connection, ours = broker.ours(sleeper)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     sent = got = b""
@@ -139,7 +146,7 @@ def test_what_waits_is_not_overtaken(broker: Served) -> None:
             got += sleeper.recv(3000)
     assert got != sent
     got += exactly(sleeper, len(sent) - len(got))
-    assert got == sent
+    assert got == sent == exactly(other, len(sent))
 
 
 def test_who_congests_a_receiver_waits_from_then_on(pure: bool) -> None:
@@ -221,13 +228,12 @@ def test_a_sender_that_is_passed_on_is_not_idle(broker: Served) -> None:
     listener, speaker = broker.connect(), broker.connect()
     listener.sendall(pack(SUBSCRIBE, TOPIC, b""))
     end = time.monotonic() + 1.5
-    number = 0
     while time.monotonic() < end:
-        packet = _say(speaker, number)
-        number += 1
-        listener.sendall(pack(SUBSCRIBE, TOPIC, b""))  # it lives, too
-        assert exactly(listener, len(packet)) == packet
-        time.sleep(0.02)  # the pace of a load
+        broker.say(listener, pack(SUBSCRIBE, TOPIC, b""))  # it lives, too
+        for number in range(5):
+            packet = _say(speaker, number)
+            assert exactly(listener, len(packet)) == packet
+            time.sleep(0.02)  # the pace of a load
 
 
 def test_the_count_of_a_second_comes_while_it_is_counted(broker: Served) -> None:
@@ -264,11 +270,8 @@ def test_nothing_is_passed_on_once_the_broker_is_ending(broker: Served) -> None:
         exactly(listener, len(_say(speaker, number)))
     broker.call(broker.broker.stopping)
     for number in range(5):
-        _say(speaker, number)
-    broker.call(lambda: None)  # a turn in which all that was read
-    listener.setblocking(False)
-    with pytest.raises(BlockingIOError):
-        listener.recv(1)
+        broker.say(speaker, pack(0, TOPIC, b"%d" % number))
+    assert there(listener) == b""
 
 
 @pytest.mark.parametrize("part", [1, 6, 7, 12])
@@ -295,6 +298,25 @@ def test_a_body_that_looks_like_a_packet_is_a_body(broker: Served) -> None:
         exactly(listener, len(_say(speaker, number)))
         broker.say(speaker, packet[: -len(inner)])
         assert there(listener) == b""
+        broker.say(speaker, inner)
+        assert exactly(listener, len(packet)) == packet
+
+
+def _both(one: socket.socket, data: bytes, other: socket.socket) -> None:
+    """In the thread of the broker, which then finds both."""
+    one.sendall(data)
+    _say(other, 1)
+
+
+def test_of_two_who_speak_at_once_a_part_is_remembered(broker: Served) -> None:
+    listener, speaker, other = (broker.connect() for _ in range(3))
+    broker.say(listener, pack(SUBSCRIBE, TOPIC, b""))
+    inner = pack(0, TOPIC, b"inner")
+    packet = pack(0, TOPIC, inner)
+    for number in range(3):
+        exactly(listener, len(_say(speaker, number)))
+        broker.call(functools.partial(_both, speaker, packet[: -len(inner)], other))
+        exactly(listener, len(pack(0, TOPIC, b"1")))
         broker.say(speaker, inner)
         assert exactly(listener, len(packet)) == packet
 

@@ -4,7 +4,8 @@ import pytest
 
 from host_broker.broker import Broker
 from host_broker.bus.publication import pack
-from host_broker.settings import Settings
+from host_broker.settings import FmqpSettings, Settings
+from tests.host_broker.desk import Desk
 
 NOW = 1.0
 SUBSCRIBE = 0x80
@@ -117,3 +118,28 @@ def test_nothing_is_taken_directly_of_who_is_no_longer_heard(end: str) -> None:
     else:
         broker.stopping()
     assert broker.direct(2, frame) is None
+
+
+def test_who_is_disconnected_for_too_much_work_is_not_heard() -> None:
+    broker = Broker(Settings(fmqp=FmqpSettings(max_steps_per_s=200)), journalled=False)
+    for connection in (1, 2):
+        broker.opened(connection, "fmqp", NOW)
+    many = b"".join(pack(SUBSCRIBE, b"a/%d" % number, b"") for number in range(20))
+    broker.received(1, many, NOW)
+    frame = pack(0, b"a/1", b"x")
+    broker.received(2, frame, NOW)
+    assert broker.direct(2, frame) is not None
+    wild = b"".join(pack(0, b"*/%d" % number, b"x") for number in range(200))
+    assert broker.received(2, wild, NOW).closes
+    assert broker.direct(2, frame) is None
+
+
+def test_what_must_be_translated_is_not_taken_directly() -> None:
+    desk = Desk()
+    board = desk.lightmq("board")
+    speaker = desk.open()
+    frame = pack(0, b"lightmq/board/down", b"x")
+    for _ in range(2):
+        assert desk.broker.direct(speaker, frame) is None
+        desk.send(speaker, frame)
+    assert desk.got(board).count(b"x") == 2
