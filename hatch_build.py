@@ -40,7 +40,12 @@ def _compiled(root: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / source.name
         shutil.copy(source, copy)
-        extension = Extension(MODULE, [str(copy)], define_macros=[("MOTEMQ_SOURCE", f'"{digest}"')])
+        extension = Extension(
+            MODULE,
+            [str(copy)],
+            define_macros=[("MOTEMQ_SOURCE", f'"{digest}"')],
+            extra_compile_args=["-O2", "-g0"],
+        )
         modules = cythonize([extension], build_dir=folder, quiet=True)
         command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
         command.build_lib = command.build_temp = folder

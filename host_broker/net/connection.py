@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from host_broker.net.lanes import Passage
+from host_broker.net.reader import Reader
 from host_broker.net.slow import Overflow, Policy
-from host_broker.net.stream import Reader, Stream
+from host_broker.net.stall import Stall
+from host_broker.net.stream import Stream
 from host_broker.net.tuning import is_local, tune
 from host_broker.outputs import Buffer, ConnectionId
 
@@ -54,8 +56,7 @@ class Connection(Reader):
         self._held_by: set[object] = set()  # what we wait for; reading is paused while not empty
         self._held_lately = False  # since somebody asked whether anything is unread
         self._holding: set[Connection] = set()  # who waits for us
-        self._stall_timer: asyncio.TimerHandle | None = None
-        self._stalled_bytes = 0
+        self._stall: Stall | None = None
 
     # ---- called by asyncio ----
 
@@ -82,6 +83,8 @@ class Connection(Reader):
     def pass_on(self, data: bytes) -> bool | None:
         """Send a read to its receivers at once, if it is one publication that all get as it is."""
         server = self._server
+        if server.direct is None:
+            return None
         receivers = server.direct(self.id, data)
         if receivers is None:
             return None
@@ -120,12 +123,8 @@ class Connection(Reader):
         self._say_drained()
         if self._overflow is not None and self._overflow.dropped.messages:
             dropped = self._overflow.dropped
-            _log.warning(
-                "connection %d was slow: %d messages (%d bytes) were dropped",
-                self.id,
-                dropped.messages,
-                dropped.bytes,
-            )
+            text = "connection %d was slow: %d messages (%d bytes) were dropped"
+            _log.warning(text, self.id, dropped.messages, dropped.bytes)
         self._cancel_stall_timer()
         self._release_all()
         self._server.lost(self)
@@ -133,8 +132,7 @@ class Connection(Reader):
     def pause_writing(self) -> None:
         self.congested = True
         if self._overflow is None:
-            self._stalled_bytes = self.transport.get_write_buffer_size()
-            self._watch_stall()
+            self._stall = Stall(self.transport, self._server.settings, self._stalled)
 
     def resume_writing(self) -> None:
         self.congested = False
@@ -287,26 +285,14 @@ class Connection(Reader):
 
     # ---- stalled receivers ----
 
-    def _watch_stall(self) -> None:
-        self._stall_timer = asyncio.get_running_loop().call_later(
-            self._server.settings.stalled_receiver_s, self._stalled
-        )
-
-    def _stalled(self) -> None:
-        """Give up a receiver that is still above the high mark, or that took nothing meanwhile."""
-        waiting = self.transport.get_write_buffer_size()
-        if waiting > self._server.settings.outbox_high_bytes or waiting >= self._stalled_bytes:
-            self._server.gave_up(
-                self, f"it took too little for {self._server.settings.stalled_receiver_s:g} s"
-            )
-            return
-        self._stalled_bytes = waiting
-        self._watch_stall()
+    def _stalled(self, reason: str) -> None:
+        self._stall = None
+        self._server.gave_up(self, reason)
 
     def _cancel_stall_timer(self) -> None:
-        if self._stall_timer is not None:
-            self._stall_timer.cancel()
-            self._stall_timer = None
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def _release_all(self) -> None:
         holding, self._holding = self._holding, set()

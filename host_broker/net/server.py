@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from host_broker.broker import Broker
-from host_broker.bus.routes import Group
 from host_broker.net.alarm import Alarm
 from host_broker.net.connection import Connection
 from host_broker.net.idleness import Idleness
@@ -22,10 +21,6 @@ _log = logging.getLogger(__name__)
 _RESTING = "fmqp.max_discards_per_s"  # why a connection is not read
 _FEW_BUFFERS = 4  # more, of reads of one turn, are joined
 _GOODBYE_S = 5.0  # for TLS peers to say that they have read our last word
-
-
-def _nobody(connection: ConnectionId, data: bytes) -> None:
-    """Nothing is passed on before it is recorded."""
 
 
 class Server:
@@ -53,10 +48,8 @@ class Server:
         self._on_signal = on_signal
         self._broker = broker
         self._journal = journal
-        # Who gets a read at once (``Broker.direct``); with a journal nobody does.
-        self.direct: Callable[[ConnectionId, bytes], Group | None] = (
-            broker.direct if journal is None else _nobody
-        )
+        # With a journal nothing is passed on before it is recorded.
+        self.direct = broker.direct if journal is None else None
         self._loop = asyncio.get_running_loop()
         self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
@@ -96,11 +89,8 @@ class Server:
         if self._in_turn:
             self._forward()  # it came by an auto listener, in the middle of the reads of others
         try:
-            self._run(
-                self._broker.opened(
-                    connection.id, connection.protocol, self._now(), connection.local
-                )
-            )
+            now, local = self._now(), connection.local
+            self._run(self._broker.opened(connection.id, connection.protocol, now, local))
         except Exception:
             # asyncio closes a connection whose read failed, but not one that failed to begin.
             connection.transport.abort()

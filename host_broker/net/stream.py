@@ -2,6 +2,9 @@
 
 asyncio's own asks for 256 KiB at every read, which costs nine microseconds for a frame of eighty
 bytes, and copies whatever the kernel does not take at once. TLS stays with asyncio.
+
+Why so long: reading, writing and the end of either end each other; a half of its own would cost a
+call per message.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from select import EPOLLIN, EPOLLOUT
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from host_broker.net.reader import Reader
 from host_broker.outputs import Buffer
 
 if TYPE_CHECKING:
@@ -31,26 +35,6 @@ _JOINED_BYTES = 64 * 1024
 _MOST_BUFFERS = 64  # in one system call; Linux allows 1024
 
 _Buffers = list[Buffer]
-
-
-class Reader(asyncio.Protocol):
-    """A protocol that may take a read in a shorter way than asyncio's."""
-
-    def pass_on(self, data: bytes) -> bool | None:
-        """Pass on a read at once, before anything else is read, if that is possible.
-
-        None: it was not taken, and comes again in ``data_received``. False: it was, but asyncio's
-        loop has something to do for it.
-        """
-        return None
-
-    def passed(self, count: int, size: int) -> None:
-        """So many reads, of ``size`` bytes together, were passed on as ``pass_on`` would have."""
-
-    def finish(self, data: bytes, sent: int, receivers: "Sequence[Reader]") -> None:
-        """One of these is still to be sent to ``receivers``; the first has ``sent`` bytes of it."""
-
-
 _NOBODY = Reader()
 
 

@@ -17,7 +17,6 @@ from tests.host_broker.properties.traffic import CUTS, FMQP, HARD_LIMIT, MAX_BOD
 SUBSCRIBE = 0x80
 UNSUBSCRIBE = 0x90
 TOPIC = b"home/1"
-_NARROW = {"outbox_high_bytes": 64 * 1024, "outbox_low_bytes": 16 * 1024}
 
 
 @pytest.fixture(params=[False, True], ids=["compiled", "pure"])
@@ -130,41 +129,6 @@ def test_a_newcomer_with_an_old_file_number_is_nobody_else(
     assert there(heir) == b""
 
 
-def test_what_waits_is_not_overtaken(broker: Served) -> None:
-    """A kernel that has room again for a little has none yet to speak of (EPOLLOUT)."""
-    sleeper, other, speaker = (broker.connect() for _ in range(3))
-    for each in (sleeper, other):
-        broker.say(each, pack(SUBSCRIBE, TOPIC, b""))
-    connection, ours = broker.ours(sleeper)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    sent = got = b""
-    for number in range(200):
-        packet = pack(0, TOPIC, b"%04d" % number + bytes(number % 5 * 1500))
-        broker.say(speaker, packet)
-        sent += packet
-        if broker.call(connection.transport.get_write_buffer_size) and number % 3:
-            got += sleeper.recv(3000)
-    assert got != sent
-    got += exactly(sleeper, len(sent) - len(got))
-    assert got == sent == exactly(other, len(sent))
-
-
-def test_who_congests_a_receiver_waits_from_then_on(pure: bool) -> None:
-    with served(net=_NARROW, pure=pure) as broker:
-        sleeper, speaker = broker.connect(), broker.connect()
-        broker.say(sleeper, pack(SUBSCRIBE, TOPIC, b""))
-        receiver, sender = broker.ours(sleeper)[0], broker.ours(speaker)[0]
-        sent = b""
-        while not broker.call(lambda: receiver.congested):
-            assert not broker.call(lambda: sender.on_hold)
-            packet = pack(0, TOPIC, bytes(16_000))
-            broker.say(speaker, packet)
-            sent += packet
-            assert len(sent) < 10_000_000
-        assert broker.call(lambda: sender.on_hold)
-        assert exactly(sleeper, len(sent)) == sent
-
-
 def test_the_brokers_own_topics_are_nobody_elses(broker: Served) -> None:
     """R30: nobody publishes there, though it is known who gets them."""
     listener, speaker = broker.connect(), broker.connect()
@@ -175,52 +139,6 @@ def test_the_brokers_own_topics_are_nobody_elses(broker: Served) -> None:
     for _ in range(3):
         broker.say(speaker, pack(0, b"$/info/clients", bytes(8)))
     assert there(listener) == b""
-
-
-def test_a_receiver_that_sleeps_holds_its_publisher_and_loses_nothing(pure: bool) -> None:
-    with served(net=_NARROW, pure=pure) as broker:
-        awake, sleeper, speaker = (broker.connect() for _ in range(3))
-        for each in (awake, sleeper):
-            each.sendall(pack(SUBSCRIBE, TOPIC, b""))
-            _done(each)
-        speaker.setblocking(False)
-        sent = heard = b""
-        number = 0
-        try:
-            while number < 100_000:
-                sent += _say(speaker, number)
-                number += 1
-                awake.settimeout(0.2)
-                heard += awake.recv(1 << 16)
-        except (BlockingIOError, TimeoutError):
-            pass
-        assert number < 100_000  # it was held
-        speaker.setblocking(True)
-        awake.settimeout(10)
-        got = exactly(sleeper, len(sent))
-        heard += exactly(awake, len(sent) - len(heard))
-        assert got == heard == sent
-        packet = _say(speaker, number)
-        assert exactly(sleeper, len(packet)) == exactly(awake, len(packet)) == packet
-
-
-def test_a_receiver_that_may_lose_some_does_not_hold_others_up(pure: bool) -> None:
-    with served(net=_NARROW, pure=pure) as broker:
-        awake, sleeper, speaker = broker.connect(), broker.connect("drop-oldest"), broker.connect()
-        for each in (awake, sleeper):
-            each.sendall(pack(SUBSCRIBE, TOPIC, b""))
-            _done(each)
-        body = bytes(1000)
-        for number in range(1000):
-            packet = pack(0, TOPIC, b"%06d" % number + body)
-            speaker.sendall(packet)
-            assert exactly(awake, len(packet)) == packet
-        dropped = broker.call(lambda: broker.server.dropped.messages)
-        assert dropped > 100
-        got = exactly(sleeper, (1000 - dropped) * len(packet))
-        numbers = [int(body[:6]) for _, _, body in unpack(got)]
-        assert numbers == sorted(numbers)
-        assert numbers[-1] == 999
 
 
 def test_a_sender_that_is_passed_on_is_not_idle(broker: Served) -> None:
