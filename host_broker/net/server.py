@@ -77,10 +77,8 @@ class Server:
             connection.transport.abort()
             if not self._full and not self._closing:
                 self._full = True
-                _log.warning(
-                    "refusing connections: %d are open, net.max_connections allows no more",
-                    len(self.connections),
-                )
+                text = "refusing connections: %d are open, net.max_connections allows no more"
+                _log.warning(text, len(self.connections))
             return
         self._last_id += 1
         connection.id = self._last_id

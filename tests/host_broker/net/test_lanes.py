@@ -2,11 +2,8 @@
 
 import contextlib
 import hashlib
-import os
-import resource
 import select
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,48 +13,8 @@ from hypothesis import strategies as st
 
 from host_broker.bus.publication import pack
 from host_broker.net import lanes as glue
-from host_broker.net._lanes import SOURCE, Lanes
-
-MAX_BODY = 10_000
-WAIT_S = 0.05
-ROUTES = 1024
-
-
-class Desk:
-    """Lanes, and sockets that they know the other ends of."""
-
-    def __init__(self) -> None:
-        self.epoll = select.epoll()
-        self.lanes = Lanes(self.epoll.fileno(), MAX_BODY)
-        self.ours: dict[int, socket.socket] = {}
-        self.peers: dict[int, socket.socket] = {}
-
-    def open(self, wanted_fd: int = 0) -> int:
-        """Return our end's file number."""
-        ours, peer = socket.socketpair()
-        if wanted_fd:
-            os.dup2(ours.fileno(), wanted_fd)
-            ours.close()
-            ours = socket.socket(fileno=wanted_fd)
-        ours.setblocking(False)
-        peer.settimeout(10)
-        self.epoll.register(ours, select.EPOLLIN)
-        self.ours[ours.fileno()], self.peers[ours.fileno()] = ours, peer
-        return ours.fileno()
-
-    def close(self) -> None:
-        for each in (*self.ours.values(), *self.peers.values()):
-            each.close()
-        self.epoll.close()
-
-
-def _data(desk: Desk) -> bytes | None:
-    return desk.lanes.data
-
-
-def _silent(peer: socket.socket) -> bool:
-    """Whether nothing was sent to it, or everything is read."""
-    return not select.select([peer], [], [], 0)[0]
+from host_broker.net._lanes import SOURCE
+from tests.host_broker.net.lanes_desk import MAX_BODY, WAIT_S, Desk, handed, silent
 
 
 @pytest.fixture
@@ -126,13 +83,13 @@ def test_anything_else_is_handed_over_as_it_was_read(desk: Desk, what: str) -> N
     other = _OTHER[what]
     desk.peers[speaker].sendall(other)
     assert desk.lanes.wait(None) == [(speaker, select.EPOLLIN)]
-    assert _data(desk) == other[: 16 * 1024]
+    assert handed(desk) == other[: 16 * 1024]
     assert desk.lanes.passed() == []
     # What follows is no business of ours before it is learned again.
     desk.peers[speaker].sendall(pack(0, b"home/1", b"21.5"))
     assert desk.lanes.wait(None) == [(speaker, select.EPOLLIN)]
-    assert _data(desk) is None
-    assert _silent(desk.peers[listener])
+    assert handed(desk) is None
+    assert silent(desk.peers[listener])
 
 
 def test_an_end_and_an_error_are_handed_over(desk: Desk) -> None:
@@ -141,14 +98,14 @@ def test_an_end_and_an_error_are_handed_over(desk: Desk) -> None:
     desk.lanes.learn(ended, packet, [])
     desk.peers[ended].shutdown(socket.SHUT_WR)
     assert desk.lanes.wait(None) == [(ended, select.EPOLLIN)]
-    assert _data(desk) == b""
+    assert handed(desk) == b""
     desk.epoll.unregister(ended)
     gone = desk.open()
     desk.lanes.learn(gone, packet, [])
     desk.peers[gone].close()
     ((fd, what),) = desk.lanes.wait(10.0)
     assert (fd, what & select.EPOLLHUP) == (gone, select.EPOLLHUP)
-    assert _data(desk) is None
+    assert handed(desk) is None
 
 
 def test_two_at_once_are_handed_over_unread(desk: Desk) -> None:
@@ -196,10 +153,10 @@ def test_a_receiver_that_takes_a_part_is_named_with_those_after_it(desk: Desk) -
     assert desk.lanes.data == packet
     assert desk.lanes.stuck == [full, last]
     taken = b""
-    while not _silent(desk.peers[full]):
+    while not silent(desk.peers[full]):
         taken += desk.peers[full].recv(100_000)
     assert taken == packet * (passed - 1) + packet[: desk.lanes.sent]
-    assert _silent(desk.peers[last])
+    assert silent(desk.peers[last])
     assert desk.lanes.wait(0.001) == []
     assert desk.lanes.stuck == []
 
@@ -213,108 +170,6 @@ def test_a_receiver_that_is_gone_is_stuck(desk: Desk) -> None:
     desk.peers[speaker].sendall(packet)
     assert desk.lanes.wait(None) == [(speaker, select.EPOLLIN)]
     assert (desk.lanes.stuck, desk.lanes.sent) == ([gone], 0)
-
-
-def _hash(topic: bytes) -> int:
-    value = 2166136261
-    for byte in topic:
-        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
-    return value & (ROUTES - 1)
-
-
-def test_of_two_topics_with_one_place_the_last_is_known(desk: Desk) -> None:
-    names = [b"t%d" % number for number in range(3 * ROUTES)]
-    first = names[0]
-    second = next(each for each in names[1:] if _hash(each) == _hash(first))
-    speaker, one, two = desk.open(), desk.open(), desk.open()
-    desk.lanes.learn(speaker, pack(0, first, b"x"), [one])
-    desk.lanes.learn(speaker, pack(0, second, b"x"), [two])
-    desk.peers[speaker].sendall(pack(0, second, b"x"))
-    assert desk.lanes.wait(WAIT_S) == []
-    assert desk.peers[two].recv(100) == pack(0, second, b"x")
-    desk.peers[speaker].sendall(pack(0, first, b"x"))
-    assert desk.lanes.wait(None) == [(speaker, select.EPOLLIN)]
-    assert desk.lanes.data == pack(0, first, b"x")
-
-
-@pytest.mark.parametrize(("count", "known"), [(16, True), (17, False)])
-def test_only_so_many_receivers_are_remembered(desk: Desk, count: int, known: bool) -> None:
-    speaker = desk.open()
-    receivers = [desk.open() for _ in range(count)]
-    packet = pack(0, b"home/1", b"21.5")
-    desk.lanes.learn(speaker, packet, receivers)
-    desk.peers[speaker].sendall(packet)
-    assert bool(desk.lanes.wait(WAIT_S)) != known
-    assert bool(desk.lanes.passed()) == known
-
-
-def test_more_senders_than_are_counted_at_once_come_back_sooner(desk: Desk) -> None:
-    packet = pack(0, b"home/1", b"21.5")
-    speakers = [desk.open() for _ in range(70)]
-    for speaker in speakers:
-        desk.lanes.learn(speaker, packet, [])
-    counted = dict.fromkeys(speakers, 0)
-    for speaker in speakers:
-        desk.peers[speaker].sendall(packet)
-        assert desk.lanes.wait(0.0) == []
-        if speaker == speakers[63]:
-            passed = desk.lanes.passed()
-            assert len(passed) == 64
-            for fd, count, _ in passed:
-                counted[fd] += count
-    for fd, count, size in desk.lanes.passed():
-        counted[fd] += count
-        assert size == count * len(packet)
-    assert set(counted.values()) == {1}
-
-
-def test_file_numbers_may_be_high(desk: Desk) -> None:
-    high = min(4000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)
-    speaker, listener = desk.open(high), desk.open()
-    packet = pack(0, b"home/1", b"21.5")
-    desk.lanes.learn(speaker, packet, [listener])
-    desk.peers[speaker].sendall(packet)
-    assert desk.lanes.wait(WAIT_S) == []
-    assert desk.peers[listener].recv(100) == packet
-
-
-@pytest.mark.parametrize(
-    ("fd", "data"), [(-1, pack(0, b"a", b"x")), (5, b""), (5, b"\0" * 6), (5, b"\0\x09\0\0\0\0a")]
-)
-def test_what_cannot_be_learned_is_refused(desk: Desk, fd: int, data: bytes) -> None:
-    with pytest.raises(ValueError, match="no file, or no publication"):
-        desk.lanes.learn(fd, data, [])
-
-
-def test_a_timeout_is_kept_however_much_is_passed_on(desk: Desk) -> None:
-    """Timers of asyncio's loop depend on it; the echo keeps itself going."""
-    speaker, listener = desk.open(), desk.open()
-    packet = pack(0, b"home/1", b"21.5")
-    # What is sent to the "receiver" is the next thing to be read: our end of its own peer.
-    desk.epoll.unregister(listener)
-    desk.lanes.learn(speaker, packet, [listener])
-    relay = desk.peers[listener].fileno()
-    desk.epoll.register(relay, select.EPOLLIN)
-    desk.lanes.learn(relay, packet, [relay_back := desk.peers[speaker].fileno()])
-    assert relay_back
-    desk.peers[speaker].sendall(packet)
-    for timeout_s in (0.1, 0.003):
-        began = time.monotonic()
-        assert desk.lanes.wait(timeout_s) == []
-        passed_s = time.monotonic() - began
-        assert timeout_s <= passed_s < timeout_s + 0.5
-        assert sum(count for _, count, _ in desk.lanes.passed()) > 10
-    began = time.monotonic()
-    desk.lanes.stray(speaker)
-    desk.lanes.stray(relay)
-    assert len(desk.lanes.wait(None)) == 1
-
-
-def test_a_closed_epoll_is_an_error(desk: Desk) -> None:
-    lanes = Lanes(desk.epoll.fileno(), MAX_BODY)
-    desk.epoll.close()
-    with pytest.raises(OSError, match="epoll_wait failed"):
-        lanes.wait(0.0)
 
 
 _READS = st.lists(
@@ -361,4 +216,4 @@ def test_every_read_is_passed_on_or_handed_over_whole(
                 assert desk.ours[speaker].recv(1000) == read
             ready = False
             assert desk.lanes.passed() == []
-        assert _silent(desk.peers[listener])
+        assert silent(desk.peers[listener])
