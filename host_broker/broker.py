@@ -159,11 +159,11 @@ class Broker:
         return group
 
     def passed(self, connection: ConnectionId, count: int, size: int) -> None:
-        """Count what the edge has passed on by itself: ``count`` reads, ``size`` bytes together,
-        as ``direct`` would have taken them.
+        """Count what the edge has passed on by itself: ``count`` whole publications, ``size`` bytes
+        together, each as ``direct`` would have taken it.
 
-        It may for a topic that ``direct`` has just taken of any connection, as long as ``routes``
-        is the same, and for a connection whose reads are all taken by one or the other.
+        It may for a topic that ``direct`` has taken of any connection, as long as ``routes`` is the
+        same, and for a connection whose reads since one of those were all taken so.
         """
         client = self._clients[connection]
         self.stats.publications += count

@@ -1,9 +1,10 @@
 # cython: language_level=3, binding=False, boundscheck=False, wraparound=False
 """Reads that need no thought, from socket to socket without the interpreter.
 
-It waits as ``epoll`` does. If then one socket alone has something to read, and that is one plain
-publication (docs/journal.md: flags 0, a body) of a topic whose receivers were learned, it is sent to
-them, and it waits on. Whatever is different in any way is handed over as it was found.
+It waits as ``epoll`` does. If then one socket alone has something to read, and that is plain
+publications (docs/journal.md: flags 0, a body) of topics whose receivers were learned, and are the
+same, it is sent to them, and it waits on. Whatever is different in any way is handed over as it was
+found.
 """
 
 from libc.errno cimport EINTR, errno
@@ -77,8 +78,8 @@ cdef class Lanes:
 
     ``max_body``: bytes; a longer body is handed over. After ``wait``: ``data`` is what was read from
     the only socket that it returned, None if nothing was; ``stuck`` are the files of receivers that
-    ``data`` could not be sent to, the first of which took ``sent`` bytes of it. That publication
-    counts as passed.
+    ``data`` could not be sent to, the first of which took ``sent`` bytes of it. Its publications
+    count as passed.
     """
 
     cdef int epoll
@@ -192,6 +193,7 @@ cdef class Lanes:
         """
         cdef int found, fd, at, timeout_ms
         cdef double left
+        cdef long count
         cdef ssize_t sent
         cdef Sender *sender
         cdef Route *route
@@ -209,14 +211,14 @@ cdef class Lanes:
                 return found
             sender = &self.senders[fd]
             size[0] = recv(fd, self.buffer, READ_BYTES, MSG_DONTWAIT)
-            route = self.route(size[0])
+            route = self.route(size[0], &count)
             if route == NULL:
                 sender.ready = False
                 return found
             if not sender.count:
                 self.touched[self.touched_count] = fd
                 self.touched_count += 1
-            sender.count += 1
+            sender.count += count
             sender.size += size[0]
             for at in range(route.count):
                 sent = send(route.fds[at], self.buffer, size[0], MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -229,26 +231,47 @@ cdef class Lanes:
                 size[0] = -1
                 return 0
 
-    cdef Route *route(self, long size) noexcept nogil:
-        """Return who gets what was read; NULL if it is not one plain publication, or not known."""
-        cdef const unsigned char *read = self.buffer
+    cdef Route *route(self, long size, long *count) noexcept nogil:
+        """Return who gets what was read, and count its publications.
+
+        NULL if it is anything but whole plain publications of known topics with the same receivers.
+        """
+        cdef const unsigned char *packet
+        cdef long position = 0
         cdef long body
         cdef Route *route
-        if size <= HEADER_BYTES or size == READ_BYTES or read[0]:
+        cdef Route *found = NULL
+        count[0] = 0
+        if size == READ_BYTES:  # there is more: longer reads are worth a turn
             return NULL
-        body = (
-            (<long> read[2] << 24) | (<long> read[3] << 16) | (<long> read[4] << 8) | <long> read[5]
-        )
-        if not body or body > self.max_body or HEADER_BYTES + read[1] + body != size:
-            return NULL
-        route = &self.routes[hashed(read + HEADER_BYTES, read[1]) & (MOST_ROUTES - 1)]
-        if (
-            route.generation != self.generation
-            or route.topic_length != read[1]
-            or memcmp(route.topic, read + HEADER_BYTES, read[1])
-        ):
-            return NULL
-        return route
+        while position < size:
+            packet = self.buffer + position
+            if size - position <= HEADER_BYTES or packet[0]:
+                return NULL
+            body = (
+                (<long> packet[2] << 24)
+                | (<long> packet[3] << 16)
+                | (<long> packet[4] << 8)
+                | <long> packet[5]
+            )
+            position += HEADER_BYTES + packet[1] + body
+            if not body or body > self.max_body or position > size:
+                return NULL
+            route = &self.routes[hashed(packet + HEADER_BYTES, packet[1]) & (MOST_ROUTES - 1)]
+            if (
+                route.generation != self.generation
+                or route.topic_length != packet[1]
+                or memcmp(route.topic, packet + HEADER_BYTES, packet[1])
+            ):
+                return NULL
+            if found != NULL and found != route and (
+                found.count != route.count
+                or memcmp(found.fds, route.fds, route.count * sizeof(int))
+            ):
+                return NULL
+            found = route
+            count[0] += 1
+        return found
 
 
 cdef double monotonic() noexcept nogil:

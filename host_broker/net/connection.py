@@ -100,12 +100,12 @@ class Connection(Reader):
         return done
 
     def passed(self, count: int, size: int) -> None:
-        """So many reads were passed on for it."""
+        """So many publications were passed on for it."""
         self.heard = True
         self._server.passed(self.id, count, size)
 
     def finish(self, data: bytes, sent: int, receivers: Sequence[Reader]) -> None:
-        """Send one of them to these, too."""
+        """Send some of them to these, too."""
         for receiver in receivers:
             if isinstance(receiver, Connection):
                 receiver.put(data[sent:], self)

@@ -16,7 +16,7 @@ class Reader(asyncio.Protocol):
         return None
 
     def passed(self, count: int, size: int) -> None:
-        """So many reads, of ``size`` bytes together, were passed on as ``pass_on`` would have."""
+        """So many publications, of ``size`` bytes together, were passed on for it."""
 
     def finish(self, data: bytes, sent: int, receivers: "Sequence[Reader]") -> None:
-        """One of these is still to be sent to ``receivers``; the first has ``sent`` bytes of it."""
+        """Some of them are still to be sent to ``receivers``; the first has ``sent`` bytes."""
