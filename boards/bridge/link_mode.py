@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from boards.bridge.counters import BridgeCounters
-from boards.bridge.reliable_frame import Stray
+from boards.bridge.reliable_frame import Stray, carries_data
 from boards.bridge.reliable_link import Asked, Ended, Event, HostLink
 
 # What is taken from the link waits for the broker here; the link holds eight frames more.
@@ -116,7 +116,10 @@ class LinkMode:
         self._move(now)
 
     def spoil_next(self, noise: bytes) -> None:
-        """Put ``noise`` before and into the next frame to the board, as a bad line does."""
+        """Put ``noise`` before and into the next DATA to the board, as a bad line does.
+
+        An ACK that is spoilt costs nothing that anybody could see: the next one says the same.
+        """
         self._noise = noise
 
     def next_deadline(self) -> float | None:
@@ -167,7 +170,7 @@ class LinkMode:
                 self.to_broker += link.take(_TO_BROKER_LIMIT, now)
         if not self.to_board:
             frame = link.data_to_send(now)
-            if frame and self._noise:
+            if frame and self._noise and carries_data(frame):
                 half = len(frame) // 2
                 frame = self._noise + frame[:half] + self._noise + frame[half:]
                 self._noise = b""

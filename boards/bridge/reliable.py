@@ -34,6 +34,6 @@ class ReliableBridge(SerialBridge):
         return self._link.link.counters.resent
 
     def make_noise(self, data: bytes) -> None:
-        """Spoil the next frame to the board with ``data``, before and within it: for tests of what
-        a bad line costs."""
+        """Spoil the next frame that brings the board anything with ``data``, before and within it:
+        for tests of what a bad line costs."""
         self.ask(lambda: self._link.spoil_next(data))

@@ -74,6 +74,11 @@ def encode(frame: Frame) -> bytes:
     return b"\0" + b"".join([bytes((len(run) + 1,)) + run for run in runs]) + b"\0"
 
 
+def carries_data(frame: bytes) -> bool:
+    """Return whether the bytes of a frame, as ``encode`` returns them, are those of a DATA."""
+    return frame[2] & ~_BY_HOST == Kind.DATA  # no kind is 0, so it is itself in COBS
+
+
 def decode(piece: bytes) -> Frame | OtherVersion | None:
     """Return the frame whose bytes between two zeros these are, or None if they are none.
 

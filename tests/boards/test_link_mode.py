@@ -197,6 +197,22 @@ def test_noise_is_counted_and_never_told_and_text_is_bounded(mode: LinkMode) -> 
     assert mode.link.counters.stray_bytes > 12_000
 
 
+def test_spoiling_spares_acknowledgements(mode: LinkMode, board: _Board) -> None:
+    board.open()
+    mode.spoil_next(b"\0noise")
+    board.say(Kind.DATA, b"up")
+    assert [frame.kind for frame in board.hear()] == [Kind.ACK]
+    mode.broker_sent(b"down", board.now)
+    spoilt = bytes(mode.to_board)
+    assert spoilt.count(b"\0noise") == 2
+    assert not any(isinstance(found, Frame) for found in Cutter().receive(spoilt))
+    mode.to_board.clear()
+    board.now += 0.9  # less than its patience
+    mode.tick(board.now)
+    assert b"".join(frame.payload for frame in board.hear()) == b"down"
+    assert mode.link.counters.resent == 1
+
+
 def test_any_bytes_at_any_time_raise_nothing_and_stay_bounded() -> None:
     for seed in range(60):
         chance = random.Random(seed)

@@ -11,6 +11,7 @@ from tests.client_upy.loopback_ports import LoopbackPorts
 
 SILENCE_S = 0.4
 _PATIENT_S = 10.0  # where no silence is wanted, however busy the machine
+_HEARD_WHOLE = ("bytewise", "absurd")  # what the peer says of itself has to come
 _BUFFER = 4096  # bytes that wait on a line
 
 
@@ -24,7 +25,7 @@ class SerialLines(LoopbackPorts):
     def __init__(self, targets: dict[str, int]) -> None:
         super().__init__()
         for name, target in targets.items():
-            silence_s = _PATIENT_S if name.endswith("bytewise") else SILENCE_S
+            silence_s = _PATIENT_S if name.endswith(_HEARD_WHOLE) else SILENCE_S
             self.serve(name, functools.partial(_line, target, silence_s))
 
 
