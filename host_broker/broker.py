@@ -141,7 +141,7 @@ class Broker:
         """
         client = self._clients.get(connection)
         size = len(data)
-        if client is None or size <= HEADER.size or client.closing:
+        if client is None or size <= HEADER.size or client.closing or self._world.ending:
             return None
         session = client.verbatim
         if session is None:

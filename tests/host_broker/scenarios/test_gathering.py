@@ -4,6 +4,7 @@ import pytest
 
 from host_broker.broker import Broker
 from host_broker.bus.publication import pack
+from host_broker.protocols.fmqp.spelling import encode_publication
 from host_broker.settings import FmqpSettings, Settings
 from tests.host_broker.desk import Desk
 
@@ -118,6 +119,20 @@ def test_nothing_is_taken_directly_of_who_is_no_longer_heard(end: str) -> None:
     else:
         broker.stopping()
     assert broker.direct(2, frame) is None
+
+
+def test_a_will_while_the_broker_is_ending_lets_nobody_be_heard() -> None:
+    """R34; a will is routed, so the broker knows again who gets its topic."""
+    broker = _broker(2, journalled=False)
+    frame = pack(0, b"home/2", b"21.5")
+    will = encode_publication("home/2", b"gone", will=True)
+    broker.received(3, will, NOW)
+    broker.stopping()
+    assert broker.closed(3, NOW).sends == {1: [will]}
+    routes = broker.routes
+    assert broker.direct(2, frame) is None
+    assert broker.received(2, frame, NOW).sends == {}
+    assert broker.routes == routes
 
 
 def test_who_is_disconnected_for_too_much_work_is_not_heard() -> None:
