@@ -5,6 +5,7 @@ Without a C compiler or Python's headers the package is whole all the same, and 
 
 import hashlib
 import shutil
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULE = "host_broker.net._lanes"
+EXTENSION = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -24,10 +26,15 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             compiled = _compiled(root)
         except Exception as error:  # whatever a compiler, or the lack of one, may raise
             self.app.display_warning(f"{MODULE} is not compiled, the broker is slower: {error}")
+            _source(root).with_suffix(EXTENSION).unlink(missing_ok=True)  # of what it was before
             return
         build_data["artifacts"].append(compiled.relative_to(root).as_posix())
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
+
+
+def _source(root: Path) -> Path:
+    return root.joinpath(*MODULE.split(".")).with_suffix(".pyx")
 
 
 def _compiled(root: Path) -> Path:
@@ -35,7 +42,7 @@ def _compiled(root: Path) -> Path:
     from Cython.Build import cythonize
     from setuptools import Distribution, Extension
 
-    source = root.joinpath(*MODULE.split(".")).with_suffix(".pyx")
+    source = _source(root)
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / source.name

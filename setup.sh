@@ -66,6 +66,8 @@ pip_install() {
   rm -f "$log"
 }
 pip_install -e '.[rig,pipeline,connect,dev]'
+.venv/bin/python -c 'from host_broker.net import _lanes' 2>/dev/null ||
+  say "warning: the broker's compiled part could not be built, so it is slower; to see why: .venv/bin/pip install -v -e ."
 
 # 3. Java for Spark, Node for the RP2040 emulator: from wheels where the machine has none.
 java_works() { command -v java >/dev/null && java -version 2>&1 | grep -qE 'version "(1[7-9]|2[0-9])'; }

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import pytest
 
 from host_broker.broker import Broker
+from host_broker.bus.publication import pack
 from host_broker.net.connection import Connection
 from host_broker.net.lanes import UNWANTED
 from host_broker.net.poller import Poller, event_loop
@@ -26,6 +27,7 @@ from host_broker.net.stream import Stream
 from host_broker.settings import FmqpSettings, NetSettings, Settings
 
 WITHIN_S = 20.0
+TOPIC = b"home/1"
 _T = TypeVar("_T")
 
 
@@ -148,6 +150,13 @@ def _unread(sock: socket.socket) -> int:
     with contextlib.suppress(OSError, ValueError):
         fcntl.ioctl(sock, termios.FIONREAD, count)
     return count[0]
+
+
+def publish(peer: socket.socket, number: int, topic: bytes = TOPIC) -> bytes:
+    """Send a number to a topic; returns the packet."""
+    packet = pack(0, topic, b"%d" % number)
+    peer.sendall(packet)
+    return packet
 
 
 def there(peer: socket.socket) -> bytes:

@@ -3,7 +3,6 @@
 import functools
 import socket
 import time
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import event, given, settings
@@ -11,30 +10,11 @@ from hypothesis import strategies as st
 
 from host_broker.bus.publication import pack, unpack
 from tests.host_broker.desk import Desk
-from tests.host_broker.net.served import Served, exactly, served, there, until
+from tests.host_broker.net.served import TOPIC, Served, exactly, publish, served, there, until
 from tests.host_broker.properties.traffic import CUTS, FMQP, HARD_LIMIT, MAX_BODY, cut
 
 SUBSCRIBE = 0x80
 UNSUBSCRIBE = 0x90
-TOPIC = b"home/1"
-
-
-@pytest.fixture(params=[False, True], ids=["compiled", "pure"])
-def pure(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-@pytest.fixture
-def broker(pure: bool) -> Iterator[Served]:
-    with served(pure=pure) as running:
-        assert (running.poller.passage is None) == pure
-        yield running
-
-
-def _say(peer: socket.socket, number: int, topic: bytes = TOPIC) -> bytes:
-    packet = pack(0, topic, b"%d" % number)
-    peer.sendall(packet)
-    return packet
 
 
 def _done(peer: socket.socket) -> None:
@@ -50,7 +30,7 @@ def test_the_interpreter_is_asked_until_it_is_known(pure: bool, broker: Served) 
     listener.sendall(pack(SUBSCRIBE, b"home/*", b""))
     _done(listener)
     for number in range(50):
-        packet = _say(speaker, number)
+        packet = publish(speaker, number)
         assert exactly(listener, len(packet)) == packet
     assert broker.call(lambda: broker.broker.stats.publications) >= 50
     if pure:
@@ -70,7 +50,7 @@ def test_who_comes_and_goes_is_heard_of_at_once(broker: Served) -> None:
             second.sendall(pack(UNSUBSCRIBE if second in listening else SUBSCRIBE, b"*/1", b""))
             _done(second)
             listening ^= {second}
-        packet = _say(speaker, number)
+        packet = publish(speaker, number)
         for each in listening:
             assert exactly(each, len(packet)) == packet
 
@@ -80,12 +60,12 @@ def test_whoever_leaves_the_interpreter_is_asked_again(broker: Served) -> None:
     listener, speaker, bystander = (broker.connect() for _ in range(3))
     broker.say(listener, pack(SUBSCRIBE, TOPIC, b""))
     for number in range(5):
-        exactly(listener, len(_say(speaker, number)))
+        exactly(listener, len(publish(speaker, number)))
     asked = broker.asked
     bystander.close()
     broker.say(listener, b"")
     for number in range(5):
-        exactly(listener, len(_say(speaker, number)))
+        exactly(listener, len(publish(speaker, number)))
     assert broker.asked >= asked + 1
 
 
@@ -106,7 +86,7 @@ def test_a_newcomer_with_an_old_file_number_is_nobody_else(
     listener, speaker, other = (broker.connect() for _ in range(3))
     broker.say(listener, pack(SUBSCRIBE, TOPIC, b""))
     for number in range(5):
-        exactly(listener, len(_say(speaker, number)))
+        exactly(listener, len(publish(speaker, number)))
     speaker_fd = broker.ours(speaker)[1].fileno()
     if by == "peer":
         speaker.close()
@@ -115,7 +95,7 @@ def test_a_newcomer_with_an_old_file_number_is_nobody_else(
     broker.call(lambda: None)
     newcomer = _connected_as(broker, speaker_fd, protocol)
     for number in range(5):
-        exactly(listener, len(_say(other, number)))
+        exactly(listener, len(publish(other, number)))
     packet = pack(0, TOPIC, b"from the newcomer")
     broker.say(newcomer, packet)
     # In LightMQ it is nonsense, and ends the connection.
@@ -149,7 +129,7 @@ def test_a_sender_that_is_passed_on_is_not_idle(broker: Served) -> None:
     while time.monotonic() < end:
         broker.say(listener, pack(SUBSCRIBE, TOPIC, b""))  # it lives, too
         for number in range(5):
-            packet = _say(speaker, number)
+            packet = publish(speaker, number)
             assert exactly(listener, len(packet)) == packet
             time.sleep(0.02)  # the pace of a load
 
@@ -167,7 +147,7 @@ def test_the_count_of_a_second_comes_while_it_is_counted(broker: Served) -> None
     said = 0
     told = b""
     while len(told) < 36:
-        packet = _say(speaker, 1)
+        packet = publish(speaker, 1)
         said += 1
         assert exactly(listener, len(packet)) == packet
         try:
@@ -185,7 +165,7 @@ def test_nothing_is_passed_on_once_the_broker_is_ending(broker: Served) -> None:
     listener.sendall(pack(SUBSCRIBE, TOPIC, b""))
     _done(listener)
     for number in range(5):
-        exactly(listener, len(_say(speaker, number)))
+        exactly(listener, len(publish(speaker, number)))
     broker.call(broker.broker.stopping)
     for number in range(5):
         broker.say(speaker, pack(0, TOPIC, b"%d" % number))
@@ -199,10 +179,10 @@ def test_a_packet_in_two_parts_after_whole_ones_is_joined(broker: Served, part: 
     _done(listener)
     other = broker.connect()
     for number in range(20):
-        exactly(listener, len(_say(speaker, number)))
+        exactly(listener, len(publish(speaker, number)))
         packet = pack(0, TOPIC, b"in two parts")
         speaker.sendall(packet[:part])
-        exactly(listener, len(_say(other, number)))  # the first part has been read
+        exactly(listener, len(publish(other, number)))  # the first part has been read
         speaker.sendall(packet[part:])
         assert exactly(listener, len(packet)) == packet
 
@@ -213,7 +193,7 @@ def test_a_body_that_looks_like_a_packet_is_a_body(broker: Served) -> None:
     inner = pack(0, TOPIC, b"inner")
     packet = pack(0, TOPIC, inner)
     for number in range(3):
-        exactly(listener, len(_say(speaker, number)))
+        exactly(listener, len(publish(speaker, number)))
         broker.say(speaker, packet[: -len(inner)])
         assert there(listener) == b""
         broker.say(speaker, inner)
@@ -223,7 +203,7 @@ def test_a_body_that_looks_like_a_packet_is_a_body(broker: Served) -> None:
 def _both(one: socket.socket, data: bytes, other: socket.socket) -> None:
     """In the thread of the broker, which then finds both."""
     one.sendall(data)
-    _say(other, 1)
+    publish(other, 1)
 
 
 def test_of_two_who_speak_at_once_a_part_is_remembered(broker: Served) -> None:
@@ -232,7 +212,7 @@ def test_of_two_who_speak_at_once_a_part_is_remembered(broker: Served) -> None:
     inner = pack(0, TOPIC, b"inner")
     packet = pack(0, TOPIC, inner)
     for number in range(3):
-        exactly(listener, len(_say(speaker, number)))
+        exactly(listener, len(publish(speaker, number)))
         broker.call(functools.partial(_both, speaker, packet[: -len(inner)], other))
         exactly(listener, len(pack(0, TOPIC, b"1")))
         broker.say(speaker, inner)

@@ -1,34 +1,12 @@
 """Reads that are passed on at once, compiled and not, to receivers that take less."""
 
 import socket
-from collections.abc import Iterator
-
-import pytest
 
 from host_broker.bus.publication import pack, unpack
-from tests.host_broker.net.served import Served, exactly, served
+from tests.host_broker.net.served import TOPIC, Served, exactly, publish, served
 
 SUBSCRIBE = 0x80
-TOPIC = b"home/1"
 _NARROW = {"outbox_high_bytes": 64 * 1024, "outbox_low_bytes": 16 * 1024}
-
-
-@pytest.fixture(params=[False, True], ids=["compiled", "pure"])
-def pure(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-@pytest.fixture
-def broker(pure: bool) -> Iterator[Served]:
-    with served(pure=pure) as running:
-        assert (running.poller.passage is None) == pure
-        yield running
-
-
-def _say(peer: socket.socket, number: int) -> bytes:
-    packet = pack(0, TOPIC, b"%d" % number)
-    peer.sendall(packet)
-    return packet
 
 
 def test_what_waits_is_not_overtaken(broker: Served) -> None:
@@ -76,7 +54,7 @@ def test_a_receiver_that_sleeps_holds_its_publisher_and_loses_nothing(pure: bool
         number = 0
         try:
             while number < 100_000:
-                sent += _say(speaker, number)
+                sent += publish(speaker, number)
                 number += 1
                 awake.settimeout(0.2)
                 heard += awake.recv(1 << 16)
@@ -88,7 +66,7 @@ def test_a_receiver_that_sleeps_holds_its_publisher_and_loses_nothing(pure: bool
         got = exactly(sleeper, len(sent))
         heard += exactly(awake, len(sent) - len(heard))
         assert got == heard == sent
-        packet = _say(speaker, number)
+        packet = publish(speaker, number)
         assert exactly(sleeper, len(packet)) == exactly(awake, len(packet)) == packet
 
 
