@@ -85,20 +85,23 @@ class Streams:
 
         One that failed for a reason that may pass is started again, after a pause (``Restarts``).
         """
-        waiting = False
+        some = False
         for stream in self._streams:
+            # Each is looked at once: one that fails after the look is seen by the next call.
             query = self.queries[stream.name]
-            if query.isActive or (failure := query.exception()) is None:
+            if query.isActive:
+                some = True
                 continue
+            if (failure := query.exception()) is None:
+                continue
+            some = True
             restarts, now = self._restarts[stream.name], time.monotonic()
             done = newest(self._config.checkpoint, stream.name)
             if not restarts.failed(str(failure), done, now):
                 raise failure
             if restarts.due(now):
                 self.queries[stream.name] = self._started(stream)
-            else:
-                waiting = True
-        return waiting or any(query.isActive for query in self.queries.values())
+        return some
 
     @property
     def restarts(self) -> dict[str, int]:

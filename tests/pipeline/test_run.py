@@ -6,14 +6,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from host_broker.client import FmqpClient, connect
 from motemq_pipeline import adding, restarts, store
@@ -21,6 +23,7 @@ from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.run import run
 from motemq_pipeline.status import RunStatus, read_status
+from motemq_pipeline.streams import Streams
 from motemq_pipeline.writer import only_writer
 from tests.host_broker.net.broker_process import broker
 from tests.pipeline.conftest import Tables
@@ -151,6 +154,60 @@ def test_a_failure_of_spark_that_passes_ends_nothing(
     with pytest.raises(PySparkException, match="threads that stumbled"):
         _once(spark, config)
     assert left["bronze_messages"] == 1000 - restarts.IN_A_ROW
+
+
+class _FailingOnceSeen:
+    """A query that was active when it was looked at, and has failed a moment later."""
+
+    def __init__(self, query: StreamingQuery, fail: threading.Event) -> None:
+        self._query = query
+        self._fail = fail
+
+    @property
+    def isActive(self) -> bool:
+        active = bool(self._query.isActive)
+        self._fail.set()
+        with suppress(PySparkException):
+            self._query.awaitTermination(_END_S)
+        return active
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._query, name)
+
+
+def test_a_query_that_fails_just_after_it_was_looked_at_does_not_end_the_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
+    write_journal(tmp_path / "journal")
+    config = load_config(_config(tmp_path, 'journal = "journal"'))
+    fail = threading.Event()
+    really = adding.add
+
+    def add(table: str, *more: object) -> None:
+        if table == "bronze_messages" and not failed:
+            fail.wait(_END_S)
+            failed.append(table)
+            raise RuntimeError("Task serialization failed: threads that stumbled")
+        really(table, *more)  # type: ignore[arg-type]
+
+    failed: list[str] = []
+    monkeypatch.setattr(adding, "add", add)
+    streams = Streams(spark, config, None)
+    try:
+        streams.start(once=True)
+        streams.queries["silver"].awaitTermination(_END_S)
+        bronze = _FailingOnceSeen(streams.queries["bronze"], fail)
+        streams.queries["bronze"] = bronze  # type: ignore[assignment]
+        assert streams.running()
+        assert failed
+        while streams.running():
+            time.sleep(0.05)
+    finally:
+        fail.set()
+        streams.stop()
+    assert streams.restarts == {"bronze": 1, "silver": 0}
+    assert len(_keys(config.tables)) == MESSAGES
 
 
 @contextmanager
