@@ -3,7 +3,8 @@
 The board's end is a socket; programs open ``/dev/pts/N``. The relay keeps the terminal open
 itself, raw and without echo, so that closing it or resetting the board changes nothing for the
 next program. A console that nobody reads is drained, like a closed terminal window: output waits
-for a moment, then is dropped until somebody reads again.
+for a moment, then is dropped until somebody reads again. Who has it open may take longer: the
+terminal says that it was read only every some 4 KB, and mpremote reads byte by byte.
 """
 
 import os
@@ -12,9 +13,12 @@ import selectors
 import socket
 import tty
 
+from boards.port_holder import times_open
+
 _CHUNK_BYTES = 16 * 1024
 _MAX_HELD_BYTES = 16 * 1024  # mpremote reads some 50 KB a second from a terminal
-_UNREAD_S = 0.5
+_UNREAD_S = 0.5  # while nobody has it open
+_UNREAD_OPEN_S = 10.0  # 4 KB at 1/100 of mpremote's pace
 
 
 class PtyRelay:
@@ -45,8 +49,9 @@ class PtyRelay:
 
     def close(self) -> None:
         """Take the terminal away; programs that have it open see an end of file."""
-        for descriptor in self._masks:
-            self._selector.unregister(descriptor)
+        for descriptor, mask in self._masks.items():
+            if mask:
+                self._selector.unregister(descriptor)
         self._masks.clear()
         self._board.close()
         os.close(self._master)
@@ -59,10 +64,15 @@ class PtyRelay:
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = now
-        elif now - self._stuck_since >= _UNREAD_S:
+        elif self._is_unread(now - self._stuck_since):
             self._dropping = True
             self._to_pty.clear()
         self._watch()
+
+    def _is_unread(self, stuck_s: float) -> bool:
+        if stuck_s < _UNREAD_S:
+            return False
+        return stuck_s >= _UNREAD_OPEN_S or times_open(self.path) < 2  # we are one of them
 
     def _on_board(self, events: int) -> None:
         if events & selectors.EVENT_READ:

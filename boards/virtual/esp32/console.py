@@ -5,9 +5,11 @@ the kernel hangs up on the interpreter and it ends too.
 """
 
 import contextlib
+import fcntl
 import os
 import selectors
 import signal
+import struct
 import subprocess
 import termios
 import tty
@@ -15,7 +17,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _CHUNK_BYTES = 16 * 1024
-_MAX_UNREAD_BYTES = 16 * 1024  # the terminal itself holds 4 KB; then the wire overruns
+_MAX_UNREAD_BYTES = 16 * 1024  # then the wire overruns
+_TERMINAL_BYTES = 4095  # what it holds; behind it, the kernel does not look for Ctrl-C
 _KILLED_S = 5.0
 _CTRL_C = b"\x03"
 
@@ -63,10 +66,11 @@ class Console:
 
     def write(self, data: bytes) -> None:
         """Type ``data``. What the program does not read in time is lost, but never Ctrl-C."""
-        if self._unread and _CTRL_C in data:
+        before, ctrl_c, after = data.partition(_CTRL_C)
+        if ctrl_c and self._interrupts() and not self._has_room(len(before)):
             # A UART's receiver looks for Ctrl-C even when its buffer is full.
             self.discard_input()
-            data = data[data.index(_CTRL_C) :]
+            data = ctrl_c + after
         self._unread += data[: _MAX_UNREAD_BYTES - len(self._unread)]
         self._flush()
 
@@ -105,6 +109,15 @@ class Console:
             self._selector.unregister(self._master)
         os.close(self._master)
         os.close(self._slave)
+
+    def _interrupts(self) -> bool:
+        """Whether Ctrl-C interrupts the program; else it is a byte like others."""
+        return bool(termios.tcgetattr(self._slave)[3] & termios.ISIG)
+
+    def _has_room(self, count: int) -> bool:
+        """Whether the kernel would look at what is typed after ``count`` bytes more."""
+        waiting: int = struct.unpack("i", fcntl.ioctl(self._slave, termios.FIONREAD, bytes(4)))[0]
+        return not self._unread and waiting + count < _TERMINAL_BYTES
 
     def _ready(self, events: int) -> None:
         if events & selectors.EVENT_WRITE:

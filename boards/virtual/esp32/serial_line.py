@@ -2,7 +2,7 @@
 
 A second client waits in the listener's queue until the first has gone: tools that follow one
 another never find the port busy. What the board says while nobody listens is lost. Nor can a client
-that does not read stop the board for long: half a second, then what waits for it is lost too.
+that does not read stop the board for long: ten seconds, then what waits for it is lost too.
 """
 
 import selectors
@@ -12,7 +12,7 @@ from collections.abc import Callable
 _CHUNK_BYTES = 16 * 1024
 _MAX_UNREAD_BYTES = 256 * 1024  # on top of what the kernel holds for the client
 _BUSY_BYTES = 16 * 1024  # from here on the board had better wait
-_STUCK_S = 0.5
+_STUCK_S = 10.0  # who reads slowly shows it only every 64 KB, as its window opens
 
 
 class Wire:

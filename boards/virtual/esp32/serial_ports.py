@@ -60,7 +60,8 @@ class SerialPorts:
 
     def tick(self, now: float) -> None:
         """Notice that nobody reads the terminal, or a connection."""
-        for plug in (self._relay, self._to_relay, self._tcp, self._telnet):
+        # Not what waits for the relay: that knows whether anybody reads its terminal.
+        for plug in (self._relay, self._tcp, self._telnet):
             plug.tick(now)
 
     def close(self) -> None:

@@ -150,11 +150,13 @@ def test_a_board_that_floods_the_line_can_be_interrupted(
     assert mpremote(running, "resume", "eval", "1 + 1").strip() == "2"
 
 
-def test_ctrl_c_gets_through_a_full_input(running: VirtualBoard, mpremote: Tool) -> None:
+@pytest.mark.parametrize("size", [4094, 4095, 10_000, 100_000])
+def test_ctrl_c_gets_through_a_full_input(running: VirtualBoard, mpremote: Tool, size: int) -> None:
+    """A terminal holds 4,095 bytes, and the kernel some more for it."""
     mpremote(running, "exec", "--no-follow", "while True: pass")
     port = int(running.address.serial_urls["socket"].rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), 10) as line:
-        line.sendall(b"x" * 100_000)
+        line.sendall(b"x" * size)
     assert mpremote(running, "resume", "eval", "1 + 1").strip() == "2"
 
 
