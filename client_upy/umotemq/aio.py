@@ -115,10 +115,10 @@ class Aio:
         """As LightmqClient.send."""
         client = self.client
         await self.flush()
-        number = client._post(data, None)
+        number = client._post(data, False)
         waiting = client._waiting
         try:
-            while waiting[number] is None:
+            while waiting[number] is False:
                 timeout_ms = await self._await(timeout_ms, True)
             return waiting[number]
         finally:
@@ -129,7 +129,7 @@ class Aio:
         client = self.client
         while client.up and len(client._waiting) >= client.window:
             timeout_ms = await self._await(timeout_ms, True)
-        await self.do(client._post, data, False)
+        await self.do(client._post, data, True)
 
     def messages(self, topic, queue=8, newest=False, feedback=False):
         """Subscribe; return an asynchronous iterator over (topic, payload).

@@ -45,14 +45,14 @@ class LightmqClient(Link):
         self._go = self.dialect != "spec"
         self._request = 3 if self._go else 5
         self._id = random.getrandbits(16)
-        self._waiting = {}  # id of a SEND: None, or its response if send() waits for it
+        self._waiting = {}  # id of a SEND: True of a post(); of a send() False, then its response
 
     def send(self, data, timeout_ms=5000):
         """Send ``data`` and return the response. Raises LinkError, as ``ping`` does."""
-        number = self._post(data, None)
+        number = self._post(data, False)
         waiting = self._waiting
         try:
-            while waiting[number] is None:
+            while waiting[number] is False:
                 timeout_ms = self._await(timeout_ms, True)
             return waiting[number]
         finally:
@@ -65,7 +65,7 @@ class LightmqClient(Link):
         """
         if self.up:
             self.flush(timeout_ms, self.window - 1)
-        self._post(data, False)
+        self._post(data, True)
 
     def flush(self, timeout_ms=5000, leave=0):
         """Wait until at most ``leave`` posts await their response. Raises LinkError."""
@@ -83,16 +83,16 @@ class LightmqClient(Link):
             if self._id not in self._waiting:
                 return self._id
 
-    def _post(self, data, kept):
+    def _post(self, data, post):
         number = self._next_id()
-        if kept is False and self.outage is not None:
+        if post and self.outage is not None:
             self.outage.send(self, self._request, number, data, 1)
         else:
             self._push()
             self._pack(self._request, number, data, 1)
             self._push()
         if self.up:
-            self._waiting[number] = kept
+            self._waiting[number] = post
         return number
 
     def _pack(self, operation, number, data=b"", flags=0):
@@ -176,15 +176,16 @@ class LightmqClient(Link):
                 answer = self.handler and self.handler(bytes(self._view[start + 3 : end]))
                 if self.stream is stream:
                     self._pack(operation + 1, number, answer or b"")
-            elif number not in self._waiting:
-                self.discarded += 1  # too late, or never asked
-                continue
             else:
+                kept = self._waiting.get(number)
                 data = bytes(self._view[start + 2 : end])
-                if self._waiting[number] is not False:
-                    self._waiting[number] = data  # or once more, from a broker that answers twice
-                else:
+                if kept is False:
+                    self._waiting[number] = data
+                elif kept is True:
                     del self._waiting[number]
                     if self.on_response:
                         self.on_response(data)
+                else:
+                    self.discarded += 1  # too late, never asked, or answered before
+                    continue
             handled += 1

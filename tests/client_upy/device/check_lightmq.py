@@ -94,8 +94,9 @@ def send_returns_the_response():
     # A broker that answers twice, before the first answer is looked at; also with nothing.
     for number, answer in ((3, b"ok"), (4, b"")):
         said = bytes([6, 0, 2 + len(answer), 0, number]) + answer
-        answered(client, stream, number, said + said)
+        answered(client, stream, number, said + bytes([6, 0, 5, 0, number]) + b"two")
         equal(client.send(b"Hi", 200), answer)
+    equal(client.discarded, 3)
     within(90, 400, raises, "timeout", client.send, b"Hi", 100)
     answered(client, stream, 0x0200, b"\x06\0\x04\x01\x03no\x06\0\x02\x02\0")
     equal(client.send(b"again", 200), b"")
