@@ -83,3 +83,17 @@ def test_a_program_that_does_not_read_stops_the_board_for_seconds_only(desk: _De
         assert desk.now > 9.0
     finally:
         os.close(stopped)
+
+
+def test_a_terminal_that_takes_nothing_more_can_be_taken_away(desk: _Desk) -> None:
+    """The fixture closes it while neither the board nor the program is listened to."""
+    program = os.open(desk.path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        before = -1
+        while desk.said != before:
+            before = desk.said
+            desk.pass_time()
+        assert desk.said < len(_OUTPUT)
+        desk.pass_time()
+    finally:
+        os.close(program)

@@ -186,7 +186,7 @@ def an_idle_link_wakes_once_per_keepalive():
 @check
 def a_ping_is_answered_though_later_ones_are_too():
     """A slow broker answers several signs of life at once: the one we wait for is among them."""
-    client, stream = named(keepalive_ms=20)
+    client, stream = named(keepalive_ms=200)  # a machine may well stall for 20
     client.connect(1000)
     asked = []
 
@@ -195,9 +195,8 @@ def a_ping_is_answered_though_later_ones_are_too():
         return b"".join(asked) if len(asked) == 4 else b""
 
     stream.answer = late
-    equal(client.ping(1000) > 0, True)
-    # Where reading the answers took 20 ms, one more was asked.
-    equal(len(asked) >= 4, True, len(asked))
+    equal(client.ping(5000) > 0, True)
+    equal(len(asked), 4)
 
 
 @check
