@@ -1,4 +1,4 @@
-"""Compiles the one part of the broker that is not interpreted, if that is possible here.
+"""Compiles the parts of the broker that are not interpreted, if that is possible here.
 
 Without a C compiler or Python's headers the package is whole all the same, and slower.
 """
@@ -12,43 +12,44 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-MODULE = "host_broker.net._lanes"
+MODULES = (
+    "host_broker.bus._topic_table",
+    "host_broker.net.journal._assembly",
+    "host_broker.net.journal._selection",
+)
 EXTENSION = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Puts the compiled module beside its source, and into the wheel."""
+    """Puts the compiled modules beside their sources, and into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; what goes wrong is a warning."""
         root = Path(self.root)
-        try:
-            compiled = _compiled(root)
-        except Exception as error:  # whatever a compiler, or the lack of one, may raise
-            self.app.display_warning(f"{MODULE} is not compiled, the broker is slower: {error}")
-            _source(root).with_suffix(EXTENSION).unlink(missing_ok=True)  # of what it was before
-            return
-        build_data["artifacts"].append(compiled.relative_to(root).as_posix())
-        build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+        for module in MODULES:
+            source = root.joinpath(*module.split(".")).with_suffix(".pyx")
+            try:
+                compiled = _compiled(module, source)
+            except Exception as error:  # whatever a compiler, or the lack of one, may raise
+                self.app.display_warning(f"{module} is not compiled, the broker is slower: {error}")
+                source.with_suffix(EXTENSION).unlink(missing_ok=True)  # of what it was before
+                continue
+            build_data["artifacts"].append(compiled.relative_to(root).as_posix())
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
 
 
-def _source(root: Path) -> Path:
-    return root.joinpath(*MODULE.split(".")).with_suffix(".pyx")
-
-
-def _compiled(root: Path) -> Path:
+def _compiled(module: str, source: Path) -> Path:
     """Return the shared library, compiled anew."""
     from Cython.Build import cythonize
     from setuptools import Distribution, Extension
 
-    source = _source(root)
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / source.name
         shutil.copy(source, copy)
         extension = Extension(
-            MODULE,
+            module,
             [str(copy)],
             define_macros=[("MOTEMQ_SOURCE", f'"{digest}"')],
             extra_compile_args=["-O2", "-g0"],
@@ -58,7 +59,7 @@ def _compiled(root: Path) -> Path:
         command.build_lib = command.build_temp = folder
         command.ensure_finalized()
         command.run()
-        built = Path(folder, command.get_ext_filename(MODULE))
+        built = Path(folder, command.get_ext_filename(module))
         compiled = source.with_name(built.name)
         # Not over the old one: a program that has it open would read what it becomes.
         fresh = compiled.with_suffix(".new")

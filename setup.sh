@@ -19,16 +19,17 @@ fi
 [ -n "$PYTHON" ] || fail "no Python 3.11 or newer found; on Debian 12: apt-get install python3.11 python3.11-venv"
 
 stamp=.venv/.setup-stamp
-want=$({ "$PYTHON" -VV; pwd; cat pyproject.toml setup.sh hatch_build.py host_broker/net/_lanes.pyx; } | sha256sum | cut -d' ' -f1)
+want=$({ "$PYTHON" -VV; pwd; cat pyproject.toml setup.sh hatch_build.py host_broker/bus/*.pyx host_broker/net/journal/*.pyx; } | sha256sum | cut -d' ' -f1)
 if [ -x .venv/bin/motemq ] && [ "$(cat $stamp 2>/dev/null)" = "$want" ] &&
    .venv/bin/python -c '' 2>/dev/null; then
   say "up to date"
   exit 0
 fi
 
-# 1. Debian packages: the cross compiler for the RP2040, and what unpacks Debian's sources.
+# 1. Debian packages: the cross compiler for the RP2040, what unpacks Debian's sources, and nc,
+# which speaks to the broker in tests.
 packages=(gcc libc6-dev gcc-arm-none-eabi libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib cmake make
-  pkg-config libffi-dev dpkg-dev xz-utils)
+  netcat-openbsd pkg-config libffi-dev dpkg-dev xz-utils)
 "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || packages+=("$(basename "$(readlink -f "$(command -v "$PYTHON")")")-venv")
 # The broker's compiled part needs Python's headers.
 [ -e "$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] ||
@@ -66,8 +67,8 @@ pip_install() {
   rm -f "$log"
 }
 pip_install -e '.[rig,pipeline,connect,dev]'
-.venv/bin/python -c 'from host_broker.net import _lanes' 2>/dev/null ||
-  say "warning: the broker's compiled part could not be built, so it is slower; to see why: .venv/bin/pip install -v -e ."
+.venv/bin/python -c 'from host_broker.bus import _topic_table; from host_broker.net.journal import _assembly, _selection' 2>/dev/null ||
+  say "warning: the broker's compiled parts could not be built, so it is slower; to see why: .venv/bin/pip install -v -e ."
 
 # 3. Java for Spark, Node for the RP2040 emulator: from wheels where the machine has none.
 java_works() { command -v java >/dev/null && java -version 2>&1 | grep -qE 'version "(1[7-9]|2[0-9])'; }
