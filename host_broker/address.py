@@ -1,9 +1,9 @@
 """Addresses people type: where to listen, where to connect, for every protocol and transport.
 
-``fmqp://host:port`` is plain TCP, ``fmqps://host:port?ca=FILE`` is TLS, ``fmqp+unix:///path`` is a
-unix socket; the same for ``lightmq``, where ``/client-id`` (TCP, TLS) or ``?client_id=`` (unix)
-names the client, and for ``lightmq+fmqp``, FMQP inside LightMQ. To listen there is also ``http``,
-and ``auto``: FMQP, LightMQ and HTTP, told apart by their first bytes.
+``PROTOCOL://host:port`` is plain TCP, ``PROTOCOLs://host:port?ca=FILE`` is TLS,
+``PROTOCOL+unix:///path`` is a unix socket. Which protocols there are, and what else their addresses
+may say (a user, the client's name), the registry knows. To listen there is also ``http``, and
+``auto``: every protocol, told apart by the first bytes.
 """
 
 import urllib.parse
@@ -11,22 +11,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-CARRIED = "lightmq+fmqp"  # FMQP inside LightMQ
-NAMED = ("lightmq", CARRIED)  # their clients have a name
-PROTOCOLS = ("fmqp", *NAMED)
+from host_broker.protocol import DEFAULT_PORT as DEFAULT_PORT
+from host_broker.protocol import AddressForm
+from host_broker.registry import protocols
+
 AUTO = "auto"  # listens for all of them that begin differently
 HTTP = "http"  # the journal, for programs
-_LISTENERS_ONLY = (AUTO, HTTP)
-DEFAULT_PORT = 8765  # for those, as one listener can serve all
-CARRIED_PORT = 8766
+_LISTENERS_ONLY = {
+    AUTO: AddressForm(name=AUTO, title="every protocol"),
+    HTTP: AddressForm(name=HTTP, title="HTTP"),
+}
 
 Transport = Literal["tcp", "tls", "unix"]
 _SUFFIXES: dict[Transport, str] = {"tcp": "", "tls": "s", "unix": "+unix"}
-_SCHEMES: dict[str, tuple[str, Transport]] = {
-    protocol + suffix: (protocol, transport)
-    for protocol in (*PROTOCOLS, *_LISTENERS_ONLY)
-    for transport, suffix in _SUFFIXES.items()
-}
 
 # By transport; a scheme that differs has a line of its own.
 LISTEN_OPTIONS: dict[str, Collection[str]] = {
@@ -35,17 +32,13 @@ LISTEN_OPTIONS: dict[str, Collection[str]] = {
     "tls": ("slow", "cert", "key", "client_ca"),
     "unix": ("slow", "mode"),
 }
-CONNECT_OPTIONS: dict[str, Collection[str]] = {
+_CONNECT_OPTIONS: dict[Transport, Collection[str]] = {
     "tcp": (),
     "tls": ("ca", "cert", "key", "insecure"),
-    "unix": ("client_id",),
+    "unix": (),
 }
-# Who has a name can have a token, too (the broker's lightmq.clients).
-CONNECT_OPTIONS |= {
-    name + suffix: (*CONNECT_OPTIONS[transport], "token_file")
-    for name in NAMED
-    for transport, suffix in _SUFFIXES.items()
-}
+# A unix socket's path is a file, so what others say in the path is an option there.
+_PATH_OPTION = {"none": "", "client": "client_id", "free": "path"}
 
 
 class AddressError(ValueError):
@@ -56,8 +49,9 @@ class AddressError(ValueError):
 class Address:
     """One end of a connection.
 
-    ``host`` and ``port`` are empty for a unix socket, ``path`` for all others. ``client_id`` is
-    LightMQ's. ``options`` are what followed the ``?``; never part of the printed form.
+    ``host`` and ``port`` are empty for a unix socket, ``path`` (its file) for all others. ``user``,
+    ``client_id`` and ``words`` (a path of the protocol's own) are "" unless the protocol has them.
+    ``options`` are what followed the ``?``; never part of the printed form.
     """
 
     protocol: str
@@ -67,11 +61,20 @@ class Address:
     transport: Transport = "tcp"
     path: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    words: str = ""
 
     @property
     def scheme(self) -> str:
         """Protocol and transport in one word, e.g. ``fmqps``."""
         return self.protocol + _SUFFIXES[self.transport]
+
+    @property
+    def local(self) -> bool:
+        """Whether it can only be on this machine."""
+        if self.transport == "unix":
+            return True
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
 
     def __str__(self) -> str:
         where = self.path if self.transport == "unix" else host_and_port(self.host, self.port)
@@ -83,54 +86,108 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def parse_address(text: str, options: Mapping[str, Collection[str]] = CONNECT_OPTIONS) -> Address:
-    """Read an address; a missing port is 8765, that of ``lightmq+fmqp`` 8766.
+def parse_address(text: str, options: Mapping[str, Collection[str]] | None = None) -> Address:
+    """Read an address; a missing port is the protocol's own.
 
-    ``options`` names what may follow the ``?``: those of a listener or of a client. Raises
-    ``AddressError``.
+    ``options``: ``LISTEN_OPTIONS`` for where to listen; None: for where to connect. Raises
+    ``AddressError``, and ``RegistryError`` if the protocol is of a broken package.
     """
     if "://" not in text:
-        raise AddressError(f"'{text}' is no address; write it as fmqp://127.0.0.1:{DEFAULT_PORT}")
+        raise AddressError(f"'{text}' is no address; write it as {_completed(text)}")
     try:
         parts = urllib.parse.urlsplit(text)
         host, port = parts.hostname, parts.port
         given = _given(parts.query)
     except ValueError as error:
         raise AddressError(f"'{text}' is no address: {error}") from error
-    schemes = [
-        name
-        for name, (known, _) in _SCHEMES.items()
-        if known not in _LISTENERS_ONLY or AUTO in options
-    ]
-    protocol, transport = _SCHEMES.get(parts.scheme, ("", "tcp"))
-    if protocol == AUTO and parts.scheme not in schemes:
-        said = text.replace(AUTO, "fmqp", 1)
+    spec, transport = _scheme(text, parts.scheme, listens=options is not None)
+    if parts.password is not None:
         raise AddressError(
-            f"'{text}': a broker listens like this, a client says which protocol it speaks: {said}"
+            f"'{parts.scheme}://{parts.username}:…@{host}' has a password; everybody who lists "
+            "processes would see it"
         )
-    if parts.scheme not in schemes:
-        raise AddressError(
-            f"'{text}': unknown protocol '{parts.scheme}'; there are: {', '.join(schemes)}"
-        )
-    if parts.fragment or parts.username is not None:
-        raise AddressError(f"'{text}' has more than protocol, host, port and client id")
-    for name in given:
+    if parts.fragment:
+        raise AddressError(f"'{text}' has more than protocol, host, port and path")
+    if parts.username is not None and not spec.user:
+        raise AddressError(f"'{text}' names a user, but {spec.title} has none")
+    name = _PATH_OPTION[spec.path]
+    if options is not None:
         allowed = options.get(parts.scheme, options[transport])
-        if name not in allowed:
+    else:
+        allowed = (*_CONNECT_OPTIONS[transport], *spec.connect_options)
+        if transport == "unix":
+            allowed += tuple(filter(None, (name, "user" if spec.user else "")))
+    for option in given:
+        if option not in allowed:
             known = ", ".join(allowed) or "none"
-            raise AddressError(f"'{text}': unknown option '{name}'; {parts.scheme} has: {known}")
+            if option == "client_id" and transport == "unix":
+                raise AddressError(f"'{text}' has a client_id, but only {_named()} has client ids")
+            raise AddressError(f"'{text}': unknown option '{option}'; {parts.scheme} has: {known}")
     if transport == "unix":
-        return _unix_address(text, protocol, parts, given)
-    if not host:
-        raise AddressError(
-            f"'{text}' names no host; write e.g. {parts.scheme}://127.0.0.1:{DEFAULT_PORT}"
-        )
-    client_id = urllib.parse.unquote(parts.path.removeprefix("/"))
-    if client_id and protocol not in NAMED:
-        raise AddressError(f"'{text}' ends in '{parts.path}', but only LightMQ has client ids")
-    if port is None:
-        port = CARRIED_PORT if protocol == CARRIED else DEFAULT_PORT
-    return Address(protocol, host, port, client_id, transport, options=given)
+        file = urllib.parse.unquote(parts.path)
+        if parts.netloc or not file or file.endswith("/"):
+            raise AddressError(
+                f"'{text}' names no file; write e.g. {parts.scheme}:///run/motemq.sock"
+            )
+        said, user = given.pop(name, ""), given.pop("user", "")
+        where = {"path": file}
+    else:
+        if not host:
+            raise AddressError(
+                f"'{text}' names no host; write e.g. {parts.scheme}://127.0.0.1:{spec.port}"
+            )
+        said = urllib.parse.unquote(parts.path.removeprefix("/"))
+        if said and spec.path == "none":
+            raise AddressError(
+                f"'{text}' ends in '{parts.path}', but only {_named()} has client ids"
+            )
+        user = urllib.parse.unquote(parts.username or "")
+        where = {"host": host}
+    return Address(
+        spec.name,
+        port=0 if transport == "unix" else spec.port if port is None else port,
+        client_id=said if spec.path == "client" else "",
+        words=said if spec.path == "free" else "",
+        transport=transport,
+        options=given,
+        user=user,
+        **where,
+    )
+
+
+def _completed(text: str) -> str:
+    """Return the address that somebody may mean who left the protocol out."""
+    first = next(iter(protocols().values()))
+    try:
+        parts = urllib.parse.urlsplit(f"//{text}")
+        host, port = parts.hostname or "127.0.0.1", parts.port or first.port
+    except ValueError:
+        host, port = "127.0.0.1", first.port
+    return f"{first.name}://{host_and_port(host, port)}"
+
+
+def _scheme(text: str, scheme: str, *, listens: bool) -> tuple[AddressForm, Transport]:
+    for transport, suffix in _SUFFIXES.items():
+        name = scheme.removesuffix(suffix)
+        if not scheme.endswith(suffix):
+            continue
+        if name in _LISTENERS_ONLY and listens:
+            return _LISTENERS_ONLY[name], transport
+        if name in protocols():
+            return protocols()[name], transport
+        if name == AUTO:
+            said = text.replace(AUTO, next(iter(protocols())), 1)
+            raise AddressError(
+                f"'{text}': a broker listens like this, a client says which protocol it speaks: "
+                f"{said}"
+            )
+    names = [*protocols(), *(_LISTENERS_ONLY if listens else ())]
+    schemes = [name + suffix for name in names for suffix in _SUFFIXES.values()]
+    raise AddressError(f"'{text}': unknown protocol '{scheme}'; there are: {', '.join(schemes)}")
+
+
+def _named() -> str:
+    return next((spec.title for spec in protocols().values() if spec.path == "client"), "no other")
 
 
 def _given(query: str) -> dict[str, str]:
@@ -143,15 +200,3 @@ def _given(query: str) -> dict[str, str]:
                 raise ValueError(f"option '{name}' is given twice")
             given[name] = value
     return given
-
-
-def _unix_address(
-    text: str, protocol: str, parts: urllib.parse.SplitResult, given: dict[str, str]
-) -> Address:
-    path = urllib.parse.unquote(parts.path)
-    if parts.netloc or not path or path.endswith("/"):
-        raise AddressError(f"'{text}' names no file; write e.g. {parts.scheme}:///run/motemq.sock")
-    client_id = given.pop("client_id", "")
-    if client_id and protocol not in NAMED:
-        raise AddressError(f"'{text}' has a client_id, but only LightMQ has client ids")
-    return Address(protocol, client_id=client_id, transport="unix", path=path, options=given)

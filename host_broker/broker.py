@@ -1,48 +1,154 @@
-"""The whole broker, pure: bytes and times in, ``Outputs`` out. It names no protocol."""
+"""The whole broker, pure: bytes and times in, ``Outputs`` out. It names no protocol.
 
-from collections.abc import Callable, Iterable
+Every publication takes one way: a session's commands come to ``_run``, a run of plain publications
+to ``_publish_run`` (split by route, dealt to receivers), a single one to ``_publish``; both end in
+``_forward`` for those who take the stored form and in ``_match`` for all others. What many reads
+have for the same receivers is gathered until the edge takes it, once a turn of its event loop.
+"""
 
-from host_broker.bus.commands import Command, PublishRun
-from host_broker.bus.exchange import Exchange
-from host_broker.bus.publication import HEADER, RETAINED, SERVICE, WILL, unpack_one
-from host_broker.bus.routes import Group
-from host_broker.clients import Client
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+from host_broker.bus.bus import Bus
+from host_broker.bus.commands import (
+    Acknowledge,
+    Announce,
+    Command,
+    Consume,
+    DeleteQueue,
+    Discard,
+    Disconnect,
+    Enqueue,
+    OpenQueue,
+    Publish,
+    Send,
+    Signal,
+    StopConsuming,
+    Subscribe,
+    Unsubscribe,
+    Wake,
+)
+from host_broker.bus.delivery import Delivery, Filter, QueueDelivery, SubscriptionId
+from host_broker.bus.publication import (
+    FEEDBACK,
+    HEADER,
+    NO_PROPERTIES,
+    PACKETS,
+    RETAINED,
+    SERVICE,
+    WILL,
+    WITH_PROPERTIES,
+    Properties,
+    Run,
+    is_service,
+    pack,
+    pack_properties,
+    pack_with_properties,
+    property_fault,
+    unpack,
+    unpack_one,
+    unpack_properties,
+)
+from host_broker.bus.queue import Queue
+from host_broker.bus.retained import RetainedMessage
+from host_broker.bus.routes import Match, Route
+from host_broker.bus.subscriptions import Interest, SubscriberId, SubscriptionKey
+from host_broker.bus.topic_table import deal
 from host_broker.deadlines import Deadlines
-from host_broker.departures import Departures
-from host_broker.execution import Execution, Stats, World
-from host_broker.gathering import Gathering, body_of
-from host_broker.outputs import Close, ConnectionId, Gathered, Outputs
-from host_broker.protocols.registry import protocols
-from host_broker.protocols.session import Session, Translator
+from host_broker.gradual_unsubscribe import GradualUnsubscribe
+from host_broker.outputs import Buffer, Close, ConnectionId, Failure, Forward, Outputs, Record
+from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
+from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings
+from host_broker.stats import Stats
+from host_broker.wire.budget import Budget
 
 _header = HEADER.unpack_from
 _LOOK_AGAIN_S = 1.0  # at the time of a connection that was not read
+# A record is at most 16 MiB (docs/journal.md): a run is ended as soon as it is this long, and
+# what makes it so is at most a read and the longest body, 8 MiB.
+_LONG_RECORD = 4 * 1024 * 1024
+_SHARED_RECORD = 32 * 1024  # bytes; more is not copied to be in one record with what came before
+_LENIENCE_S = 0.1  # of discarded packets at once: a mistake is none to rest for
+# Dealing copies what a receiver gets; above so many times the run's length slices are shared.
+_MOST_COPIES = 8
+# Retained answers, and what waits in queues, are handed out this much at a time; the rest waits
+# until it has drained.
+_STEP_BYTES = 256 * 1024
+# Steps through the index that a part of this process makes at once: some 5 ms, then others have
+# their turn.
+STEPS_AT_ONCE = 8_000
+_MOST_FAILURES = 100  # of filters, told in one turn: one may fail for each publication
 
 
-def _client(connection: ConnectionId, session: Session, journal_code: int) -> Client:
-    translator = session if isinstance(session, Translator) else None
-    return Client(connection, session, journal_code, translator)
+@dataclass(slots=True, eq=False)
+class _RetainedAnswer:
+    """What a client is still to be told about a subscription that it has just made."""
+
+    messages: deque[ref[RetainedMessage]]  # one that was replaced is not kept for this
+    subscription: Subscribe
 
 
-def _counting() -> Callable[[], int]:
+@dataclass(slots=True, eq=False)
+class Client:
+    """One connection.
+
+    ``alone`` is the connection as the only receiver. ``internal``: it is a part of this process,
+    counted by nobody. ``answers`` are what it is still to be told of retained messages; meanwhile,
+    or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
+    publications. ``queues`` are those it consumes. ``held_by``: full queues it has to wait for.
+    ``congested``: its connection takes no more for now.
+    """
+
+    connection: ConnectionId
+    spec: ProtocolSpec
+    session: Session
+    alone: tuple[ConnectionId, ...]
+    internal: bool = False
+    closing: bool = False
+    published: int = 0
+    congested: bool = False
+    answers: deque[_RetainedAnswer] | None = None
+    suspended: deque[Command] | None = None
+    queues: set[bytes] | None = None
+    held_by: set[bytes] | None = None
+    steps: int = 0  # through the index, made for it and not yet paid off
+    steps_paid: float = 0.0  # until when they were
+    discards: float = 0.0  # packets, not yet paid off
+    discards_paid: float = 0.0  # until when they were
+
+
+def _topic_at(data: bytes, position: int) -> tuple[bytes, int]:
+    """Return the topic of the packet at ``position``, and where the next one begins."""
+    _, topic_length, body_length = _header(data, position)
+    topic = position + HEADER.size
+    body = topic + topic_length
+    return data[topic:body], body + body_length
+
+
+def _id_sequence() -> Callable[[], int]:
     """Ids without randomness: an odd stride visits all 65536 before it repeats one."""
     state = 0
 
-    def following() -> int:
+    def next_id() -> int:
         nonlocal state
         state = (state + 40_503) & 0xFFFF
         return state
 
-    return following
+    return next_id
 
 
 class Broker:
     """Every protocol on one bus.
 
-    ``now`` is seconds on any clock that never goes back, the same for all calls. ``random_u16``
-    returns 0 to 65535; the edge passes a real source, without one ids are a fixed sequence.
-    ``journalled``: the edge wants ``Outputs.records``.
+    ``now`` is seconds on any clock that never goes back, the same for all calls. What the calls
+    want done gathers until ``take`` gives it. ``random_u16`` returns 0 to 65535; the edge passes a
+    real source, without one ids are a fixed sequence. ``journalled``: the edge wants
+    ``Outputs.records``. ``specs``: the protocols, by name; the registered ones by default. Raises
+    ``RegistryError`` if a protocol's server cannot be made.
     """
 
     def __init__(
@@ -50,251 +156,1031 @@ class Broker:
         settings: Settings,
         random_u16: Callable[[], int] | None = None,
         journalled: bool = True,
+        specs: Mapping[str, ProtocolSpec] | None = None,
     ) -> None:
-        limits = settings.fmqp
-        random_u16 = random_u16 or _counting()
-        self._servers = protocols(settings, random_u16)
-        self._exchange = Exchange(
-            limits.max_subscriptions,
-            limits.max_cached,
-            limits.max_cached_bytes,
-            apart=None if limits.wildcard_matches_service else SERVICE,
-        )
-        self.max_body = limits.max_body  # bytes
-        self._known = self._exchange.known
-        self._clients: dict[ConnectionId, Client] = {}
-        self._latecomers: dict[ConnectionId, Client] = {}  # to be told that the broker is ending
-        self._deadlines = Deadlines()
-        self._departures = Departures(self._exchange)
-        self._gathering = Gathering(journalled)
         self.stats = Stats()
-        self._world = World(
-            self._clients,
-            self._servers,
-            self._exchange,
-            self._deadlines,
-            self._departures,
+        self._specs = protocols() if specs is None else specs
+        self._servers: dict[str, ProtocolServer] = {}
+        self._limits = settings.bus
+        self._bus = Bus(settings.bus, SERVICE)
+        self._work = self._bus.work
+        self._topics = self._bus.topics
+        self._journalled = journalled
+        self._clients: dict[ConnectionId, Client] = {}
+        self._client_count = 0  # without those of this process
+        self._refused: dict[ConnectionId, Client] = {}  # to be told that the broker is ending
+        self._deadlines = Deadlines()
+        self._leaving: GradualUnsubscribe[Client] = GradualUnsubscribe(self._bus)
+        self._held: dict[bytes, dict[ConnectionId, Client]] = {}  # who waits for full queues
+        self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
+        self._ending = False  # a signal has come, or stop: nothing more is read
+        context = BrokerContext(
+            settings.bus,
+            random_u16 or _id_sequence(),
+            Budget(settings.bus.max_held_bytes),
             self.stats,
-            limits.max_steps_per_s,
-            limits.max_discards_per_s,
-            journalled,
+            self._topics,
+            self._servers,
         )
+        for name, spec in self._specs.items():
+            section = spec.section or name
+            own = None if spec.settings is None else settings.section(section, spec.settings)
+            try:
+                self._servers[name] = spec.server(own, context)
+            except Exception as error:  # whatever somebody else's protocol may raise
+                raise RegistryError(f"the protocol {name!r} cannot start: {error!r}") from error
+        # Of the call under way: its time, and whose read it is about.
+        self._now = 0.0
+        self._cause: ConnectionId = 0
+        self._outputs = Outputs()
+        self._last_forward: Forward | None = None  # of the outputs
+        # The record that the short runs of one client in one call share.
+        self._record_of: Client | None = None
+        self._record_parts: list[Buffer] = []
+        self._record_count = 0
+        self._record_bytes = 0
 
-    def restore(self, entries: Iterable[tuple[bytes, bytes]]) -> int:
-        """Take back retained messages that ``Outputs.retained`` gave (topic, stored form).
+    # ---- what the edge says ----
+
+    def restore(self, entries: Iterable[tuple[bytes, bytes, bytes]]) -> int:
+        """Take back retained messages that ``Outputs.retained`` gave (topic, packet, properties).
 
         Call it before anything else. Returns how many did not fit the limits; ValueError if one
         is not a retained message of its topic.
         """
         refused = self.retained_refused
-        for topic, packet in entries:
+        for topic, packet, spelled in entries:
             if unpack_one(packet)[:2] not in ((RETAINED, topic), (RETAINED | WILL, topic)):
                 raise ValueError(f"what was kept for {topic!r} is no retained message of it")
-            self._exchange.retained.put(topic, packet)
+            self._bus.retained.put(topic, packet, unpack_properties(spelled))
         return self.retained_refused - refused
 
     def opened(
-        self, connection: ConnectionId, protocol: str, now: float, loopback: bool = True
-    ) -> Outputs:
+        self,
+        connection: ConnectionId,
+        protocol: str,
+        now: float,
+        loopback: bool = True,
+        internal: bool = False,
+    ) -> None:
         """Begin a connection; ``connection`` is from 1 and never used again.
 
-        ``loopback``: its peer is on this machine (``fmqp.signals``). While the broker is ending it
-        is only told so, if its protocol has a word for that (LightMQ), or closed. ValueError if the
-        protocol is unknown or the connection is already open.
+        ``loopback``: its peer is on this machine. ``internal``: it is a part of this process. While
+        the broker is ending it is only told so, if its protocol has a word for that, or closed.
+        ValueError if the protocol is unknown or the connection is already open.
         """
-        server = self._servers.get(protocol)
-        if server is None:
-            raise ValueError(f"protocol {protocol!r} is none of {', '.join(self._servers)}")
+        spec = self._specs.get(protocol)
+        if spec is None:
+            raise ValueError(f"protocol {protocol!r} is none of {', '.join(self._specs)}")
         if connection in self._clients:
             raise ValueError(f"connection {connection} is already open")
-        if self._world.ending:
-            late = server.latecomer(connection, now)
-            if late is None:
-                return Outputs(closes=[Close(connection, "the broker is stopping", abort=True)])
-            self._latecomers[connection] = _client(connection, late, server.journal_code)
-            return Outputs()
+        server = self._servers[protocol]
+        self._begin(connection, now)
+        if self._ending:
+            refusing = server.refusing(connection, now)
+            if refusing is None:
+                close = Close(connection, "the broker is stopping", abort=True)
+                self._outputs.closes.append(close)
+            else:
+                self._refused[connection] = Client(connection, spec, refusing, (connection,))
+            return
         session = server.session(connection, now, loopback)
-        client = self._clients[connection] = _client(connection, session, server.journal_code)
-        self._exchange.attach(connection, verbatim=client.translator is None)
-        execution = Execution(self._world, now)
-        execution.population(client)
-        self._deadlines.renew(connection, client.session.deadline)
-        return execution.outputs
+        client = Client(connection, spec, session, (connection,), internal)
+        self._clients[connection] = client
+        self._bus.attach(connection, session.verbatim)
+        self._client_count += not internal
+        self._tell_client_count(client)
+        self._deadlines.renew(connection, session.deadline)
 
-    def received(self, connection: ConnectionId, data: bytes, now: float) -> Outputs:
+    def received(self, connection: ConnectionId, data: bytes, now: float) -> None:
         """Take one read, immutable and at most 1 MiB; ignored for a connection being closed, and
-        once the broker is ending (R34) for all that were open before."""
-        clients = self._latecomers if self._world.ending else self._clients
-        client = clients.get(connection)
-        execution = Execution(self._world, now)
-        if client is not None and not client.closing:
-            self._run(execution, client, client.received(data, now))
-        return execution.outputs
+        once the broker is ending (FMQP R34) for all that were open before."""
+        client = (self._refused if self._ending else self._clients).get(connection)
+        if client is None or client.closing:
+            return
+        session = client.session
+        self._cause, self._now = connection, now
+        try:
+            commands = session.received(data, now)
+        except Exception as error:
+            self._fail(client, error)
+            return
+        if client.suspended is None:
+            self._run(client, commands)
+        else:
+            client.suspended.extend(commands)
+        if session.deadline is not None:
+            self._deadlines.renew(connection, session.deadline)
 
-    def direct(self, connection: ConnectionId, data: bytes) -> Group | None:
-        """Take one read, if it is one plain publication that its receivers get as it is.
-
-        That is most of what boards say, and all that decides about it is in its first bytes: so it
-        costs a few lookups, and is the shortest way from one socket to another. Returns who gets
-        it. None if it was not taken; then it is for ``received`` or ``gather``. For an edge that
-        keeps a journal there are no records of it.
-        """
-        client = self._clients.get(connection)
-        size = len(data)
-        if client is None or size <= HEADER.size or client.closing or self._world.ending:
-            return None
-        session = client.verbatim
-        if session is None:
-            return None
-        flags, topic_length, body_length = _header(data)
-        body = HEADER.size + topic_length
-        if flags or not 0 < body_length <= session.max_body or body + body_length != size:
-            return None
-        topic = data[HEADER.size : body]
-        group = self._known.get(topic)
-        if group is None or group.translated or topic not in session.plain_topics:
-            return None
-        self.stats.publications += 1
-        session.passed(1, size)
-        return group
-
-    def passed(self, connection: ConnectionId, count: int, size: int) -> None:
-        """Count what the edge has passed on by itself: ``count`` whole publications, ``size`` bytes
-        together, each as ``direct`` would have taken it.
-
-        It may for a topic that ``direct`` has taken of any connection, as long as ``routes`` is the
-        same, and for a connection whose reads since one of those were all taken so.
-        """
-        client = self._clients[connection]
-        self.stats.publications += count
-        if client.verbatim is not None:
-            client.verbatim.passed(count, size)
-
-    @property
-    def routes(self) -> int:
-        """Changes when an answer of ``direct`` may have become wrong."""
-        return self._exchange.changes
-
-    def gather(self, connection: ConnectionId, data: bytes, now: float) -> Outputs | None:
-        """Take one read as ``received`` does, but keep what can be forwarded as it is.
-
-        Returns None if that was all. Otherwise nothing of this read is kept, and what is to be done
-        is to be done after what was kept before: take ``gathered`` first. It must be taken before
-        any other method is called, and soon, because it is memory.
-        """
-        client = self._clients.get(connection)
-        if client is None or client.closing or self._world.ending:
-            return self.received(connection, data, now) if self._latecomers else None
-        group = self.direct(connection, data)
-        if group is not None:
-            self._gathering.put(client, 1, data, group)
-            return None
-        commands = client.received(data, now)
-        runs: list[tuple[PublishRun, Group]] = []
-        for command in commands:
-            if (
-                type(command) is not PublishRun
-                or (route := self._exchange.verbatim(command.topics)) is None
-            ):
-                execution = Execution(self._world, now)
-                self._run(execution, client, commands)
-                return execution.outputs
-            runs.append((command, route))
-        for run, route in runs:
-            self.stats.publications += run.count
-            self._gathering.put(client, run.count, body_of(run), route)
-        if client.session.deadline is not None:
-            self._deadlines.renew(connection, client.session.deadline)
-        return None
-
-    def gathered(self) -> Gathered | None:
-        """Return what ``gather`` has kept since the last time."""
-        return self._gathering.take()
-
-    def closed(self, connection: ConnectionId, now: float) -> Outputs:
+    def closed(self, connection: ConnectionId, now: float) -> None:
         """End a connection, whatever ended it: first its interests, then wills and presence, once,
         then the count of clients. Nothing is to be sent to it any more.
 
         Of one with many subscriptions the interests come last, and most of them when ``tick`` is
         called: wills do not wait, or they would replace what the same client says when it is back.
         """
-        self._latecomers.pop(connection, None)
-        client = self._clients.pop(connection, None)
-        execution = Execution(self._world, now)
+        self._refused.pop(connection, None)
+        client = self._clients.get(connection)
         if client is None:
-            return execution.outputs
-        execution.leave(client)
-        self._run(execution, client, client.session.closed(now))
-        execution.population(client)
-        if connection in self._departures:
-            execution.go_on_leaving()
-            execution.outputs.sends.pop(connection, None)  # it is not off the bus yet
-        return execution.outputs
+            return
+        self._begin(connection, now)
+        self._run_suspended(client, at_once=True)
+        del self._clients[connection]
+        self._client_count -= not client.internal
+        self._leave(client)
+        self._run(client, self._ask(client, client.session.closed, now))
+        self._deadlines.renew(connection, None)
+        self._tell_client_count(client)
+        if connection in self._leaving:
+            self._go_on_leaving()
 
-    def wanted(self, topic: bytes) -> bool:
-        """Whether anybody is subscribed to a topic equivalent to ``topic``."""
-        self._exchange.work.left = self._world.max_steps_per_s
-        return self._exchange.wanted(topic)
+    def proceed(self, connection: ConnectionId, now: float) -> None:
+        """Go on with a connection that ``Outputs.paced`` or ``rests`` named, and that is drained or
+        has rested."""
+        client = self._clients.get(connection)
+        if client is None or client.closing or self._ending:
+            return
+        self._begin(connection, now)
+        self._run_suspended(client)
+        for queue in self._consumed_by(client):
+            queue.proceed(connection)
+            self._deliver_queue(queue)
+        self._deadlines.renew(connection, client.session.deadline)
+
+    def congested(self, connection: ConnectionId, congested: bool, now: float) -> None:
+        """Say that a connection takes no more for now, or takes more again: queues wait for it."""
+        client = self._clients.get(connection)
+        if client is None:
+            return
+        client.congested = congested
+        if not client.queues or self._ending:
+            return
+        self._begin(connection, now)
+        for queue in self._consumed_by(client):
+            queue.ready(connection, not congested)
+            self._deliver_queue(queue)
+
+    def wanted(self, topics: Iterable[bytes], steps: int) -> Iterator[bool | None]:
+        """Give, for each topic, whether anybody is subscribed to one that is equivalent.
+
+        Gives None whenever it has made so many ``steps`` through the index since the last time:
+        others are to be served before the next. What changes meanwhile may be overlooked.
+        """
+        made = 0
+        for topic in topics:
+            found = False
+            self._work.left = self._limits.max_steps_per_s
+            for found in self._bus.look_for_subscribers(topic):
+                made += 1
+                if made >= steps:
+                    made = 0
+                    yield None
+                if found:
+                    break
+            yield found
+
+    def published(self, connection: ConnectionId) -> int:
+        """Return how many publications of a connection were accepted since it was opened."""
+        return self._clients[connection].published
+
+    def is_suspended(self, connection: ConnectionId) -> bool:
+        """Whether something that a connection asked for still waits to be done."""
+        client = self._clients.get(connection)
+        return client is not None and client.suspended is not None
 
     def stopping(self) -> None:
-        """Begin the end (R33, R34): nothing more is read, and whoever comes is told so."""
-        self._world.end()
+        """Begin the end (FMQP R33, R34): nothing more is read, and whoever comes is told so."""
+        self._ending = True
 
-    def stop(self, now: float) -> Outputs:
+    def stop(self, now: float) -> None:
         """End all connections together: every will runs while everyone is still subscribed.
 
         FMQP R36 and R37: all wills are sent, and received. Afterwards the broker knows nobody.
         """
         self.stopping()
-        execution = Execution(self._world, now)
-        while self._departures.due is not None:
-            execution.go_on_leaving()
-        for client in list(self._clients.values()):
+        self._begin(0, now)
+        clients = list(self._clients.values())
+        for client in clients:
+            self._run_suspended(client, at_once=True)
+        while self._leaving.due is not None:
+            self._go_on_leaving()
+        for client in clients:
             client.steps = 0
-            self._run(execution, client, client.session.closed(now))
+            self._cause = client.connection
+            self._run(client, self._ask(client, client.session.closed, now))
         self._clients.clear()
-        return execution.outputs
+        self._client_count = 0
 
     def tick(
         self, now: float, unread: Callable[[ConnectionId], bool] = lambda connection: False
-    ) -> Outputs:
+    ) -> None:
         """Do what is due; call it when ``next_deadline()`` has come.
 
         ``unread``: whether something that a connection's peer has sent may still be unread, because
         the edge lets it wait. Then nobody knows whether it is silent, and it is looked at later.
         """
-        execution = Execution(self._world, now)
-        if self._world.ending:
-            return execution.outputs
-        if self._departures.due is not None:
-            execution.go_on_leaving()
+        if self._ending:
+            return
+        self._begin(0, now)
+        if self._leaving.due is not None:
+            self._go_on_leaving()
         for connection in self._deadlines.due(now):
             client = self._clients.get(connection)
             if client is None or client.closing:
                 continue
             if unread(connection):
                 self._deadlines.renew(connection, now + _LOOK_AGAIN_S)
-            else:
-                self._run(execution, client, client.session.tick(now))
-        return execution.outputs
+                continue
+            self._cause = connection
+            try:
+                commands = client.session.tick(now)
+                if client.suspended is None:
+                    self._run(client, commands)
+                else:
+                    self._run_all(client, commands)  # time does not wait for what it has asked for
+            except Exception as error:
+                self._fail(client, error)  # the others of this moment have their turn
+            self._deadlines.renew(connection, client.session.deadline)
 
     def next_deadline(self) -> float | None:
         """When ``tick`` is wanted; may come a little before anything is due."""
-        if self._world.ending:
+        if self._ending:
             return None
-        due = self._departures.due
+        due = self._leaving.due
         return self._deadlines.next() if due is None else due
+
+    def take(self) -> Outputs:
+        """Return what is to be done for all calls since the last time."""
+        if self._record_of is not None:
+            self._end_record()  # of a call that failed before its end
+        outputs = self._outputs
+        self._outputs = Outputs()
+        self._last_forward = None
+        return outputs
+
+    # ---- what the edge asks ----
+
+    @property
+    def idle_timeouts(self) -> Mapping[str, float]:
+        """Seconds without a byte after which a connection is to be closed, by protocol."""
+        return {
+            name: server.idle_timeout_s
+            for name, server in self._servers.items()
+            if server.idle_timeout_s
+        }
+
+    @property
+    def client_count(self) -> int:
+        """How many clients are connected, of all protocols."""
+        return self._client_count
 
     @property
     def retained_count(self) -> int:
         """The number of retained messages, of both topic systems."""
-        return self._exchange.retained.count
+        return self._bus.retained.count
 
     @property
     def retained_refused(self) -> int:
         """Messages that were to be retained and did not fit the limits, since the start."""
-        return self._exchange.retained.refused
+        return self._bus.retained.refused
 
-    def _run(self, execution: Execution, client: Client, commands: Iterable[Command]) -> None:
-        execution.run(client, commands)
-        self._deadlines.renew(client.connection, client.session.deadline)
+    @property
+    def queues(self) -> Mapping[bytes, Queue]:
+        """The queues, by name; nobody else changes them."""
+        return self._bus.queues
+
+    def is_stored_form(self, protocol: str) -> bool:
+        """Whether all that a protocol's connections are sent are publications in encoding 1."""
+        return self._servers[protocol].stored_form
+
+    def clients_by_protocol(self) -> Mapping[str, int]:
+        """Return how many clients speak each protocol."""
+        return Counter(client.spec.name for client in self._clients.values() if not client.internal)
+
+    # ---- running commands ----
+
+    def _begin(self, cause: ConnectionId, now: float) -> None:
+        self._cause = cause
+        self._now = now
+        self._work.left = self._limits.max_steps_per_s
+
+    def _run(self, client: Client, commands: Iterable[Command]) -> None:
+        """Execute a session's commands on behalf of its connection, up to a signal (FMQP R34).
+
+        A client that makes the broker search more than ``bus.max_steps_per_s`` is disconnected:
+        wildcards can ask for thousands of times what they cost to send. One of this process is
+        suspended instead, after ``STEPS_AT_ONCE`` already, and nothing that it asks for is lost:
+        the search in which these are used up goes on, as far as anybody's.
+        """
+        work = self._work
+        limit = self._limits.max_steps_per_s
+        more = limit if client.internal else 0
+        if client.steps:
+            self._pay_off(client)
+            if client.steps >= limit:
+                client.suspended = deque(commands)
+                self._overdrawn(client)
+                return
+        budget = limit - client.steps
+        if client.internal:
+            budget = min(budget, STEPS_AT_ONCE)
+        before = work.left = budget + more
+        try:
+            waiting = iter(commands)
+            for command in waiting:
+                if type(command) is Run:
+                    self._publish_run(client, command)
+                else:
+                    _EXECUTE[type(command)](self, client, command)
+                if type(command) is Signal:
+                    break
+                if work.left <= more or client.answers:
+                    client.suspended = deque([*(client.suspended or ()), *waiting])
+                    break
+        except Exception as error:
+            self._fail(client, error)
+        if work.left != before:
+            if not client.steps:
+                client.steps_paid = self._now
+            client.steps += before - work.left
+            if work.left <= more:
+                self._overdrawn(client)
+        if self._record_of is not None:
+            self._end_record()
+
+    def _run_suspended(self, client: Client, at_once: bool = False) -> None:
+        """Go on with what a client is to be told, and then with what it asked for meanwhile.
+
+        ``at_once``: it is told nothing more, and does not rest.
+        """
+        if at_once:
+            client.answers = None
+        elif client.answers:
+            self._send_retained(client)
+            if client.answers:
+                return
+        while client.suspended is not None:
+            commands, client.suspended = client.suspended, None
+            if at_once:
+                client.steps = 0
+            self._run(client, commands)
+            if not at_once:
+                break
+            client.answers = None
+        if client.suspended is None and not client.closing:
+            self._outputs.releases.append((client.connection, "retained"))
+
+    def _run_all(self, client: Client, commands: Iterable[Command]) -> None:
+        """Execute what follows from somebody else's commands, who must not pay for it if it fails:
+        the client is disconnected."""
+        try:
+            self._execute(client, commands)
+        except Exception as error:
+            self._fail(client, error)
+
+    def _execute(self, client: Client, commands: Iterable[Command]) -> None:
+        for command in commands:
+            if type(command) is Run:
+                self._publish_run(client, command)
+            else:
+                _EXECUTE[type(command)](self, client, command)
+
+    def _hold(self, client: Client, reason: str) -> None:
+        """Have a connection read no further until it is released for the same reason."""
+        pair = client.connection, reason
+        if pair in self._outputs.releases:  # which are done after the holds, and this comes later
+            self._outputs.releases.remove(pair)
+        self._outputs.holds.append(pair)
+
+    def _answer(
+        self, client: Client, command: Subscribe | OpenQueue | Enqueue | Consume, limit: str
+    ) -> None:
+        """Say that a limit refused a command, or with "" that it was accepted."""
+        if limit:
+            self.stats.discard(client.spec.name, limit)
+        if command.answer is not None:
+            self._run_all(client, self._ask(client, command.answer, limit))
+
+    def _pay_off(self, client: Client) -> None:
+        passed = self._now - client.steps_paid
+        client.steps = max(0, client.steps - int(passed * self._limits.max_steps_per_s))
+        client.steps_paid = self._now
+
+    def _overdrawn(self, client: Client) -> None:
+        if client.closing:
+            return
+        limit = self._limits.max_steps_per_s
+        if client.internal:
+            self._outputs.rests[client.connection] = client.steps / limit
+            return
+        self.stats.discard(client.spec.name, "bus.max_steps_per_s")
+        reason = f"it asked for more than bus.max_steps_per_s = {limit} steps through the index"
+        client.suspended = None
+        # The answers to all that it asked for are not worth sending.
+        forwards = self._outputs.forwards
+        forwards[:] = [each for each in forwards if each.receivers is not client.alone]
+        self._last_forward = None
+        self._disconnect(client, Disconnect(reason, abort=True))
+
+    # ---- publications ----
+
+    def _publish_run(self, client: Client, run: Run) -> None:
+        if client.internal:
+            run = self._affordable(client, run)
+        data, position, end = run.data, run.start, run.end
+        stretches: list[tuple[Route, int]] = []
+        while True:
+            position, found = self._topics.split(data, position, end)
+            stretches += found
+            if position >= end:
+                break
+            topic, position = _topic_at(data, position)
+            route = self._bus.route(topic)
+            if stretches and stretches[-1][0] is route:
+                stretches[-1] = route, position
+            else:
+                stretches.append((route, position))
+        count = run.count
+        self.stats.publications += count
+        client.published += count
+        body = run.body()
+        if self._journalled:
+            self._record(client, body, count, PACKETS)
+        first = stretches[0][0]
+        if len(stretches) == 1 or all(route is first for route, _ in stretches):
+            if first.verbatim:
+                self._forward(first.verbatim, body)
+            if first.matches:
+                self._match_all(client, first, bytes(body), NO_PROPERTIES)
+        else:
+            self._deal(client, data, run.start, stretches)
+
+    def _affordable(self, client: Client, run: Run) -> Run:
+        """Return the beginning of a run for which the steps suffice, and the publication in which
+        they run out; the rest is suspended."""
+        enough = self._limits.max_steps_per_s  # what ``_run`` has added
+        position, count = run.start, 0
+        while position < run.end and (not count or self._work.left > enough):
+            topic, position = _topic_at(run.data, position)
+            self._bus.route(topic)
+            count += 1
+        if position < run.end:
+            rest = Run(run.data, position, run.end, run.count - count)
+            client.suspended = deque([rest])
+        return Run(run.data, run.start, position, count)
+
+    def _deal(
+        self, client: Client, data: bytes, start: int, stretches: list[tuple[Route, int]]
+    ) -> None:
+        """Give each receiver its stretches of a run, in order, with one buffer if that is cheap."""
+        routes = dict.fromkeys([route for route, _ in stretches])
+        # Receivers of the same routes get the same bytes: a bit for each route.
+        routes_of: dict[ConnectionId, int] = {}
+        for index, route in enumerate(routes):
+            for receiver in route.verbatim:
+                routes_of[receiver] = routes_of.get(receiver, 0) | 1 << index
+        receivers: dict[int, list[ConnectionId]] = {}
+        for receiver, mask in routes_of.items():
+            receivers.setdefault(mask, []).append(receiver)
+        groups = {
+            route: tuple([group for group, mask in enumerate(receivers) if mask >> index & 1])
+            for index, route in enumerate(routes)
+        }
+        most = _MOST_COPIES * (stretches[-1][1] - start)
+        dealt = deal(data, start, stretches, groups, len(receivers), most)
+        if dealt is not None:
+            for group, buffer in zip(receivers.values(), dealt, strict=True):
+                self._forward(group, buffer)
+        position = start
+        for route, end in stretches:
+            if dealt is None and route.verbatim:
+                self._forward(route.verbatim, data[position:end])
+            if route.matches:
+                self._match_all(client, route, data[position:end], NO_PROPERTIES)
+            position = end
+
+    def _publish(self, client: Client, command: Publish) -> None:
+        topic, body, retain, own = command.topic, command.body, command.retain, command.own
+        if is_service(topic) and not own:
+            self.stats.discard(client.spec.name, "R30")  # the broker's own: never forwarded
+            return
+        properties = command.properties
+        if properties and property_fault(properties):
+            self.stats.discard(client.spec.name, "bus.properties")
+            return
+        if not body:
+            # FMQP R18: never delivered; A6: with the flag it clears.
+            if retain:
+                self._clear(client, topic)
+            return
+        packet = pack(WILL * command.will | RETAINED * retain, topic, body)
+        if not own:
+            if not command.again:
+                self.stats.publications += 1
+                client.published += 1
+                self._record_one(client, packet, properties)
+        elif self._journalled and not is_service(topic):
+            self._outputs.records.append(Record(0, 0, "", 1, packet))
+        if retain:
+            kept = self._bus.retained.put(topic, packet, properties)
+            if not own:
+                entry = (packet, pack_properties(properties)) if kept else None
+                self._retained_changed(client, topic, entry)
+        route = self._topics.get(topic)
+        if route is None:
+            route = self._bus.route(topic)
+        if route.verbatim:
+            self._forward(route.verbatim, packet)
+        if route.matches:
+            self._match_all(client, route, packet, properties)
+
+    def _clear(self, client: Client, topic: bytes) -> None:
+        if self._bus.retained.clear(topic):
+            self._retained_changed(client, topic, None)
+
+    def _retained_changed(
+        self, client: Client, topic: bytes, entry: tuple[bytes, bytes] | None
+    ) -> None:
+        self._outputs.retained[topic] = entry
+        self._outputs.retained_by[topic] = client.connection
+
+    def _announce(self, client: Client, command: Announce) -> None:
+        """Deliver and keep a feedback message, an empty one too (FMQP R45, R46, A5)."""
+        topic, retained = command.topic, self._bus.retained
+        packet = pack(FEEDBACK | RETAINED, topic, command.body)
+        retained.put(topic, packet, feedback=True, idle=command.idle)
+        route = self._bus.feedback_route(topic)
+        if route.verbatim:
+            self._forward(route.verbatim, packet)
+        if route.matches:
+            self._match_all(client, route, packet, NO_PROPERTIES)
+        if command.forget:
+            retained.clear(topic, feedback=True)
+
+    def _forward(self, receivers: Sequence[ConnectionId], buffer: Buffer) -> None:
+        """Send a buffer to receivers, together with what came before it for the same ones."""
+        last = self._last_forward
+        if last is not None and last.receivers is receivers:
+            last.buffers.append(buffer)
+            if last.senders[-1] != self._cause:
+                last.senders.append(self._cause)
+            return
+        last = self._last_forward = Forward(receivers, [buffer], [self._cause])
+        self._outputs.forwards.append(last)
+
+    def _match_all(self, client: Client, route: Route, run: bytes, properties: Properties) -> None:
+        """Give a run to those who do not take it as it is: translate, filter, queue."""
+        for match in route.matches:
+            if match.subscriber < 0:
+                self._match_queue(client, match, run, properties)
+            elif match.filtered:
+                for flags, topic, body in unpack(run):
+                    ids = self._wanting(match, topic, properties, body)
+                    if ids:
+                        packet = pack(flags, topic, body)
+                        self._deliver(match.subscriber, Delivery(packet, ids, properties))
+            else:
+                self._deliver(match.subscriber, Delivery(run, match.ids, properties))
+
+    def _wanting(
+        self, match: Match, topic: bytes, properties: Properties, body: bytes
+    ) -> tuple[SubscriptionId, ...]:
+        """Return which of a match's subscriptions want a publication, those with filters too."""
+        wanting = set(match.ids)
+        for each in match.filtered:
+            if self._passes(each.filter, match.subscriber, topic, properties, body):
+                wanting.add(each.id)
+        return tuple(sorted(wanting))
+
+    def _passes(
+        self,
+        filter: Filter | None,
+        subscriber: SubscriberId,
+        topic: bytes,
+        properties: Properties,
+        body: bytes,
+    ) -> bool:
+        """Ask a filter; one that raises wants nothing, and its failure is the subscriber's."""
+        try:
+            return filter is None or filter(topic, properties, body)
+        except Exception as error:
+            if len(self._outputs.failures) < _MOST_FAILURES:
+                self._outputs.failures.append(Failure("filter", max(subscriber, 0), error))
+            return False
+
+    def _deliver(self, connection: ConnectionId, delivery: Delivery | QueueDelivery) -> None:
+        receiver = self._clients.get(connection)
+        if receiver is None:
+            return
+        session = receiver.session
+        if session.verbatim and type(delivery) is Delivery:
+            self._forward(receiver.alone, delivery.run)
+            return
+        self._run_all(receiver, self._ask(receiver, session.deliver, delivery, self._now))
+        self._deadlines.renew(connection, session.deadline)
+
+    def _ask(
+        self, client: Client, ask: Callable[..., Sequence[Command]], *arguments: Any
+    ) -> Sequence[Command]:
+        """Return what a session says; one that raises is disconnected, and only that one.
+
+        Publishers must not pay for the mistakes of a receiver's protocol.
+        """
+        try:
+            return ask(*arguments)
+        except Exception as error:
+            self._fail(client, error)
+            return ()
+
+    def _fail(self, client: Client, error: Exception) -> None:
+        self._outputs.failures.append(Failure("session", client.connection, error))
+        reason = f"its {client.spec.title} session failed: {error!r}"
+        self._disconnect(client, Disconnect(reason, abort=True))
+
+    # ---- the journal's records ----
+
+    def _record_one(self, client: Client, packet: bytes, properties: Properties) -> None:
+        if not self._journalled:
+            return
+        if properties:
+            self._record(client, pack_with_properties(packet, properties), 1, WITH_PROPERTIES)
+        else:
+            self._record(client, packet, 1, PACKETS)
+
+    def _record(self, client: Client, body: Buffer, count: int, encoding: int) -> None:
+        if encoding != PACKETS:
+            self._end_record()
+            self._outputs.records.append(
+                Record(
+                    client.connection,
+                    client.spec.journal_code,
+                    client.session.client,
+                    count,
+                    body,
+                    encoding,
+                )
+            )
+            return
+        if self._record_of is not client or len(body) > _SHARED_RECORD:
+            self._end_record()
+        self._record_of = client
+        self._record_parts.append(body)
+        self._record_count += count
+        self._record_bytes += len(body)
+        if self._record_bytes > _LONG_RECORD:
+            self._end_record()
+
+    def _end_record(self) -> None:
+        client, parts = self._record_of, self._record_parts
+        if client is None:
+            return
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._outputs.records.append(
+            Record(
+                client.connection,
+                client.spec.journal_code,
+                client.session.client,
+                self._record_count,
+                body,
+            )
+        )
+        self._record_of = None
+        self._record_parts = []
+        self._record_count = self._record_bytes = 0
+
+    # ---- subscriptions ----
+
+    def _subscribe(self, client: Client, command: Subscribe) -> None:
+        subscriber = client.connection
+        if command.queue is not None:
+            queue = self._bus.open_queue(command.queue)
+            if queue is None:
+                self._answer(client, command, "bus.max_queues")
+                return
+            subscriber = self._bus.queue_subscriber(command.queue)
+        key = SubscriptionKey(command.topic, command.feedback, command.prefix, command.id)
+        accepted, interest = self._bus.subscribe(subscriber, key, command.filter, command.quiet)
+        self._answer(client, command, "" if accepted else "bus.max_subscriptions")
+        if not accepted:
+            return
+        self._tell_interest(client, interest)
+        if not command.retained or command.queue is not None:
+            return
+        retained = self._bus.retained
+        if command.prefix:
+            messages = retained.beginning_with(command.topic)
+        else:
+            messages = retained.equivalent(command.topic, feedback=command.feedback)
+        if messages:
+            answer = _RetainedAnswer(deque(map(ref, messages)), command)
+            if client.answers:
+                client.answers.append(answer)  # somebody else's doing, while it is told another one
+                return
+            client.answers = deque([answer])
+            self._send_retained(client)
+
+    def _send_retained(self, client: Client) -> None:
+        """Tell a client more of what is retained, as much as may wait for it."""
+        answers = client.answers
+        size = 0
+        while answers and size < _STEP_BYTES and not client.closing:
+            if answers[0].messages:
+                size += self._send_one_retained(client, answers[0])
+            else:
+                answers.popleft()
+        while answers and not answers[0].messages:
+            answers.popleft()
+        if not answers or client.closing:
+            client.answers = None
+            return
+        if client.suspended is None:
+            client.suspended = deque()
+        self._hold(client, "retained")
+        self._outputs.paced.append(client.connection)
+
+    def _send_one_retained(self, client: Client, answer: _RetainedAnswer) -> int:
+        """Tell a client the next message of an answer; returns its length.
+
+        What has been replaced meanwhile was delivered then, and is not told again as it was.
+        """
+        subscription = answer.subscription
+        message = answer.messages.popleft()()
+        if message is None or not self._bus.retained.is_current(
+            message, feedback=subscription.feedback
+        ):
+            return 0
+        if subscription.filter is not None:
+            _, topic, body = unpack_one(message.packet)
+            filter, properties = subscription.filter, message.properties
+            if not self._passes(filter, client.connection, topic, properties, body):
+                return 0
+        if client.session.verbatim:
+            self._forward(client.alone, message.packet)
+        else:
+            delivery = Delivery(message.packet, (subscription.id,), message.properties)
+            self._deliver(client.connection, delivery)
+        return len(message.packet)
+
+    def _unsubscribe(self, client: Client, command: Unsubscribe) -> None:
+        subscriber = client.connection
+        if command.queue is not None:
+            if command.queue not in self._bus.queues:
+                return
+            subscriber = self._bus.queue_subscriber(command.queue)
+        key = SubscriptionKey(command.topic, command.feedback, command.prefix, command.id)
+        self._tell_interest(client, self._bus.unsubscribe(subscriber, key))
+
+    def _tell_interest(self, client: Client, interest: Interest | None) -> None:
+        """Tell the protocols that an interest began or ended, because of this client."""
+        if interest is not None:
+            for server in self._servers.values():
+                try:
+                    self._execute(client, server.interest(interest))
+                except Exception as error:
+                    self._outputs.failures.append(Failure("server", 0, error))
+
+    def _tell_client_count(self, client: Client) -> None:
+        """Tell the protocols that the number of clients has changed, because of this one."""
+        if not client.internal:
+            for server in self._servers.values():
+                try:
+                    self._execute(client, server.client_count(self._client_count))
+                except Exception as error:
+                    self._outputs.failures.append(Failure("server", 0, error))
+
+    # ---- queues ----
+
+    def _open_queue(self, client: Client, command: OpenQueue) -> None:
+        queue = self._bus.open_queue(
+            command.queue,
+            command.policy,
+            permanent=command.permanent,
+            max_messages=command.max_messages,
+            max_bytes=command.max_bytes,
+        )
+        self._answer(client, command, "bus.max_queues" if queue is None else "")
+
+    def _delete_queue(self, client: Client, command: DeleteQueue) -> None:
+        queue = self._bus.queues.get(command.queue)
+        if queue is None:
+            return
+        for connection in queue.consumers:
+            consumer = self._clients.get(connection)
+            if consumer is not None and consumer.queues is not None:
+                consumer.queues.discard(command.queue)
+        for interest in list(self._bus.delete_queue(command.queue)):
+            self._tell_interest(client, interest)
+        self._release_publishers(command.queue)
+
+    def _enqueue(self, client: Client, command: Enqueue) -> None:
+        if command.properties and property_fault(command.properties):
+            self._answer(client, command, "bus.properties")
+            return
+        queue = self._bus.open_queue(command.queue)
+        if queue is None:
+            self._answer(client, command, "bus.max_queues")
+            return
+        self.stats.publications += 1
+        client.published += 1
+        taken = self._put(client, queue, command.queue, command.body, command.properties)
+        self._answer(client, command, "" if taken else "queue.full")
+        self._deliver_queue(queue)
+
+    def _match_queue(
+        self, client: Client, match: Match, run: bytes, properties: Properties
+    ) -> None:
+        queue = self._bus.queue_of(match.subscriber)
+        if queue is None:
+            return  # deleted by what another receiver of this run has said
+        for _, topic, body in unpack(run):
+            wanted = match.ids or self._wanting(match, topic, properties, body)
+            if wanted and not self._put(client, queue, topic, body, properties):
+                self.stats.discard(client.spec.name, "queue.full")
+        self._deliver_queue(queue)
+
+    def _put(
+        self, client: Client, queue: Queue, topic: bytes, body: bytes, properties: Properties
+    ) -> bool:
+        """Put a message into a queue, and hold its publisher if it must; False: it was dropped."""
+        if not queue.put(topic, body, properties):
+            return False
+        if queue.policy == "block" and queue.full:
+            publisher = self._clients.get(self._cause)
+            if publisher is not None and not publisher.closing:
+                if publisher.held_by is None:
+                    publisher.held_by = set()
+                if not publisher.held_by:
+                    self._hold(publisher, "queue")
+                publisher.held_by.add(queue.name)
+                self._held.setdefault(queue.name, {})[publisher.connection] = publisher
+        return True
+
+    def _deliver_queue(self, queue: Queue) -> None:
+        """Give a queue's consumers what they take; what they say to that may concern it again.
+
+        A consumer that is slow congests itself: publishers wait for the queue, not for it.
+        """
+        if queue.name in self._delivering:
+            return
+        self._delivering.add(queue.name)
+        cause = self._cause
+        try:
+            while given := queue.assign(_STEP_BYTES):
+                for connection, messages in given.items():
+                    receiver = self._clients.get(connection)
+                    if receiver is None or receiver.closing or not queue.has(connection):
+                        queue.take_back(messages)  # it left because of one that came before it
+                        continue
+                    self._cause = connection
+                    self._deliver(connection, QueueDelivery(queue.name, messages))
+                    if queue.is_paced(connection):
+                        self._outputs.paced.append(connection)
+        finally:
+            self._delivering.discard(queue.name)
+            self._cause = cause
+        if queue.name in self._held and not queue.full:
+            self._release_publishers(queue.name)
+
+    def _consumed_by(self, client: Client) -> list[Queue]:
+        queues = self._bus.queues
+        return [queues[name] for name in client.queues or () if name in queues]
+
+    def _release_publishers(self, name: bytes) -> None:
+        for publisher in self._held.pop(name, {}).values():
+            if publisher.held_by and not publisher.closing:
+                publisher.held_by.discard(name)
+                if not publisher.held_by:
+                    self._outputs.releases.append((publisher.connection, "queue"))
+
+    def _consume(self, client: Client, command: Consume) -> None:
+        queue = self._bus.open_queue(command.queue)
+        self._answer(client, command, "bus.max_queues" if queue is None else "")
+        if queue is None:
+            return
+        if client.queues is None:
+            client.queues = set()
+        client.queues.add(command.queue)
+        queue.consume(client.connection, command.credit, command.acknowledged)
+        queue.ready(client.connection, not client.congested)
+        self._deliver_queue(queue)
+
+    def _stop_consuming(self, client: Client, command: StopConsuming) -> None:
+        if client.queues is None or command.queue not in client.queues:
+            return
+        client.queues.discard(command.queue)
+        self._leave_queue(client, command.queue)
+
+    def _leave_queue(self, client: Client, name: bytes) -> None:
+        queue = self._bus.queues.get(name)
+        if queue is None:
+            return  # deleted by what the consumers of another one have said
+        queue.leave(client.connection)
+        if queue.consumers or queue.permanent:
+            self._deliver_queue(queue)
+        else:
+            self._delete_queue(client, DeleteQueue(name))
+
+    def _acknowledge(self, client: Client, command: Acknowledge) -> None:
+        queue = self._bus.queues.get(command.queue)
+        if queue is not None and queue.acknowledge(client.connection, command.numbers):
+            self._deliver_queue(queue)
+
+    # ---- connections ----
+
+    def _leave(self, client: Client) -> None:
+        """Take a connection off the bus: from now on it gets nothing.
+
+        With many subscriptions that goes on step by step, whenever the broker is called.
+        """
+        client.closing = True
+        client.steps = 0  # its wills are searched for as anybody's
+        client.suspended = None
+        client.answers = None
+        for name in client.held_by or ():
+            self._held.get(name, {}).pop(client.connection, None)
+        queues, client.queues = client.queues, None
+        for name in queues or ():
+            self._leave_queue(client, name)
+        if client.connection in self._leaving:
+            return
+        if self._leaving.is_needed(client.connection):
+            self._leaving.begin(client.connection, client, self._now)
+            return
+        left, self._work.left = self._work.left, self._limits.max_steps_per_s
+        for interest in list(self._bus.detach(client.connection)):
+            self._tell_interest(client, interest)
+        self._work.left = left
+
+    def _go_on_leaving(self) -> None:
+        """End the next subscriptions of those who leave step by step."""
+        for client, interest in self._leaving.step(self._now):
+            self._tell_interest(client, interest)
+
+    def _send(self, client: Client, command: Send) -> None:
+        cause = self._cause
+        if command.acknowledges:
+            self._cause = client.connection
+        self._forward(client.alone, command.data)
+        self._cause = cause
+
+    def _disconnect(self, client: Client, command: Disconnect) -> None:
+        ended: Client | None = client
+        if command.connection is not None:
+            ended = self._clients.get(command.connection)
+        if ended is None or ended.closing:
+            return
+        self.stats.closes += 1
+        self._outputs.closes.append(Close(ended.connection, command.reason, command.abort))
+        self._leave(ended)
+
+    def _wake(self, client: Client, command: Wake) -> None:
+        woken = self._clients.get(command.connection)
+        if woken is not None and not woken.closing:
+            self._run_all(woken, self._ask(woken, woken.session.tick, self._now))
+            self._deadlines.renew(woken.connection, woken.session.deadline)
+
+    def _discard(self, client: Client, command: Discard) -> None:
+        """Count what was discarded; a client that sends too much of it rests.
+
+        FMQP R4 forbids no more than the effect: its connection is kept, it only waits its turn.
+        """
+        self.stats.discard(client.spec.name, command.rule, command.count)
+        limit = self._limits.max_discards_per_s
+        passed = self._now - client.discards_paid
+        client.discards_paid = self._now
+        client.discards = max(0.0, client.discards - passed * limit) + command.distinct
+        if client.discards > limit * _LENIENCE_S:
+            self._outputs.rests[client.connection] = client.discards / limit
+
+    def _signal(self, client: Client, command: Signal) -> None:
+        if not self._ending:
+            self._ending = True
+            self._outputs.signal = command.kind
+
+
+class _Executors(dict[type[Any], Callable[[Broker, Client, Any], None]]):
+    """What each kind of command does."""
+
+    def __missing__(self, kind: type[Any]) -> Callable[[Broker, Client, Any], None]:
+        raise TypeError(f"a session returned a {kind.__name__}, which is no command")
+
+
+_EXECUTE = _Executors(
+    {
+        Publish: Broker._publish,
+        Announce: Broker._announce,
+        Subscribe: Broker._subscribe,
+        Unsubscribe: Broker._unsubscribe,
+        OpenQueue: Broker._open_queue,
+        DeleteQueue: Broker._delete_queue,
+        Enqueue: Broker._enqueue,
+        Consume: Broker._consume,
+        StopConsuming: Broker._stop_consuming,
+        Acknowledge: Broker._acknowledge,
+        Send: Broker._send,
+        Disconnect: Broker._disconnect,
+        Wake: Broker._wake,
+        Discard: Broker._discard,
+        Signal: Broker._signal,
+    }
+)

@@ -1,11 +1,13 @@
 """What the pure broker asks its edge to do.
 
-The edge executes an ``Outputs`` in this order: records, retained, sends, closes, signal. It is an
+The edge executes an ``Outputs`` in this order: records and retained together, forwards, closes,
+rests, holds, releases, signal; then it calls ``Broker.proceed`` for those in ``paced``. It is an
 accumulator, not a list of command objects, because one read may touch fifty receivers and nobody
 needs fifty objects to say so.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 Buffer = bytes | bytearray | memoryview
@@ -29,42 +31,76 @@ class Record:
     protocol: int
     client: str
     count: int
-    body: Buffer  # FMQP publication packets back to back, count >= 1 of them
-
-
-@dataclass(slots=True)
-class Outputs:
-    """Everything one call of the broker wants done.
-
-    ``retained``: entries that changed, topic to stored form or None (forgotten), for an edge that
-    keeps them across restarts; what the broker itself says is not among them.
-    ``signal``: a client has asked for the end (FMQP R31, R32). From then on the broker takes no
-    connection and reads nothing. ``"terminate"``: exit at once. ``"stop"``: close the listeners,
-    stop reading, drain, ``Broker.stop``, drain, close, exit.
-    ``rest_s``: how long the connection whose read this was is to be read no further, because it
-    sent too much that had to be discarded.
-    """
-
-    records: list[Record] = field(default_factory=list)
-    sends: dict[ConnectionId, list[Buffer]] = field(default_factory=dict)
-    closes: list[Close] = field(default_factory=list)
-    retained: dict[bytes, bytes | None] = field(default_factory=dict)
-    signal: Literal["", "stop", "terminate"] = ""
-    rest_s: float = 0.0
+    body: Buffer  # count >= 1 publications in this encoding, back to back
+    encoding: int = 1
 
 
 @dataclass(slots=True)
 class Forward:
-    """Send these buffers to each of these receivers; ``senders`` are those whose reads had them."""
+    """Send these buffers to each of these receivers; ``senders`` are those whose reads had them.
 
-    receivers: tuple[ConnectionId, ...]
+    To a receiver that is among the senders they are an answer. It waits until what that connection
+    has published is kept as ``journal.ack`` says, and what is sent to it later waits behind it.
+    """
+
+    receivers: Sequence[ConnectionId]
     buffers: list[Buffer]
     senders: list[ConnectionId]
 
 
-@dataclass(slots=True)
-class Gathered:
-    """What gathered reads want done: records, then forwards, each in order."""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something of a protocol raised an exception, or returned what is no command.
+
+    ``part`` is what failed: the session of a connection, which is closed; a filter of it, which
+    wanted nothing then (``connection`` 0: of a queue); or a protocol's server, that was told
+    something (``connection`` 0).
+    """
+
+    part: Literal["session", "filter", "server"]
+    connection: ConnectionId
+    error: Exception
+
+
+@dataclass(slots=True, init=False)
+class Outputs:
+    """Everything that the calls of the broker since the last ``Broker.take`` want done.
+
+    ``retained``: entries that changed, topic to packet (encoding 1) and properties (as spelled), or
+    None (forgotten), for an edge that keeps them across restarts; what the broker itself says is
+    not among them. ``retained_by``: the connections that changed them.
+    ``rests``: connections that are to be read no further for so many seconds.
+    ``holds`` are to be read no further until they are among ``releases`` for the same reason.
+    ``paced``: connections for which more is ready; call ``Broker.proceed`` when what they were sent
+    has drained.
+    ``failures`` are to be logged; a session's connection is among ``closes``.
+    ``signal``: a client has asked for the end (FMQP R31, R32). From then on the broker takes no
+    connection and reads nothing. ``"terminate"``: exit at once. ``"stop"``: close the listeners,
+    stop reading, drain, ``Broker.stop``, drain, close, exit.
+    """
 
     records: list[Record]
+    retained: dict[bytes, tuple[bytes, bytes] | None]
+    retained_by: dict[bytes, ConnectionId]
     forwards: list[Forward]
+    closes: list[Close]
+    rests: dict[ConnectionId, float]
+    holds: list[tuple[ConnectionId, str]]
+    releases: list[tuple[ConnectionId, str]]
+    paced: list[ConnectionId]
+    failures: list[Failure]
+    signal: Literal["", "stop", "terminate"]
+
+    def __init__(self) -> None:
+        """Nothing yet. One is made for every turn: written out, it takes half as long."""
+        self.records = []
+        self.retained = {}
+        self.retained_by = {}
+        self.forwards = []
+        self.closes = []
+        self.rests = {}
+        self.holds = []
+        self.releases = []
+        self.paced = []
+        self.failures = []
+        self.signal = ""

@@ -1,63 +1,53 @@
 """Every setting of the broker, with its default: one frozen value, made once at start.
 
-A key on the command line or in the TOML file is ``section.field``, e.g. ``lightmq.dialect``.
-Only the edge reads files and flags; the core is handed a ``Settings``.
+A key on the command line or in the TOML file is ``section.field``, e.g. ``net.drain_s``. A
+protocol's section is a dataclass in the protocol's folder, named by its ``ProtocolSpec``. Only the
+edge reads files and flags; the core is handed a ``Settings``.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
+
+S = TypeVar("S")
+
+# A run of up to so much and one message more must fit a journal record, which is at most 16 MiB +
+# 64 KiB (docs/journal.md).
+LARGEST_BODY = 8 * 1024 * 1024
+
+
+def ranged(default: Any, *, least: float | None = None, most: float = math.inf) -> Any:
+    """Return a dataclass field of ``least`` to ``most``; without ``least`` of more than 0."""
+    metadata: dict[str, float] = {"most": most}
+    if least is not None:
+        metadata["least"] = least
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
-class FmqpSettings:
-    """FMQP (protocols/fmqp/NOTES.md: A1, A2, A4 to A6, A8, A10, A11, A15 to A17)."""
+class BusSettings:
+    """Limits that concern every protocol."""
 
-    bit_order: Literal["msb", "lsb"] = "msb"  # where flag 0 is: 0x80 or 0x01
-    strict_reserved: bool = False  # a packet with a reserved flag is incorrect
-    collapse_inner: bool = False  # a//b is a/b
-    ascii_topics: bool = False  # a topic that is not ASCII is none
-    wildcard_matches_service: bool = True  # a first level * equals $
-    feedback_payload: Literal["count", "event"] = "count"
-    feedback_cache_empty: Literal["keep", "drop"] = "keep"  # feedback that nobody is left
-    empty_clears_cache: bool = True  # an empty publication with the cache flag clears its topic
-    signals: Literal["loopback", "on", "off"] = "loopback"  # whose $/signals/stop, terminate count
-    max_body: int = 1024 * 1024  # bytes, up to 8 MiB; a larger one is skipped, not buffered
-    hard_body_limit: int = 64 * 1024 * 1024  # bytes; a length above it closes the connection
-    max_wills: int = 16  # per connection
+    max_body: int = ranged(1024 * 1024, most=LARGEST_BODY)  # bytes of one publication
+    max_subscriptions: int = 10_000  # per connection
+    max_retained: int = ranged(100_000, least=0)  # retained topics, all together
+    max_retained_bytes: int = 128 * 1024 * 1024  # their memory: topics, bodies, index
     # Bytes of what all connections have begun to send and not yet ended, and of their last wills.
     max_held_bytes: int = 256 * 1024 * 1024
-    idle_timeout_s: float = 0.0  # silence that ends a connection, 0 = never; any packet is life
-    max_subscriptions: int = 10_000  # per connection
-    max_cached: int = 100_000  # retained topics, all together
     max_steps_per_s: int = 2_000_000  # per connection, through the index; more disconnects it
     max_discards_per_s: int = 50_000  # packets per connection; one that sends more is let rest
-    max_cached_bytes: int = 128 * 1024 * 1024  # their memory: topics, bodies, index
+    max_queues: int = 10_000
+    max_queue_messages: int = 100_000  # of each queue
+    max_queue_bytes: int = 64 * 1024 * 1024  # of each queue: bodies, topics, properties
+    wildcard_matches_service: bool = True  # a first level * equals $
 
     def __post_init__(self) -> None:
-        # So that one fits a journal record (16 MiB) with the rest of its read.
-        most = 8 * 1024 * 1024
-        if not 0 < self.max_body <= most:
-            raise ValueError(f"fmqp.max_body is {self.max_body}, it can be 1 to {most} bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class LightmqSettings:
-    """LightMQ (protocols/lightmq/NOTES.md: A1, A10, A17, and what an admission is)."""
-
-    dialect: Literal["spec", "gbaranski"] = "spec"
-    duplicate_client: Literal["reject", "takeover"] = "reject"
-    connect_timeout_s: float = 10.0  # from open to CONNECT
-    ping_interval_s: float = 15.0  # silence after which the server sends PING; 0 = never
-    ping_timeout_s: float = 10.0  # from PING to PONG, else the connection is closed
-    max_pending: int = 64  # SENDs to one client whose SENDRESP is still recognised; and from it
-    request_timeout_s: float = 30.0  # for a client to answer a request; then it is "unanswered"
-    answer_timeout_s: float = 4.0  # for a responder to answer a SEND; then SENDRESP is empty
-    calls: bool = True  # a ClientID NAME>ID is NAME, who calls ID
-    carried_bytes: int = 1018  # of FMQP in a SEND of lightmq+fmqp; 6 less than a client's buffer
-    # Who may connect, by ClientID: "" by it alone, "sha256:HEX" with a token; none: everybody.
-    clients: Mapping[str, str] = field(default_factory=dict)
+        if not 0 < self.max_body <= LARGEST_BODY:
+            raise ValueError(
+                f"bus.max_body is {self.max_body}, it can be 1 to {LARGEST_BODY} bytes"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +55,6 @@ class NetSettings:
     """Sockets and buffers."""
 
     max_connections: int = 10_000
-    busy_poll_us: int = 0  # look for messages that long before sleeping, while that pays off
     outbox_high_bytes: int = 4 * 1024 * 1024  # pause those who publish to a receiver above it
     outbox_low_bytes: int = 1024 * 1024  # resume below it
     stalled_receiver_s: float = 30.0  # a receiver above the high mark this long is disconnected
@@ -80,20 +69,23 @@ class NetSettings:
     tls_key: str = ""
     tls_client_ca: str = ""  # if given, clients need a certificate of it
     tls_handshake_s: float = 10.0
-    # auto://: from open to enough bytes to know the protocol. Our MicroPython client says something
-    # after 20 s of silence by itself.
+    # From open to enough bytes to know the protocol; of HTTP and TLS to the first whole head. Our
+    # MicroPython client says something after 20 s of silence by itself.
     first_bytes_s: float = 30.0
-    max_unrecognised: int = 1000  # auto://, per listener: then the oldest of them is disconnected
+    max_unrecognised: int = 1000  # of all listeners: then the oldest of them is disconnected
+    # Memory of what is yet to be sent, of all connections together, and of TLS handshakes.
+    max_buffered_bytes: int = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
     """The journal (docs/journal.md)."""
 
-    partitions: int = 2
+    partitions: int = ranged(2, most=10_000)
     segment_bytes: int = 64 * 1024 * 1024
     flush_s: float = 0.05
-    fsync: bool = False
+    # Where a publication is before it is acknowledged (docs/reliability.md).
+    ack: Literal["memory", "written", "synced"] = "written"
     max_pending_bytes: int = 64 * 1024 * 1024  # publishers are paused above it
     # Closed segments go when they are older, or when all are more; 0 = never.
     max_age_s: float = 7 * 24 * 3600.0
@@ -117,10 +109,26 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All of it; ``Settings()`` is the default broker."""
+    """All of it; ``Settings()`` is the default broker.
 
-    fmqp: FmqpSettings = field(default_factory=FmqpSettings)
-    lightmq: LightmqSettings = field(default_factory=LightmqSettings)
+    ``protocols``: the sections of protocols by name; one that is missing has its defaults.
+    """
+
+    bus: BusSettings = field(default_factory=BusSettings)
     net: NetSettings = field(default_factory=NetSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    protocols: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, **sections: Any) -> "Settings":
+        """Return settings with these sections, a protocol's by its name."""
+        own = {name: sections.pop(name) for name in OWN_SECTIONS if name in sections}
+        return cls(**own, protocols=sections)
+
+    def section(self, name: str, kind: type[S]) -> S:
+        """Return a protocol's section, of the dataclass ``kind``."""
+        return cast(S, self.protocols[name]) if name in self.protocols else kind()
+
+
+OWN_SECTIONS = ("bus", "net", "journal", "http")

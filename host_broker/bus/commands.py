@@ -1,28 +1,22 @@
 """What a session asks of the broker. Words without behaviour, which nobody changes.
 
-They are executed in order, at once, on behalf of the session's connection. The three that are made
-for every read or message are not frozen, because freezing triples the time it takes to make one.
+They are executed in order, at once, on behalf of the session's connection. Those that are made for
+every read or message are not frozen, because freezing triples the time it takes to make one.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from host_broker.bus.delivery import Filter, SubscriptionId
+from host_broker.bus.publication import NO_PROPERTIES, Properties, Run
+from host_broker.bus.queue import QueuePolicy
 from host_broker.outputs import Buffer, ConnectionId
 
-
-@dataclass(slots=True)
-class PublishRun:
-    """Publish ``data[start:end]``: ``count`` plain publications in stored form.
-
-    Plain: flags 0, a normal topic outside ``$``, a body. ``topics`` are all of theirs. It is
-    journalled verbatim, and forwarded so when all topics have the same receivers.
-    """
-
-    data: bytes
-    start: int
-    end: int
-    count: int
-    topics: set[bytes]
+# Called once when its command is executed, with the limit that refused it ("bus.max_queues"), "" if
+# it was accepted. What it returns is executed at once: before what the command makes the broker
+# deliver. So a session says "accepted" or "refused" in its protocol's words.
+Answer = Callable[[str], Sequence["Command"]]
 
 
 @dataclass(slots=True)
@@ -32,7 +26,7 @@ class Publish:
     ``retain`` keeps it for later subscribers (an empty body clears instead). ``will`` marks a last
     will. ``own`` publishes in the broker's name: journalled as connection 0, and allowed under
     ``$``. ``again``: it was published under another topic before, and is neither counted nor
-    journalled twice.
+    journalled twice. Properties above the limits (``property_fault``) refuse this message only.
     """
 
     topic: bytes
@@ -41,6 +35,7 @@ class Publish:
     will: bool = False
     own: bool = False
     again: bool = False
+    properties: Properties = NO_PROPERTIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +53,23 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Subscribe to a normal topic; ``quiet`` subscriptions raise no interest."""
+    """Subscribe to a normal topic; the same topic and ``id`` again replaces the filter.
+
+    ``id`` is told with each delivery. ``filter`` is asked per publication. ``prefix``: all topics
+    that begin with these bytes, instead of those that are equivalent. ``quiet`` subscriptions raise
+    no interest. ``retained``: what is retained of the topic is delivered first. ``queue``: for this
+    queue instead of the connection.
+    """
 
     topic: bytes
+    id: SubscriptionId = 0
+    filter: Filter | None = None
+    prefix: bool = False
     feedback: bool = False
     quiet: bool = False
+    retained: bool = True
+    queue: bytes | None = None
+    answer: Answer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +77,84 @@ class Unsubscribe:
     """Remove exactly this subscription."""
 
     topic: bytes
+    id: SubscriptionId = 0
+    prefix: bool = False
     feedback: bool = False
+    queue: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQueue:
+    """Have a queue of this name; what is there already stays as it is.
+
+    ``permanent``: it outlives its consumers; any other goes when the last one has left it.
+    ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those.
+    """
+
+    queue: bytes
+    policy: QueuePolicy = "block"
+    permanent: bool = True
+    max_messages: int = 0
+    max_bytes: int = 0
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue:
+    """Forget a queue, its messages, its subscriptions and its consumers."""
+
+    queue: bytes
+
+
+@dataclass(slots=True)
+class Enqueue:
+    """Put one message into a queue, which exists or is opened as ``OpenQueue`` says by default."""
+
+    queue: bytes
+    body: bytes
+    properties: Properties = NO_PROPERTIES
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Consume:
+    """Take messages of a queue, at most ``credit`` that are not acknowledged at any time.
+
+    ``acknowledged=False``: what was delivered is done with, and credit is not counted.
+    """
+
+    queue: bytes
+    credit: int
+    acknowledged: bool = True
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopConsuming:
+    """Take no more; what was not acknowledged goes back, in order."""
+
+    queue: bytes
+
+
+@dataclass(slots=True)
+class Acknowledge:
+    """Say that messages of a queue, by number, are done with: each makes room for another."""
+
+    queue: bytes
+    numbers: Sequence[int]
 
 
 @dataclass(slots=True)
 class Send:
-    """Send bytes to the session's own peer."""
+    """Send bytes to the session's own peer.
+
+    ``acknowledges``: they say that something the peer has published is accepted, also if somebody
+    else's words made the session say so. What a peer's own read makes it say always waits until
+    what the peer has published is kept as ``journal.ack`` says.
+    """
 
     data: Buffer
+    acknowledges: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +191,17 @@ class Signal:
 
 
 Command = (
-    PublishRun
+    Run
     | Publish
     | Announce
     | Subscribe
     | Unsubscribe
+    | OpenQueue
+    | DeleteQueue
+    | Enqueue
+    | Consume
+    | StopConsuming
+    | Acknowledge
     | Send
     | Disconnect
     | Wake

@@ -2,13 +2,33 @@
 
 from dataclasses import dataclass
 
+from host_broker.bus.publication import NO_PROPERTIES, Properties
 from host_broker.bus.trie import NODE_BYTES, Trie
 from host_broker.bus.work import Work
 
 
-@dataclass(slots=True)
-class _Kept:
-    packet: bytes  # the stored form
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class RetainedMessage:
+    """``packet`` is its stored form, encoding 1. Nobody changes it: another message replaces it."""
+
+    topic: bytes
+    packet: bytes
+    properties: Properties = NO_PROPERTIES
+
+    @property
+    def size(self) -> int:
+        """Bytes that count against ``bus.max_retained_bytes``, without the index."""
+        size = len(self.packet)
+        for name, value in self.properties.items():
+            size += len(name) + len(value)
+        return size
+
+
+class _Entry:
+    __slots__ = ("message",)
+
+    def __init__(self, message: RetainedMessage) -> None:
+        self.message = message
 
 
 class Retained:
@@ -30,37 +50,44 @@ class Retained:
     ) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._systems: tuple[Trie[_Kept], Trie[_Kept]] = (Trie(work, apart), Trie(work, apart))
+        self._systems: tuple[Trie[_Entry], Trie[_Entry]] = (Trie(work, apart), Trie(work, apart))
         # The same, by literal topic: replacing a message, the usual case, walks no trie.
-        self._exact: tuple[dict[bytes, _Kept], dict[bytes, _Kept]] = ({}, {})
+        self._exact: tuple[dict[bytes, _Entry], dict[bytes, _Entry]] = ({}, {})
         self._idle: dict[bytes, None] = {}  # feedback topics nobody wants, oldest first
         self.count = 0
         self.refused = 0  # messages that did not fit, since the start
-        self._packet_bytes = 0
+        self._message_bytes = 0
 
     @property
     def memory(self) -> int:
         """Bytes in use."""
         index = sum(system.nodes for system in self._systems)
-        return self._packet_bytes + NODE_BYTES * index
+        return self._message_bytes + NODE_BYTES * index
 
     def put(
-        self, topic: bytes, packet: bytes, *, feedback: bool = False, idle: bool = False
+        self,
+        topic: bytes,
+        packet: bytes,
+        properties: Properties = NO_PROPERTIES,
+        *,
+        feedback: bool = False,
+        idle: bool = False,
     ) -> bool:
         """Replace a topic's message; False if it does not fit (the old one is gone all the same:
         it has been displaced)."""
-        kept = self._exact[feedback].get(topic)
-        if kept is None:
-            kept = self._exact[feedback][topic] = _Kept(packet)
-            self._systems[feedback].put(topic, kept)
+        message = RetainedMessage(topic, packet, properties)
+        entry = self._exact[feedback].get(topic)
+        if entry is None:
+            entry = self._exact[feedback][topic] = _Entry(message)
+            self._systems[feedback].put(topic, entry)
             self.count += 1
-            self._packet_bytes += len(packet)
         else:
-            self._packet_bytes += len(packet) - len(kept.packet)
-            kept.packet = packet
+            self._message_bytes -= entry.message.size
+            entry.message = message
+        self._message_bytes += message.size
         if feedback:
             self._idle.pop(topic, None)
-        if self._too_much() and not self._make_room(topic, feedback):
+        if self._too_much() and not self._make_room(message, feedback):
             self.clear(topic, feedback=feedback)
             self.refused += 1
             return False
@@ -70,23 +97,31 @@ class Retained:
 
     def clear(self, topic: bytes, *, feedback: bool = False) -> bool:
         """Forget a topic's message; returns whether there was one."""
-        kept = self._exact[feedback].pop(topic, None)
-        if kept is None:
+        entry = self._exact[feedback].pop(topic, None)
+        if entry is None:
             return False
         self._systems[feedback].remove(topic)
         self.count -= 1
-        self._packet_bytes -= len(kept.packet)
+        self._message_bytes -= entry.message.size
         if feedback:
             self._idle.pop(topic, None)
         return True
 
-    def equivalent(self, topic: bytes, *, feedback: bool = False) -> list[bytes]:
-        """Return the stored forms of all messages equivalent to a topic (R21)."""
-        return [kept.packet for kept in self._systems[feedback].equivalent(topic)]
+    def equivalent(self, topic: bytes, *, feedback: bool = False) -> list[RetainedMessage]:
+        """Return all messages of topics equivalent to a topic (R21)."""
+        return [entry.message for entry in self._systems[feedback].equivalent(topic)]
 
-    def _make_room(self, topic: bytes, feedback: bool) -> bool:
-        kept = self._exact[feedback][topic]
-        if len(kept.packet) > self._max_bytes:
+    def beginning_with(self, prefix: bytes) -> list[RetainedMessage]:
+        """Return all messages of topics that begin with these bytes."""
+        return [entry.message for entry in self._systems[False].beginning_with(prefix)]
+
+    def is_current(self, message: RetainedMessage, *, feedback: bool = False) -> bool:
+        """Whether a message has been neither replaced nor cleared."""
+        entry = self._exact[feedback].get(message.topic)
+        return entry is not None and entry.message is message
+
+    def _make_room(self, message: RetainedMessage, feedback: bool) -> bool:
+        if message.size > self._max_bytes:
             return False  # not worth sacrificing anything for
         while self._idle and self._too_much():
             self.clear(next(iter(self._idle)), feedback=True)

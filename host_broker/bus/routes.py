@@ -1,39 +1,71 @@
-"""The cached answer to "who gets this topic": one dict lookup on the topic's bytes."""
+"""The cached answer to "who gets this topic": one lookup on the topic's bytes."""
 
 from weakref import WeakValueDictionary
 
-from host_broker.bus.subscriptions import Subscriptions
+from host_broker.bus.delivery import SubscriptionId
+from host_broker.bus.subscriptions import SubscriberId, Subscription, Subscriptions
+from host_broker.bus.topic_table import TopicTable
 from host_broker.bus.trie import Trie
 from host_broker.bus.work import Work
 from host_broker.outputs import ConnectionId
 
 # What the cache may hold before it starts anew: topics of at most 255 bytes, the index of them
-# (330 bytes a node), and the receivers in all groups made (8 bytes each). Some 50 MiB at most.
-_MAX_ROUTES = 16_384
+# (330 bytes a node), and the receivers in all routes made (8 bytes each). Some 50 MiB at most.
+_MAX_TOPICS = 16_384
 _MAX_NODES = 65_536
 _MAX_RECEIVERS = 2_000_000
 
 
-class Group:
-    """A set of receivers. Topics with the same receivers share one Group, by identity.
+class Match:
+    """A subscriber that does not take the stored form as it is, and why it gets a topic.
 
-    ``verbatim`` take the stored form as it is; ``translated`` need their session to say it.
+    ``ids`` are those of its subscriptions without a filter; ``filtered`` are the others, each of
+    which is asked per publication.
     """
 
-    __slots__ = ("__weakref__", "translated", "verbatim")
+    __slots__ = ("filtered", "ids", "subscriber")
 
     def __init__(
-        self, verbatim: tuple[ConnectionId, ...], translated: tuple[ConnectionId, ...]
+        self,
+        subscriber: SubscriberId,
+        ids: tuple[SubscriptionId, ...],
+        filtered: tuple[Subscription, ...],
     ) -> None:
+        self.subscriber = subscriber
+        self.ids = ids
+        self.filtered = filtered
+
+
+class Route:
+    """Who gets a topic. Topics for the same receivers share one ``Route``, by identity.
+
+    ``verbatim`` are the connections that take the stored form as it is, each once; ``matches`` are
+    all others: sessions that translate, queues, and whoever asks a filter.
+    """
+
+    __slots__ = ("__weakref__", "matches", "verbatim")
+
+    def __init__(self, verbatim: tuple[ConnectionId, ...], matches: tuple[Match, ...]) -> None:
         self.verbatim = verbatim
-        self.translated = translated
+        self.matches = matches
 
 
-_NOBODY = Group((), ())
+NOBODY = Route((), ())
+
+_Match = tuple[SubscriberId, tuple[SubscriptionId, ...], tuple[Subscription, ...]]
+_Key = tuple[tuple[ConnectionId, ...], tuple[_Match, ...]]
+
+
+def _wishes(
+    subscriptions: list[Subscription],
+) -> tuple[tuple[SubscriptionId, ...], tuple[Subscription, ...]]:
+    """Return the ids of those without a filter, and the others."""
+    plain = {each.id for each in subscriptions if each.filter is None}
+    return tuple(sorted(plain)), tuple([each for each in subscriptions if each.filter is not None])
 
 
 class Routes:
-    """Groups by topic. A change of subscriptions makes those forgotten that it concerns.
+    """Routes by topic. A change of subscriptions makes those forgotten that it concerns.
 
     With a thousand clients that subscribe and unsubscribe all the time, a publisher of other
     topics notices nothing.
@@ -42,66 +74,70 @@ class Routes:
     def __init__(self, subscriptions: Subscriptions, work: Work) -> None:
         self._subscriptions = subscriptions
         self._work = work
-        self._groups: WeakValueDictionary[tuple[ConnectionId, ...], Group] = WeakValueDictionary()
+        self._shared: WeakValueDictionary[_Key, Route] = WeakValueDictionary()
         self._receivers = 0
-        self._known: Trie[bytes] = Trie(work)  # the keys of by_topic, to be found by equivalence
-        self.translated: set[ConnectionId] = set()
-        self.by_topic: dict[bytes, Group] = {}
-        self.changes = 0  # how often something of it was forgotten
+        self._index: Trie[bytes] = Trie(work)  # the topics known, to be found by equivalence
+        self.by_topic: TopicTable[Route] = TopicTable()
+        self.verbatim: set[ConnectionId] = set()  # who takes the stored form as it is
 
-    def changed(self, topic: bytes) -> None:
+    def changed(self, topic: bytes, prefix: bool) -> None:
         """Forget the answers that a subscription to ``topic``, or its end, has made wrong."""
-        if not self.by_topic:
+        if not len(self.by_topic):
             return
-        stale = list(self._known.equivalent(topic))
+        found = self._index.beginning_with(topic) if prefix else self._index.equivalent(topic)
+        stale = list(found)
         if self._work.left <= 0:
             self.forget()  # the search was cut short
             return
-        self.changes += bool(stale)
         for each in stale:
-            del self.by_topic[each]
-            self._known.remove(each)
+            self.by_topic.discard(each)
+            self._index.remove(each)
 
-    def find(self, topic: bytes) -> Group:
+    def find(self, topic: bytes) -> Route:
         """Return who gets a topic of the regular system, from the cache if possible."""
-        group = self.by_topic.get(topic)
-        if group is not None:
-            return group
-        group = self.group(topic, feedback=False)
+        route = self.by_topic.get(topic)
+        if route is not None:
+            return route
+        route = self.route(topic, feedback=False)
         if self._work.left > 0:
             if (
-                len(self.by_topic) >= _MAX_ROUTES
-                or self._known.nodes >= _MAX_NODES
+                len(self.by_topic) >= _MAX_TOPICS
+                or self._index.nodes >= _MAX_NODES
                 or self._receivers >= _MAX_RECEIVERS
             ):
                 self.forget()
-            self.by_topic[topic] = group
-            self._known.put(topic, topic)
-        return group
+            self.by_topic.put(topic, route)
+            self._index.put(topic, topic)
+        return route
 
-    def group(self, topic: bytes, feedback: bool) -> Group:
+    def route(self, topic: bytes, feedback: bool) -> Route:
         """Work out who gets a topic; nobody, once the work allowed is done."""
-        receivers = tuple(sorted(self._subscriptions.matching(topic, feedback)))
+        verbatim_ones = self.verbatim
+        straight: list[ConnectionId] = []  # without a filter, and verbatim: more than once, perhaps
+        others: dict[SubscriberId, list[Subscription]] = {}
+        for each in self._subscriptions.matching(topic, feedback):
+            if each.filter is None and each.subscriber in verbatim_ones:
+                straight.append(each.subscriber)
+            else:
+                others.setdefault(each.subscriber, []).append(each)
         if self._work.left <= 0:
-            return _NOBODY
-        group = self._groups.get(receivers)
-        if group is None:
-            group = self._groups[receivers] = self._divided(receivers)
-            self._receivers += len(receivers)
-        return group
-
-    def _divided(self, receivers: tuple[ConnectionId, ...]) -> Group:
-        translated = self.translated
-        if translated.isdisjoint(receivers):
-            return Group(receivers, ())
-        return Group(
-            tuple(each for each in receivers if each not in translated),
-            tuple(each for each in receivers if each in translated),
-        )
+            return NOBODY
+        verbatim = tuple(straight) if len(straight) < 2 else tuple(sorted(set(straight)))
+        matches: tuple[_Match, ...] = ()
+        if others:
+            matches = tuple(
+                (subscriber, *_wishes(others[subscriber]))
+                for subscriber in sorted(others.keys() - set(verbatim))
+            )
+        key: _Key = verbatim, matches
+        route = self._shared.get(key)
+        if route is None:
+            route = self._shared[key] = Route(verbatim, tuple(Match(*match) for match in matches))
+            self._receivers += len(verbatim) + len(matches)
+        return route
 
     def forget(self) -> None:
         """Forget all answers."""
-        self.changes += 1
         self.by_topic.clear()
-        self._known = Trie(self._work)
+        self._index = Trie(self._work)
         self._receivers = 0

@@ -74,35 +74,95 @@ class Trie(Generic[V]):
             del parent.children[level]
             self.nodes -= 1
 
-    def equivalent(self, path: bytes) -> Iterator[V]:
-        """Give the value of every path equivalent to this one (FMQP R10 to R13).
+    def equivalent(self, path: bytes) -> list[V]:
+        """Return the value of every path equivalent to this one (FMQP R10 to R13).
 
-        Gives nothing when the work that is left does not suffice: see ``Work.left`` afterwards.
+        Returns nothing when the work that is left does not suffice: see ``Work.left`` afterwards.
         """
         work = self._work
-        if work.left <= 0:
-            return
+        left = work.left
+        if left <= 0:
+            return []
         nodes = [self._root]
         levels = path.split(b"/")
+        steps = 0
         if self._apart is not None:
             nodes = self._first(levels.pop(0))
-            work.spend(len(nodes) or 1)
+            steps = len(nodes) or 1
         for level in levels:
+            found: list[_Node[V]] = []
+            for node in nodes:
+                children = node.children
+                if level == ANY:
+                    found += children.values()
+                    continue
+                child = children.get(level)
+                if child is not None:
+                    found.append(child)
+                child = children.get(ANY)
+                if child is not None:
+                    found.append(child)
+            nodes = found
+            steps += len(nodes) or 1
+            if not nodes or steps >= left:
+                nodes = []
+                break
+        work.spend(steps)
+        return [node.value for node in nodes if node.value is not None]
+
+    def look(self, path: bytes) -> Iterator[V | None]:
+        """Look for paths equivalent to this one, a node for each step: its value, or None.
+
+        For who may pause in between: changes made meanwhile are found, or not. Steps are counted,
+        and not taken from what is left: whoever asks bounds them.
+        """
+        levels = path.split(b"/")
+        depth = len(levels)
+        work = self._work
+        if self._apart is None:
+            waiting = [(0, iter((self._root,)))]
+        else:
+            waiting = [(1, iter(self._first(levels[0])))]
+        while waiting:
+            at, nodes = waiting[-1]
+            node = next(nodes, None)
+            if node is None:
+                waiting.pop()
+                continue
+            work.steps += 1
+            if at == depth:
+                yield node.value
+                continue
+            yield None
+            children, level = node.children, levels[at]
             if level == ANY:
-                nodes = [child for node in nodes for child in node.children.values()]
-            else:
-                nodes = [
-                    child
-                    for node in nodes
-                    for child in (node.children.get(level), node.children.get(ANY))
-                    if child is not None
-                ]
-            work.spend(len(nodes) or 1)
-            if not nodes or work.left <= 0:
-                return
-        for node in nodes:
+                waiting.append((at + 1, iter(list(children.values()))))
+            elif children:
+                found = [children[name] for name in (level, ANY) if name in children]
+                if found:
+                    waiting.append((at + 1, iter(found)))
+
+    def beginning_with(self, prefix: bytes) -> Iterator[V]:
+        """Give the value of every path that begins with these bytes; ``*`` is a letter here.
+
+        Ends early when the work that is left does not suffice: see ``Work.left`` afterwards.
+        """
+        work = self._work
+        *levels, beginning = prefix.split(b"/")
+        node: _Node[V] | None = self._root
+        for level in levels:
+            work.spend(1)
+            node = node.children.get(level) if node else None
+        if node is None:
+            return
+        work.spend(len(node.children) if beginning else 1)
+        nodes = [child for name, child in node.children.items() if name.startswith(beginning)]
+        while nodes and work.left > 0:
+            node = nodes.pop()
+            work.spend(1)
             if node.value is not None:
                 yield node.value
+            nodes.extend(node.children.values())
 
     def _first(self, level: bytes) -> list[_Node[V]]:
         """Return the nodes of a first level, where ``apart`` is equal to itself only."""

@@ -15,12 +15,13 @@ from host_broker.address import (
     parse_address,
 )
 from host_broker.cli.failure import failing_clearly
-from host_broker.net.data_dir import DataDirError
 from host_broker.net.journal.scan import JournalError
-from host_broker.net.listen_error import ListenError
-from host_broker.net.retained_store import RetainedStoreError
+from host_broker.net.listening.listen_error import ListenError
 from host_broker.net.service import ServiceOptions, serve
 from host_broker.net.settings_source import SettingsError, load_settings
+from host_broker.net.storage.data_dir import DataDirError
+from host_broker.net.storage.retained_store import RetainedStoreError
+from host_broker.registry import RegistryError
 
 _DEFAULT_LISTEN = f"auto://127.0.0.1:{DEFAULT_PORT}"
 _NEXT_STEP = (
@@ -28,6 +29,7 @@ _NEXT_STEP = (
     f"motemq pub fmqp://127.0.0.1:{DEFAULT_PORT} home/lamp on"
 )
 _FILES_BESIDE_CONNECTIONS = 64
+_BROKEN = 2  # an installed protocol cannot be used
 _FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
 
 
@@ -54,7 +56,7 @@ _FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.toml",
-    help="Settings: tables [fmqp], [lightmq], [net], [journal], [http].",
+    help="Settings: tables [bus], [net], [journal], [http], and one a protocol.",
 )
 @click.option(
     "--set",
@@ -81,14 +83,14 @@ def command(
     net.drain_s to take it.
 
     \b
-    TLS:            --listen 'auto://127.0.0.1:8765?cert=FILE&key=FILE&client_ca=FILE'
-                    autos:// takes nothing but TLS
-    unix socket:    --listen 'auto+unix:///run/motemq.sock?mode=660' (600 without mode)
-    slow receivers: ?slow=pause|drop-oldest|drop-newest|disconnect on any of them; pause makes
-                    publishers wait and is the default (net.slow_consumer)
+    TLS:   --listen 'auto://127.0.0.1:8765?cert=FILE&key=FILE&client_ca=FILE';
+           autos:// takes nothing but TLS
+    unix:  --listen 'auto+unix:///run/motemq.sock?mode=660' (600 without mode)
+    slow receivers: ?slow=pause|drop-oldest|drop-newest|disconnect on any of
+           them; pause makes publishers wait, the default (net.slow_consumer)
 
     Exit codes: 0 stopped by SIGTERM, 130 by Ctrl-C, 1 a port, folder or the journal could not be
-    used, 2 a wrong option or setting.
+    used, 2 a wrong option or setting, or an installed protocol that cannot be used.
     """
     if ephemeral and data is not None:
         raise click.UsageError("--ephemeral and --data exclude each other; give one")
@@ -97,6 +99,10 @@ def command(
         addresses = [parse_address(text, LISTEN_OPTIONS) for text in listen or [_DEFAULT_LISTEN]]
     except (SettingsError, AddressError) as error:
         raise click.UsageError(str(error)) from error
+    except RegistryError as error:
+        # What was typed is right; what is installed is not.
+        click.echo(f"broker: error: {error}", err=True)
+        raise SystemExit(_BROKEN) from error
     if data is None and not ephemeral:
         click.echo("broker: no --data folder given, so nothing is kept (--ephemeral)", err=True)
     logging.basicConfig(
@@ -104,7 +110,12 @@ def command(
     )
     with failing_clearly("broker", *_FAILURES):
         options = ServiceOptions(addresses, data, settings, insecure_bind)
-        raise SystemExit(_run(options, "" if listen else _NEXT_STEP))
+        try:
+            code = _run(options, "" if listen else _NEXT_STEP)
+        except RegistryError as error:
+            click.echo(f"broker: error: {error}", err=True)
+            code = _BROKEN
+        raise SystemExit(code)
 
 
 def _run(options: ServiceOptions, next_step: str) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from host_broker.cli.completion import complete_callable
 from host_broker.cli.failure import OutOfTime, failing_clearly
 from host_broker.cli.message_format import payload_fields
 from host_broker.cli.options import timeout_option, url_argument, usage_errors
@@ -13,12 +14,12 @@ from host_broker.cli.printable import printable
 from host_broker.cli.source import Source, content
 from host_broker.cli.standard_input import StandardInput
 from host_broker.cli.standard_output import put
-from host_broker.client import Call, ClientError, Timeout
+from host_broker.client import ClientError, Timeout, connect
 
 
 @click.command()
 @url_argument
-@click.argument("client_id", metavar="ID")
+@click.argument("client_id", metavar="ID", shell_complete=complete_callable)
 @click.argument("data", required=False)
 @click.option(
     "-m", "--message", "text", metavar="TEXT", help="The same as DATA; may begin with '-'."
@@ -86,12 +87,12 @@ def command(
     with (
         failing_clearly("call", ClientError),
         usage_errors(),
-        Call(url, client_id, timeout_s=timeout_s) as call,
+        connect(url, timeout_s=timeout_s, calls=client_id) as client,
     ):
-        for body in source.messages(StandardInput(call.wait)):
+        for body in source.messages(StandardInput(lambda: client.wait(0.0))):
             started = time.perf_counter()
             try:
-                answer = call.ask(body, wait_s)
+                answer = client.call(client_id, body, wait_s)
             except Timeout as error:
                 raise OutOfTime(f"'{client_id}' did not answer within {wait_s:g} s") from error
             elapsed_s = time.perf_counter() - started

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from datetime import datetime
 
 from host_broker.cli import message_format
-from host_broker.cli.listening import Heard
 from host_broker.cli.message_format import Format, arrival_ns
 from host_broker.cli.printable import printable
+from host_broker.client import Message
 
 # A message, and when it arrived: nanoseconds since 1970.
-_Piece = Callable[[Heard, int], str]
+_Piece = Callable[[Message, int], str]
 
 _SEQUENCE = re.compile(
     r"%(?P<flag>[-0]?)(?P<width>\d{0,4})(?:\.(?P<most>\d{1,4}))?(?P<field>[^-.\d])"
@@ -22,16 +22,16 @@ _ESCAPES = {
 }  # fmt: skip
 _TIMES = "aAbBcCdDeFgGHIjklmMnNprRsStTuUVwWxXyYzZ"
 _FIELDS: dict[str, _Piece] = {
-    "t": lambda heard, at_ns: printable(heard.topic.encode()),
-    "p": lambda heard, at_ns: message_format.text(heard),
-    "x": lambda heard, at_ns: heard.payload.hex(),
-    "X": lambda heard, at_ns: heard.payload.hex().upper(),
-    "l": lambda heard, at_ns: str(len(heard.payload)),
-    "r": lambda heard, at_ns: str(int(heard.kept)),
-    "w": lambda heard, at_ns: str(int(heard.will)),
-    "j": lambda heard, at_ns: message_format.as_json(heard).decode().rstrip("\n"),
-    "U": lambda heard, at_ns: "{}.{:09d}".format(*divmod(at_ns, 10**9)),
-    "I": lambda heard, at_ns: _local(at_ns).strftime("%Y-%m-%dT%H:%M:%S%z"),
+    "t": lambda message, at_ns: printable(message.topic.encode()),
+    "p": lambda message, at_ns: message_format.text(message),
+    "x": lambda message, at_ns: message.payload.hex(),
+    "X": lambda message, at_ns: message.payload.hex().upper(),
+    "l": lambda message, at_ns: str(len(message.payload)),
+    "r": lambda message, at_ns: str(int(message.kept)),
+    "w": lambda message, at_ns: str(int(message.will)),
+    "j": lambda message, at_ns: message_format.as_json(message).decode().rstrip("\n"),
+    "U": lambda message, at_ns: "{}.{:09d}".format(*divmod(at_ns, 10**9)),
+    "I": lambda message, at_ns: _local(at_ns).strftime("%Y-%m-%dT%H:%M:%S%z"),
 }
 
 
@@ -43,9 +43,9 @@ def compiled(format: str) -> Format:
     """Return what writes a message as ``format`` says, and a line end. Raises ``FormatError``."""
     pieces = [_piece(match) for match in _SEQUENCE.finditer(format)]
 
-    def write(heard: Heard) -> bytes:
-        at_ns = arrival_ns(heard)  # once, so that all of a line tells the same time
-        return ("".join(piece(heard, at_ns) for piece in pieces) + "\n").encode()
+    def write(message: Message) -> bytes:
+        at_ns = arrival_ns(message)  # once, so that all of a line tells the same time
+        return ("".join(piece(message, at_ns) for piece in pieces) + "\n").encode()
 
     return write
 
@@ -55,35 +55,35 @@ def _piece(match: re.Match[str]) -> _Piece:
         raise FormatError(f"'{match.string[match.start() :]}' is no sequence of a format")
     if match["plain"]:
         plain = match["plain"]
-        return lambda heard, at_ns: plain
+        return lambda message, at_ns: plain
     if match["escape"]:
         if match["escape"] not in _ESCAPES:
             known = " ".join("\\" + letter for letter in _ESCAPES)
             raise FormatError(f"there is no '{match[0]}'; there are: {known}")
         escaped = _ESCAPES[match["escape"]]
-        return lambda heard, at_ns: escaped
+        return lambda message, at_ns: escaped
     return _time(match["time"]) if match["time"] else _field(match)
 
 
 def _time(letter: str) -> _Piece:
     if letter == "@":
-        return lambda heard, at_ns: "@"
+        return lambda message, at_ns: "@"
     if letter == "N":
-        return lambda heard, at_ns: f"{at_ns % 10**9:09d}"
+        return lambda message, at_ns: f"{at_ns % 10**9:09d}"
     if letter not in _TIMES:
         raise FormatError(f"there is no '@{letter}'; @X is %X of strftime, @N nanoseconds")
-    return lambda heard, at_ns: _local(at_ns).strftime(f"%{letter}")
+    return lambda message, at_ns: _local(at_ns).strftime(f"%{letter}")
 
 
 def _field(match: re.Match[str]) -> _Piece:
     letter, flag, width = match["field"], match["flag"], int(match["width"] or 0)
     most = int(match["most"]) if match["most"] else None
     if letter == "%":
-        return lambda heard, at_ns: "%"
+        return lambda message, at_ns: "%"
     if letter not in _FIELDS:
         raise FormatError(f"there is no '{match[0]}'; there are: %{' %'.join(sorted(_FIELDS))} %%")
     field = _FIELDS[letter]
-    return lambda heard, at_ns: _wide(field(heard, at_ns)[:most], flag, width)
+    return lambda message, at_ns: _wide(field(message, at_ns)[:most], flag, width)
 
 
 def _local(at_ns: int) -> datetime:

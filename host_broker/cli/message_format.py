@@ -2,47 +2,62 @@
 
 import base64
 import json
+import struct
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from host_broker.cli.listening import Heard
 from host_broker.cli.printable import printable
+from host_broker.client import Message
 
-Format = Callable[[Heard], bytes]
+Format = Callable[[Message], bytes]
+_COUNT = struct.Struct(">Q")
 
 
-def raw(heard: Heard) -> bytes:
+def number(message: Message) -> int | None:
+    """Return the number a broker says: of subscribers (feedback), or a ``$/info/…`` value.
+
+    None for everything else, and for feedback of brokers that do not count.
+    """
+    if message.feedback and not message.payload:
+        return 0
+    counts = message.feedback or message.topic.startswith("$/info/")
+    if counts and len(message.payload) == _COUNT.size:
+        return int(_COUNT.unpack(message.payload)[0])
+    return None
+
+
+def raw(message: Message) -> bytes:
     """The payload and nothing else."""
-    return heard.payload
+    return message.payload
 
 
-def line(heard: Heard, *, topic: bool = False, hexadecimal: bool = False) -> bytes:
+def line(message: Message, *, topic: bool = False, hexadecimal: bool = False) -> bytes:
     """One line, safe for a terminal; a broker's numbers are written as numbers."""
-    said = heard.payload.hex() if hexadecimal else text(heard)
-    prefix = f"{printable(heard.topic.encode())} " if topic else ""
+    said = message.payload.hex() if hexadecimal else text(message)
+    prefix = f"{printable(message.topic.encode())} " if topic else ""
     return f"{prefix}{said}\n".encode()
 
 
-def text(heard: Heard) -> str:
+def text(message: Message) -> str:
     """What a message says, as one line that is safe for a terminal."""
-    if heard.count is not None:
-        return str(heard.count)
-    return "wanted" if heard.feedback else printable(heard.payload)
+    if number(message) is not None:
+        return str(number(message))
+    return "wanted" if message.feedback else printable(message.payload)
 
 
-def as_json(heard: Heard, *, pretty: bool = False) -> bytes:
+def as_json(message: Message, *, pretty: bool = False) -> bytes:
     """One JSON object, one a line unless ``pretty``; ``encoding`` says how to read ``payload``:
     utf-8 or base64."""
-    fields: dict[str, object] = {"ts": _utc(heard), "topic": heard.topic}
-    fields |= payload_fields(heard.payload)
-    if heard.count is not None:
-        fields["count"] = heard.count
+    fields: dict[str, object] = {"ts": _utc(message), "topic": message.topic}
+    fields |= payload_fields(message.payload)
+    if number(message) is not None:
+        fields["count"] = number(message)
     fields |= {
-        "cache": heard.cache,
-        "will": heard.will,
-        "feedback": heard.feedback,
-        "kept": heard.kept,
+        "cache": message.retain,
+        "will": message.will,
+        "feedback": message.feedback,
+        "kept": message.kept,
     }
     return json.dumps(fields, ensure_ascii=False, indent=2 if pretty else None).encode() + b"\n"
 
@@ -55,11 +70,11 @@ def payload_fields(payload: bytes) -> dict[str, object]:
         return {"payload": base64.b64encode(payload).decode(), "encoding": "base64"}
 
 
-def arrival_ns(heard: Heard) -> int:
+def arrival_ns(message: Message) -> int:
     """When a message arrived, in nanoseconds since 1970."""
-    return time.time_ns() - (time.monotonic_ns() - heard.received_ns)
+    return time.time_ns() - (time.monotonic_ns() - message.received_ns)
 
 
-def _utc(heard: Heard) -> str:
-    moment = datetime.fromtimestamp(arrival_ns(heard) / 1e9, UTC)
+def _utc(message: Message) -> str:
+    moment = datetime.fromtimestamp(arrival_ns(message) / 1e9, UTC)
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

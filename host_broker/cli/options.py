@@ -1,14 +1,19 @@
 """What the commands that talk to a broker have in common on the command line."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 import click
 
-from host_broker.client import AddressError, BadArgument, FmqpClient, LightmqClient, connect
-from host_broker.protocols.fmqp.spelling import encode_subscription
+from host_broker.cli.completion import complete_url
+from host_broker.cli.outages import Outages
+from host_broker.client import AddressError, BadArgument, Client, check, connect, parse_address
+from host_broker.registry import RegistryError
 
-url_argument = click.argument("url")
+LOCAL_WAIT_S = 3.0  # for a broker on this machine that is just starting
+
+url_argument = click.argument("url", shell_complete=complete_url)
 
 timeout_option = click.option(
     "--answer-within",
@@ -31,6 +36,12 @@ quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Nothing but errors that end it on stderr."
 )
 
+dialect_option = click.option(
+    "--dialect",
+    metavar="NAME",
+    help="The protocol's dialect, if it has several: for LightMQ spec or gbaranski.",
+)
+
 
 def speaker(name: str, quiet: bool) -> Callable[[str], None]:
     """Return what says a line on stderr, unless it is to be quiet."""
@@ -42,13 +53,11 @@ def speaker(name: str, quiet: bool) -> Callable[[str], None]:
     return say
 
 
-def require_topics(topics: Iterable[str]) -> None:
-    """Raise ``UsageError`` for what is no topic: at once, not when a broker is there at last."""
-    for topic in topics:
-        try:
-            encode_subscription(topic)
-        except ValueError as error:
-            raise click.UsageError(str(error)) from error
+def require_topics(url: str, topics: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
+    """Raise ``UsageError`` for what is no topic or pattern: at once, not when a broker is there at
+    last."""
+    with usage_errors():
+        check(parse_address(url), topics=topics, patterns=patterns)
 
 
 @contextlib.contextmanager
@@ -56,12 +65,37 @@ def usage_errors() -> Iterator[None]:
     """Turn what the user mistyped into a usage error."""
     try:
         yield
-    except (AddressError, BadArgument) as error:
+    except (AddressError, BadArgument, RegistryError) as error:
         raise click.UsageError(str(error)) from error
 
 
 @contextlib.contextmanager
-def connected(url: str, timeout_s: float) -> Iterator[FmqpClient | LightmqClient]:
-    """Connect while the block lasts; what the user mistyped in it is a usage error."""
-    with usage_errors(), connect(url, timeout_s=timeout_s) as client:
-        yield client
+def connected(
+    url: str,
+    timeout_s: float,
+    *,
+    outages: Outages | None = None,
+    most_wait_s: float = math.inf,
+    unseen: bool = False,
+    dialect: str | None = None,
+) -> Iterator[Client]:
+    """Connect while the block lasts; what the user mistyped in it is a usage error.
+
+    ``outages``: connect again and again, and tell them; without, a broker on this machine has 3 s
+    to appear. No try begins after ``most_wait_s``.
+    """
+    with usage_errors():
+        wait_s = math.inf if outages is not None else 0.0
+        if outages is None and parse_address(url).local:
+            wait_s = LOCAL_WAIT_S
+        client = connect(
+            url,
+            timeout_s=timeout_s,
+            wait_s=min(wait_s, most_wait_s),
+            reconnect=outages is not None,
+            watcher=outages,
+            unseen=unseen,
+            dialect=dialect,
+        )
+        with client:
+            yield client

@@ -6,7 +6,7 @@ import click
 
 from host_broker.cli import round_trips
 from host_broker.cli.failure import failing_clearly
-from host_broker.cli.options import connected, timeout_option, url_argument
+from host_broker.cli.options import connected, dialect_option, timeout_option, url_argument
 from host_broker.cli.standard_output import put
 from host_broker.client import ClientError, Timeout
 
@@ -32,23 +32,35 @@ from host_broker.client import ClientError, Timeout
     help="Between the answer and the next ping.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every time.")
+@dialect_option
 @timeout_option
-def command(url: str, count: int, interval_s: float, as_json: bool, timeout_s: float) -> None:
+def command(
+    url: str,
+    count: int,
+    interval_s: float,
+    as_json: bool,
+    dialect: str | None,
+    timeout_s: float,
+) -> None:
     """Send N pings to the broker URL, one after the other, and print the round trip times.
 
-    URL is fmqp://host:port (a message to ourselves, FMQP has no ping) or
-    lightmq://host:port/client-id (PING and PONG). All times are in microseconds; the second line
-    shows how they are spread.
+    URL is the broker's, of any protocol: FMQP has no ping, so there it is a message to ourselves;
+    LightMQ has PING and PONG, and without a client id in the URL nobody is told that we were
+    there. All times are in microseconds; the second line shows how they are spread. A broker on
+    this machine that is just starting is waited for, up to 3 s.
 
     Exit codes: 0 all came back, 1 some were lost or no connection, 2 wrong arguments, 130 Ctrl-C.
     """
     times: list[float] = []
     lost = 0
-    with failing_clearly("ping", ClientError), connected(url, timeout_s) as client:
+    with (
+        failing_clearly("ping", ClientError),
+        connected(url, timeout_s, unseen=True, dialect=dialect) as client,
+    ):
         try:
             for number in range(count):
                 if interval_s and number:
-                    client.receive(interval_s)  # a LightMQ broker's own pings are answered
+                    client.wait(interval_s)
                 try:
                     times.append(client.ping(timeout_s))
                 except Timeout:

@@ -1,35 +1,37 @@
-"""``motemq pub``: publish messages."""
+"""``motemq pub``: publish messages. Why so long: half of it says what its options mean."""
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
-from host_broker.cli.delivery import Delivery
-from host_broker.cli.failure import failing_clearly
+from host_broker.cli.completion import complete_topic
+from host_broker.cli.failure import OutOfTime, failing_clearly
+from host_broker.cli.interest import Interest
 from host_broker.cli.options import (
+    connected,
+    dialect_option,
     quiet_option,
     reconnect_option,
     require_topics,
     speaker,
     timeout_option,
     url_argument,
-    usage_errors,
 )
-from host_broker.cli.outlet import FmqpManner, FmqpOutlet, LightmqOutlet, Outlet, Will
-from host_broker.cli.reconnecting import Reconnection
+from host_broker.cli.outages import Outages
 from host_broker.cli.source import Source, content
 from host_broker.cli.standard_input import StandardInput
 from host_broker.cli.standard_output import put
-from host_broker.client import BadArgument, ClientError, FmqpClient, connect
+from host_broker.client import BadArgument, Client, ClientError
 
 
 @click.command()
 @url_argument
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topic)
 @click.argument("payload", required=False)
 @click.option(
     "-m", "--message", "text", metavar="TEXT", help="The same as PAYLOAD; may begin with '-'."
@@ -92,6 +94,7 @@ from host_broker.client import BadArgument, ClientError, FmqpClient, connect
 @click.option(
     "--json", "as_json", is_flag=True, help="At the end print one JSON object: what was published."
 )
+@dialect_option
 @reconnect_option
 @quiet_option
 @timeout_option
@@ -114,6 +117,7 @@ def command(
     wanted: bool,
     wait_s: float | None,
     as_json: bool,
+    dialect: str | None,
     reconnect: bool,
     quiet: bool,
     timeout_s: float,
@@ -124,15 +128,20 @@ def command(
     lightmq://host:port/client-id, where TOPIC is 'up' and the broker carries the message as
     lightmq/CLIENT-ID/up.
 
+    LightMQ's dialect gbaranski is for brokers that never answer a SEND: none is waited for, and a
+    PING at the end shows that they were taken.
+
     With --will or --will-payload the connection is held until stdin ends (Ctrl-D), so that the
     will is published then, or whenever this program dies. FMQP brokers do not deliver empty
-    messages, and discard those above their limit (fmqp.max_body, 1 MiB) without a word.
+    messages, and discard those above their limit (bus.max_body, 1 MiB) without a word.
 
     With --reconnect every message reaches a broker, and a few may do so twice: after a loss, what
     the broker has not shown to have processed is sent again, and the last will is left there anew.
 
     --json prints url, topic, messages, payload_bytes, processed (whether the broker has processed
     them all) and duration_s, whatever ended the command.
+
+    A broker on this machine that is just starting is waited for, up to 3 s.
 
     Exit codes: 0 processed by the broker, 1 not, 2 wrong arguments, 124 nobody subscribed within
     --wait, 130 Ctrl-C.
@@ -148,65 +157,109 @@ def command(
     if will and reconnect and (lines or repeat != 1):
         raise click.UsageError("with --reconnect, --will is for one message")
     last_topic = topic if will_topic is None else will_topic
-    require_topics([topic, last_topic])
-    last_will = None
-    if will_payload is not None:
-        kept = retain if will_retain is None else will_retain
-        last_will = Will(last_topic, _bytes(will_payload), kept)
-    manner = FmqpManner(topic, retain, will, last_will, wanted, wait_s)
+    require_topics(url, topics=[topic, last_topic])
     body = _bytes(payload or text or "") if file is None else content(file)
     source = Source(body, whole, lines, repeat)
     say = speaker("pub", quiet)
-    delivery = Delivery(
-        lambda: _outlet(url, timeout_s, manner, say),
-        Reconnection(again=reconnect, say=say),
-        say,
-        repeat_all=will and reconnect,
-        repeat_last=last_will is not None and last_will.topic.strip("/") == topic.strip("/"),
-    )
-    with (
-        failing_clearly("pub", ClientError),
-        usage_errors(),
-        contextlib.closing(delivery),
-        _telling_what_may_be_lost(delivery, say),
-        _accounting(url, topic, delivery) if as_json else contextlib.nullcontext(),
-    ):
-        delivery.open()
-        stdin = StandardInput(delivery.watch)
-        _publish(delivery, source.messages(stdin), delay_s)
-        if (will or last_will is not None) and not (whole or lines):
+    outages = Outages(say, lambda: say("connected again")) if reconnect else None
+    with failing_clearly("pub", ClientError), contextlib.ExitStack() as stack:
+        outlet = _Outlet(topic, retain, will, wait_s, reconnect, say)
+        stack.enter_context(_telling_what_may_be_lost(outlet))
+        if as_json:
+            stack.enter_context(_accounting(url, outlet))
+        client = stack.enter_context(connected(url, timeout_s, outages=outages, dialect=dialect))
+        outlet.begin(client, wanted)
+        if will_payload is not None:
+            kept = retain if will_retain is None else will_retain
+            client.publish(last_topic, _bytes(will_payload), retain=kept, will=True)
+            outlet.repeats_last = last_topic.strip("/") == topic.strip("/")
+        stdin = StandardInput(lambda: client.wait(0.0))
+        _publish(outlet, source.messages(stdin), delay_s)
+        if (will or will_payload is not None) and not (whole or lines):
             say("holding the connection until stdin ends (Ctrl-D)")
             stdin.until_end()
 
 
-def _outlet(url: str, timeout_s: float, manner: FmqpManner, say: Callable[[str], None]) -> Outlet:
-    client = connect(url, timeout_s=timeout_s)
-    try:
-        if isinstance(client, FmqpClient):
-            return FmqpOutlet(client, manner, say)
-        if manner != FmqpManner("up"):
-            raise click.UsageError(
-                "LightMQ has no topics, retained messages, wills or feedback: a client can "
-                f"only send up; write: motemq pub {url} up PAYLOAD"
-            )
-        return LightmqOutlet(client, timeout_s)
-    except BaseException:
-        client.close()
-        raise
+class _Outlet:
+    """Publishes messages under one topic, and counts them."""
+
+    def __init__(
+        self,
+        topic: str,
+        retain: bool,
+        will: bool,
+        wait_s: float | None,
+        reconnect: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        """``wait_s``: the longest wait for a subscriber, if messages must be wanted."""
+        self.topic = topic
+        self.sent = 0  # messages, each counted once
+        self.sent_bytes = 0  # of their payloads
+        self.processed = False  # all of it, by the broker
+        self.repeats_last = False  # on each new connection, because a will has replaced it
+        self.client: Client | None = None
+        self._retain = retain
+        self._will = will
+        self._wait_s = wait_s
+        self._limit_s = math.inf if reconnect else None
+        self._say = say
+        self._interest: Interest | None = None
+        self._last: bytes | None = None
+
+    def begin(self, client: Client, wanted: bool) -> None:
+        """Publish by this client; ``wanted``: only while somebody subscribes."""
+        self.client = client
+        client.on_restored(self._restate)
+        client.ignore_others()
+        if wanted:
+            self._interest = Interest(client, self.topic)
+
+    def publish(self, client: Client, payload: bytes) -> None:
+        """Publish. Raises ``ClientError``, and ``OutOfTime`` if nobody wants it."""
+        if self._interest is not None:
+            until = None if self._wait_s is None else time.monotonic() + self._wait_s
+            if not self._interest.wait(until, self._say_waiting):
+                raise OutOfTime(f"nobody subscribed to {self.topic} within {self._wait_s:g} s")
+        self.processed = False
+        self._last = payload
+        client.publish(
+            self.topic, payload, retain=self._retain, will=self._will, timeout_s=self._limit_s
+        )
+        self.sent += 1
+        self.sent_bytes += len(payload)
+
+    def finish(self, client: Client) -> None:
+        """Return when the broker has processed everything."""
+        client.sync(self._limit_s)
+        self.processed = True
+
+    def _restate(self) -> None:
+        client = self.client
+        if client is not None and self.repeats_last and not client.unconfirmed:
+            client.publish(self.topic, self._last or b"", retain=self._retain)
+
+    def _say_waiting(self) -> None:
+        self._say(f"nobody subscribes to {self.topic} yet; waiting")
+
+    def say_unconfirmed(self) -> None:
+        """Tell how many messages may not have arrived."""
+        if self.client is not None and self.client.unconfirmed:
+            self._say(f"messages that may not have arrived: {self.client.unconfirmed}")
 
 
 @contextlib.contextmanager
-def _accounting(url: str, topic: str, delivery: Delivery) -> Iterator[None]:
+def _accounting(url: str, outlet: _Outlet) -> Iterator[None]:
     """Print what was published, also of what ended before its time; nothing of what never began."""
     began = time.monotonic()
 
     def put_account() -> None:
         account = {
             "url": url,
-            "topic": topic,
-            "messages": delivery.sent,
-            "payload_bytes": delivery.sent_bytes,
-            "processed": delivery.processed,
+            "topic": outlet.topic,
+            "messages": outlet.sent,
+            "payload_bytes": outlet.sent_bytes,
+            "processed": outlet.processed,
             "duration_s": round(time.monotonic() - began, 6),
         }
         put(json.dumps(account, ensure_ascii=False).encode() + b"\n")
@@ -222,29 +275,31 @@ def _accounting(url: str, topic: str, delivery: Delivery) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _telling_what_may_be_lost(delivery: Delivery, say: Callable[[str], None]) -> Iterator[None]:
+def _telling_what_may_be_lost(outlet: _Outlet) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if delivery.unconfirmed:
-            say(f"messages that may not have arrived: {delivery.unconfirmed}")
+        outlet.say_unconfirmed()
         raise
     except ClientError as error:
-        if delivery.sent < 2:
+        if outlet.sent < 2:
             raise  # there is no doubt about which message is meant
-        text = f"{error} (messages sent before: {delivery.sent}; the last of them may be lost)"
+        text = f"{error} (messages sent before: {outlet.sent}; the last of them may be lost)"
         raise ClientError(text) from error
 
 
-def _publish(delivery: Delivery, messages: Iterator[bytes], delay_s: float) -> None:
+def _publish(outlet: _Outlet, messages: Iterator[bytes], delay_s: float) -> None:
+    client = outlet.client
+    if client is None:
+        raise ValueError("an outlet publishes after it began")
     next_at = 0.0
     for body in messages:
         if delay_s and next_at:
-            delivery.watch(until=next_at)
-        delivery.send(body)
+            client.wait(max(0.0, next_at - time.monotonic()))
+        outlet.publish(client, body)
         # A steady rate, but no rush after a wait.
         next_at = max(time.monotonic(), (next_at or time.monotonic()) + delay_s)
-    delivery.finish()
+    outlet.finish(client)
 
 
 def _bytes(text: str) -> bytes:

@@ -1,5 +1,6 @@
 """What ``motemq top`` puts up: a live table with keys on a terminal, or text for programs."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -80,6 +81,7 @@ class Screen:
         self._order = order
         self._keys = keys
         self._note = ""
+        self._drawing = threading.RLock()
         self._paused = False
         self._report = traffic.report(0)
         self._console = Console()
@@ -101,9 +103,10 @@ class Screen:
             self._look(min(_LOOK_S, remaining_s))
 
     def say(self, text: str) -> None:
-        if text != self._note:
-            self._note = printable(text.encode())
-            self._draw()
+        with self._drawing:  # a lost connection is told by another thread
+            if text != self._note:
+                self._note = printable(text.encode())
+                self._draw()
 
     def _look(self, timeout_s: float) -> None:
         redraw = False
@@ -121,10 +124,14 @@ class Screen:
         self._looked = time.monotonic()
 
     def _draw(self) -> None:
+        with self._drawing:
+            self._draw_now()
+
+    def _draw_now(self) -> None:
         self._size = self._console.size
         fits = max(0, self._size.height - top_view.LINES_AROUND_ROWS)
         report = self._traffic.report(min(self._rows or fits, fits), self._order)
         note = self._note or ("paused; p goes on" if self._paused else "")
         with writing():
-            table = top_view.table(self._url, report, self._order, note)
+            table = top_view.table(self._url, report, self._order, note, self._size.width)
             self.live.update(table, refresh=True)

@@ -1,13 +1,15 @@
 """``motemq sub``: print messages as they arrive."""
 
 import functools
+import math
 import time
 
 import click
 
+from host_broker.bus.topic_filter import TopicFilter
 from host_broker.cli import format_string, message_format
+from host_broker.cli.completion import complete_topic
 from host_broker.cli.failure import OutOfTime, failing_clearly
-from host_broker.cli.listening import Listening
 from host_broker.cli.options import (
     connected,
     quiet_option,
@@ -17,16 +19,14 @@ from host_broker.cli.options import (
     timeout_option,
     url_argument,
 )
-from host_broker.cli.outlet import Will
-from host_broker.cli.reconnecting import Reconnection
-from host_broker.cli.topic_filter import TopicFilter
+from host_broker.cli.outages import Outages
 from host_broker.cli.wanted import Wanted
-from host_broker.client import ClientError, FmqpClient
+from host_broker.client import Ability, ClientError
 
 
 @click.command()
 @url_argument
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=complete_topic)
 @click.option("-v", "--verbose", is_flag=True, help="Print the topic before each message.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @click.option("--pretty", is_flag=True, help="With --json: for people, on several lines.")
@@ -118,6 +118,12 @@ def command(
     lightmq/CLIENT-ID/down; each is answered with an empty response. 'subscribed' is said on
     stderr when the subscription is active.
 
+    Without a TOPIC it is everything: all topics of 1 to 128 levels, which is as far as patterns
+    reach, but for the broker's own (below '$') and clients' echoes (below 'motemq/echo').
+    Publishers are not told of such a listener.
+
+    A broker on this machine that is just starting is waited for, up to 3 s.
+
     Lines are UTF-8; bytes that are none and control characters are written as \\xNN or \\n. For
     exact bytes take --json, --hex or --output raw. In JSON, 'kept' is true for what the broker
     kept when the subscription began; 'cache' and 'will' are the flags as published.
@@ -133,49 +139,45 @@ def command(
         raise click.UsageError("--remove-retained is not for --no-retained or --feedback")
     if (will_topic is None) != (will_payload is None) or (will_retain and will_topic is None):
         raise click.UsageError("a will needs --will-topic and --will-payload")
-    require_topics([*topics, *unwanted, *([] if will_topic is None else [will_topic])])
-    will = None
-    if will_topic is not None and will_payload is not None:
-        last = will_payload.encode("utf-8", "surrogateescape")
-        will = Will(will_topic, last, will_retain)
+    wills = [] if will_topic is None else [will_topic]
+    require_topics(url, topics=wills, patterns=[*topics, *unwanted])
     wanted = Wanted(
         count,
         None if wait_s is None else time.monotonic() + wait_s,
         retained_only,
         no_retained,
         remove_retained,
+        not topics,
         TopicFilter(unwanted),
         _format(as_json, pretty, output, pattern, verbose, hexadecimal, no_newline),
+        timeout_s,
     )
     say = speaker("sub", quiet)
-    reconnection = Reconnection(again=reconnect, say=say, end=wanted.end)
 
     def subscribed() -> None:
-        reconnection.well()
         if not quiet:
             click.echo("subscribed", err=True)
 
-    def session() -> None:
-        with connected(url, timeout_s) as client:
-            if isinstance(client, FmqpClient):
-                if will is not None:
-                    client.publish(will.topic, will.payload, cache=will.retain, will=True)
-                listening = Listening(
-                    client, topics, feedback=feedback, debug=debug, answer_within_s=timeout_s
-                )
-                wanted.of_fmqp(client, listening, subscribed)
-            elif topics != ("down",) or (
-                feedback or debug or retained_only or no_retained or remove_retained or will
-            ):
-                raise click.UsageError(
-                    "LightMQ has no topics: a client is only sent what is for it; write: "
-                    f"motemq sub {url} down"
-                )
-            else:
-                wanted.of_lightmq(client, subscribed)
-
     with failing_clearly("sub", ClientError):
-        reconnection.run(session)
+        with connected(
+            url,
+            timeout_s,
+            outages=Outages(say) if reconnect else None,
+            most_wait_s=math.inf if wait_s is None else wait_s,
+        ) as client:
+            if retained_only or no_retained or remove_retained:
+                client.require(Ability.RETAIN)
+            for odd in filter(None, map(client.misread, topics)):
+                say(odd)
+            if will_topic is not None and will_payload is not None:
+                last = will_payload.encode("utf-8", "surrogateescape")
+                client.publish(will_topic, last, retain=will_retain, will=True)
+            subscription = client.begin_subscribing(
+                *(topics or client.everything()),
+                feedback=feedback,
+                uncounted=debug or not (topics or feedback),
+            )
+            wanted.print_from(client, subscription, subscribed)
         if count is not None and wanted.printed < count and not retained_only:
             raise OutOfTime(f"{wanted.printed} of {count} messages came within {wait_s:g} s")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import signal
 import sys
 import time
@@ -13,9 +14,9 @@ import click
 from rich.console import Console
 
 from host_broker.cli import top_view
+from host_broker.cli.completion import complete_topic
 from host_broker.cli.failure import failing_clearly
 from host_broker.cli.keyboard import keyboard
-from host_broker.cli.listening import ECHO_TOPICS, Listening
 from host_broker.cli.options import (
     connected,
     quiet_option,
@@ -25,15 +26,13 @@ from host_broker.cli.options import (
     timeout_option,
     url_argument,
 )
-from host_broker.cli.reconnecting import Reconnection
+from host_broker.cli.outages import Outages
 from host_broker.cli.screen import Quit, Screen, Text, View
-from host_broker.cli.traffic import Order, Report, Traffic
-from host_broker.client import ClientError, FmqpClient
+from host_broker.cli.traffic import INFO, Order, Report, Traffic
+from host_broker.client import ECHO_TOPICS, Client, ClientError, Subscribing, Timeout
 
-_DEEPEST = 128  # levels that fit into a topic's 255 bytes
 _ROWS_WITHOUT_TERMINAL = 20
 _FIRST_S = 0.3  # nobody likes to look at nothing for a whole interval
-_INFO = ("$/info/clients", "$/info/messages/second")
 
 _LOOK_S = 0.1  # keys are looked at this often
 
@@ -43,14 +42,12 @@ Say = Callable[[str], None]
 
 @click.command()
 @url_argument
-@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=complete_topic)
 @click.option(
     "--depth",
-    type=click.IntRange(1, _DEEPEST),
-    default=8,
-    show_default=True,
+    type=click.IntRange(min=1),
     metavar="N",
-    help="Without TOPIC: watch all topics of up to N levels.",
+    help="Without TOPIC: watch all topics of up to N levels; default: all.",
 )
 @click.option(
     "--interval",
@@ -83,7 +80,7 @@ Say = Callable[[str], None]
 def command(
     url: str,
     topics: tuple[str, ...],
-    depth: int,
+    depth: int | None,
     interval_s: float,
     rows: int | None,
     order: Order,
@@ -103,30 +100,26 @@ def command(
     Exit codes: 0 done (--once, q), 1 no connection or it was lost, 2 wrong arguments, 130 Ctrl-C,
     141 the reader of the output went away.
     """
-    require_topics(topics)
-    wildcards = topics or tuple("/".join("*" * levels) for levels in range(1, depth + 1))
+    require_topics(url, patterns=topics)
     write = top_view.as_json if as_json else top_view.lines if once else None
     traffic = Traffic()
+
+    def outages(view: View) -> Outages | None:
+        return Outages(view.say, lambda: view.say("")) if reconnect else None
+
+    # With --reconnect it need not be there: keys work while it is not.
+    most_wait_s = 0.0 if reconnect else math.inf
     with (
         failing_clearly("top", ClientError),
         _view(traffic, url, rows, order, write, speaker("top", quiet)) as view,
+        connected(url, timeout_s, outages=outages(view), most_wait_s=most_wait_s) as client,
     ):
-        reconnection = Reconnection(again=reconnect, say=view.say, sleep=view.wait)
-        timing = _Timing(interval_s, once, bool(topics), reconnection.well)
-
-        def session() -> None:
+        # First of all: who cannot do this shall hear why.
+        wildcards = client.everything(depth)
+        subscription = client.begin_subscribing(*INFO, *(topics or wildcards), uncounted=True)
+        timing = _Timing(interval_s, once, bool(topics), timeout_s)
+        while _watch(client, subscription, traffic, view, timing):
             traffic.broker_lost()
-            with connected(url, timeout_s) as client:
-                if not isinstance(client, FmqpClient):
-                    raise click.UsageError(
-                        "LightMQ clients see no topics; give the broker's fmqp:// URL"
-                    )
-                listening = Listening(
-                    client, (*_INFO, *wildcards), debug=True, answer_within_s=timeout_s
-                )
-                _watch(listening, traffic, view, timing)
-
-        reconnection.run(session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,31 +127,44 @@ class _Timing:
     interval_s: float
     once: bool
     echoes: bool  # count the messages clients send to themselves to see that the broker is there
-    well: Callable[[], object]
+    answer_within_s: float
 
 
-def _watch(listening: Listening, traffic: Traffic, view: View, timing: _Timing) -> None:
-    while not listening.active:
-        heard = listening.next(_LOOK_S)
-        if heard is not None:
-            traffic.heard(heard)
+def _watch(
+    client: Client, subscription: Subscribing, traffic: Traffic, view: View, timing: _Timing
+) -> bool:
+    """Count while the subscription is active; True if it was interrupted, False if it is enough."""
+
+    def lost() -> bool:
+        return not subscription.active
+
+    answer_by = time.monotonic() + timing.answer_within_s
+    while not subscription.active:
+        message = subscription.receive(_LOOK_S)
+        if message is not None:
+            traffic.heard(message)
+        elif client.connections <= 1 and time.monotonic() >= answer_by and not subscription.active:
+            raise Timeout(
+                f"the broker did not answer within {timing.answer_within_s:g} s of subscribing"
+                f"{client.doubt}"
+            )
         view.look()
-    timing.well()
-    view.say("")
     traffic.next_interval(1.0)  # what came until now is of no interval
     began = time.monotonic()
     window_s = timing.interval_s if timing.once else min(timing.interval_s, _FIRST_S)
     while True:
         remaining_s = began + window_s - time.monotonic()
-        heard = listening.next(max(0.0, min(_LOOK_S, remaining_s)))
-        if heard is not None and (timing.echoes or not heard.topic.startswith(ECHO_TOPICS)):
-            traffic.heard(heard)
+        message = subscription.receive(max(0.001, min(_LOOK_S, remaining_s)))
+        if lost():
+            return True
+        if message is not None and (timing.echoes or not message.topic.startswith(ECHO_TOPICS)):
+            traffic.heard(message)
         now = time.monotonic()
         if now - began >= window_s:
             traffic.next_interval(now - began)
             view.show()
             if timing.once:
-                return
+                return False
             began, window_s = now, timing.interval_s
         view.look()
 

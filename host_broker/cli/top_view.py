@@ -1,9 +1,11 @@
 """How ``motemq top`` shows a report: a table for a terminal, lines, JSON."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Group
 from rich.filesize import decimal
 from rich.table import Table
@@ -15,26 +17,43 @@ from host_broker.cli.traffic import Order, Report, TopicRow
 LINES_AROUND_ROWS = 6  # of a table: the summary, a gap, the head and its rule, the rest, a margin
 
 
-_KEYS = "q quit, sort by: r messages/s, b bytes/s, m messages, t topic; p pause"
+_KEYS = (
+    "q quit, sort by: r messages/s, b bytes/s, m messages, t topic; p pause",
+    "q quit, sort: r rate, b bytes, m messages, t topic; p pause",
+    "q quit, sort: r b m t, p pause",
+)
+_LEAST_TOPIC = 12  # columns
+_FIGURES = 37  # columns of the three columns of figures and what is between columns
 
 
-def table(url: str, report: Report, order: Order, note: str) -> Group:
-    """A renderable of at most ``len(rows) + LINES_AROUND_ROWS`` lines; ``note`` is at the end."""
-    grid = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
+def table(url: str, report: Report, order: Order, note: str, width: int) -> Group:
+    """A renderable of at most ``len(rows) + LINES_AROUND_ROWS`` lines and ``width`` columns;
+    ``note`` is at the end."""
+    grid = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, padding=(0, 1, 0, 0))
     for name, of in (("messages/s", "rate"), ("bytes/s", "bytes"), ("messages", "messages")):
         grid.add_column(_head(name, of, order), justify="right", no_wrap=True)
     topic = _head("topic", "topic", order)
-    grid.add_column(topic, no_wrap=True, overflow="ellipsis", ratio=1, style="bold")
+    # Topics are what people look for: they get what they need, payloads what is left.
+    longest = max([cell_len(_topic(row)) for row in report.rows], default=0)
+    most = max(_LEAST_TOPIC, (width - _FIGURES) * 2 // 3)
+    needed = min(max(longest, cell_len(topic)), most)
+    grid.add_column(topic, no_wrap=True, overflow="ellipsis", width=needed, style="bold")
     grid.add_column("last payload", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in report.rows:
         cells = [_rate(row.messages_per_second), decimal(int(row.bytes_per_second))]
         cells += [f"{row.messages:,}", _topic(row), _preview(row)]
         # Text, not str: what others published must not be read as markup.
         grid.add_row(*map(Text, cells), style="" if row.messages_per_second else "dim")
-    rest = note or ", ".join(part for part in (_rest(report), _KEYS) if part)
-    summary = Text(_summary(url, report), no_wrap=True, overflow="ellipsis")
+    rest = _rest(report)
+    foot = note or _fitting([", ".join(filter(None, (rest, keys))) for keys in _KEYS], width)
+    summary = Text(_fitting(_summaries(url, report), width), no_wrap=True, overflow="ellipsis")
     style = "reverse" if note else "dim"
-    return Group(summary, grid, Text(rest, style=style, no_wrap=True, overflow="ellipsis"))
+    return Group(summary, grid, Text(foot, style=style, no_wrap=True, overflow="ellipsis"))
+
+
+def _fitting(texts: Sequence[str], width: int) -> str:
+    """Return the first that is not too wide, else the last."""
+    return next((text for text in texts if cell_len(text) <= width), texts[-1])
 
 
 def _head(name: str, of: str, order: Order) -> str:
@@ -63,6 +82,7 @@ def as_json(url: str, report: Report) -> str:
         "broker_messages_per_second": report.broker_messages_per_second,
         "messages_per_second": round(report.messages_per_second, 3),
         "bytes_per_second": round(report.bytes_per_second, 3),
+        "dropped": report.dropped,
         "topics": [
             {
                 "topic": row.topic,
@@ -89,7 +109,34 @@ def _summary(url: str, report: Report) -> str:
     parts.append(f"{_rate(report.messages_per_second)} messages/s seen")
     parts.append(f"{decimal(int(report.bytes_per_second))}/s")
     parts.append(f"topics {report.topics:,}")
+    if report.dropped:
+        parts.append(_dropped(report))
     return ", ".join(parts)
+
+
+def _summaries(url: str, report: Report) -> list[str]:
+    """The same, and ever shorter."""
+    seen = f"{_rate(report.messages_per_second)} msg/s seen"
+    size = f"{decimal(int(report.bytes_per_second))}/s"
+    sent = report.broker_messages_per_second
+    parts = [
+        url,
+        *([] if report.clients is None else [f"{report.clients} clients"]),
+        *([] if sent is None else [f"{sent:,} msg/s sent"]),
+        seen,
+        size,
+        f"{report.topics:,} topics",
+        *([_dropped(report)] if report.dropped else []),
+    ]
+    short = [part for part in parts if part != size]
+    figures = [part for part in short[1:] if not part.endswith(" topics")]
+    return [_summary(url, report), *map(", ".join, (parts, short, short[1:], figures))]
+
+
+def _dropped(report: Report) -> str:
+    """What the broker dropped, by protocol."""
+    said = [f"{name} {sum(reasons.values()):,}" for name, reasons in report.dropped.items()]
+    return f"dropped: {' '.join(said)}"
 
 
 def _rest(report: Report) -> str:

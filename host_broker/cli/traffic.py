@@ -6,13 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from host_broker.cli.listening import Heard
+from host_broker.cli.message_format import number
+from host_broker.client import Message
 
-PREVIEW_BYTES = 80
+PREVIEW_BYTES = 200
 # Beside names and previews a topic costs some 400 bytes here: 10 MB at most.
 _MOST_TOPICS = 10_000
 _CLIENTS = "$/info/clients"
 _MESSAGES_PER_SECOND = "$/info/messages/second"
+# What the broker dropped since it began: $/info/dropped/PROTOCOL/REASON, a number each.
+_DROPPED = "$/info/dropped/"
+INFO = (_CLIENTS, _MESSAGES_PER_SECOND, f"{_DROPPED}*/*")
 
 
 Order = Literal["rate", "bytes", "messages", "topic"]
@@ -59,12 +63,13 @@ class Report:
 
     ``forgotten``: topics dropped since the start, because there were too many to remember.
     ``clients`` and ``broker_messages_per_second`` are the broker's own words (R40, R42), None while
-    it has not said them.
+    it has not said them; ``dropped``, by protocol and reason, since the broker began, too.
     """
 
     interval_s: float
     messages_per_second: float
     bytes_per_second: float
+    dropped: dict[str, dict[str, int]]
     clients: int | None
     broker_messages_per_second: int | None
     topics: int
@@ -84,21 +89,22 @@ class Traffic:
         self._last = (1.0, 0, 0)  # the interval that is over: seconds, messages, bytes
         self._said: dict[str, int] = {}
 
-    def heard(self, heard: Heard) -> None:
+    def heard(self, message: Message) -> None:
         """Count a message; what was only kept by the broker is shown, but is no traffic."""
-        if heard.topic in (_CLIENTS, _MESSAGES_PER_SECOND):
-            if heard.count is not None:
-                self._said[heard.topic] = heard.count
+        if message.topic in INFO or message.topic.startswith(_DROPPED):
+            value = number(message)
+            if value is not None:
+                self._said[message.topic] = value
             return
-        counted = self._topics.get(heard.topic)
+        counted = self._topics.get(message.topic)
         if counted is None:
-            counted = self._remember(heard.topic)
+            counted = self._remember(message.topic)
         else:
-            self._topics.move_to_end(heard.topic)
-        size = len(heard.payload)
-        counted.preview = heard.payload[:PREVIEW_BYTES]
+            self._topics.move_to_end(message.topic)
+        size = len(message.payload)
+        counted.preview = message.payload[:PREVIEW_BYTES]
         counted.last_bytes = size
-        if not heard.kept:
+        if not message.kept:
             counted.messages += 1
             counted.new_messages += 1
             counted.new_bytes += size
@@ -125,12 +131,21 @@ class Traffic:
             seconds,
             messages / seconds,
             size / seconds,
+            self._dropped(),
             self._said.get(_CLIENTS),
             self._said.get(_MESSAGES_PER_SECOND),
             len(self._topics),
             self._forgotten,
             [_row(topic, counted, seconds) for topic, counted in first],
         )
+
+    def _dropped(self) -> dict[str, dict[str, int]]:
+        dropped: dict[str, dict[str, int]] = {}
+        for topic, count in self._said.items():
+            if topic.startswith(_DROPPED) and count:
+                protocol, _, reason = topic.removeprefix(_DROPPED).partition("/")
+                dropped.setdefault(protocol, {})[reason] = count
+        return dropped
 
     def _remember(self, topic: str) -> _Counted:
         if len(self._topics) >= self._most_topics:

@@ -4,13 +4,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from host_broker.cli.listening import Heard, Listening
+from host_broker.bus.topic_filter import TopicFilter
 from host_broker.cli.message_format import Format
 from host_broker.cli.standard_output import put
-from host_broker.cli.topic_filter import TopicFilter
-from host_broker.client import FmqpClient, LightmqClient
+from host_broker.client import ECHO_TOPICS, Client, Message, Subscribing, Timeout
 
 _FOREVER_S = 3600.0  # one wait; there is always another
+SERVICE_TOPICS = "$/"  # the broker's own
 
 
 @dataclass(slots=True)
@@ -19,6 +19,7 @@ class Wanted:
 
     ``count`` messages at most; ``end`` on the clock of monotonic(). ``retained_only``: what is
     kept, and no more; ``no_retained``: the rest; ``remove_retained``: clear it when printed.
+    ``everything``: nobody asked for a topic, so not for the broker's own and clients' echoes.
     """
 
     count: int | None
@@ -26,51 +27,71 @@ class Wanted:
     retained_only: bool
     no_retained: bool
     remove_retained: bool
+    everything: bool
     unwanted: TopicFilter
     format: Format
+    answer_within_s: float
     printed: int = 0
 
-    def of_fmqp(
-        self, client: FmqpClient, listening: Listening, subscribed: Callable[[], None]
+    def print_from(
+        self, client: Client, subscription: Subscribing, subscribed: Callable[[], None]
     ) -> None:
-        """Print; ``subscribed`` is called once, when the subscription is active. Raises
-        ``ClientError``."""
+        """Print until it is enough; ``subscribed`` is called whenever the subscription becomes
+        active. Raises ``ClientError``."""
         removed = False
+        answer_by = time.monotonic() + self.answer_within_s
+        never_active = True
         while self._more():
-            was_active = listening.active
-            heard = listening.next(self._wait_s())
-            if listening.active and not was_active:
+            was_active = subscription.active
+            wait_s = self._wait_s()
+            if never_active:
+                wait_s = min(wait_s, max(0.0, answer_by - time.monotonic()))
+            message = subscription.receive(wait_s)
+            if subscription.active and not was_active:
+                never_active = False
                 subscribed()
                 if self.retained_only:
                     break
-            if heard is None or (heard.kept and self.no_retained):
+            elif message is None and never_active and time.monotonic() >= answer_by:
+                raise Timeout(
+                    f"the broker did not answer within {self.answer_within_s:g} s of subscribing"
+                    f"{client.doubt}"
+                )
+            if message is None or not self._wants(message):
                 continue
-            if (heard.kept or not self.retained_only) and not self.unwanted.matches(heard.topic):
-                self._print(heard)
-                # The broker's own topics are not ours to clear.
-                if heard.kept and self.remove_retained and not heard.topic.startswith("$/"):
-                    client.publish(heard.topic, b"", cache=True)
-                    removed = True
+            if message.answer is not None:
+                client.respond(message)
+            self._print(message)
+            # The broker's own topics are not ours to clear.
+            service = message.topic.startswith(SERVICE_TOPICS)
+            if message.kept and self.remove_retained and not service:
+                client.publish(message.topic, b"", retain=True)
+                removed = True
         if removed:
             client.sync()
+        if client.trouble is not None and not self._complete():
+            raise client.trouble
 
-    def of_lightmq(self, client: LightmqClient, subscribed: Callable[[], None]) -> None:
-        """The same for what a LightMQ broker sends us; each message gets an empty response."""
-        subscribed()
-        while self._more():
-            request = client.receive(self._wait_s())
-            if request is not None:
-                client.respond(request, b"")
-                self._print(Heard("down", request.data, request.received_ns))
+    def _wants(self, message: Message) -> bool:
+        if message.kept and self.no_retained:
+            return False
+        if self.retained_only and not message.kept:
+            return False
+        if self.everything and message.topic.startswith((SERVICE_TOPICS, ECHO_TOPICS)):
+            return False
+        return not self.unwanted.matches(message.topic)
+
+    def _complete(self) -> bool:
+        return self.count is not None and self.printed >= self.count
 
     def _more(self) -> bool:
-        if self.count is not None and self.printed >= self.count:
+        if self._complete():
             return False
         return self.end is None or time.monotonic() < self.end
 
     def _wait_s(self) -> float:
         return _FOREVER_S if self.end is None else max(0.0, self.end - time.monotonic())
 
-    def _print(self, heard: Heard) -> None:
-        put(self.format(heard))
+    def _print(self, message: Message) -> None:
+        put(self.format(message))
         self.printed += 1

@@ -1,80 +1,142 @@
-"""The public client for programs on a PC: synchronous, every operation with a deadline.
+"""The public client for Python programs on a PC: one interface for every protocol.
 
 ::
 
-    with connect("fmqp://127.0.0.1:8765") as client:
-        client.subscribe("home/*/temperature")
-        client.sync()                      # the subscription is active now
+    with motemq.connect("fmqp://127.0.0.1:8765") as client:
+        client.subscribe("home/*/temperature", confirm=True)
         client.publish("home/kitchen/temperature", b"21.5")
-        message = client.receive(timeout_s=2.0)
+        for message in client.messages(timeout_s=2.0):
+            ...
 
-A LightMQ client that is connected to the broker is asked like this::
+``connect`` gives a client for threads, ``connect_async`` the same for asyncio; docs/python.md.
 
-    with Call("fmqp://127.0.0.1:8765", "kitchen") as kitchen:
-        answer = kitchen.ask(b"how warm?", timeout_s=2.0)
-
-``errors`` what can go wrong; ``dialing`` reaches a broker; ``link`` the bytes, ``first_words`` who
-else may answer; ``connection`` what both clients have in common; ``fmqp`` and ``lightmq`` the two,
-``carried`` the one in the other; ``calling`` other clients.
+``shell`` is both: reconnection, operations, bounds; ``subscriptions`` what has come and for whom;
+``calling`` calls; ``connection`` one socket with one session; ``sessions`` which session;
+``dialing`` reaches a broker; ``blocking`` and ``async_client`` are the faces, ``loop_thread`` the
+thread of the first; ``inbox``, ``unconfirmed``, ``backoff`` are pure; ``first_words`` who else may
+answer. The sessions are ``protocols/*/client.py``, their interface ``host_broker.client_session``.
 """
 
-from typing import Literal
+import math
+from collections.abc import Callable
 
-from host_broker.address import CARRIED, AddressError, parse_address
-from host_broker.client.calling import Call
-from host_broker.client.carried import CarriedLine
-from host_broker.client.errors import (
+from host_broker.address import Address, AddressError, parse_address
+from host_broker.client.async_client import AsyncClient, AsyncSubscription, Connecting
+from host_broker.client.blocking import Client, Subscribing
+from host_broker.client.sessions import check
+from host_broker.client.shell import Settings
+from host_broker.client_errors import (
     BadArgument,
     ClientError,
     ConnectFailed,
     ConnectionLost,
+    NotSupported,
     NotThere,
     Refused,
     Timeout,
 )
-from host_broker.client.fmqp import FmqpClient, Message
-from host_broker.client.lightmq import LightmqClient, Request
-from host_broker.client.link import Link
+from host_broker.client_session import ECHO_TOPICS, Ability, Message
 
 __all__ = [
+    "ECHO_TOPICS",
+    "Ability",
+    "Address",
     "AddressError",
+    "AsyncClient",
+    "AsyncSubscription",
     "BadArgument",
-    "Call",
+    "Client",
     "ClientError",
     "ConnectFailed",
     "ConnectionLost",
-    "FmqpClient",
-    "LightmqClient",
     "Message",
+    "NotSupported",
     "NotThere",
     "Refused",
-    "Request",
+    "Subscribing",
     "Timeout",
+    "check",
     "connect",
+    "connect_async",
+    "parse_address",
 ]
+
+Watcher = Callable[[ClientError | None], None]
+UNREAD_BYTES = 4 * 1024 * 1024
 
 
 def connect(
     url: str,
     *,
     timeout_s: float = 5.0,
-    dialect: Literal["spec", "gbaranski"] = "spec",
-) -> FmqpClient | LightmqClient:
-    """Connect to a broker: ``fmqp://host:port`` or ``lightmq://host:port/client-id``.
+    wait_s: float | None = None,
+    reconnect: bool = False,
+    calls: str | None = None,
+    unseen: bool = False,
+    dialect: str | None = None,
+    watcher: Watcher | None = None,
+    unread_bytes: int = UNREAD_BYTES,
+) -> Client:
+    """Connect to a broker: ``PROTOCOL://host:port`` or ``PROTOCOL://host:port/client-id``.
 
-    By TLS ``fmqps://host:port?ca=FILE`` (also ``cert=FILE&key=FILE``; ``insecure=1`` trusts anyone)
-    and ``lightmqs://…``. By unix socket ``fmqp+unix:///path`` and
-    ``lightmq+unix:///path?client_id=NAME``. FMQP inside LightMQ by ``lightmq+fmqp://…``: an FMQP
-    client with a name. ``?token_file=FILE`` proves the name to a broker that asks for it.
+    By TLS ``PROTOCOLs://host:port?ca=FILE`` (also ``cert=FILE&key=FILE``; ``insecure=1`` trusts
+    anyone); by unix socket ``PROTOCOL+unix:///path``, with ``?client_id=NAME``.
 
     ``timeout_s`` bounds connecting, and every later operation without a timeout of its own.
-    ``dialect`` is LightMQ's (docs: the broker's setting ``lightmq.dialect``). Without a client id
-    LightMQ gets a random one. Raises ``AddressError``, ``BadArgument``, ``ConnectFailed``,
-    ``Refused``, ``Timeout``.
+    ``wait_s``: how long to wait for a broker that is not there yet; 0, or without end with
+    ``reconnect``, where 0 is not to wait at all: what is published before it is there is held.
+    ``reconnect``: a lost connection is replaced by another (after 0.25 s … 10 s, a random half
+    less), subscriptions and wills are made again, and every message that was published reaches a
+    broker, a few maybe twice. ``calls``: the client is for calls of that client only, which must be
+    there. ``unseen``: others need not know of this client (LightMQ: no presence, if the broker
+    can). ``dialect``: the option of the address of that name, where the protocol has one.
+    ``watcher`` is called when a connection is lost that will be replaced, with why, and with None
+    when there is one again, in a thread of ours. ``unread_bytes``: so much of what came may wait
+    for the program; then no more is read, and the broker's rule for slow receivers applies.
+
+    Raises ``AddressError``, ``BadArgument``, ``ConnectFailed``, ``Refused``, ``NotThere``,
+    ``Timeout``.
     """
-    address = parse_address(url)
-    if address.protocol == "lightmq":
-        return LightmqClient(address, timeout_s, dialect)
-    if address.protocol == CARRIED:
-        return FmqpClient(CarriedLine(LightmqClient(address, timeout_s, dialect)), timeout_s)
-    return FmqpClient(Link(address, timeout_s), timeout_s)
+    address = _address(url, dialect)
+    return Client(
+        address, _settings(timeout_s, wait_s, reconnect, calls, unseen, watcher, unread_bytes)
+    )
+
+
+def connect_async(
+    url: str,
+    *,
+    timeout_s: float = 5.0,
+    wait_s: float | None = None,
+    reconnect: bool = False,
+    calls: str | None = None,
+    unseen: bool = False,
+    dialect: str | None = None,
+    watcher: Watcher | None = None,
+    unread_bytes: int = UNREAD_BYTES,
+) -> Connecting:
+    """The same for asyncio: ``async with connect_async(url) as client``, or await it."""
+    address = _address(url, dialect)
+    return Connecting(
+        address, _settings(timeout_s, wait_s, reconnect, calls, unseen, watcher, unread_bytes)
+    )
+
+
+def _settings(
+    timeout_s: float,
+    wait_s: float | None,
+    reconnect: bool,
+    calls: str | None,
+    unseen: bool,
+    watcher: Watcher | None,
+    unread_bytes: int,
+) -> Settings:
+    if wait_s is None:
+        wait_s = math.inf if reconnect else 0.0
+    return Settings(timeout_s, wait_s, reconnect, calls, unseen, watcher, unread_bytes)
+
+
+def _address(url: str, dialect: str | None) -> Address:
+    if dialect is not None:
+        url += f"{'&' if '?' in url else '?'}dialect={dialect}"
+    return parse_address(url)

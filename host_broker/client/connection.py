@@ -1,69 +1,314 @@
-"""What both clients are: a connection that ends, and an inbox with a bound."""
+"""One socket in an event loop with one session: bytes in, bytes out, deadlines, how it ended.
 
-from collections import deque
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+Why so long: it is one state machine.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from host_broker.address import Address
-from host_broker.client.errors import ClientError
-from host_broker.client.link import Line
+from host_broker.client import dialing
+from host_broker.client.first_words import stranger
+from host_broker.client_errors import ClientError, ConnectionLost
+from host_broker.client_session import ClientSession, Closed, Event
 
-_INBOX_BYTES = 64 * 1024 * 1024  # of messages that arrive while we wait for something else
-_OVERHEAD_BYTES = 256  # what a small message costs beside its payload
+# Bytes that wait for the kernel: above it a publisher waits, so memory is never the queue.
+BACKLOG_BYTES = 1024 * 1024
+_TRANSPORT_BYTES = 256 * 1024
+_BURST_S = 0.0002
+_RST = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 s
 
-T = TypeVar("T")
+Take = Callable[["Connection", Sequence[Event]], None]
+End = Callable[["Connection", ClientError], None]
 
 
-class Connection(Generic[T]):
-    """A context manager that closes; keeps messages of type ``T`` until they are asked for."""
+class Connection(asyncio.Protocol):
+    """Made by ``connect``. ``lock`` guards the session: commands may come from any thread.
 
-    def __init__(self, link: Line) -> None:
-        self._link = link
-        self._inbox: deque[tuple[T, int]] = deque()
-        self._inbox_bytes = 0
+    ``take`` is called with events, ``end`` exactly once with why it ended; both with the lock held,
+    in the loop's thread.
+    """
 
-    def close(self) -> None:
-        """Close the connection (FIN); an FMQP broker publishes the wills."""
-        self._link.close()
-
-    def abort(self) -> None:
-        """Reset the connection (RST), as when a client dies; an FMQP broker publishes the wills."""
-        self._link.abort()
-
-    @property
-    def address(self) -> Address:
-        """Where the broker is."""
-        return self._link.address
-
-    @property
-    def doubt(self) -> str:
-        """How an error text should end: a question if the peer has never said a word, else ""."""
-        return self._link.doubt()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+    def __init__(
+        self, session: ClientSession, address: Address, lock: threading.RLock, take: Take, end: End
     ) -> None:
-        self.close()
+        self.session = session
+        self.ended: ClientError | None = None
+        self._address = address
+        self._lock = lock
+        self._take = take
+        self._end = end
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._socket: socket.socket | None = None
+        self._transport: asyncio.Transport | None = None
+        self._backlog: list[bytes] = []
+        self._backlog_bytes = 0
+        self._full = False  # the transport takes no more now
+        self._write_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._secure = address.transport == "tls"
+        self._sent_at = 0.0
+        self._gone = self._loop.create_future()
 
-    def _keep(self, message: T, payload_bytes: int) -> None:
-        """Put a message into the inbox; a full one ends the connection with ``ClientError``."""
-        cost = payload_bytes + _OVERHEAD_BYTES
-        self._inbox_bytes += cost
-        if self._inbox_bytes > _INBOX_BYTES:
-            self.abort()
-            raise ClientError(
-                f"more than {_INBOX_BYTES >> 20} MiB of messages are unread; the connection was "
-                "closed; call receive() more often, or ping and sync on another connection"
-            )
-        self._inbox.append((message, cost))
+    @classmethod
+    async def connect(
+        cls,
+        session: ClientSession,
+        address: Address,
+        timeout_s: float,
+        until: float,
+        lock: threading.RLock,
+        take: Take,
+        end: End,
+    ) -> "Connection":
+        """Reach the broker, shake hands for TLS, and say the session's first words.
 
-    def _next_kept(self) -> T:
-        message, cost = self._inbox.popleft()
-        self._inbox_bytes -= cost
-        return message
+        ``timeout_s`` is what people asked for, ``until`` (monotonic()) what is left of it.
+
+        Raises ``ConnectFailed``, and ``BadArgument`` for files and options that cannot be.
+        """
+        context = dialing.tls_context(address)
+        raw = await _reached(address, timeout_s)
+        connection = cls(session, address, lock, take, end)
+        connection._socket = raw
+        loop = asyncio.get_running_loop()
+        try:
+            if context is None:
+                await loop.create_connection(lambda: connection, sock=raw)
+            else:
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                    await loop.create_connection(
+                        lambda: connection, sock=raw, ssl=context, server_hostname=address.host
+                    )
+        except (OSError, ssl.SSLError, ValueError) as error:
+            raw.close()
+            raise dialing.tls_failed(address, error, timeout_s) from error
+        except BaseException:
+            raw.close()
+            raise
+        return connection
+
+    @property
+    def backlog_is_full(self) -> bool:
+        """Whether a publisher has to wait."""
+        return self._backlog_bytes >= BACKLOG_BYTES
+
+    def collect(self, now: float) -> None:
+        """Take what the session has to send. From any thread, with the lock held.
+
+        The first of a burst is sent at once: another thread would have to be woken for it. What
+        follows within 0.2 ms is sent together, by the loop.
+        """
+        out = self.session.data_to_send()
+        if not self._backlog and now - self._sent_at > _BURST_S:
+            out = self._sent_directly(out)
+        self._sent_at = now
+        for data in out:
+            self._backlog.append(data)
+            self._backlog_bytes += len(data)
+        if self._backlog and not self._write_is_due:
+            self._write_is_due = True
+            if threading.get_ident() == self._thread:
+                self._loop.call_soon(self._write_due)
+            else:
+                self._loop.call_soon_threadsafe(self._write_due)
+
+    def _sent_directly(self, out: list[bytes]) -> list[bytes]:
+        """Send past the transport, which has nothing to send; returns what is left."""
+        transport, raw = self._transport, self._socket
+        if transport is None or raw is None or self.ended is not None or self._secure:
+            return out
+        if transport.is_closing() or transport.get_write_buffer_size():
+            return out
+        data = b"".join(out)
+        try:
+            sent = raw.send(data)
+        except OSError:
+            return out  # the transport will find out what is wrong
+        return [data[sent:]] if sent < len(data) else []
+
+    def flush(self) -> None:
+        """Send what the session has to send, now. In the loop's thread, with the lock held."""
+        for data in self.session.data_to_send():
+            self._backlog.append(data)
+            self._backlog_bytes += len(data)
+        self._write()
+        self._set_timer()
+
+    def pause(self) -> None:
+        """Read no more for now."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    async def close(self, timeout_s: float) -> None:
+        """Send what is waiting, then close in order; reset it if that takes longer."""
+        with self._lock:
+            self.flush()
+            if self._transport is not None and not self._backlog:
+                self._transport.close()
+        if self._transport is not None and not self._gone.done():
+            until = time.monotonic() + timeout_s
+            while self._backlog and not self._gone.done() and time.monotonic() < until:
+                await asyncio.wait([self._gone], timeout=0.01)
+            self._transport.close()
+            await asyncio.wait([self._gone], timeout=max(0.0, until - time.monotonic()))
+        if not self._gone.done():
+            self.abort(ConnectionLost(f"the connection to {self._address} was closed"))
+            await asyncio.wait([self._gone], timeout=1.0)
+
+    def abort(self, error: ClientError) -> None:
+        """End it as if the program had died without its operating system: by an RST.
+
+        What was published before is handed to the kernel first.
+        """
+        with self._lock:
+            self.flush()
+            self._finish(error)
+            if self._transport is not None and self._socket is not None:
+                # It fails if the peer has already gone, which is what we want anyway.
+                with contextlib.suppress(OSError):
+                    self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
+                self._transport.abort()
+
+    def forsake(self) -> None:
+        """Give up our end without a word to the other: it belongs to the process that forked us."""
+        if self._socket is not None:
+            self._socket.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_TRANSPORT_BYTES)
+        with self._lock:
+            self._happened(self.session.begin(time.monotonic()))
+            self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if self.ended is not None:
+                return
+            session = self.session
+            if not session.heard and (speaks := stranger(data[:16])):
+                self.abort(session.broken(f"what answers there speaks {speaks}").error)
+                return
+            self._happened(session.receive_data(data, now))
+            self.flush()
+
+    def eof_received(self) -> bool:
+        with self._lock:
+            text = f"{self._address} closed the connection{self.session.doubt}"
+            self._finish(self.session.receive_end(ConnectionLost(text)))
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            why = "it was closed" if error is None else getattr(error, "strerror", None) or error
+            text = f"the connection to {self._address} was lost: {why}{self.session.doubt}"
+            self._finish(self.session.receive_end(ConnectionLost(text)))
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        with self._lock:
+            self._full = False
+            self._write()
+
+    def _write_due(self) -> None:
+        with self._lock:
+            self._write_is_due = False
+            if self.ended is None:
+                self.flush()
+
+    def _write(self) -> None:
+        if self._full or not self._backlog or self._transport is None:
+            return
+        was_full = self.backlog_is_full
+        data = b"".join(self._backlog) if len(self._backlog) > 1 else self._backlog[0]
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        if not self._transport.is_closing():
+            self._transport.write(data)
+        if was_full:
+            self._take(self, ())  # who waited may go on
+
+    def _happened(self, events: Sequence[Event]) -> None:
+        if not events:
+            return
+        last = events[-1]
+        self._take(self, events)
+        if isinstance(last, Closed):
+            self.abort(last.error)
+
+    def _finish(self, error: ClientError) -> None:
+        if self.ended is not None:
+            return
+        self.ended = error
+        self._end(self, error)
+
+    def _set_timer(self) -> None:
+        deadline = self.session.next_deadline
+        if deadline == self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = deadline
+        if deadline is not None and self.ended is None:
+            delay_s = max(0.0, deadline - time.monotonic())
+            self._timer = self._loop.call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        with self._lock:
+            self._timer = self._timer_at = None
+            if self.ended is None:
+                self._happened(self.session.tick(time.monotonic()))
+                self.flush()
+
+
+async def _reached(address: Address, timeout_s: float) -> socket.socket:
+    """Do ``dialing.reach`` in a thread of its own: a name server may take longer than we wait."""
+    loop = asyncio.get_running_loop()
+    reached: asyncio.Future[socket.socket] = loop.create_future()
+
+    def settle(found: socket.socket | Exception) -> None:
+        if reached.done():  # nobody waits any more
+            if isinstance(found, socket.socket):
+                found.close()
+        elif isinstance(found, socket.socket):
+            reached.set_result(found)
+        else:
+            reached.set_exception(found)
+
+    def reach() -> None:
+        found: socket.socket | Exception
+        try:
+            found = dialing.reach(address, timeout_s)
+        except Exception as error:
+            found = error
+        try:
+            loop.call_soon_threadsafe(settle, found)
+        except RuntimeError:  # the loop has ended meanwhile
+            if isinstance(found, socket.socket):
+                found.close()
+
+    threading.Thread(target=reach, name="motemq-dial", daemon=True).start()
+    return await reached

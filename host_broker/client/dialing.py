@@ -5,7 +5,7 @@ import ssl
 import time
 
 from host_broker.address import Address
-from host_broker.client.errors import BadArgument, ConnectFailed
+from host_broker.client_errors import BadArgument, ConnectFailed
 
 # The same as the broker's (net.keepalive_…, net.user_timeout_s): seconds, probes, milliseconds.
 # Not every system has all of them.
@@ -28,24 +28,36 @@ def dial(address: Address, timeout_s: float) -> socket.socket:
     it all. Raises ``ConnectFailed``, and ``BadArgument`` for files and options that cannot be.
     """
     deadline = time.monotonic() + timeout_s
-    context = _context(address) if address.transport == "tls" else None
-    raw: socket.socket | None = None
+    context = tls_context(address)
+    raw = reach(address, timeout_s)
     try:
-        raw = _connected(address, timeout_s)
         if context is not None:
             raw.settimeout(max(0.001, deadline - time.monotonic()))
             raw = context.wrap_socket(raw, server_hostname=address.host)
+            raw.setblocking(False)
+    except (OSError, UnicodeError, ValueError) as error:
+        raw.close()
+        raise tls_failed(address, error, timeout_s) from error
+    return raw
+
+
+def reach(address: Address, timeout_s: float) -> socket.socket:
+    """Return a connected socket that does not block, before any TLS. Raises ``ConnectFailed``."""
+    try:
+        raw = _connected(address, timeout_s)
         raw.setblocking(False)
     except (OSError, UnicodeError, ValueError) as error:
-        if raw is not None:
-            raw.close()
-            if isinstance(error, TimeoutError):
-                raise ConnectFailed(
-                    f"{address} did not begin TLS within {timeout_s:g} s; is TLS spoken on this "
-                    "port?"
-                ) from error
-        raise ConnectFailed(_advice(address, error, timeout_s)) from error
+        raise _failed(address, error, timeout_s) from error
     return raw
+
+
+def tls_failed(address: Address, error: Exception, timeout_s: float) -> ConnectFailed:
+    """Return the error for a TLS handshake that failed."""
+    if isinstance(error, TimeoutError):
+        return ConnectFailed(
+            f"{address} did not begin TLS within {timeout_s:g} s; is TLS spoken on this port?"
+        )
+    return _failed(address, error, timeout_s)
 
 
 def _connected(address: Address, timeout_s: float) -> socket.socket:
@@ -68,7 +80,10 @@ def _connected(address: Address, timeout_s: float) -> socket.socket:
     return tcp
 
 
-def _context(address: Address) -> ssl.SSLContext:
+def tls_context(address: Address) -> ssl.SSLContext | None:
+    """Return what the address asks of TLS, None if it is not for TLS. Raises ``BadArgument``."""
+    if address.transport != "tls":
+        return None
     options = address.options
     insecure = options.get("insecure", "0")
     if insecure not in ("0", "1"):
@@ -93,6 +108,11 @@ def _context(address: Address) -> ssl.SSLContext:
 def _no_password() -> str:
     # Without this OpenSSL would ask on the terminal and wait.
     raise ValueError("the key is encrypted")
+
+
+def _failed(address: Address, error: Exception, timeout_s: float) -> ConnectFailed:
+    nobody = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+    return ConnectFailed(_advice(address, error, timeout_s), nobody_listens=nobody)
 
 
 def _advice(address: Address, error: Exception, timeout_s: float) -> str:

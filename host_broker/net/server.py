@@ -1,178 +1,226 @@
-"""Runs the pure broker: what sockets say goes in, what it returns is done."""
+"""Runs the pure broker: what sockets say goes in, what it returns is done, once a turn."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from host_broker.broker import Broker
-from host_broker.net.alarm import Alarm
-from host_broker.net.connection import Connection
-from host_broker.net.idleness import Idleness
+from host_broker.net.connection.connection import Connection
+from host_broker.net.connection.idle_timeout import IdleTimeout
+from host_broker.net.connection.memory import BufferMemory
+from host_broker.net.connection.poller import Poller
+from host_broker.net.connection.stalls import StallHistory
+from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.writer import Journal
-from host_broker.net.poller import Poller
-from host_broker.net.retained_store import RetainedStore
-from host_broker.net.slow import Dropped
-from host_broker.outputs import Close, ConnectionId, Outputs, Record
+from host_broker.net.live_settings import LiveSettings
+from host_broker.net.rate_limited_log import RateLimitedLog
+from host_broker.net.storage.retained_store import Entry, RetainedStoreError
+from host_broker.net.timer import Timer
+from host_broker.outputs import Close, ConnectionId, Failure, Forward, Outputs, Record
+from host_broker.protocol import ProtocolSpec
 from host_broker.settings import NetSettings
+from host_broker.stats import Dropped
 
 _log = logging.getLogger(__name__)
 
-_RESTING = "fmqp.max_discards_per_s"  # why a connection is not read
+_FEW_SENDERS = 8  # more are looked up in a set
+_RESTING = "resting"  # why a connection is not read: it sent too much that had to be discarded
 _FEW_BUFFERS = 4  # more, of reads of one turn, are joined
 _GOODBYE_S = 5.0  # for TLS peers to say that they have read our last word
+
+
+@dataclass(slots=True)
+class Withheld:
+    """What a connection has published that is not to be journalled yet."""
+
+    records: list[Record] = field(default_factory=list)
+    retained: dict[bytes, Entry | None] = field(default_factory=dict)
 
 
 class Server:
     """The broker's connections. One event loop, no task per connection.
 
+    Whatever comes in, from plain sockets, TLS or parts of this process, goes to the broker at once;
+    what the broker wants done is done at the end of the turn of the event loop (``_run``).
+
+    What a connection is sent because of its own reads is an answer. It goes out when what the
+    connection has published is where ``journal.ack`` says, and so does what follows it.
+
     Publications are lossless, unless a listener's policy for slow receivers says otherwise: a
     connection that publishes to a receiver above ``net.outbox_high_bytes``, or while the journal is
     ``full``, is read no further until that is over. A receiver that stalls for
-    ``net.stalled_receiver_s`` is disconnected. ``dropped`` counts what slow ones were not sent.
+    ``net.stalled_receiver_s`` is disconnected.
     """
 
     def __init__(
         self,
         broker: Broker,
-        settings: NetSettings,
+        live: LiveSettings,
         poller: Poller,
         journal: Journal | None,
-        store: RetainedStore | None = None,
         on_signal: Callable[[str], None] | None = None,
     ) -> None:
         """``on_signal`` is called when a client asks for the end: ``stop`` or ``terminate``."""
-        self.settings = settings
-        self.dropped = Dropped()
-        self._store = store
+        self.memory = BufferMemory(live, poller)
+        self._live = live
         self._on_signal = on_signal
         self._broker = broker
         self._journal = journal
-        # With a journal nothing is passed on before it is recorded.
-        self.direct = broker.direct if journal is None else None
         self._loop = asyncio.get_running_loop()
         self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
-        self._full = False  # said so already
         self._held_by_journal: set[Connection] = set()
-        self._unflushed: list[Connection] = []
-        self._in_turn = False  # of the poller
-        self._turn_began = 0.0
-        poller.turns(self._begin_turn, self._end_turn, self._loop.call_exception_handler)
-        if journal is None:
-            poller.pass_on(broker.max_body, lambda: broker.routes)
-        self.passage = poller.passage
-        self.passed = broker.passed  # what was passed on (``Passage``)
-        self._alarm = Alarm(self._loop, self._tick)
+        self._withheld: dict[ConnectionId, Withheld] = {}
+        self._answering: dict[Connection, None] = {}  # those whose answers wait for the journal
+        self.unflushed: list[Connection] = []  # will write at the end of this turn
+        self._poller = poller
+        self._run_is_due = False  # after the callbacks of the event loop
+        self._now = time.monotonic()  # of this turn
+        self._stalls = StallHistory(live.net.stalled_receiver_s)
+        self._filters_log = RateLimitedLog("failures of filters")
+        poller.turns(self._run, self._loop.call_exception_handler)
+        self._timer = Timer(self._loop, self._tick)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
         self._closing = False  # all connections, for good
 
     # ---- called by connections ----
 
+    @property
+    def settings(self) -> NetSettings:
+        """The settings as they are now."""
+        return self._live.net
+
     def opened(self, connection: Connection) -> None:
-        """Take a new connection, or close it when there are too many."""
-        if self._closing or len(self.connections) >= self.settings.max_connections:
+        """Take a new connection, or close it when it comes too late."""
+        if self._closing:
             connection.ended = True
             connection.transport.abort()
-            if not self._full and not self._closing:
-                self._full = True
-                text = "refusing connections: %d are open, net.max_connections allows no more"
-                _log.warning(text, len(self.connections))
             return
         self._last_id += 1
         connection.id = self._last_id
         self.connections[connection.id] = connection
         self._all_gone.clear()
-        if self._in_turn:
-            self._forward()  # it came by an auto listener, in the middle of the reads of others
+        self._enter()
         try:
-            now, local = self._now(), connection.local
-            self._run(self._broker.opened(connection.id, connection.protocol, now, local))
+            self._broker.opened(connection.id, connection.protocol, self._now, connection.local)
         except Exception:
             # asyncio closes a connection whose read failed, but not one that failed to begin.
             connection.transport.abort()
             raise
 
-    def received(self, connection: Connection, data: bytes) -> None:
+    def received(self, connection: ConnectionId, data: bytes) -> None:
         """Hand one read to the broker."""
-        connection.heard = True
-        if connection.ended:
-            return
-        if not self._in_turn:
-            self._run(self._broker.received(connection.id, data, self._now()), (connection,))
-            return
-        outputs = self._broker.gather(connection.id, data, self._turn_began)
-        if outputs is not None:
-            self._forward()
-            self._run(outputs, (connection,))
+        poller = self._poller
+        if poller.in_turn:
+            self._now = poller.turn_began
+        else:
+            self._enter()
+        self._broker.received(connection, data, self._now)
 
     def ended(self, connection: Connection) -> None:
         """Tell the broker, once, that a connection is over: wills run now."""
         if not connection.ended:
             connection.ended = True
-            self._forward()
+            self._enter()
+            self._broker.closed(connection.id, self._now)
+            # What others have said to it until now is still sent.
+            self._run()
             connection.left = True
-            self._run(self._broker.closed(connection.id, self._now()))
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection whose socket is closed."""
         self.ended(connection)
         self._held_by_journal.discard(connection)
+        self._answering.pop(connection, None)
         self.connections.pop(connection.id, None)
-        self._full = False
         if not self.connections:
             self._all_gone.set()
 
-    def inside(self, connection: ConnectionId, data: bytes, kept: list[Record]) -> ConnectionId:
-        """Take FMQP of a client of this process (0: a new one); ``kept`` is given its records."""
-        self._forward()
-        if not connection:
-            connection = self._last_id = self._last_id + 1
-            self._run(self._broker.opened(connection, "fmqp", self._now(), loopback=False))
-        outputs = self._broker.received(connection, data, self._now())
-        kept += outputs.records
-        outputs.records = []
-        self._run(outputs)
-        return connection
+    def proceed_soon(self, connection: Connection) -> None:
+        """Have the broker go on with a connection that has taken what it was sent."""
+        self._loop.call_soon(self._proceed, connection)
 
-    def flush_soon(self, connection: Connection) -> None:
-        """Have a connection write when all reads that are there now were handled."""
-        if not self._unflushed and not self._in_turn:
-            self._loop.call_soon(self._flush)
-        self._unflushed.append(connection)
+    def congestion_changed(self, connection: Connection) -> None:
+        """Tell the broker whether a connection takes more: what a queue has must not wait in it."""
+        self._enter()
+        self._broker.congested(connection.id, connection.congested, self._now)
 
     def gave_up(self, connection: Connection, reason: str) -> None:
         """Disconnect a receiver that holds its publishers up."""
         _log.warning("connection %d is closed: %s", connection.id, reason)
         connection.transport.abort()
 
-    def _begin_turn(self) -> None:
-        self._in_turn = True
-        self._turn_began = time.monotonic()
+    def stalled(self, connection: Connection, grace_s: float) -> None:
+        """Disconnect a receiver that took too little; the next of its peer has less time."""
+        self._stalls.add(connection.peer, time.monotonic())
+        self.gave_up(connection, f"it took too little for {grace_s:g} s")
 
-    def _end_turn(self) -> None:
-        self._forward()
-        self._in_turn = False
-        if self._unflushed:
-            self._flush()
+    def stall_grace_s(self, connection: Connection) -> float:
+        """Return how long a receiver may take nothing while others wait for it."""
+        return self._stalls.grace_s(connection.peer, time.monotonic())
 
-    def _flush(self) -> None:
-        connections, self._unflushed = self._unflushed, []
-        for connection in connections:
-            connection.flush()
+    def is_verbatim(self, protocol: str) -> bool:
+        """Whether what connections of a protocol are sent are publications in stored form."""
+        return self._broker.is_stored_form(protocol)
+
+    def dropped_by(self, protocol: str) -> Dropped:
+        """Return the count of what slow receivers of a protocol were not sent."""
+        return self._broker.stats.dropped_of(protocol)
+
+    # ---- called by parts of this process ----
+
+    def open_internal(self, spec: ProtocolSpec) -> ConnectionId:
+        """Return a connection to the broker that has no socket."""
+        self._last_id += 1
+        self._enter()
+        self._broker.opened(self._last_id, spec.name, self._now, loopback=False, internal=True)
+        return self._last_id
+
+    @contextmanager
+    def withheld(self, connection: ConnectionId) -> Iterator[Withheld]:
+        """Collect what a connection publishes meanwhile, instead of journalling it."""
+        withheld = self._withheld[connection] = Withheld()
+        try:
+            yield withheld
+        finally:
+            del self._withheld[connection]
+
+    def proceed_internal(self, connection: ConnectionId) -> None:
+        """Have the broker go on with what a connection without a socket asked for."""
+        self._enter()
+        self._broker.proceed(connection, self._now)
 
     # ---- called by the service ----
 
-    def journal_drained(self) -> None:
-        """Go on reading from those who waited for the journal."""
-        held, self._held_by_journal = self._held_by_journal, set()
-        for connection in held:
-            connection.release(self._journal)
+    def journal_progressed(self) -> None:
+        """Send what waited for the journal, and go on reading from those who waited for it."""
+        journal = self._journal
+        if journal is None:
+            return
+        if self._answering:
+            kept = journal.kept
+            answering, self._answering = self._answering, {}
+            for connection in answering:
+                try:
+                    connection.send_kept(kept)
+                except Exception as error:
+                    self._failed(connection, error)
+                if connection.waits_for_journal:
+                    self._answering[connection] = None
+            if self._answering:
+                journal.hurry()
+        if self._held_by_journal and not journal.full:
+            held, self._held_by_journal = self._held_by_journal, set()
+            for connection in held:
+                connection.release(journal)
 
     def watch_idleness(self, protocol: str, timeout_s: float) -> None:
         """From now on close connections of ``protocol`` from which nothing comes that long."""
-        Idleness(self.connections, protocol, timeout_s, self._close).start(self._loop)
+        IdleTimeout(self.connections, protocol, timeout_s, self._close).start(self._loop)
 
     async def stop(self, drain_s: float, close_listeners: Callable[[], None]) -> None:
         """End as FMQP R33 to R38 say; those listeners are closed already that answer nobody (R33).
@@ -182,16 +230,20 @@ class Server:
         taken by then is dropped with its connection.
         """
         self._broker.stopping()
-        self._alarm.cancel()
+        self._timer.cancel()
+        self._run()
         for connection in self.connections.values():
             connection.hold(self)
+        await self._answer_all(drain_s)
         if not await self._drain(drain_s):
             self.abort()  # or the next wait would be for the same sleepers
             await asyncio.sleep(0)  # their wills run when asyncio has closed them
         remaining = list(self.connections.values())
         for connection in remaining:
             connection.ended = True
-        self._run(self._broker.stop(self._now()))
+        self._broker.stop(time.monotonic())
+        self._run()
+        await self._answer_all(drain_s)
         if not await self._drain(drain_s):
             self.abort()
         close_listeners()
@@ -207,11 +259,27 @@ class Server:
     async def terminate(self) -> None:
         """End at once: no wills, nothing more is sent (FMQP R31)."""
         self._closing = True
-        self._alarm.cancel()
+        self._timer.cancel()
         for connection in self.connections.values():
             connection.ended = True
             connection.transport.abort()
         await self._all_gone.wait()
+
+    async def _answer_all(self, deadline_s: float) -> None:
+        """Wait until no answer waits for the journal; those that still do then are not given."""
+        journal = self._journal
+        if journal is None or not self._answering:
+            return
+        try:
+            await journal.reach(journal.appended, deadline_s)
+        except (TimeoutError, JournalError, RetainedStoreError):
+            _log.warning(
+                "%d connections are not answered: the journal does not have what they published",
+                len(self._answering),
+            )
+            for connection in self._answering:
+                connection.drop_unkept()
+            self._answering.clear()
 
     async def _drain(self, deadline_s: float) -> bool:
         """Wait until the kernel has taken everything; False if some was left at the deadline."""
@@ -229,59 +297,152 @@ class Server:
         for connection in connections:
             connection.transport.abort()
 
-    # ---- the broker's outputs ----
+    # ---- turns ----
 
-    def _now(self) -> float:
-        return time.monotonic()  # the loop's clock, too
+    def _enter(self) -> None:
+        """Before the broker is called: what it wants done is done at the end of this turn."""
+        if self._poller.in_turn:
+            self._now = self._poller.turn_began
+            return
+        self._now = time.monotonic()
+        if not self._run_is_due:
+            self._run_is_due = True
+            self._loop.call_soon(self._run)
 
-    def _run(self, outputs: Outputs, senders: Sequence[Connection] = ()) -> None:
-        """Do what the broker wants; ``senders`` caused it, and wait for receivers they congest."""
-        if outputs.records:
-            self.keep(outputs.records, senders)
-        if outputs.retained and self._store is not None:
-            self._store.put(outputs.retained)
-        for identity, buffers in outputs.sends.items():
-            receiver = self.connections.get(identity)
-            if receiver is not None:
-                receiver.send(buffers, senders)
+    def _run(self) -> None:
+        """Do what the broker wants done for all that came in since the last time."""
+        self._run_is_due = False
+        outputs = self._broker.take()
+        if self._journal is not None and (outputs.records or outputs.retained):
+            if self._withheld:
+                self._withhold(outputs)
+            self.keep(outputs.records, outputs.retained)
+        for forward in outputs.forwards:
+            self._forward(forward)
+        if self.unflushed:
+            connections, self.unflushed = self.unflushed, []
+            for connection in connections:
+                try:
+                    connection.flush()
+                except Exception as error:
+                    self._failed(connection, error)
         for close in outputs.closes:
             self._close(close)
-        if outputs.rest_s:
-            for sender in senders:
-                sender.hold(_RESTING)
-                self._loop.call_later(outputs.rest_s, sender.release, _RESTING)
+        if outputs.failures:
+            self._log_failures(outputs.failures)
+        if outputs.rests or outputs.holds or outputs.releases or outputs.paced:
+            self._hold_and_release(outputs.rests, outputs.holds, outputs.releases)
+            for identity in outputs.paced:
+                paced = self.connections.get(identity)
+                if paced is not None:
+                    paced.pace()
         if outputs.signal and self._on_signal is not None:
             self._on_signal(outputs.signal)
-        self._alarm.set(self._broker.next_deadline())
+        if self._answering and self._journal is not None:
+            self._journal.hurry()
+        deadline = self._broker.next_deadline()
+        if deadline is not None:
+            self._timer.set(deadline)
 
-    def _forward(self) -> None:
-        """Send what the reads of this turn have for others, so far."""
-        gathered = self._broker.gathered()
-        if gathered is None:
-            return
+    def _forward(self, forward: Forward) -> None:
         connections = self.connections
-        of = connections.__getitem__
-        if gathered.records:
-            self.keep(gathered.records, [of(record.connection) for record in gathered.records])
-        for forward in gathered.forwards:
-            senders = list(map(of, forward.senders))
-            buffers = forward.buffers
-            if len(buffers) > _FEW_BUFFERS:  # joined once, for all receivers
-                buffers = [b"".join(buffers)]
-            for identity in forward.receivers:
-                receiver = connections.get(identity)
-                if receiver is not None:
-                    receiver.send(buffers, senders)
-
-    def keep(self, records: list[Record], senders: Sequence[Connection]) -> None:
-        """Hand records to the journal; ``senders`` wait while it is full."""
+        buffers, senders = forward.buffers, forward.senders
+        if len(buffers) > _FEW_BUFFERS:  # joined once, for all receivers
+            buffers = [b"".join(buffers)]
         journal = self._journal
-        if journal is not None:
-            journal.append(time.time_ns(), records)
-            if journal.full:
-                for sender in senders:
-                    sender.hold(journal)
-                self._held_by_journal.update(senders)
+        kept = journal.kept if journal is not None else 0
+        unkept = self._answering or (journal is not None and journal.appended > kept)
+        asking = frozenset(senders) if unkept and len(senders) > _FEW_SENDERS else senders
+        for identity in forward.receivers:
+            receiver = connections.get(identity)
+            if receiver is None:
+                continue
+            try:
+                if unkept and (
+                    receiver.waits_for_journal or (receiver.position > kept and identity in asking)
+                ):
+                    receiver.send_when_kept(receiver.position, buffers, senders)
+                    self._answering[receiver] = None
+                else:
+                    receiver.send(buffers, senders)
+            except Exception as error:
+                self._failed(receiver, error)
+
+    def _failed(self, connection: Connection, error: Exception) -> None:
+        """Disconnect a connection that cannot be written to; the others of the turn are served."""
+        self._log_failure("a connection could not be written to", connection.id, error)
+        connection.transport.abort()
+
+    def _log_failure(self, what: str, connection: ConnectionId, error: Exception) -> None:
+        message = f"{what} (connection {connection})" if connection else what
+        self._loop.call_exception_handler({"message": message, "exception": error})
+
+    def _log_failures(self, failures: Iterable[Failure]) -> None:
+        """Log a session's or server's failure with its traceback; a filter's, which may fail for
+        every publication, as one line."""
+        for failure in failures:
+            if failure.part == "filter":
+                whose = f"connection {failure.connection}" if failure.connection else "a queue"
+                reason = repr(failure.error)
+                text = f"a filter of {whose} failed, which counts as unwanted: {reason}"
+                self._filters_log.write(whose, reason, text)
+            else:
+                what = "a session failed" if failure.connection else "a protocol's server failed"
+                self._log_failure(what, failure.connection, failure.error)
+
+    def _hold_and_release(
+        self,
+        rests: dict[ConnectionId, float],
+        holds: Iterable[tuple[ConnectionId, str]],
+        releases: Iterable[tuple[ConnectionId, str]],
+    ) -> None:
+        connections = self.connections
+        for identity, rest_s in rests.items():
+            resting = connections.get(identity)
+            if resting is not None:
+                resting.hold(_RESTING)
+                self._loop.call_later(rest_s, resting.release, _RESTING)
+        for identity, reason in holds:
+            if identity in connections:
+                connections[identity].hold(reason)
+        for identity, reason in releases:
+            if identity in connections:
+                connections[identity].release(reason)
+
+    def keep(self, records: list[Record], retained: Mapping[bytes, Entry | None]) -> None:
+        """Hand records and retained messages to the journal; while it is full, hold those who
+        made the records."""
+        journal = self._journal
+        if journal is None or not (records or retained):
+            return
+        position = journal.append(time.time_ns(), records, retained)
+        connections = self.connections
+        for record in records:
+            publisher = connections.get(record.connection)
+            if publisher is not None:
+                publisher.position = position
+                if journal.full:
+                    publisher.hold(journal)
+                    self._held_by_journal.add(publisher)
+
+    def _withhold(self, outputs: Outputs) -> None:
+        """Take out of a turn what is not to be journalled yet."""
+        records, retained, by = outputs.records, outputs.retained, outputs.retained_by
+        for identity, withheld in self._withheld.items():
+            withheld.records += [each for each in records if each.connection == identity]
+            records[:] = [each for each in records if each.connection != identity]
+            for topic in list(retained):
+                if by[topic] == identity:
+                    withheld.retained[topic] = retained.pop(topic)
+                else:
+                    withheld.retained.pop(topic, None)  # it is newer
+
+    def _proceed(self, connection: Connection) -> None:
+        if connection.ended:
+            return
+        connection.end_pacing()
+        self._enter()
+        self._broker.proceed(connection.id, self._now)
 
     def _close(self, close: Close) -> None:
         connection = self.connections.get(close.connection)
@@ -292,7 +453,8 @@ class Server:
         (connection.transport.abort if close.abort else connection.close)()
 
     def _tick(self) -> None:
-        self._run(self._broker.tick(self._now(), self._perhaps_unread))
+        self._enter()
+        self._broker.tick(self._now, self._perhaps_unread)
 
     def _perhaps_unread(self, identity: ConnectionId) -> bool:
         connection = self.connections.get(identity)

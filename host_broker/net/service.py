@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 from host_broker.address import HTTP, Address
 from host_broker.broker import Broker
-from host_broker.net.busy_poll import busy_poll_s
-from host_broker.net.connection import Connection
-from host_broker.net.data_dir import DataDir
-from host_broker.net.journal.scan import JournalError
+from host_broker.net.connection.connection import Connection
+from host_broker.net.connection.overflow import Policy
+from host_broker.net.connection.poller import Poller, event_loop
 from host_broker.net.journal.writer import Journal
-from host_broker.net.listener import Listener
-from host_broker.net.once import Once
-from host_broker.net.poller import Poller, event_loop
-from host_broker.net.publishing import Publishing
-from host_broker.net.retained_store import RetainedStore
+from host_broker.net.listening.handshakes import Handshakes
+from host_broker.net.listening.listener import Edge, Listener
+from host_broker.net.listening.pending import PendingConnections
+from host_broker.net.listening.slots import Slots
+from host_broker.net.live_settings import LiveSettings
 from host_broker.net.server import Server
-from host_broker.net.slow import Policy
-from host_broker.protocols.registry import PROTOCOLS
+from host_broker.net.storage.data_dir import DataDir
+from host_broker.net.storage.deduplicator import Deduplicator
+from host_broker.net.storage.retained_store import RetainedStore
+from host_broker.registry import protocols
 from host_broker.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ _log = logging.getLogger(__name__)
 
 _TERMINATE = -1  # instead of an exit code: FMQP's $/signals/terminate
 
-_WRITE_OUT_S = 5.0  # the journal, and the retained messages
+_DATA_FILES = 24  # of the journal, which HTTP reads too, beside one of each partition
+_WRITE_OUT_S = 5.0  # the journal, with the retained messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     and writes journal and retained messages out. ``$/signals/terminate`` only writes out.
     Raises ``ListenError``, ``DataDirError``, ``JournalError`` or ``RetainedStoreError``.
     """
-    poller = Poller(busy_poll_s(options.settings.net.busy_poll_us))
+    poller = Poller()
     with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:
         return runner.run(_prepare(options, poller, ready))
 
@@ -68,6 +70,7 @@ async def _prepare(
     listeners: list[Listener] = []
     data: DataDir | None = None
     store: RetainedStore | None = None
+    journal: Journal | None = None
     try:
         for address in options.listen:
             listeners.append(Listener(address, settings.net, options.insecure_bind))  # noqa: PERF401 - those made so far are closed if the next fails
@@ -76,16 +79,16 @@ async def _prepare(
         if data is not None:
             store = RetainedStore(data.retained)
             _restore(broker, store)
-        journal = Journal(data.journal, settings.journal) if data else None
-        once = Once(data.published if data is not None else None)
+        journal = Journal(data.journal, settings.journal, store) if data else None
+        deduplicator = Deduplicator(data.published if data is not None else None)
         if data is not None:
-            once.recover(data.journal)
-        return await _serve(listeners, broker, poller, journal, once, store, settings, ready)
+            deduplicator.recover(data.journal)
+        return await _serve(listeners, broker, poller, journal, deduplicator, settings, ready)
     finally:
         for listener in listeners:
             listener.close()
-        if store is not None:
-            await store.close(_WRITE_OUT_S)
+        if store is not None and not (journal is not None and journal.is_writing):
+            store.close()
         if data is not None:
             data.release()
 
@@ -95,22 +98,24 @@ async def _serve(
     broker: Broker,
     poller: Poller,
     journal: Journal | None,
-    once: Once,
-    store: RetainedStore | None,
+    deduplicator: Deduplicator,
     settings: Settings,
     ready: Callable[[list[str]], None],
 ) -> int:
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
 
-    def stop_now(error: JournalError) -> None:
+    def stop_now(error: Exception) -> None:
         if not stop.done():
             stop.set_exception(error)
 
     def close_listeners(*, all_of_them: bool = True) -> None:
         for listener in listeners:
-            if all_of_them or not listener.answers_until_the_end:
+            if all_of_them or not listener.answers_until_stopped:
                 listener.close()
+        if all_of_them:
+            pending.close()
+            handshakes.close()
 
     def asked(code: int) -> None:
         if stop.done():
@@ -124,25 +129,31 @@ async def _serve(
         if not stop.done():
             stop.set_result(_TERMINATE if kind == "terminate" else 0)
 
-    server = Server(broker, settings.net, poller, journal, store, signalled)
+    live = LiveSettings(settings)
+    server = Server(broker, live, poller, journal, signalled)
+    slots, pending = Slots(live), PendingConnections(live)
+    handshakes = Handshakes(live, server.memory)
+    slots.evictors += [pending.evict_oldest, handshakes.evict_oldest]
+    edge = Edge(live, poller, slots, pending, handshakes)
     loop.add_signal_handler(signal.SIGTERM, asked, 0)
     loop.add_signal_handler(signal.SIGINT, asked, 128 + signal.SIGINT)
     if journal is not None:
-        journal.start(loop, stop_now, server.journal_drained)
-    if store is not None:
-        store.start()
-    if settings.fmqp.idle_timeout_s:
-        server.watch_idleness("fmqp", settings.fmqp.idle_timeout_s)
-    site = await _site(listeners, Publishing(server, broker, journal), once, journal, settings)
-    speaks = (*PROTOCOLS, "http") if site is not None else PROTOCOLS
+        journal.start(loop, stop_now, server.journal_progressed)
+    for protocol, timeout_s in broker.idle_timeouts.items():
+        server.watch_idleness(protocol, timeout_s)
+    site = await _site(listeners, server, broker, deduplicator, journal, settings)
+    if site is not None:
+        slots.evictors.append(site.evict_idle)
+    slots.allow_files(_DATA_FILES + settings.journal.partitions if journal is not None else 0)
+    speaks = (*protocols(), HTTP) if site is not None else tuple(protocols())
 
     def connection(slow: Policy, protocol: str) -> asyncio.Protocol:
-        if protocol == "http" and site is not None:
+        if protocol == HTTP and site is not None:
             return site.protocol()
         return Connection(server, protocol, slow)
 
     for listener in listeners:
-        await listener.start(functools.partial(connection, listener.slow), poller, speaks)
+        listener.start(functools.partial(connection, listener.slow), edge, speaks)
     code = 0
     try:
         ready([str(listener) for listener in listeners])
@@ -163,8 +174,9 @@ async def _serve(
 
 async def _site(
     listeners: Sequence[Listener],
-    publishing: Publishing,
-    once: Once,
+    server: Server,
+    broker: Broker,
+    deduplicator: Deduplicator,
     journal: Journal | None,
     settings: Settings,
 ) -> "Site | None":
@@ -172,9 +184,11 @@ async def _site(
     if journal is None and not any(listener.protocol == HTTP for listener in listeners):
         return None
     # Only now: it takes a fifth of a second to import.
+    from host_broker.net.http.publishing import Publishing
     from host_broker.net.http.site import Site
 
-    return await Site.start(settings.http, publishing, once, journal)
+    publishing = Publishing(server, broker, journal, settings.bus.max_steps_per_s)
+    return await Site.start(settings.http, publishing, deduplicator, journal)
 
 
 def _restore(broker: Broker, store: RetainedStore) -> None:
@@ -184,7 +198,7 @@ def _restore(broker: Broker, store: RetainedStore) -> None:
         raise store.unusable(error) from error
     if refused:
         _log.warning(
-            "%d retained messages were not taken back: fmqp.max_cached or fmqp.max_cached_bytes "
+            "%d retained messages were not taken back: bus.max_retained or bus.max_retained_bytes "
             "allows no more",
             refused,
         )

@@ -1,5 +1,6 @@
 """One folder per wire language: events, codec, session. They never import each other.
 
-``session`` is what the broker asks of each; ``registry`` names them. A new protocol is a folder,
-a line in the registry and a file of vectors.
+``host_broker.protocol`` says what a protocol brings; ``host_broker.registry`` names them all. A new
+one is a folder, a line in the registry (or an entry point) and a file of vectors: see
+docs/own-protocol.md.
 """

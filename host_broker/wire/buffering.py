@@ -8,11 +8,12 @@ class Unfinished:
     a thousand times; here it is appended once and copied out once.
     """
 
-    __slots__ = ("_kept", "_needed")
+    __slots__ = ("_kept", "_needed", "is_empty")
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self._needed = 0
+        self.is_empty = True
 
     def complete(self, data: bytes) -> bytes | None:
         """Join what was kept with a new read; None while that is still too short to parse."""
@@ -24,6 +25,7 @@ class Unfinished:
             return None
         joined = bytes(kept)
         kept.clear()
+        self.is_empty = True
         return joined
 
     def finish(self, data: bytes, position: int) -> tuple[bytes | None, int]:
@@ -39,6 +41,7 @@ class Unfinished:
             return None, end
         joined = bytes(kept)
         kept.clear()
+        self.is_empty = True
         return joined, end
 
     def __len__(self) -> int:
@@ -49,9 +52,11 @@ class Unfinished:
         """Forget what is kept; returns how many bytes of the frame are still to come."""
         missing = self._needed - len(self._kept)
         self._kept = bytearray()
+        self.is_empty = True
         return missing
 
     def keep(self, rest: bytes, needed: int) -> None:
         """Keep the beginning of a frame until ``needed`` bytes of it are there."""
         self._kept = bytearray(rest)
+        self.is_empty = not rest
         self._needed = needed

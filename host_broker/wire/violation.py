@@ -8,7 +8,7 @@ class Violation:
     """A rule of the protocol that the peer broke.
 
     ``rule`` is the requirement's number (``R9``) or the name of one of our limits
-    (``fmqp.max_body``); ``offset`` counts bytes from the start of the connection to the start of
+    (``bus.max_body``); ``offset`` counts bytes from the start of the connection to the start of
     the packet; ``fatal`` says that the byte stream cannot be read any further, or that the
     protocol demands the end of the connection.
 

@@ -1,14 +1,16 @@
 """A whole broker on a desk: simulated time, no socket, every byte that leaves is kept."""
 
-from collections import defaultdict
-from dataclasses import replace
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
 from host_broker.broker import Broker
 from host_broker.bus.publication import unpack
-from host_broker.outputs import Close, Outputs, Record
+from host_broker.outputs import Buffer, Close, Failure, Outputs, Record
+from host_broker.protocols.fmqp.settings import FmqpSettings
 from host_broker.protocols.fmqp.spelling import encode_publication, encode_subscription
-from host_broker.settings import FmqpSettings, LightmqSettings, Settings
+from host_broker.protocols.lightmq.settings import LightmqSettings
+from host_broker.settings import BusSettings, Settings
 
 Message = tuple[int, str, bytes]  # flags, topic, body
 
@@ -18,33 +20,74 @@ def packets(data: bytes) -> list[Message]:
     return [(flags, topic.decode(), body) for flags, topic, body in unpack(bytes(data))]
 
 
+@dataclass
+class Done:
+    """What an edge has done: ``Outputs``, with the buffers by who was sent them."""
+
+    outputs: Outputs
+    sends: dict[int, list[Buffer]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for forward in self.outputs.forwards:
+            assert forward.buffers, "an empty list of buffers"
+            for receiver in forward.receivers:
+                self.sends.setdefault(receiver, []).extend(forward.buffers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.outputs, name)
+
+    @property
+    def rest_s(self) -> float:
+        return max(self.outputs.rests.values(), default=0.0)
+
+
 class Desk:
-    """Runs a broker as its edge would, and remembers what the edge would have done."""
+    """Runs a broker as its edge would, and remembers what the edge would have done.
+
+    ``sections``: settings of other protocols, by section. ``slow``: connections that do not drain,
+    so that what is paced waits.
+    """
 
     def __init__(
         self,
         fmqp: dict[str, Any] | None = None,
         lightmq: dict[str, Any] | None = None,
         random_u16: Any = None,
+        bus: dict[str, Any] | None = None,
+        sections: dict[str, Any] | None = None,
+        **more: Any,
     ) -> None:
         self.broker = Broker(
-            replace(
-                Settings(),
+            Settings.of(
+                bus=BusSettings(**(bus or {})),
                 fmqp=FmqpSettings(**(fmqp or {})),
                 lightmq=LightmqSettings(**(lightmq or {})),
+                **(sections or {}),
             ),
             random_u16,
+            **more,
         )
         self.now = 1000.0
         self.sent: defaultdict[int, bytearray] = defaultdict(bytearray)
         self.records: list[Record] = []
         self.closes: list[Close] = []
+        self.slow: set[int] = set()
+        self.held: set[tuple[int, str]] = set()
+        self.left: set[int] = set()  # they are sent nothing more
+        self.failures_expected = False  # otherwise a session that raises fails the test
+        self.failures: list[Failure] = []
         self._next = 1
+
+    @property
+    def discarded(self) -> Counter[str]:
+        """What was discarded, of all protocols together."""
+        return sum(self.broker.stats.discarded.values(), Counter())
 
     def open(self, protocol: str = "fmqp", loopback: bool = True) -> int:
         connection = self._next
         self._next += 1
-        self.done(self.broker.opened(connection, protocol, self.now, loopback))
+        self.broker.opened(connection, protocol, self.now, loopback)
+        self.done()
         return connection
 
     def lightmq(self, client_id: str) -> int:
@@ -55,34 +98,54 @@ class Desk:
         self.send(connection, b"\x01" + len(payload).to_bytes(2, "big") + payload)
         return connection
 
-    def send(self, connection: int, data: bytes) -> Outputs:
-        return self.done(self.broker.received(connection, data, self.now))
+    def send(self, connection: int, data: bytes) -> Done:
+        self.broker.received(connection, data, self.now)
+        return self.done()
 
-    def pub(self, connection: int, topic: str, body: bytes, **flags: bool) -> Outputs:
+    def pub(self, connection: int, topic: str, body: bytes, **flags: bool) -> Done:
         return self.send(connection, encode_publication(topic, body, **flags))
 
-    def sub(self, connection: int, topic: str, **flags: bool) -> Outputs:
+    def sub(self, connection: int, topic: str, **flags: bool) -> Done:
         return self.send(connection, encode_subscription(topic, **flags))
 
-    def close(self, connection: int) -> Outputs:
-        return self.done(self.broker.closed(connection, self.now))
+    def close(self, connection: int) -> Done:
+        self.broker.closed(connection, self.now)
+        self.left.add(connection)
+        return self.done()
 
     def advance(self, seconds: float) -> None:
         """Let time pass as the edge does: tick at every deadline on the way."""
         until = self.now + seconds
         while (deadline := self.broker.next_deadline()) is not None and deadline <= until:
             self.now = max(self.now, deadline)
-            self.done(self.broker.tick(self.now))
+            self.broker.tick(self.now)
+            self.done()
         self.now = until
 
-    def done(self, outputs: Outputs) -> Outputs:
-        self.records += outputs.records
-        for connection, buffers in outputs.sends.items():
-            assert buffers, "an empty list of buffers"
+    def done(self, _: None = None) -> Done:
+        """Do what the broker wants done."""
+        done = Done(self.broker.take())
+        self.records += done.records
+        for failure in done.failures:
+            if not self.failures_expected:
+                raise failure.error
+            self.failures.append(failure)
+        for connection in self.left.intersection(done.sends):
+            del done.sends[connection]
+        for connection, buffers in done.sends.items():
             for buffer in buffers:
                 self.sent[connection] += buffer
-        self.closes += outputs.closes
-        return outputs
+        self.closes += done.closes
+        self.left.update(close.connection for close in done.closes)
+        self.held.update(done.holds)
+        self.held.difference_update(done.releases)
+        for connection in done.paced:
+            if connection not in self.slow:
+                self.broker.proceed(connection, self.now)
+                more = self.done()
+                for receiver, buffers in more.sends.items():
+                    done.sends.setdefault(receiver, []).extend(buffers)
+        return done
 
     def got(self, connection: int) -> bytes:
         """Take what was sent to a connection since the last time."""

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from host_broker.settings import Settings
+from host_broker.net.settings_source import sections
 
 _PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -15,11 +15,9 @@ def _text(value: object) -> str:
 
 def test_the_page_lists_every_setting_with_its_default() -> None:
     rows = re.findall(r"^\| `([\w.]+)` \| (?:`([^`]*)` )?\| \S", _PAGE.read_text(), re.MULTILINE)
-    settings = Settings()
     expected = [
-        (f"{section.name}.{field.name}", _text(getattr(values, field.name)))
-        for section in dataclasses.fields(settings)
-        for values in [getattr(settings, section.name)]
-        for field in dataclasses.fields(values)
+        (f"{section}.{field.name}", _text(getattr(kind(), field.name)))
+        for section, kind in sections().items()
+        for field in dataclasses.fields(kind)
     ]
     assert rows == expected

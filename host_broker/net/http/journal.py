@@ -1,26 +1,70 @@
 """The journal by HTTP (docs/journal.md, Reading from elsewhere)."""
 
 import asyncio
+import contextlib
 import json
+import os
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 
 from host_broker.net.http.mistake import mistake
-from host_broker.net.journal.groups import GroupError, Groups
-from host_broker.net.journal.library import Library, Piece, Trimmed
+from host_broker.net.journal.groups import GroupError
+from host_broker.net.journal.reader import Selected, Slice, Trimmed
 from host_broker.net.journal.scan import JournalError
+from host_broker.net.journal.selection import Selection
+from host_broker.net.journal.writer import Journal
 
 _USUAL_BYTES = 4 * 1024 * 1024
-_MOST_BYTES = 16 * 1024 * 1024  # of an answer, unless a single record is longer
-_AT_ONCE = 8  # answers that are in memory
+_MOST_BYTES = 16 * 1024 * 1024  # of an answer, unless a single block is longer
+_LOOKED_AT_BYTES = 16 * 1024 * 1024  # for one answer with few topics
+_CHUNK_BYTES = 256 * 1024  # of an answer that are in memory
+_LOOKING_AT_ONCE = 2  # answers with few topics: they cost more than a copy
+_MOST_PATTERNS = 100
 _LONGEST_WAIT_S = 30.0
-_LOOK_AGAIN_S = 0.02
 
 
-def routes(library: Library, groups: Groups) -> web.RouteTableDef:
-    """Return the pages about the journal that ``library`` finds messages in."""
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a reader asks for: messages ``first`` to ``until`` - 1 of a partition."""
+
+    partition: int
+    first: int
+    until: int | None
+    most: int
+    wait_s: float
+    topics: tuple[str, ...]
+
+    @classmethod
+    def read(cls, request: web.Request) -> "_Question":
+        """Read a request; ValueError says what is wrong with it."""
+        first, until = _number(request, "from"), _number(request, "to", -1)
+        if 0 <= until <= first:
+            raise ValueError("'to' must be above 'from'")
+        topics = tuple(request.query.getall("topics", ()))
+        if len(topics) > _MOST_PATTERNS or not all(topics):
+            raise ValueError(f"'topics' is a pattern, given at most {_MOST_PATTERNS} times")
+        return cls(
+            int(request.match_info["partition"]),
+            first,
+            until if until >= 0 else None,
+            min(_number(request, "max_bytes", _USUAL_BYTES), _MOST_BYTES),
+            min(_number(request, "wait_ms", 0) / 1000, _LONGEST_WAIT_S),
+            topics,
+        )
+
+
+def routes(journal: Journal) -> web.RouteTableDef:
+    """Return the pages about a journal."""
     table = web.RouteTableDef()
-    turns = asyncio.Semaphore(_AT_ONCE)
+    reader, groups = journal.reader, journal.groups
+    looking = asyncio.Semaphore(_LOOKING_AT_ONCE)
+
+    def other_journal(request: web.Request) -> web.Response | None:
+        wanted = request.query.get("id", "")
+        if wanted in ("", str(reader.identity)):
+            return None
+        return mistake(409, f"this is journal {reader.identity}, not {wanted}")
 
     @table.get("/journal")
     async def overview(request: web.Request) -> web.StreamResponse:
@@ -29,17 +73,17 @@ def routes(library: Library, groups: Groups) -> web.RouteTableDef:
         except ValueError as error:
             return mistake(400, str(error))
         try:
-            shelves = await asyncio.to_thread(library.shelves)
+            states = await asyncio.to_thread(reader.partitions)
             partitions = []
-            for shelf in shelves:
+            for state in states:
                 facts = {
-                    "partition": shelf.partition,
-                    "first": shelf.first,
-                    "next": shelf.next,
-                    "bytes": shelf.size,
+                    "partition": state.partition,
+                    "first": state.first,
+                    "next": state.next,
+                    "bytes": state.size,
                 }
                 if at_ns >= 0:
-                    facts["at"] = await asyncio.to_thread(library.since, shelf.partition, at_ns)
+                    facts["at"] = await asyncio.to_thread(reader.since, state.partition, at_ns)
                 partitions.append(facts)
         except JournalError as error:
             return mistake(500, str(error))
@@ -50,51 +94,85 @@ def routes(library: Library, groups: Groups) -> web.RouteTableDef:
             }
             for name, group in groups.all().items()
         }
-        return web.json_response({"partitions": partitions, "groups": kept})
+        document = {"id": str(reader.identity), "partitions": partitions, "groups": kept}
+        return web.json_response(document)
+
+    async def look(question: _Question) -> Slice | Selected | None:
+        """Return what there is of what was asked for; None if all of it is yet to come."""
+        most = _LOOKED_AT_BYTES if question.topics else question.most
+        found = await asyncio.to_thread(
+            reader.slice, question.partition, question.first, most, question.until
+        )
+        if found is None or not question.topics:
+            return found
+        async with looking:
+            selection = Selection(question.topics)
+            return await asyncio.to_thread(reader.select, found, selection, question.most)
+
+    async def wait(question: _Question) -> tuple[Slice | Selected | None, int]:
+        """Wait for what was asked for; also returns up to which number there is nothing of it."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + question.wait_s
+        while True:
+            grown = journal.grown()  # before looking
+            found = await look(question)
+            none_yet = isinstance(found, Selected) and not found.blocks and question.wait_s
+            if none_yet and found and found.next < (question.until or found.next + 1):
+                question = replace(question, first=found.next)
+                if loop.time() < end:
+                    continue
+                return None, question.first
+            left_s = end - loop.time()
+            if found is not None or left_s <= 0:
+                return found, question.first
+            await asyncio.wait([grown], timeout=left_s)
 
     @table.get(r"/journal/{partition:\d+}")
-    async def records(request: web.Request) -> web.StreamResponse:
-        partition = int(request.match_info["partition"])
+    async def blocks(request: web.Request) -> web.StreamResponse:
+        refusal = other_journal(request)
+        if refusal is not None:
+            return refusal
         try:
-            sequence = _number(request, "from")
-            most = min(_number(request, "max_bytes", _USUAL_BYTES), _MOST_BYTES)
-            wait_s = min(_number(request, "wait_ms", 0) / 1000, _LONGEST_WAIT_S)
+            question = _Question.read(request)
         except ValueError as error:
             return mistake(400, str(error))
+        partition, number = question.partition, question.first
         try:
-            end = asyncio.get_running_loop().time() + wait_s
-            while True:
-                piece = await asyncio.to_thread(library.piece, partition, sequence, most)
-                if piece is not None or asyncio.get_running_loop().time() >= end:
-                    break
-                await asyncio.sleep(_LOOK_AGAIN_S)
+            found, number = await wait(question)
+            if isinstance(found, Slice):
+                file = await asyncio.to_thread(os.open, found.path, os.O_RDONLY | os.O_CLOEXEC)
         except LookupError:
             return mistake(404, f"there is no partition {partition}")
         except Trimmed as trimmed:
             return mistake(
                 410,
-                f"messages {sequence} to {trimmed.first - 1} of partition {partition} are no "
+                f"messages {number} to {trimmed.first - 1} of partition {partition} are no "
                 "longer kept (journal.max_age_s, journal.max_bytes, journal.trim_read)",
                 first=trimmed.first,
             )
+        except FileNotFoundError:
+            return mistake(410, "these messages were deleted just now", first=number)
         except JournalError as error:
             return mistake(500, str(error))
-        if piece is None:
-            return web.Response(status=204)
-        async with turns:
-            try:
-                body = await asyncio.to_thread(_read, piece)
-            except FileNotFoundError:
-                return mistake(410, "these messages were deleted just now", first=piece.next)
-            headers = {
-                "Journal-Run": str(piece.run),
-                "Journal-First": str(piece.first),
-                "Journal-Next": str(piece.next),
-            }
-            return web.Response(body=body, headers=headers, content_type="application/octet-stream")
+        headers = {"Journal-Id": str(reader.identity), "Content-Type": "application/octet-stream"}
+        if found is None:
+            del headers["Content-Type"]
+            return web.Response(status=204, headers={**headers, "Journal-Next": str(number)})
+        headers["Journal-Run"] = str(found.run)
+        headers["Journal-First"] = str(found.first)
+        headers["Journal-Next"] = str(found.next)
+        if isinstance(found, Selected):
+            return web.Response(body=found.blocks, headers=headers)
+        try:
+            return await _sent(request, file, found, headers)
+        finally:
+            os.close(file)
 
     @table.put("/journal/groups/{name}")
     async def put(request: web.Request) -> web.StreamResponse:
+        refusal = other_journal(request)
+        if refusal is not None:
+            return refusal
         try:
             document = json.loads(await request.text())
             positions = {int(number): at for number, at in document["positions"].items()}
@@ -102,7 +180,7 @@ def routes(library: Library, groups: Groups) -> web.RouteTableDef:
                 raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError):
             return mistake(400, 'the body must be JSON like {"positions": {"0": 1234, "1": 99}}')
-        known = {shelf.partition for shelf in await asyncio.to_thread(library.shelves)}
+        known = {state.partition for state in await asyncio.to_thread(reader.partitions)}
         if not set(positions) <= known:
             return mistake(404, f"there are only partitions {sorted(known)}")
         try:
@@ -121,10 +199,19 @@ def routes(library: Library, groups: Groups) -> web.RouteTableDef:
     return table
 
 
-def _read(piece: Piece) -> bytes:
-    with piece.path.open("rb") as file:
-        file.seek(piece.start)
-        return file.read(piece.end - piece.start)
+async def _sent(
+    request: web.Request, file: int, found: Slice, headers: dict[str, str]
+) -> web.StreamResponse:
+    """Send a slice as fast as the reader takes it, with little of it in memory."""
+    response = web.StreamResponse(headers=headers)
+    response.content_length = found.end - found.start
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionResetError):  # a reader that has gone
+        for at in range(found.start, found.end, _CHUNK_BYTES):
+            size = min(_CHUNK_BYTES, found.end - at)
+            await response.write(await asyncio.to_thread(os.pread, file, size, at))
+        await response.write_eof()
+    return response
 
 
 def _number(request: web.Request, name: str, usual: int | None = None) -> int:

@@ -7,9 +7,9 @@ import re
 from aiohttp import web
 
 from host_broker.net.http.mistake import mistake
+from host_broker.net.http.publishing import Busy, Publishing
 from host_broker.net.journal.numbered import name_of
-from host_broker.net.once import Once
-from host_broker.net.publishing import Busy, Publishing
+from host_broker.net.storage.deduplicator import Deduplicator
 
 PACKETS = "application/x-fmqp"  # FMQP publications back to back
 _MOST_TOPICS = 10_000  # of one question
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"(\d{1,18})\.(\d{1,9})")
 _RETAINED = 0x04
 
 
-def routes(publishing: Publishing, once: Once) -> web.RouteTableDef:
+def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTableDef:
     """Return the pages by which programs publish."""
     table = web.RouteTableDef()
     one_at_a_time = asyncio.Lock()
@@ -32,7 +32,7 @@ def routes(publishing: Publishing, once: Once) -> web.RouteTableDef:
         body = await request.read()
         publisher = request.headers.get("Publisher", "")
         if not publisher:
-            return _published(publishing, body)
+            return await _published(publishing, body)
         number = _NUMBER.fullmatch(request.headers.get("Publisher-Number", ""))
         if not _PUBLISHER.fullmatch(publisher) or not number:
             return mistake(
@@ -42,17 +42,17 @@ def routes(publishing: Publishing, once: Once) -> web.RouteTableDef:
             )
         at = int(number[1]), int(number[2])
         async with one_at_a_time:
-            if once.known(publisher, at):
+            if deduplicator.known(publisher, at):
                 return web.json_response({"published": 0, "known": True})
-            await asyncio.to_thread(once.begin)
-            answer = _published(publishing, body, name_of(publisher, at))
+            await asyncio.to_thread(deduplicator.begin)
+            answer = await _published(publishing, body, name_of(publisher, at))
             if answer.status == 200:
                 # In this order: what is remembered is not published again, so it must not be lost.
                 try:
-                    await publishing.on_file()
+                    await publishing.keep(sync=True)
                 except Busy:
                     return _busy()
-                await asyncio.to_thread(once.remember, publisher, at)
+                await asyncio.to_thread(deduplicator.remember, publisher, at)
             return answer
 
     @table.post("/publish/{topic:.+}")
@@ -63,7 +63,7 @@ def routes(publishing: Publishing, once: Once) -> web.RouteTableDef:
         body = await request.read()
         flags = _RETAINED * (request.query.get("retain", "false") == "true")
         packet = bytes([flags, len(topic)]) + len(body).to_bytes(4, "big") + topic + body
-        return _published(publishing, packet)
+        return await _published(publishing, packet)
 
     @table.post("/wanted")
     async def wanted(request: web.Request) -> web.StreamResponse:
@@ -75,17 +75,23 @@ def routes(publishing: Publishing, once: Once) -> web.RouteTableDef:
             return mistake(400, 'the body must be JSON like {"topics": ["home/lamp"]}')
         if len(topics) > _MOST_TOPICS:
             return mistake(400, f"{len(topics)} topics at once, at most {_MOST_TOPICS} are allowed")
-        return web.json_response({"wanted": publishing.wanted(topics)})
+        return web.json_response({"wanted": await publishing.wanted(topics)})
+
+    @table.get("/stats")
+    async def stats(request: web.Request) -> web.StreamResponse:
+        return web.json_response(publishing.statistics())
 
     return table
 
 
-def _published(publishing: Publishing, packets: bytes, name: str = "") -> web.Response:
+async def _published(publishing: Publishing, packets: bytes, name: str = "") -> web.Response:
     whole = _count(packets)
     if whole is None:
         return mistake(400, "the body is not whole FMQP publications, with no flags but retained")
     try:
-        published = publishing.publish(packets, name)
+        published = await publishing.publish(packets, name)
+        if not name:
+            await publishing.keep()
     except Busy:
         return _busy()
     return web.json_response({"published": published, "discarded": whole - published})

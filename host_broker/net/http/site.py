@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from host_broker.net.connection.tuning import is_local
 from host_broker.net.http import journal as journal_pages
 from host_broker.net.http import publish as publish_pages
 from host_broker.net.http.mistake import mistake
-from host_broker.net.once import Once
-from host_broker.net.publishing import Publishing
-from host_broker.net.tuning import is_local
+from host_broker.net.http.publishing import Publishing
+from host_broker.net.http.refused_log import quiet_logger
+from host_broker.net.listening.slots import Evicted
+from host_broker.net.storage.deduplicator import Deduplicator
 from host_broker.settings import HttpSettings
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _STOP_S = 2.0  # for answers under way
+_IDLE_S = 75.0  # between two requests of a client, and for the head of one
+_LINGERING_S = 1.0  # for the rest of a request that was answered before its end
 _LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,39 +34,65 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Site:
     """The pages of a broker; every client gets a ``protocol`` of its own."""
 
-    def __init__(self, runner: web.AppRunner, server: web.Server) -> None:
+    def __init__(self, runner: web.AppRunner, server: web.Server, asking: set[object]) -> None:
+        """``asking``: aiohttp's protocols of those clients who wait for an answer."""
         self._runner = runner
         self._server = server
+        self._asking = asking
+        self._evicted: set[object] = set()  # not closed yet
 
     @classmethod
     async def start(
         cls,
         settings: HttpSettings,
         publishing: Publishing,
-        once: Once,
+        deduplicator: Deduplicator,
         journal: "Journal | None",
     ) -> "Site":
         """Prepare the pages about what there is."""
-        tables = [publish_pages.routes(publishing, once)]
+        tables = [publish_pages.routes(publishing, deduplicator)]
         if journal is not None:
-            tables.append(journal_pages.routes(journal.library, journal.groups))
-        app = application(settings, tables)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_S)
+            tables.append(journal_pages.routes(journal))
+        asking: set[object] = set()
+        app = application(settings, tables, asking)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=_STOP_S,
+            keepalive_timeout=_IDLE_S,
+            lingering_time=_LINGERING_S,
+            logger=quiet_logger(),
+        )
         await runner.setup()
         assert runner.server is not None  # noqa: S101 - for mypy; setup has made it
-        return cls(runner, runner.server)
+        return cls(runner, runner.server, asking)
 
     def protocol(self) -> asyncio.Protocol:
         """Return the asyncio protocol of a new client."""
         return self._server()
+
+    def evict_idle(self) -> Evicted:
+        """End the client that is there for longest of those who ask nothing."""
+        clients = self._server.connections
+        self._evicted.intersection_update(clients)
+        for client in clients:
+            if client not in self._asking and client not in self._evicted:
+                self._evicted.add(client)
+                client.force_close()
+                return "done"
+        return "not yet" if self._evicted else "nobody"
 
     async def close(self) -> None:
         """End all connections; answers under way have two seconds."""
         await self._runner.cleanup()
 
 
-def application(settings: HttpSettings, tables: Iterable[web.RouteTableDef]) -> web.Application:
+def application(
+    settings: HttpSettings, tables: Iterable[web.RouteTableDef], asking: set[object]
+) -> web.Application:
     """Return the pages of ``tables`` for whoever may see them.
+
+    ``asking`` has aiohttp's protocol of every client that waits for an answer.
 
     With ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
     asks from this machine for a loopback address by number or as localhost: a page in a browser
@@ -71,6 +101,7 @@ def application(settings: HttpSettings, tables: Iterable[web.RouteTableDef]) -> 
 
     @web.middleware
     async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        asking.add(request.protocol)
         try:
             refusal = _refusal(request, settings.token)
             if refusal is not None:
@@ -81,6 +112,8 @@ def application(settings: HttpSettings, tables: Iterable[web.RouteTableDef]) -> 
         except Exception:
             _log.exception("HTTP: %s %s failed", request.method, request.path)
             return mistake(500, "the broker failed to answer; its log says why")
+        finally:
+            asking.discard(request.protocol)
 
     app = web.Application(middlewares=[guarded], client_max_size=_LARGEST_REQUEST_BYTES)
     for routes in tables:

@@ -1,102 +1,191 @@
 """The bytes of a journal segment, as docs/journal.md says; no files here."""
 
-import struct
+import sys
+import uuid
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
 
-from host_broker.net.checksum import crc32
-from host_broker.outputs import Record
+from host_broker.net.journal.checksum import crc32
+from host_broker.outputs import Buffer
 
 SEGMENT_SUFFIX = ".mjl"
-HEADER_LENGTH = 40
-LONGEST_RECORD = 16 * 1024 * 1024 + 64 * 1024  # of the length field
-RECORD_FIXED_LENGTH = 28  # of what the length field counts: time to client_length
-PREFIX_LENGTH = 8  # length and CRC fields
+HEADER_LENGTH = 64  # of a segment
+BLOCK_HEADER_LENGTH = 48
+LONGEST_BLOCK = 32 * 1024 * 1024
+BLOCK_MAGIC = b"MBLK"
+SELECTED, LOST = 0x0001, 0x0002  # flags of a block
+COLUMN_BYTES = 20  # of a record
+LENGTH_BYTES = 4  # of a message
+PACKETS, WITH_PROPERTIES = 1, 2  # encodings
 
 _MAGIC = b"MOTEJRNL"
-_VERSION = 1
-_ENCODING_FMQP = 1
-_HEADER = struct.Struct(">8sHHIQQI")  # the last: the run of the broker
-_CRC = struct.Struct(">I")
-_PREFIX = struct.Struct(">II")
-_FIXED = struct.Struct(">QQIIBBH")
-_TIME = struct.Struct(">Q")
-_RUN_AT = 32
-_SEQUENCE_AND_COUNT = struct.Struct(">8xQI")
+_VERSION = 2
+_HEADER = Struct("<8sHHIQQ16sIQ")  # the last two: the run of the broker, and 0
+_CRC = Struct("<I")
+_LENGTH_AND_CRC = Struct("<II")
+_BLOCK = Struct("<4sIIHHQQIIII")
+_BEHIND_CRC = 12  # of a block: what its CRC covers begins here
+_COVERED = Struct("<HHQQIIII")
 
 
-def segment_name(first_sequence: int) -> str:
-    """Return the file name of the segment whose first message has this number."""
-    return f"{first_sequence:020d}{SEGMENT_SUFFIX}"
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """What the first 64 bytes of a segment say; ``run`` is 1 to 2**31 - 1, 0 = not known."""
+
+    journal: uuid.UUID
+    partition: int
+    first: int
+    created_ns: int
+    run: int = 0
+
+    def pack(self) -> bytes:
+        """Return the 64 bytes."""
+        head = _HEADER.pack(
+            _MAGIC,
+            _VERSION,
+            0,
+            self.partition,
+            self.first,
+            self.created_ns,
+            self.journal.bytes,
+            self.run,
+            0,
+        )
+        return head + _CRC.pack(crc32(head))
 
 
-def segment_header(partition: int, first_sequence: int, created_ns: int, run: int = 0) -> bytes:
-    """Return the 40 bytes a segment begins with; ``run`` is 1 to 2**31 - 1, 0 = not known."""
-    head = _HEADER.pack(_MAGIC, _VERSION, 0, partition, first_sequence, created_ns, run)
-    return head + _CRC.pack(crc32(head))
+@dataclass(frozen=True, slots=True)
+class HeaderFault:
+    """What is wrong with the beginning of a segment, and which version it says it has (0: none)."""
+
+    text: str
+    version: int = 0
 
 
-def header_complaint(data: bytes, partition: int, first_sequence: int) -> str:
-    """Return what is wrong with a segment's first 40 bytes, "" if nothing is."""
+def unpack_header(data: bytes, partition: int, first: int) -> SegmentHeader | HeaderFault:
+    """Read the header of the segment of ``partition`` whose name is ``first``."""
+    if len(data) >= 10 and data[:8] == _MAGIC and data[8:10] == b"\0\1":
+        return HeaderFault("it has format version 1", 1)
     if len(data) < HEADER_LENGTH:
-        return f"its header is {len(data)} bytes long instead of {HEADER_LENGTH}"
-    magic, version, _, stored_partition, stored_sequence, _, _ = _HEADER.unpack_from(data)
+        return HeaderFault(f"its header is {len(data)} bytes long instead of {HEADER_LENGTH}")
+    magic, version, _, number, sequence, created_ns, journal, run, _ = _HEADER.unpack_from(data)
     if magic != _MAGIC:
-        return "it does not begin with MOTEJRNL"
+        return HeaderFault("it does not begin with MOTEJRNL")
     if _CRC.unpack_from(data, _HEADER.size)[0] != crc32(data[: _HEADER.size]):
-        return "the CRC of its header is wrong"
+        return HeaderFault("the CRC of its header is wrong")
     if version != _VERSION:
-        return f"it has format version {version}, this broker writes version {_VERSION}"
-    if (stored_partition, stored_sequence) != (partition, first_sequence):
-        return f"its header is of partition {stored_partition}, message {stored_sequence}"
-    return ""
+        return HeaderFault(
+            f"it has format version {version}, this program knows version {_VERSION}", version
+        )
+    if (number, sequence) != (partition, first):
+        return HeaderFault(f"its header is of partition {number}, message {sequence}")
+    return SegmentHeader(uuid.UUID(bytes=journal), number, sequence, created_ns, run)
 
 
-def record_head(record: Record, time_ns: int, sequence: int) -> bytes:
-    """Return everything of a record that comes before its body; the body follows verbatim.
+def segment_name(first: int) -> str:
+    """Return the file name of the segment whose first message has this number."""
+    return f"{first:020d}{SEGMENT_SUFFIX}"
 
-    ``time_ns`` is the time of the read (ns since 1970 UTC), ``sequence`` the number of the run's
-    first message in its partition.
-    """
-    client = record.client.encode()
-    fixed = _FIXED.pack(
-        time_ns,
-        sequence,
-        record.count,
-        record.connection,
-        record.protocol,
-        _ENCODING_FMQP,
-        len(client),
+
+@dataclass(slots=True)
+class Block:
+    """A block's header; ``length`` is that of the whole block, ``segment`` the segment's CRC."""
+
+    length: int
+    crc: int
+    flags: int
+    first: int
+    latest_ns: int
+    records: int
+    messages: int
+    clients_length: int
+    segment: int
+
+    @property
+    def next(self) -> int:
+        """The number after its last message."""
+        return self.first + self.messages
+
+    @property
+    def bodies(self) -> int:
+        """Where its bodies begin, counted from its own beginning."""
+        return BLOCK_HEADER_LENGTH + columns_length(
+            self.records, self.messages, self.clients_length, self.flags
+        )
+
+
+def columns_length(records: int, messages: int, clients_length: int, flags: int = 0) -> int:
+    """Return the bytes between the header of a block and its bodies."""
+    if flags & LOST:
+        return 0
+    each = LENGTH_BYTES * (2 if flags & SELECTED else 1)
+    return COLUMN_BYTES * records + each * messages + clients_length
+
+
+def segment_mark(header: bytes) -> int:
+    """Return what every block of the segment with this header says: the header's CRC."""
+    return int(_CRC.unpack_from(header, HEADER_LENGTH - 4)[0])
+
+
+def block_header(block: Block, parts: Sequence[Buffer]) -> bytes:
+    """Return the 48 bytes of a header; its CRC is that of ``parts``, what follows, and itself."""
+    covered = _COVERED.pack(
+        block.flags,
+        0,
+        block.first,
+        block.latest_ns,
+        block.records,
+        block.messages,
+        block.clients_length,
+        block.segment,
     )
-    head = fixed + client
-    crc = crc32(record.body, crc32(head))
-    return _PREFIX.pack(len(head) + len(record.body), crc) + head
+    crc = crc32(covered)
+    for part in parts:
+        crc = crc32(part, crc)
+    return BLOCK_MAGIC + _LENGTH_AND_CRC.pack(block.length, crc) + covered
 
 
-def take_prefix(data: memoryview, position: int) -> tuple[int, int]:
-    """Return the length and CRC fields of the record at ``position`` (8 bytes must be there)."""
-    length, crc = _PREFIX.unpack_from(data, position)
-    return length, crc
+def take_block(data: Buffer, position: int) -> Block | None:
+    """Return the header at ``position``; None if what is there is none.
+
+    48 bytes must be there. What follows need not be; ``is_whole`` says whether it is.
+    """
+    magic, length, crc, flags, _, first, latest_ns, records, messages, clients, segment = (
+        _BLOCK.unpack_from(data, position)
+    )
+    if magic != BLOCK_MAGIC or length > LONGEST_BLOCK or not messages:
+        return None
+    block = Block(length, crc, flags, first, latest_ns, records, messages, clients, segment)
+    if flags & LOST:
+        return block if length == BLOCK_HEADER_LENGTH and flags == LOST and not records else None
+    if flags & ~SELECTED or not 0 < records <= messages or length < block.bodies:
+        return None
+    return block
 
 
-def take_sequence_and_count(data: memoryview, position: int) -> tuple[int, int]:
-    """Return first sequence number and message count of a whole record at ``position``."""
-    sequence, count = _SEQUENCE_AND_COUNT.unpack_from(data, position + PREFIX_LENGTH)
-    return sequence, count
+def is_whole(data: memoryview, position: int, block: Block) -> bool:
+    """Whether all bytes of the block at ``position`` are there, and are the right ones."""
+    end = position + block.length
+    if end > len(data):
+        return False
+    with data[position + _BEHIND_CRC : end] as covered:
+        return crc32(covered) == block.crc
 
 
-def take_time_ns(data: memoryview, position: int) -> int:
-    """Return the time of a whole record at ``position``, ns since 1970 UTC."""
-    (time_ns,) = _TIME.unpack_from(data, position + PREFIX_LENGTH)
-    return int(time_ns)
+def pack_column(column: "array[int]") -> bytes:
+    """Return the little-endian bytes of a column."""
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()
 
 
-def take_client(data: memoryview, position: int) -> tuple[int, bytes]:
-    """Return protocol and client name of a whole record at ``position``; "" if it is cut short."""
-    at = position + PREFIX_LENGTH
-    *_, protocol, _, length = _FIXED.unpack_from(data, at)
-    name = at + RECORD_FIXED_LENGTH
-    return int(protocol), bytes(data[name : name + length])
-
-
-def run_of(header: bytes) -> int:
-    """Return the broker's run of a segment header without complaints."""
-    return int.from_bytes(header[_RUN_AT : _RUN_AT + 4], "big")
+def take_column(typecode: str, data: memoryview, position: int, count: int) -> "array[int]":
+    """Return the ``count`` numbers at ``position``, of this type of the array module."""
+    found = array(typecode)
+    found.frombytes(data[position : position + found.itemsize * count])
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found

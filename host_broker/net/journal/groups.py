@@ -5,6 +5,7 @@ messages are kept at most is not theirs to say.
 """
 
 import json
+import logging
 import os
 import re
 import threading
@@ -16,7 +17,8 @@ from pathlib import Path
 from host_broker.net.journal.scan import JournalError
 
 MOST_GROUPS = 100
-_FILE = "groups.json"
+GROUPS_FILE = "groups.json"
+_log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -32,26 +34,58 @@ class Group:
     said_ns: int  # when, since 1970 UTC
 
 
+def read_groups(path: Path) -> dict[str, Group]:
+    """Return the groups in a file, none if it is not there. Raises ValueError, ``OSError``."""
+    try:
+        document = json.loads(path.read_bytes())
+        groups = {}
+        for name, group in document.items():
+            positions = {int(number): int(at) for number, at in group["positions"].items()}
+            groups[str(name)] = Group(positions, int(group["said_ns"]))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it is not what the broker writes ({error})") from error
+    return groups
+
+
+def _unreadable(path: Path, error: OSError) -> JournalError:
+    return JournalError(
+        f"{path} cannot be read ({error.strerror or error}); it says what consumer groups have "
+        "read: move it away to begin without groups"
+    )
+
+
 class Groups:
     """The groups of the journal in ``folder``. Threads may share one."""
 
     def __init__(self, folder: Path) -> None:
-        """Read them. Raises ``JournalError`` if their file is no such file."""
-        self._path = folder / _FILE
+        """Read them. A file that is torn is put aside, and the log says so.
+
+        Raises ``JournalError`` if there is a file that cannot be opened.
+        """
+        self._path = folder / GROUPS_FILE
         self._lock = threading.Lock()
         self._groups: dict[str, Group] = {}
+        self._torn = False
         try:
-            document = json.loads(self._path.read_text())
-            for name, group in document.items():
-                positions = {int(number): int(at) for number, at in group["positions"].items()}
-                self._groups[name] = Group(positions, int(group["said_ns"]))
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise JournalError(
-                f"{self._path} cannot be read ({error}); it says what consumer groups have read: "
-                "move it away to begin without groups"
-            ) from error
+            self._groups = read_groups(self._path)
+        except ValueError as error:
+            self._torn = True
+            aside = self._path.with_suffix(".torn")
+            try:
+                self._path.replace(aside)
+            except OSError as failure:
+                raise _unreadable(self._path, failure) from failure
+            _log.warning(
+                "journal: torn: %s: %s; it is kept as %s, consumer groups begin anew, and nothing "
+                "is deleted because they have read it until the broker starts again",
+                self._path,
+                error,
+                aside.name,
+            )
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
 
     def all(self) -> dict[str, Group]:
         """Return all groups by name."""
@@ -83,7 +117,7 @@ class Groups:
         A partition of which a group has said nothing is not in it; nothing is, without groups.
         """
         groups = list(self.all().values())
-        if not groups:
+        if not groups or self._torn:  # others may have read less, and not said so again yet
             return {}
         partitions = set.intersection(*(set(group.positions) for group in groups))
         return {number: min(group.positions[number] for group in groups) for number in partitions}

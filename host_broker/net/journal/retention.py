@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from host_broker.net.journal.format import SEGMENT_SUFFIX
+from host_broker.net.journal.index import index_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,4 +83,5 @@ def sweep(
     gone += expired(partitions.values(), max_bytes, max_age_s, time.time_ns())
     for segment in gone:
         os.unlink(segment.path)
+        index_path(segment.path).unlink(missing_ok=True)
     return gone

@@ -1,178 +1,410 @@
-"""The journal: the event loop hands records over, a thread writes them in groups.
+"""The journal: the event loop hands over what a turn brought, a thread writes it in groups.
 
-Policy: a journal that cannot be written stops the broker. Going on without it would deliver
-messages that the tables never see, and nobody would notice before the data is needed.
+What is written is the journal's records, and after them the retained messages that changed with
+them, so that neither is ever newer than the journal. ``append`` gives each turn a position;
+``written`` and ``synced`` say up to which position all is in the kernel, and on the disk.
+
+Policy: while the disk is full, or no file can be opened, everything waits and is tried again:
+``full`` holds the publishers. A journal that cannot be written for any other reason stops the
+broker. Going on without it would deliver messages that the tables never see, and nobody would
+notice before the data is needed.
 """
 
 import asyncio
+import errno
 import logging
 import queue
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from host_broker.net.journal.assembly import Assembled, assemble
 from host_broker.net.journal.groups import Groups
-from host_broker.net.journal.library import Library
+from host_broker.net.journal.identity import identity_of
+from host_broker.net.journal.reader import JournalReader
 from host_broker.net.journal.retention import sweep
 from host_broker.net.journal.scan import JournalError
-from host_broker.net.journal.segment import Partition
+from host_broker.net.journal.segment import BLOCK_BYTES, Partition
+from host_broker.net.storage.files import sync
+from host_broker.net.storage.retained_store import Entry, RetainedStore, RetainedStoreError
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
 
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_Group = list[tuple[int, list[Record]]]  # (time of the read, its records)
-_Waiting = asyncio.Future[None]  # somebody who waits for what was handed over before
 
 _GROUP_BYTES = 1024 * 1024  # a group this large is written at once, not after flush_s
+_PORTION_BYTES = 1024 * 1024  # of a group; the thread has the interpreter while it assembles one
 _SWEEP_S = 10.0  # how often it is looked for segments that have to go
 _RECORD_OVERHEAD = 64  # what a record costs beyond its body, for the limit on what may wait
+_TRY_AGAIN_S = 1.0  # while the disk is full
+# What passes when something else gives way.
+_FOR_NOW = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+)
+
+
+@dataclass(slots=True)
+class _Portion:
+    """Records that are assembled at once, by the time of their turn."""
+
+    records: list[tuple[int, list[Record]]] = field(default_factory=list)
+    cost: int = 0
+
+
+@dataclass(slots=True)
+class _Group:
+    """What one promise is kept for: records, and then what is retained since.
+
+    The thread takes its portions out: what is written is not in memory any longer.
+    """
+
+    portions: deque[_Portion] = field(default_factory=deque)
+    retained: dict[bytes, Entry | None] = field(default_factory=dict)
+    position: int = 0  # of its last turn
+    cost: int = 0  # of what the loop was not told yet to be written
+    sync: bool = False
+
+    def add(self, time_ns: int, records: list[Record], cost: int) -> None:
+        portions = self.portions
+        if not portions or portions[-1].cost >= _PORTION_BYTES:
+            portions.append(_Portion())
+        portions[-1].records.append((time_ns, records))
+        portions[-1].cost += cost
+        self.cost += cost
+
+    @property
+    def messages(self) -> int:
+        """How many messages are in its portions."""
+        return sum(
+            record.count
+            for portion in self.portions
+            for _, records in portion.records
+            for record in records
+        )
 
 
 class Journal:
-    """Writes docs/journal.md from an event loop without ever making it wait.
+    """Writes docs/journal.md, and what is retained, without ever making the event loop wait.
 
-    ``append`` costs a list append. ``lost`` is called once, on the loop, with the ``JournalError``
-    that ended the journal; ``drained`` when ``full`` has become False again. ``library`` and
-    ``groups`` are for those who read it.
+    ``append`` costs a list append. ``appended``, ``written``, ``synced``: positions, of what was
+    taken, what the kernel has, and what the disk has; the thread reports the latter two to the
+    loop, both by one call of ``progressed``. ``full``: more waits to be written than may.
+    ``reader`` and ``groups`` are for those who read it.
     """
 
-    def __init__(self, folder: Path, settings: JournalSettings) -> None:
-        """Find where every partition goes on.
+    def __init__(
+        self, folder: Path, settings: JournalSettings, store: RetainedStore | None = None
+    ) -> None:
+        """Find where every partition goes on. ``store``: for the retained messages.
 
         Raises ``JournalError`` if the journal in ``folder`` is corrupt or cannot be written.
         """
-        self.library = Library(folder)
-        self.groups = Groups(folder)
+        self.appended = self.written = self.synced = 0
+        self.full = False
         self._folder = folder
         self._settings = settings
+        self._store = store
         try:
             run = random.randrange(1, 2**31)
+            identity = identity_of(folder)
             self._partitions = [
-                Partition(folder, number, run, settings) for number in range(settings.partitions)
+                Partition(folder, number, identity, run, settings)
+                for number in range(settings.partitions)
             ]
+            for made in (folder, folder.parent, folder.parent.parent):
+                sync(made)
         except OSError as error:
             raise _refused(folder, error) from error
-        self._group: _Group = []
-        self._group_bytes = 0
+        self.reader = JournalReader(folder, identity, self._partitions)
+        self.groups = Groups(folder)
+        self._group = _Group()
         self._pending_bytes = 0
-        self._handed_over: queue.SimpleQueue[tuple[_Group, int] | _Waiting | None]
-        self._handed_over = queue.SimpleQueue()
+        self._busy = False  # a group is with the thread
+        self._hurried = False  # the next one follows at once
+        self._waiting: list[tuple[int, bool, asyncio.Future[None]]] = []
+        self._handed_over: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
+        self._blocks: dict[int, list[Assembled]] = {}  # the thread's: yet to be written
+        self._grown: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._failure: JournalError | None = None
-        self.full = False
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failure: JournalError | RetainedStoreError | None = None
 
     def start(
         self,
         loop: asyncio.AbstractEventLoop,
-        lost: Callable[[JournalError], None],
-        drained: Callable[[], None],
+        lost: Callable[[Exception], None],
+        progressed: Callable[[], None],
     ) -> None:
-        """Start the writing thread; ``append`` may be called from ``loop`` only."""
+        """Start the writing thread; everything else may be called from ``loop`` only.
+
+        ``lost`` is called once with the error that ended the journal, ``progressed`` whenever
+        ``written``, ``synced`` or ``full`` have changed for the better.
+        """
         self._loop = loop
         self._lost = lost
-        self._drained = drained
-        self._thread = threading.Thread(target=self._write_groups, name="journal", daemon=True)
+        self._progressed = progressed
+        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
 
-    def append(self, time_ns: int, records: list[Record]) -> None:
-        """Take the records of one read (ns since 1970 UTC); they are on file within flush_s."""
+    @property
+    def is_writing(self) -> bool:
+        """Whether the thread runs: also after ``close``, if the disk did not answer."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def kept(self) -> int:
+        """The position up to which all is where ``journal.ack`` says: answers may go out."""
+        ack = self._settings.ack
+        if ack == "memory":
+            return self.appended
+        return self.written if ack == "written" else self.synced
+
+    def statistics(self) -> dict[str, object]:
+        """Return what waits to be written, for people and their tools."""
+        return {"full": self.full, "waiting_bytes": self._pending_bytes}
+
+    def append(
+        self,
+        time_ns: int,
+        records: list[Record],
+        retained: Mapping[bytes, Entry | None] | None = None,
+    ) -> int:
+        """Take what a turn brought (ns since 1970 UTC); returns its position.
+
+        It is written within ``journal.flush_s``, sooner with ``hurry``.
+        """
         cost = 0
         for record in records:
             cost += len(record.body) + _RECORD_OVERHEAD
-        self._group.append((time_ns, records))
-        self._group_bytes += cost
+        group = self._group
+        self.appended = group.position = self.appended + 1
+        if records:
+            group.add(time_ns, records, cost)
+        if retained:
+            group.retained.update(retained)
         self._pending_bytes += cost
         if self._pending_bytes > self._settings.max_pending_bytes:
             self.full = True
-        if self._group_bytes >= _GROUP_BYTES:
-            self._hand_over()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(self._settings.flush_s, self._hand_over)
+        if group.cost >= _GROUP_BYTES:
+            self.hurry()
+        elif self._timer is None and not self._hurried:
+            self._timer = self._loop.call_later(self._settings.flush_s, self.hurry)
+        return self.appended
 
-    async def on_file(self, deadline_s: float) -> None:
-        """Wait until all that was appended until now is on file; writes it at once.
+    def hurry(self) -> None:
+        """Write what was taken as soon as the thread is free: somebody waits for it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._busy:
+            self._hurried = self._group.position > 0
+        elif self._group.position:
+            self._hurried = False
+            self._busy = True
+            group, self._group = self._group, _Group()
+            group.sync |= self._settings.ack == "synced"
+            self._handed_over.put(group)
 
-        Raises ``TimeoutError`` if that takes longer than ``deadline_s``.
+    async def reach(self, position: int, deadline_s: float, *, sync: bool = False) -> None:
+        """Wait until everything up to ``position`` is kept; ``sync``: on the disk, whatever
+        ``journal.ack`` says.
+
+        Raises ``TimeoutError`` if that takes longer than ``deadline_s``; ``JournalError`` or
+        ``RetainedStoreError`` if it never will be.
         """
-        self._hand_over()
-        waiting: _Waiting = self._loop.create_future()
-        self._handed_over.put(waiting)
+        if (self.synced if sync else self.kept) >= position:
+            return
+        if self._failure is not None:
+            raise self._failure
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((position, sync, waiting))
+        if sync:
+            # What it waits for may be written already, or be with the thread.
+            self._group.sync = True
+            self._group.position = self.appended
+        self.hurry()
         await asyncio.wait_for(waiting, deadline_s)
 
     async def close(self, deadline_s: float) -> None:
         """Write everything out and end the thread.
 
-        Raises ``JournalError`` if that failed, earlier or now, or took longer than ``deadline_s``.
+        Raises ``JournalError`` or ``RetainedStoreError`` if that failed, earlier or now, or took
+        longer than ``deadline_s``.
         """
-        self._hand_over()
+        thread = self._thread
+        if thread is None:
+            return  # it never started
+        self._closing.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._group.position:
+            self._group.sync |= self._settings.ack == "synced"
+            self._handed_over.put(self._group)
+            self._group = _Group()
         self._handed_over.put(None)
-        await asyncio.to_thread(self._thread.join, deadline_s)
+        await asyncio.to_thread(thread.join, deadline_s)
         if self._failure is not None:
             raise self._failure
-        if self._thread.is_alive():
+        if thread.is_alive():
             raise JournalError(
                 f"the journal in {self._folder} was not written out within {deadline_s:g} s: "
                 "the disk does not answer; the last messages may be missing"
             )
 
-    def _hand_over(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._group:
-            self._handed_over.put((self._group, self._group_bytes))
-            self._group = []
-            self._group_bytes = 0
+    def grown(self) -> "asyncio.Future[None]":
+        """Return what is done when the journal has more than now, for those who wait for it."""
+        if self._grown is None:
+            self._grown = self._loop.create_future()
+        return self._grown
 
-    def _written(self, cost: int) -> None:
+    def _handed_on(self, cost: int) -> None:
+        """The kernel has another portion."""
+        if self._grown is not None:
+            self._grown.set_result(None)
+            self._grown = None
         self._pending_bytes -= cost
         if self.full and self._pending_bytes <= self._settings.max_pending_bytes // 2:
             self.full = False
-            self._drained()
+            self._progressed()
+
+    def _reached(self, group: _Group) -> None:
+        """The thread has written a group."""
+        self.written = group.position
+        if group.sync:
+            self.synced = group.position
+        self._busy = False
+        if self._hurried or self._group.cost >= _GROUP_BYTES:
+            self.hurry()
+        self._handed_on(group.cost)
+        self._progressed()
+        if self._waiting:
+            self._waiting = [each for each in self._waiting if not self._answered(*each)]
+
+    def _answered(self, position: int, sync: bool, waiting: "asyncio.Future[None]") -> bool:
+        if waiting.done():
+            return True  # it waits no longer
+        if (self.synced if sync else self.kept) < position:
+            return False
+        waiting.set_result(None)
+        return True
+
+    def _ended(self, error: JournalError | RetainedStoreError) -> None:
+        for _, _, waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(error)
+        self._lost(error)
+
+    def _hold(self, error: OSError) -> None:
+        """The thread cannot write for now; publishers wait until it can."""
+        self.full = True
 
     # ---- the thread ----
 
-    def _write_groups(self) -> None:
+    def _work(self) -> None:
         try:
             swept = self._sweep()
             while True:
                 try:
-                    handed_over = self._handed_over.get(timeout=_SWEEP_S)
+                    group = self._handed_over.get(timeout=_SWEEP_S)
                 except queue.Empty:
                     swept = self._sweep()
                     continue
-                if handed_over is None:
+                if group is None:
                     break
-                if isinstance(handed_over, asyncio.Future):
-                    self._call_on_loop(_answer, handed_over)
-                    continue
-                group, cost = handed_over
                 self._write(group)
-                self._call_on_loop(self._written, cost)
+                self._call_on_loop(self._reached, group)
                 if time.monotonic() - swept > _SWEEP_S:
                     swept = self._sweep()
             for partition in self._partitions:
                 partition.close()
         except OSError as error:
             self._failure = _refused(self._folder, error)
+        except (JournalError, RetainedStoreError) as error:
+            self._failure = error
         except Exception as error:  # a bug; it must end the broker too, not only this thread
             self._failure = JournalError(f"the journal's thread failed: {error!r}")
             self._failure.__cause__ = error
         if self._failure is not None:
-            self._call_on_loop(self._lost, self._failure)
+            self._call_on_loop(self._ended, self._failure)
 
     def _write(self, group: _Group) -> None:
-        partitions = self._partitions
-        for time_ns, records in group:
-            for record in records:
-                partitions[record.connection % len(partitions)].append(time_ns, record)
-        for partition in partitions:
-            partition.flush()
+        """Write a group, however long that takes while the disk is full."""
+        while group.portions:
+            portion = group.portions.popleft()
+            for block in assemble(portion.records, len(self._partitions), BLOCK_BYTES):
+                self._blocks.setdefault(block.partition, []).append(block)
+            self._persist(self._write_blocks, group)
+            if group.portions:  # else all is reported at once
+                group.cost -= portion.cost
+                self._call_on_loop(self._handed_on, portion.cost)
+        self._persist(self._finish, group)
+
+    def _write_blocks(self, group: _Group) -> None:
+        """Hand what is assembled to the kernel; what the disk refuses is there the next time."""
+        for number, blocks in self._blocks.items():
+            self._partitions[number].write(blocks)
+
+    def _finish(self, group: _Group) -> None:
+        """Do what comes after the records; what is done is not done again."""
+        if group.sync:
+            for partition in self._partitions:
+                partition.sync()
+        if self._store is not None:
+            if group.retained:
+                self._store.write(group.retained)
+                group.retained = {}
+            if group.sync:
+                self._store.sync()
+
+    def _persist(self, step: Callable[[_Group], None], group: _Group) -> None:
+        """Take a step, again and again while there is no room for what it writes."""
+        began = 0.0
+        while True:
+            try:
+                step(group)
+                break
+            except OSError as error:
+                if error.errno not in _FOR_NOW:
+                    raise
+                self._wait_for_room(error, group, first=not began)
+                began = began or time.monotonic()
+        if began:
+            _log.warning(
+                "the journal in %s goes on after %.1f s", self._folder, time.monotonic() - began
+            )
+
+    def _wait_for_room(self, error: OSError, group: _Group, *, first: bool) -> None:
+        if self._closing.is_set():
+            raise JournalError(
+                f"the journal in {self._folder} could not be written before the end "
+                f"({error.strerror}): {self._lost_messages(group)} messages that were accepted "
+                "are lost"
+            )
+        if first:
+            _log.warning(
+                "the journal in %s cannot be written for now (%s): publishers wait, and it is "
+                "tried again every second",
+                self._folder,
+                error.strerror,
+            )
+            self._call_on_loop(self._hold, error)
+        self._closing.wait(_TRY_AGAIN_S)
+
+    def _lost_messages(self, group: _Group) -> int:
+        lost = group.messages
+        lost += sum(block.messages for blocks in self._blocks.values() for block in blocks)
+        while not self._handed_over.empty():
+            other = self._handed_over.get()
+            lost += other.messages if other is not None else 0
+        return lost
 
     def _sweep(self) -> float:
         """Delete the segments that have to go; returns when this was."""
@@ -192,11 +424,6 @@ class Journal:
     def _call_on_loop(self, function: Callable[[_T], None], argument: _T) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, argument)
-
-
-def _answer(waiting: _Waiting) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
 
 
 def _refused(folder: Path, error: OSError) -> JournalError:

@@ -3,10 +3,9 @@
 Same bytes, any cuts, same messages: only the size of the batches depends on the cuts.
 """
 
-from struct import iter_unpack
 from typing import Literal
 
-from host_broker.bus.publication import HEADER, is_service
+from host_broker.bus.publication import HEADER, Run, is_service
 from host_broker.protocols.fmqp.dialect import REFUSED, Dialect
 from host_broker.protocols.fmqp.events import (
     CACHE,
@@ -15,7 +14,6 @@ from host_broker.protocols.fmqp.events import (
     WILL,
     Event,
     Publication,
-    Publications,
     Subscription,
 )
 from host_broker.protocols.fmqp.topics import reason
@@ -32,7 +30,6 @@ _REFUSALS = {
 }
 _UNCOMMON = SUBSCRIPTION | FEEDBACK  # REFUSED, which is -1, has all bits
 _SMALL = 16 * 1024  # bytes; a shorter unfinished packet is what a connection costs anyway
-_RETRY = 8  # packets; the first group that is read at once, and how far to go after the last
 
 
 class Codec:
@@ -59,7 +56,6 @@ class Codec:
         self._flags = dialect.flags
         self._unfinished = Unfinished()
         self._skip = 0  # bytes of a too long packet still to come
-        self.passed_bytes = 0  # of whole packets that others have read since the last read
         self._offset = 0  # bytes of the connection before the data being read
         self._dead = False
         self._budget = budget
@@ -70,22 +66,15 @@ class Codec:
         self._unfinished.drop()
         self._give_back()
 
-    @property
-    def between_packets(self) -> bool:
-        """Whether the next byte begins a packet; not after a fatal violation."""
-        return not (self._unfinished or self._skip or self._dead)
-
     def receive_data(self, data: bytes) -> list[Event]:
         """Take one read (immutable: batches refer to it) and return what it completes."""
         if self._dead:
             return []
-        self._offset += self.passed_bytes
-        self.passed_bytes = 0
-        if not (self._unfinished or self._skip):
+        if self._unfinished.is_empty and not self._skip:
             return self._read(data, 0)
         events: list[Event] = []
         position = 0
-        while self._unfinished:
+        while not self._unfinished.is_empty:
             packet, position = self._unfinished.finish(data, position)
             if packet is None:
                 if len(self._unfinished) > _SMALL:
@@ -108,90 +97,49 @@ class Codec:
         """Read from ``position`` on."""
         events: list[Event] = []
         self._offset -= position
-        topics: set[bytes] = set()
-        plain, learn = self._topics.known, self._topics.learn
-        header, max_body = HEADER.unpack_from, self._max_body
+        scan, learn, max_body = self._topics.table.scan, self._topics.learn, self._max_body
         size = len(data)
-        first = retry = position
+        first = position  # of the plain publications that are not yet among the events
         count = 0
         needed = _HEADER_LENGTH
-        while size - position >= _HEADER_LENGTH:
-            flags, topic_length, body_length = header(data, position)
+        while True:
+            position, plain = scan(data, position, max_body)
+            count += plain
+            if size - position < _HEADER_LENGTH:
+                break
+            flags, topic_length, body_length = HEADER.unpack_from(data, position)
             body = position + _HEADER_LENGTH + topic_length
             end = body + body_length
             if body_length > max_body:
-                events += self._batch(data, first, position, count, topics)
+                if count:
+                    events.append(Run(data, first, position, count))
                 events.append(self._too_long(body_length, position))
+                count = 0
                 if self._dead or end > size:
                     self._skip = end - size
                     position = size
-                    first, count, topics = position, 0, set()
                     break
                 position = first = end
-                count, topics = 0, set()
                 continue
             if end > size:
                 needed = end - position
                 break
-            topic = data[body - topic_length : body]
-            if flags == 0 and body_length and (topic in plain or learn(topic)):
-                topics.add(topic)
-                # The next packet often has the same topic and length: compare, do not parse.
-                head = data[position:body]
-                step = end - position
-                last = size - step
+            if flags == 0 and body_length and learn(data[body - topic_length : body]):
                 position = end
                 count += 1
-                while position <= last and data.startswith(head, position):
-                    position += step
-                    count += 1
-                if retry <= position <= last and data.startswith(head[:_HEADER_LENGTH], position):
-                    alike = self._alike(data, position, head[:_HEADER_LENGTH], step, topics)
-                    count += alike
-                    position += alike * step
-                    retry = position + _RETRY * step
                 continue
             if count:
-                events.append(Publications(data, first, position, count, topics))
-                count, topics = 0, set()
+                events.append(Run(data, first, position, count))
+                count = 0
             position = first = self._single(events, data, position, body, end)
-        events += self._batch(data, first, position, count, topics)
+        if count:
+            events.append(Run(data, first, position, count))
         self._offset += position
         if position < size:
             self._unfinished.keep(data[position:], needed)
             if size - position > _SMALL:
                 self._take(events)
         return events
-
-    def _alike(self, data: bytes, position: int, head: bytes, step: int, topics: set[bytes]) -> int:
-        """Count the plain packets from ``position`` on that begin with the same six bytes and are
-        ``step`` long, and add their topics: sensors in turn say values of one length.
-
-        A group of them is read at once. Groups grow, so that one that ends in something else
-        costs no more than what was gained before.
-        """
-        plain, learn = self._topics.known, self._topics.learn
-        length = _HEADER_LENGTH + head[1]
-        form = f"{length}s{step - length}x"
-        view = memoryview(data)
-        count, group = 0, _RETRY
-        while group := min(group, (len(data) - position) // step):
-            group_end = position + group * step
-            found = set()
-            for (start,) in set(iter_unpack(form, view[position:group_end])):
-                topic = start[_HEADER_LENGTH:]
-                if not start.startswith(head) or not (topic in plain or learn(topic)):
-                    return count
-                found.add(topic)
-            topics |= found
-            count += group
-            position = group_end
-            group *= 2
-        return count
-
-    @staticmethod
-    def _batch(data: bytes, start: int, end: int, count: int, topics: set[bytes]) -> list[Event]:
-        return [Publications(data, start, end, count, topics)] if count else []
 
     def _single(self, events: list[Event], data: bytes, position: int, body: int, end: int) -> int:
         """Read the packet at ``position``, and what only repeats it; returns where that ends.
@@ -202,7 +150,7 @@ class Codec:
         raw = data[position + _HEADER_LENGTH : body]
         flags = self._flags[data[position]]
         topics = self._topics
-        known = raw in topics.known
+        known = topics.table.is_marked(raw)
         rule = "" if known else topics.broken_rule(raw)
         if not rule and flags & _UNCOMMON:
             rule = self._refused(flags)
@@ -244,8 +192,8 @@ class Codec:
         if self._budget.take(kept - self._taken):
             self._taken = kept
             return
-        reason = "all clients together hold as much as fmqp.max_held_bytes allows"
-        events.append(Violation("fmqp.max_held_bytes", reason, self._offset, fatal=False))
+        reason = "all clients together hold as much as bus.max_held_bytes allows"
+        events.append(Violation("bus.max_held_bytes", reason, self._offset, fatal=False))
         self._skip = self._unfinished.drop()
         self._offset += kept
         self._give_back()
@@ -260,7 +208,7 @@ class Codec:
         limit, name = (
             (self._hard_body_limit, "fmqp.hard_body_limit")
             if fatal
-            else (self._max_body, "fmqp.max_body")
+            else (self._max_body, "bus.max_body")
         )
         reason = f"a body of {length} bytes is longer than {name} = {limit}"
         return Violation(name, reason, self._offset + position, fatal=fatal)

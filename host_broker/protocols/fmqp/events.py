@@ -1,5 +1,7 @@
 """What FMQP peers say. Topics are normal (no ``/`` at the ends), in UTF-8.
 
+Consecutive plain publications are one event, the bus's ``Run``, because a read has thousands.
+
 Nobody changes an event; those made for every read or message are not frozen, because freezing
 triples the time it takes to make one.
 """
@@ -7,7 +9,7 @@ triples the time it takes to make one.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from host_broker.bus.publication import unpack
+from host_broker.bus.publication import Run, unpack
 from host_broker.wire.violation import Violation
 
 SUBSCRIPTION = 0x80
@@ -16,25 +18,6 @@ FEEDBACK = 0x20
 DEBUG = 0x10
 WILL = 0x08
 CACHE = 0x04
-
-
-@dataclass(slots=True)
-class Publications:
-    """``count`` consecutive plain publications: ``data[start:end]`` on the wire.
-
-    Plain: flags 0, a normal topic outside ``$``, a body. ``topics`` are all of theirs.
-    """
-
-    data: bytes
-    start: int
-    end: int
-    count: int
-    topics: set[bytes]
-
-    def each(self) -> "Iterator[Publication]":
-        """Take the batch apart, for those who want one event per message."""
-        for flags, topic, body in unpack(self.data[self.start : self.end]):
-            yield Publication(flags, topic, body)
 
 
 @dataclass(slots=True)
@@ -58,4 +41,10 @@ class Subscription:
     topic: bytes
 
 
-Event = Publications | Publication | Subscription | Violation
+Event = Run | Publication | Subscription | Violation
+
+
+def publications(run: Run) -> Iterator[Publication]:
+    """Take a run apart, for those who want one event per message."""
+    for flags, topic, body in unpack(run.data[run.start : run.end]):
+        yield Publication(flags, topic, body)

@@ -6,13 +6,12 @@ from struct import Struct
 from host_broker.bus.commands import Announce, Command, Publish
 from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import ConnectionId
+from host_broker.protocol import BrokerContext
 from host_broker.protocols.fmqp.dialect import Dialect
-from host_broker.protocols.fmqp.lsb_session import LsbSession
-from host_broker.protocols.fmqp.session import FmqpSession, Shared
+from host_broker.protocols.fmqp.session import FmqpSession, LsbSession, Shared
+from host_broker.protocols.fmqp.settings import FmqpSettings
 from host_broker.protocols.fmqp.statistics import Meter
 from host_broker.protocols.fmqp.topics import PlainTopics
-from host_broker.settings import FmqpSettings
-from host_broker.wire.budget import Budget
 
 _COUNT = Struct(">Q")
 
@@ -20,22 +19,26 @@ _COUNT = Struct(">Q")
 class FmqpServer:
     """Makes sessions, which share what is known about topics."""
 
-    journal_code = 1
+    stored_form = True
 
-    def __init__(self, settings: FmqpSettings) -> None:
+    def __init__(self, settings: FmqpSettings, context: BrokerContext) -> None:
+        self.idle_timeout_s = settings.idle_timeout_s
         self._settings = settings
+        self._bus = context.bus
         topics = PlainTopics(
-            collapse_inner=settings.collapse_inner, ascii_only=settings.ascii_topics
+            context.topics,
+            collapse_inner=settings.collapse_inner,
+            ascii_only=settings.ascii_topics,
         )
         self._dialect = Dialect(topics, settings.bit_order, settings.strict_reserved)
-        self._shared = Shared(Meter(), Budget(settings.max_held_bytes))
+        self._shared = Shared(Meter(), context.held, context.stats)
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> FmqpSession:
         """Begin a connection; only some may stop the broker (A16)."""
         make = LsbSession if self._settings.bit_order == "lsb" else FmqpSession
-        return make(self._settings, self._dialect, self._shared, loopback)
+        return make(self._settings, self._bus, self._dialect, self._shared, loopback)
 
-    def latecomer(self, connection: ConnectionId, now: float) -> None:
+    def refusing(self, connection: ConnectionId, now: float) -> None:
         """R33: no new client is accepted, and FMQP has no word to say so."""
 
     def interest(self, interest: Interest) -> Sequence[Command]:
@@ -52,6 +55,6 @@ class FmqpServer:
         forget = idle and self._settings.feedback_cache_empty == "drop"
         return [Announce(interest.topic, body, idle, forget)]
 
-    def population(self, count: int) -> Sequence[Command]:
+    def client_count(self, count: int) -> Sequence[Command]:
         """R40, R41: on every change, the number of clients, cached."""
         return [Publish(b"$/info/clients", _COUNT.pack(count), retain=True, own=True)]

@@ -8,28 +8,29 @@ from host_broker.bus.commands import (
     Discard,
     Disconnect,
     Publish,
-    PublishRun,
+    Send,
     Signal,
     Subscribe,
     Unsubscribe,
 )
-from host_broker.bus.publication import is_service
+from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.bus.publication import HEADER, Run, is_service
+from host_broker.protocol import NOTHING
 from host_broker.protocols.fmqp.codec import Codec
-from host_broker.protocols.fmqp.dialect import Dialect
+from host_broker.protocols.fmqp.dialect import REVERSED, Dialect
 from host_broker.protocols.fmqp.events import (
     CACHE,
     DEBUG,
     FEEDBACK,
     UNSUBSCRIBE,
     WILL,
-    Event,
     Publication,
-    Publications,
     Subscription,
 )
-from host_broker.protocols.fmqp.statistics import EQUIVALENT, NAMED, Meter, Statistics
-from host_broker.protocols.session import NOTHING, Verbatim
-from host_broker.settings import FmqpSettings
+from host_broker.protocols.fmqp.settings import FmqpSettings
+from host_broker.protocols.fmqp.statistics import EQUIVALENT, LOSSES, NAMED, Meter, Statistics
+from host_broker.settings import BusSettings
+from host_broker.stats import Stats
 from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
 
@@ -43,21 +44,26 @@ class Shared:
 
     meter: Meter
     budget: Budget
+    stats: Stats
 
 
-class FmqpSession(Verbatim):
-    """Translates; holds the codec, the wills, and what its peer is told every second."""
+class FmqpSession:
+    """Translates packets; holds the codec, the wills, and what its peer is told every second."""
 
     client = ""
     deadline: float | None = None
+    verbatim = True
 
     def __init__(
-        self, settings: FmqpSettings, dialect: Dialect, shared: Shared, loopback: bool
+        self,
+        settings: FmqpSettings,
+        bus: BusSettings,
+        dialect: Dialect,
+        shared: Shared,
+        loopback: bool,
     ) -> None:
-        limits = settings.max_body, settings.hard_body_limit
+        limits = bus.max_body, settings.hard_body_limit
         self._codec = Codec("broker", *limits, dialect, shared.budget)
-        self.plain_topics = dialect.topics.known
-        self.max_body = settings.max_body
         self._budget = shared.budget
         self._max_wills = settings.max_wills
         self._empty_clears = settings.empty_clears_cache
@@ -65,26 +71,26 @@ class FmqpSession(Verbatim):
         self._wills: list[Command] = []
         self._wills_bytes = 0
         self._meter = shared.meter
-        self._statistical = EQUIVALENT if settings.wildcard_matches_service else NAMED
+        self._stats = shared.stats
+        self._statistical = EQUIVALENT if bus.wildcard_matches_service else NAMED
         self._statistics: Statistics | None = None  # few want them
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
-        return [
-            command
-            for event in self._codec.receive_data(data)
-            if (command := self._command(event, now)) is not None
-        ]
+        commands: list[Command] = []
+        for event in self._codec.receive_data(data):
+            if isinstance(event, Run):
+                self._meter.received += event.count
+                commands.append(event)
+            else:
+                command = self._command(event, now)
+                if command is not None:
+                    commands.append(command)
+        return commands
 
-    @property
-    def between_packets(self) -> bool:
-        """Whether the next byte begins a packet."""
-        return self._codec.between_packets
-
-    def passed(self, count: int, size: int) -> None:
-        """So many plain publications, of ``size`` bytes together, were passed on."""
-        self._meter.received += count
-        self._codec.passed_bytes += size
+    def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
+        """Never called: FMQP is the stored form, and has no queues."""
+        raise TypeError(f"an FMQP session translates nothing, least of all {delivery!r}")
 
     def tick(self, now: float) -> Sequence[Command]:
         """Tell the statistics of a second: FMQP has no other timer."""
@@ -103,23 +109,22 @@ class FmqpSession(Verbatim):
         self.deadline = self._statistics = None
         return wills
 
-    def _command(self, event: Event, now: float) -> Command | None:
-        if isinstance(event, Publications):
-            self._meter.received += event.count
-            return PublishRun(event.data, event.start, event.end, event.count, event.topics)
+    def _command(self, event: Publication | Subscription | Violation, now: float) -> Command | None:
         if isinstance(event, Publication):
             self._meter.received += event.count
             return self._publish(event)
         if isinstance(event, Subscription):
             self._meter.received += 1
-            if event.topic in self._statistical and not event.flags & FEEDBACK:
+            topic = event.topic
+            statistical = topic in self._statistical or topic.startswith(LOSSES)
+            if statistical and not event.flags & FEEDBACK:
                 self._tell_statistics(event, now)
             return _subscribe(event)
         return _refuse(event)
 
     def _tell_statistics(self, event: Subscription, now: float) -> None:
         if self._statistics is None:
-            self._statistics = Statistics(self._meter)
+            self._statistics = Statistics(self._meter, self._stats)
         if event.flags & UNSUBSCRIBE:
             self._statistics.unsubscribed(event.topic)
         else:
@@ -146,18 +151,39 @@ class FmqpSession(Verbatim):
             return Discard("fmqp.max_wills")
         size = len(topic) + len(body)
         if not self._budget.take(size):
-            return Discard("fmqp.max_held_bytes")
+            return Discard("bus.max_held_bytes")
         # R24: not now.
         self._wills_bytes += size
         self._wills.append(command)
         return None
 
 
+class LsbSession(FmqpSession):
+    """A connection whose peer counts flags from the other end of the byte (A1, ``lsb``).
+
+    It takes stored publications translated; only flags differ, and 0 is 0 in any order.
+    """
+
+    verbatim = False
+
+    def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
+        """Say a run of stored publications with their flags turned round."""
+        if isinstance(delivery, QueueDelivery):
+            return super().deliver(delivery, now)
+        turned = bytearray(delivery.run)
+        position = 0
+        while position < len(turned):
+            flags, topic_length, body_length = HEADER.unpack_from(turned, position)
+            turned[position] = REVERSED[flags]
+            position += HEADER.size + topic_length + body_length
+        return [Send(turned)]
+
+
 def _subscribe(event: Subscription) -> Command:
     feedback = bool(event.flags & FEEDBACK)
     if event.flags & UNSUBSCRIBE:
-        return Unsubscribe(event.topic, feedback)
-    return Subscribe(event.topic, feedback, quiet=bool(event.flags & DEBUG))
+        return Unsubscribe(event.topic, feedback=feedback)
+    return Subscribe(event.topic, feedback=feedback, quiet=bool(event.flags & DEBUG))
 
 
 def _refuse(violation: Violation) -> Command:

@@ -1,9 +1,12 @@
 """Which bytes are topics (R5 to R9), remembered for those that need no change."""
 
-from host_broker.bus.publication import is_service
+from typing import Any
 
-# 255 bytes each at most: about 4 MiB per broker in the worst case.
-_MAX_KNOWN = 8192
+from host_broker.bus.publication import is_service
+from host_broker.bus.topic_table import TopicTable
+
+# 255 bytes each at most: about 6 MiB per broker in the worst case.
+_MAX_KNOWN = 16_384
 
 _REASONS = {
     "R5": "the topic {!r} is not UTF-8",
@@ -51,12 +54,19 @@ def normal(raw: bytes) -> bytes:
 class PlainTopics:
     """Topics seen that are normal as sent and not the broker's: most of all traffic.
 
+    They are marked in ``table``, the bus's; by default in one of their own.
     ``collapse_inner``: levels without a letter do not count, ``a//b`` is ``a/b`` (A8).
     ``ascii_only``: other topics are none (A10).
     """
 
-    def __init__(self, *, collapse_inner: bool = False, ascii_only: bool = False) -> None:
-        self.known: set[bytes] = set()
+    def __init__(
+        self,
+        table: TopicTable[Any] | None = None,
+        *,
+        collapse_inner: bool = False,
+        ascii_only: bool = False,
+    ) -> None:
+        self.table: TopicTable[Any] = TopicTable() if table is None else table
         self._collapse_inner = collapse_inner
         self._ascii_only = ascii_only
 
@@ -78,7 +88,7 @@ class PlainTopics:
         """Remember a raw topic if it is plain; returns whether it is."""
         plain = not self.broken_rule(raw) and self.normal(raw) == raw and not is_service(raw)
         if plain:
-            if len(self.known) >= _MAX_KNOWN:
-                self.known.clear()
-            self.known.add(raw)
+            if self.table.marked >= _MAX_KNOWN:
+                self.table.unmark_all()
+            self.table.mark(raw)
         return plain

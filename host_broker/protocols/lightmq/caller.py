@@ -15,16 +15,16 @@ from host_broker.bus.commands import (
     Subscribe,
     Unsubscribe,
 )
-from host_broker.bus.publication import unpack
+from host_broker.bus.delivery import Delivery
 from host_broker.outputs import ConnectionId
 from host_broker.protocols.lightmq.codec import MAX_SENDRESP, Codec
 from host_broker.protocols.lightmq.paths import level, path
-from host_broker.protocols.lightmq.use import Use
+from host_broker.protocols.lightmq.role import Role
 
 MARK = ">"
 
 
-class Caller(Use):
+class Caller(Role):
     """Of one connection. LightMQ has no error packet: a call that fails closes it."""
 
     present = False
@@ -58,34 +58,42 @@ class Caller(Use):
             return [Disconnect("it makes more calls at once than lightmq.max_pending")]
         self._calls[id] = b""
         request, reply, done = self._topics(id)
-        return [Subscribe(reply, quiet=True), Subscribe(done, quiet=True), Publish(request, data)]
+        return [
+            Subscribe(reply, 2 * id, quiet=True),
+            Subscribe(done, 2 * id + 1, quiet=True),
+            Publish(request, data),
+        ]
 
     def responded(self, id: int, data: bytes) -> Sequence[Command]:
         """It was never asked."""
         return [Discard("R17")]
 
-    def deliver(self, run: bytes, now: float) -> Sequence[Command]:
+    def deliver(self, delivery: Delivery, now: float) -> Sequence[Command]:
         """Keep a reply until the broker says that the call is done."""
         commands: list[Command] = []
-        for _, topic, body in unpack(run):
-            tag = topic.rpartition(b"/")[2]
-            connection, _, number = tag.partition(b"-")
-            id = int(number) if number.isdigit() and len(number) <= 5 else -1
-            if connection != b"%d" % self._connection or id not in self._calls:
-                continue  # somebody published under a wildcard
-            _, reply, done = self._topics(id)
-            if topic == reply:
-                self._calls[id] = body[:MAX_SENDRESP]
-            elif topic == done:
-                commands += [Unsubscribe(reply), Unsubscribe(done), self._done(id, body)]
-                if type(commands[-1]) is Disconnect:
-                    break
+        for _, topic, body in delivery.each():
+            for subscription in delivery.subscriptions:
+                id, is_done = divmod(subscription, 2)
+                if id not in self._calls:
+                    continue
+                _, reply, done = self._topics(id)
+                if topic == reply and not is_done:
+                    self._calls[id] = body[:MAX_SENDRESP]
+                elif topic == done and is_done:
+                    commands += [
+                        Unsubscribe(reply, 2 * id),
+                        Unsubscribe(done, 2 * id + 1),
+                        self._done(id, body),
+                    ]
+                    if type(commands[-1]) is Disconnect:
+                        return commands
+                # Anything else was published under a wildcard.
         return commands
 
     def _done(self, id: int, how: bytes) -> Command:
         reply = self._calls.pop(id)
         if how == b"answered":
-            return Send(self._codec.sendresp(id, reply))
+            return Send(self._codec.sendresp(id, reply), acknowledges=True)
         return Disconnect(f"{self._called!r} did not answer: {how.decode(errors='replace')}")
 
     def _topics(self, id: int) -> Sequence[bytes]:

@@ -14,6 +14,7 @@ from host_broker.protocols.lightmq.events import (
     Send,
     SendResp,
 )
+from host_broker.wire.budget import Budget
 from host_broker.wire.buffering import Unfinished
 from host_broker.wire.violation import Violation
 
@@ -24,6 +25,9 @@ MAX_SENDRESP = 65464  # bytes of data we send (R17); up to 65533 are accepted (A
 _FRAME = Struct(">BH")
 _ID = Struct(">H")
 _SEND = Struct(">HB")
+_SEND_HEAD = Struct(">BHHB")  # opcode, length, id, flags
+_RESPONSE_HEAD = Struct(">BHH")
+_SMALL = 4 * 1024  # bytes; a shorter unfinished frame is what a connection costs anyway
 
 
 class _Malformed(ValueError):
@@ -33,9 +37,20 @@ class _Malformed(ValueError):
 
 
 class Codec:
-    """Reads and spells one connection's frames. ``role`` is whose bytes these are read by."""
+    """Reads and spells one connection's frames. ``role`` is whose bytes these are read by.
 
-    def __init__(self, role: Literal["server", "client"], dialect: DialectName = "spec") -> None:
+    ``budget``: what a long unfinished frame takes its memory from; where nothing is left that is a
+    violation. Call ``close`` at the end.
+    """
+
+    def __init__(
+        self,
+        role: Literal["server", "client"],
+        dialect: DialectName = "spec",
+        budget: Budget | None = None,
+    ) -> None:
+        self._budget = budget
+        self._taken = 0  # bytes of the budget
         numbers = self._numbers = DIALECTS[dialect]
         self._unfinished = Unfinished()
         self._offset = 0
@@ -51,11 +66,19 @@ class Codec:
         else:
             self._readers[numbers.connack] = self._connack
 
+    def close(self) -> None:
+        """Forget what is unfinished."""
+        self._dead = True
+        self._unfinished.drop()
+        if self._budget is not None:
+            self._budget.give(self._taken)
+            self._taken = 0
+
     def receive_data(self, data: bytes) -> list[Event]:
         """Take one read and return the frames it completes; a violation is the last event ever."""
         whole = None if self._dead else self._unfinished.complete(data)
         if whole is None:
-            return []
+            return [] if self._dead else self._hold([])
         events: list[Event] = []
         position, size, needed = 0, len(whole), 3
         while size - position >= 3:
@@ -79,6 +102,22 @@ class Codec:
         self._offset += position
         if position < size:
             self._unfinished.keep(whole[position:], needed)
+        return self._hold(events)
+
+    def _hold(self, events: list[Event]) -> list[Event]:
+        """Take what is kept from the budget, give back what no longer is; returns ``events``."""
+        if self._budget is None:
+            return events
+        kept = len(self._unfinished)
+        wanted = kept if kept > _SMALL else 0
+        if wanted <= self._taken or self._budget.take(wanted - self._taken):
+            if wanted < self._taken:
+                self._budget.give(self._taken - wanted)
+            self._taken = wanted
+            return events
+        self.close()
+        reason = "all clients together hold as much as bus.max_held_bytes allows"
+        events.append(Violation("bus.max_held_bytes", reason, self._offset, fatal=True))
         return events
 
     def _unreadable(self, opcode: int, position: int) -> Violation:
@@ -123,13 +162,13 @@ class Codec:
         """Spell SEND, flags 0; ValueError if the data is above 65463 bytes (R16)."""
         if len(data) > MAX_SEND:
             raise ValueError(f"a SEND carries at most {MAX_SEND} bytes, not {len(data)}")
-        return self._frame(self._numbers.send, _SEND.pack(id, 0) + data)
+        return _SEND_HEAD.pack(self._numbers.send, len(data) + 3, id, 0) + data
 
     def sendresp(self, id: int, data: bytes) -> bytes:
         """Spell SENDRESP; ValueError if the data is above 65464 bytes (R17)."""
         if len(data) > MAX_SENDRESP:
             raise ValueError(f"a SENDRESP carries at most {MAX_SENDRESP} bytes, not {len(data)}")
-        return self._frame(self._numbers.sendresp, _ID.pack(id) + data)
+        return _RESPONSE_HEAD.pack(self._numbers.sendresp, len(data) + 2, id) + data
 
     @staticmethod
     def _frame(opcode: int, payload: bytes) -> bytes:

@@ -121,7 +121,7 @@ def test_it_publishes_only_while_somebody_subscribes(url: str) -> None:
     arguments = (url, "wanted/pub", "x", "--repeat", "0", "--delay", "0.05", "--wanted")
     process = started("pub", *arguments, says=rb"nobody subscribes to wanted/pub yet; waiting")
     with fmqp(url) as watcher:
-        watcher.subscribe("wanted/pub", debug=True)  # hears, but is not counted
+        watcher.subscribe("wanted/pub", uncounted=True)  # hears, but is not counted
         watcher.sync()
         assert watcher.receive(0.3) is None
         done = run("sub", url, "wanted/*", "--count", "2")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from host_broker.client import FmqpClient
+from host_broker.client import Client
 from tests.host_broker.cli.cutting import relay
 from tests.host_broker.cli.processes import (
     END_S,
@@ -39,7 +39,7 @@ def address() -> str:
         return f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
 
 
-def _next(client: FmqpClient) -> bytes:
+def _next(client: Client) -> bytes:
     message = client.receive(END_S)
     assert message is not None
     return message.payload
@@ -103,7 +103,7 @@ def _unread_bytes(address: str) -> int:
     return sum(int(row[4].split(":")[1], 16) for row in rows if row[1].endswith(port))
 
 
-def _hear(client: FmqpClient, payload: bytes, or_before: bytes) -> None:
+def _hear(client: Client, payload: bytes, or_before: bytes) -> None:
     """Wait for a payload; one message may come again before it."""
     while (heard := _next(client)) != payload:
         assert heard == or_before
@@ -128,7 +128,7 @@ def test_ctrl_c_tells_what_may_be_missing(address: str) -> None:
             client.subscribe("steady/torn")
             _write(process, b"first\n")
             assert _next(client) == b"first"
-            client.subscribe("motemq/echo/*", debug=True)
+            client.subscribe("motemq/echo/*", uncounted=True, confirm=True)
             _write(process, b"second\n")
             while _next(client) != b"second":
                 pass
@@ -206,7 +206,7 @@ def test_feedback_is_asked_for_again(address: str) -> None:
         assert run("sub", address, "steady/*", "--count", "2").returncode == 0
         mortal.end(signal.SIGKILL)
     with broker("--listen", address), fmqp(address) as witness:
-        witness.subscribe("steady/fed", debug=True)
+        witness.subscribe("steady/fed", uncounted=True)
         witness.sync()
         while error_line(process) != b"pub: connected again\n":
             pass

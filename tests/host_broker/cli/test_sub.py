@@ -49,11 +49,11 @@ def test_exact_bytes(url: str, option: list[str], printed: bytes) -> None:
 
 def test_json_says_everything(url: str) -> None:
     with fmqp(url) as client:
-        client.publish("json/kept", "früher".encode(), cache=True)
+        client.publish("json/kept", "früher".encode(), retain=True)
         client.sync()
         before = datetime.now(UTC)
         process = subscribed(url, "json/*", "--count", "4", "--json")
-        client.publish("json/kept", b"later", cache=True)
+        client.publish("json/kept", b"later", retain=True)
         client.publish("json/binary", b"\xff\x00")
         client.publish("json/will", b"bye", will=True)
     code, stdout, _ = ended(process)
@@ -74,14 +74,14 @@ def test_json_says_everything(url: str) -> None:
 def test_what_is_kept_can_be_had_alone_or_left_out(url: str) -> None:
     with fmqp(url) as client:
         for name in (b"a", b"b"):
-            client.publish(f"kept/{name.decode()}", name, cache=True)
+            client.publish(f"kept/{name.decode()}", name, retain=True)
         client.sync()
         done = run("sub", url, "kept/*", "--retained-only")
         assert (done.returncode, sorted(done.stdout.split())) == (0, [b"a", b"b"])
         done = run("sub", url, "kept/nothing", "--retained-only")
         assert (done.returncode, done.stdout) == (0, b"")
         process = subscribed(url, "kept/*", "--no-retained", "--count", "1")
-        client.publish("kept/a", b"new", cache=True)
+        client.publish("kept/a", b"new", retain=True)
         assert ended(process) == (0, b"new\n", b"")
 
 
@@ -199,7 +199,7 @@ def test_topics_can_be_left_out(url: str) -> None:
 def test_what_is_kept_can_be_cleared(url: str) -> None:
     with fmqp(url) as client:
         for name in ("a", "b", "precious"):
-            client.publish(f"clear/{name}", b"x", cache=True)
+            client.publish(f"clear/{name}", b"x", retain=True)
         client.sync()
     arguments = ("clear/*", "$/info/*", "--retained-only", "-v", "-T", "$/*/*")
     done = run("sub", url, *arguments, "-T", "clear/precious", "--remove-retained")

@@ -11,7 +11,7 @@ from tests.host_broker.cli.processes import ended, fmqp, run, subscribed
 
 def test_a_format(url: str) -> None:
     with fmqp(url) as client:
-        client.publish("format/kept", b"\x01\xff", cache=True)
+        client.publish("format/kept", b"\x01\xff", retain=True)
         client.sync()
         pattern = r"%%|%8t|%-12t|%.3t|%p|%x|%X|%l|%03l|%r%w|@@\\t"
         process = subscribed(url, "format/*", "-C", "2", "-F", pattern)

@@ -16,7 +16,7 @@ Report = dict[str, Any]
 
 def test_json_once_tells_rates_and_what_is_kept(url: str) -> None:
     with fmqp(url) as client:
-        client.publish("top/kept", b"from before", cache=True)
+        client.publish("top/kept", b"from before", retain=True)
         client.sync()
         busy = spawn(motemq("pub", url, "top/busy", "12345678", "--repeat", "0", "--delay", "0.02"))
         client.subscribe("top/busy")
@@ -145,7 +145,7 @@ def test_publishers_are_not_told(url: str) -> None:
 def test_depth_rows_and_topics_choose(url: str) -> None:
     with fmqp(url) as client:
         for topic in ("deep", "deep/er", "deep/er/still"):
-            client.publish(f"choose/{topic}", b"x", cache=True)
+            client.publish(f"choose/{topic}", b"x", retain=True)
         client.sync()
 
     def shown(*arguments: str) -> tuple[list[str], int]:
@@ -161,7 +161,7 @@ def test_depth_rows_and_topics_choose(url: str) -> None:
 
 def test_without_a_terminal_it_prints_lines_until_the_reader_goes_away(url: str) -> None:
     with fmqp(url) as client:
-        client.publish("lines/\x1b[2J", b"\x1b]0;owned\x07", cache=True)
+        client.publish("lines/\x1b[2J", b"\x1b]0;owned\x07", retain=True)
         client.sync()
         process = spawn(motemq("top", url, "lines/*", "--interval", "0.2"))
         for _ in range(2):

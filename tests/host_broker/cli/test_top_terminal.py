@@ -1,6 +1,8 @@
 """``motemq top`` in a terminal of its own: what it shows, its keys, and what it leaves behind."""
 
 import fcntl
+import io
+import json
 import os
 import pty
 import signal
@@ -11,7 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
+from host_broker.cli.top_view import as_json, lines, table
+from host_broker.cli.traffic import Report, TopicRow, Traffic
+from host_broker.client import Message
 from tests.host_broker.cli.processes import END_S, fmqp, read_until
 from tests.host_broker.net.broker_process import motemq
 
@@ -67,7 +74,7 @@ def test_the_table_appears_and_the_terminal_is_given_back(
     before = in_terminal.attributes()
     with fmqp(url) as client:
         for number in range(100):
-            client.publish(f"wall/{number}", b"[bold]not markup[/bold]", cache=True)
+            client.publish(f"wall/{number}", b"[bold]not markup[/bold]", retain=True)
         client.sync()
         shown = read_until(in_terminal.screen, lambda data: b"[bold]not markup[/bold]" in data)
         assert _ENTER_SCREEN in shown
@@ -90,7 +97,7 @@ def test_keys_sort_pause_and_quit(url: str, in_terminal: _InTerminal) -> None:
     before = in_terminal.attributes()
     screen = in_terminal.screen
     with fmqp(url) as client:
-        client.publish("keys/kept", b"old", cache=True)
+        client.publish("keys/kept", b"old", retain=True)
         client.sync()
         read_until(screen, lambda data: "▾ messages/s".encode() in data)
         for key, head in ((b"b", "▾ bytes/s"), (b"t", "▾ topic"), (b"M", "▾ messages\x1b")):
@@ -98,7 +105,7 @@ def test_keys_sort_pause_and_quit(url: str, in_terminal: _InTerminal) -> None:
             read_until(screen, lambda data, head=head: head.encode() in data)
         os.write(screen, b"p")
         read_until(screen, lambda data: b"paused; p goes on" in data)
-        client.publish("keys/kept", b"unseen", cache=True)
+        client.publish("keys/kept", b"unseen", retain=True)
         client.sync()
         os.write(screen, b"p")
         read_until(screen, lambda data: b"unseen" in data and b"q quit" in data)
@@ -112,7 +119,7 @@ def test_keys_sort_pause_and_quit(url: str, in_terminal: _InTerminal) -> None:
 def test_the_table_follows_the_terminals_size(url: str, in_terminal: _InTerminal) -> None:
     with fmqp(url) as client:
         for number in range(30):
-            client.publish(f"size/{number:02}", b"x", cache=True)
+            client.publish(f"size/{number:02}", b"x", retain=True)
         client.sync()
         read_until(in_terminal.screen, lambda data: b"are not shown" in data)
         for height in (12, 40):
@@ -129,3 +136,35 @@ def _rows_of_a_drawing(data: bytes) -> int:
     """Return how many topics the last whole drawing in ``data`` shows; all of them are silent."""
     drawings = data.split(b"\x1b[H")[1:-1]
     return drawings[-1].count(b"\x1b[2m0 bytes") if drawings else 0
+
+
+@pytest.mark.parametrize("width", [80, 60, 200])
+def test_the_table_uses_the_width_there_is(width: int) -> None:
+    """Topics get what they need, payloads the rest; nothing is wider than the terminal."""
+    row = TopicRow("greenhouse/north/temperature", 12.5, 1_234_567, 98_765, b"x" * 200, 300)
+    dropped = {"fmqp": {"slow": 7, "max_body": 5}, "lightmq": {"R17": 1}}
+    report = Report(1.0, 12.5, 1_234_567, dropped, 42, 1_234_567, 2, 0, [row])
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(table("fmqp://127.0.0.1:8765", report, "rate", "", width))
+    lines = console.export_text().splitlines()
+    assert max(map(cell_len, lines)) <= width
+    (shown,) = [line for line in lines if "98,765" in line]
+    assert shown.rstrip().endswith("…")
+    assert cell_len(shown.rstrip()) >= width - 1  # all of it
+    if width >= 80:
+        assert "greenhouse/north/temperature" in shown
+        assert "dropped: fmqp 12 lightmq 1" in lines[0]
+        assert "…" not in lines[0]
+        assert "p pause" in lines[-1]
+
+
+def test_what_was_dropped_is_shown_by_protocol() -> None:
+    traffic = Traffic()
+    for topic, count in (("fmqp/slow", 7), ("fmqp/max_body", 5), ("lightmq/R17", 0)):
+        payload = count.to_bytes(8, "big")
+        traffic.heard(Message(f"$/info/dropped/{topic}", payload, kept=True))
+    report = traffic.report(5)
+    assert report.dropped == {"fmqp": {"slow": 7, "max_body": 5}}
+    assert report.topics == 0
+    assert "dropped: fmqp 12" in lines("url", report)
+    assert json.loads(as_json("url", report))["dropped"] == {"fmqp": {"slow": 7, "max_body": 5}}

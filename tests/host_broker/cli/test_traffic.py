@@ -1,12 +1,12 @@
 """Counting for ``motemq top``, and the waits between tries: without clocks and brokers."""
 
-from host_broker.cli.listening import Heard
-from host_broker.cli.reconnecting import Backoff
 from host_broker.cli.traffic import PREVIEW_BYTES, Order, Traffic
+from host_broker.client import Message
+from host_broker.client.backoff import Backoff
 
 
-def _said(topic: str, payload: bytes = b"x", *, kept: bool = False) -> Heard:
-    return Heard(topic, payload, received_ns=0, kept=kept)
+def _said(topic: str, payload: bytes = b"x", *, kept: bool = False) -> Message:
+    return Message(topic, payload, received_ns=0, kept=kept)
 
 
 def test_rates_are_of_the_interval_and_totals_of_all_time() -> None:
@@ -85,7 +85,7 @@ def test_the_brokers_numbers_are_no_topics() -> None:
 def test_waits_double_up_to_a_limit_and_a_random_half_is_taken_off() -> None:
     longest = Backoff(chance=lambda: 1.0)
     assert [longest.next_s() for _ in range(8)] == [0.25, 0.5, 1, 2, 4, 8, 10, 10]
-    longest.reset()
+    longest.well()
     assert longest.next_s() == 0.25
     shortest = Backoff(chance=lambda: 0.0)
     assert [shortest.next_s() for _ in range(3)] == [0.125, 0.25, 0.5]

@@ -4,13 +4,13 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from host_broker.client import ConnectionLost, LightmqClient, connect
+from host_broker.client import Client, ConnectionLost, connect
 
 _LOOK_S = 0.05  # how soon it notices that the block has ended
 
 
 @contextlib.contextmanager
-def answering(url: str, answer: Callable[[bytes], bytes | None]) -> Iterator[LightmqClient]:
+def answering(url: str, answer: Callable[[bytes], bytes | None]) -> Iterator[Client]:
     """Connect as ``url`` says and respond with ``answer(data)`` while the block lasts.
 
     None: not at all. Gives the client, which is the thread's, but may be closed.
@@ -21,11 +21,10 @@ def answering(url: str, answer: Callable[[bytes], bytes | None]) -> Iterator[Lig
         with contextlib.suppress(ConnectionLost):
             while not over.is_set():
                 request = client.receive(_LOOK_S)
-                if request is not None and (data := answer(request.data)) is not None:
+                if request is not None and (data := answer(request.payload)) is not None:
                     client.respond(request, data)
 
     client = connect(url)
-    assert isinstance(client, LightmqClient)
     with client:
         thread = threading.Thread(target=serve)
         thread.start()

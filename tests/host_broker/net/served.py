@@ -10,21 +10,25 @@ import socket
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
-
-import pytest
 
 from host_broker.broker import Broker
 from host_broker.bus.publication import pack
-from host_broker.net.connection import Connection
-from host_broker.net.lanes import UNWANTED
-from host_broker.net.poller import Poller, event_loop
+from host_broker.net.connection.connection import Connection
+from host_broker.net.connection.overflow import Policy
+from host_broker.net.connection.poller import Poller, event_loop
+from host_broker.net.connection.stream import Stream
+from host_broker.net.journal.writer import Journal
+from host_broker.net.live_settings import LiveSettings
 from host_broker.net.server import Server
-from host_broker.net.slow import Policy
-from host_broker.net.stream import Stream
-from host_broker.settings import FmqpSettings, NetSettings, Settings
+from host_broker.net.storage.retained_store import RetainedStore
+from host_broker.protocol import ProtocolSpec
+from host_broker.protocols.fmqp.settings import FmqpSettings
+from host_broker.protocols.lightmq.settings import LightmqSettings
+from host_broker.settings import BusSettings, JournalSettings, NetSettings, Settings
+from tests.host_broker.twins import python_twin
 
 WITHIN_S = 20.0
 TOPIC = b"home/1"
@@ -34,16 +38,33 @@ _T = TypeVar("_T")
 class Served:
     """One broker; connections are made with ``connect``, in order, and are numbered from 1."""
 
-    def __init__(self, fmqp: dict[str, Any], net: dict[str, Any], pure: bool) -> None:
-        self._pure = pure
-        self._settings = replace(Settings(), fmqp=FmqpSettings(**fmqp), net=NetSettings(**net))
+    def __init__(
+        self,
+        fmqp: dict[str, Any],
+        net: dict[str, Any],
+        bus: dict[str, Any],
+        lightmq: dict[str, Any],
+        pure: bool,
+        specs: Mapping[str, ProtocolSpec] | None,
+        journal: JournalSettings,
+        data: Path | None,
+    ) -> None:
+        self._settings = Settings.of(
+            bus=BusSettings(**bus),
+            net=NetSettings(**net),
+            fmqp=FmqpSettings(**fmqp),
+            lightmq=LightmqSettings(**lightmq),
+            journal=journal,
+        )
+        self._data = data
+        self.journal: Journal | None = None
         self.poller = Poller()
-        self.broker = Broker(self._settings, journalled=False)
+        with python_twin(pure):
+            self.broker = Broker(self._settings, journalled=data is not None, specs=specs)
         self._ours: dict[socket.socket, socket.socket] = {}  # by their peers
         self._connections: dict[socket.socket, Connection] = {}
         self.errors: list[dict[str, Any]] = []
-        self.asked = 0  # how often the interpreter was asked to pass on
-        self.passed = 0  # how often it was not
+        self.lost: list[Exception] = []  # why the journal ended
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -80,6 +101,10 @@ class Served:
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(WITHIN_S)
 
+    def begin_to_stop(self) -> None:
+        """Stop without waiting for the end, which ``end`` does."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+
     def end(self) -> None:
         """Stop; whatever is open is closed."""
         self._loop.call_soon_threadsafe(self._stop.set)
@@ -95,13 +120,6 @@ class Served:
 
     def _open(self, ours: socket.socket, slow: Policy, protocol: str) -> Connection:
         connection = Connection(self.server, protocol, slow)
-        pass_on = connection.pass_on
-
-        def counted(data: bytes) -> bool | None:
-            self.asked += 1
-            return pass_on(data)
-
-        connection.pass_on = counted  # type: ignore[method-assign]
         Stream(ours, connection, self.poller, self._loop).start()
         return connection
 
@@ -113,31 +131,40 @@ class Served:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(lambda _, context: self.errors.append(context))
         self._stop = asyncio.Event()
-        with pytest.MonkeyPatch.context() as patch:
-            if self._pure:
-                patch.setenv(UNWANTED, "1")
-            self.server = Server(self.broker, self._settings.net, self.poller, None)
-        passed = self.server.passed
-
-        def counted(connection: int, count: int, size: int) -> None:
-            self.passed += count
-            passed(connection, count, size)
-
-        self.server.passed = counted
+        store = None
+        if self._data is not None:
+            store = RetainedStore(self._data / "retained.sqlite")
+            self.journal = Journal(self._data / "journal", self._settings.journal, store)
+        live = LiveSettings(self._settings)
+        self.server = Server(self.broker, live, self.poller, self.journal)
+        if self.journal is not None:
+            self.journal.start(self._loop, self.lost.append, self.server.journal_progressed)
         self._ready.set()
         await self._stop.wait()
         await self.server.stop(1.0, lambda: None)
+        if self.journal is not None and store is not None:
+            await self.journal.close(WITHIN_S)
+            store.close()
 
 
 @contextlib.contextmanager
 def served(
-    fmqp: dict[str, Any] | None = None, net: dict[str, Any] | None = None, pure: bool = False
+    fmqp: dict[str, Any] | None = None,
+    net: dict[str, Any] | None = None,
+    pure: bool = False,
+    bus: dict[str, Any] | None = None,
+    lightmq: dict[str, Any] | None = None,
+    specs: Mapping[str, ProtocolSpec] | None = None,
+    journal: dict[str, Any] | None = None,
+    data: Path | None = None,
 ) -> Iterator[Served]:
     """Run a broker while the block lasts; what its loop complains of fails the test.
 
-    ``pure``: without the compiled part of the poller.
+    ``pure``: with the Python twin of the table of topics. ``specs``: other protocols than usual.
+    ``data``: the folder for a journal and the retained messages; None keeps nothing.
     """
-    running = Served(fmqp or {}, net or {}, pure)
+    kept = JournalSettings(**(journal or {}))
+    running = Served(fmqp or {}, net or {}, bus or {}, lightmq or {}, pure, specs, kept, data)
     try:
         yield running
     finally:

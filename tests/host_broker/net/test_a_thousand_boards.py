@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from host_broker.bus.publication import pack
-from host_broker.client import FmqpClient, connect
+from host_broker.client import Client, connect
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 
 BOARDS = 1000  # half of them FMQP, half LightMQ
@@ -84,7 +84,7 @@ def enough_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _heard(observer: FmqpClient, wanted: set[tuple[str, bytes]]) -> None:
+def _heard(observer: Client, wanted: set[tuple[str, bytes]]) -> None:
     """Wait until exactly these messages came, each once."""
     missing = set(wanted)
     deadline = time.monotonic() + WITHIN_S
@@ -119,7 +119,6 @@ def _listen(boards: list[Board], answered: Callable[[Board], bool]) -> None:
 def test_a_thousand_boards(enough_files: None, say: Callable[[str], None]) -> None:
     with broker("--listen", "auto://127.0.0.1:0") as running, contextlib.ExitStack() as stack:
         observer = connect(running.urls["auto"].replace("auto", "fmqp"), timeout_s=WITHIN_S)
-        assert isinstance(observer, FmqpClient)
         stack.enter_context(observer)
         for topic in ("status", "value", "up"):
             for kind in ("boards", "lightmq"):
@@ -159,7 +158,6 @@ def test_a_thousand_boards(enough_files: None, say: Callable[[str], None]) -> No
 
         # Presence is retained: who comes now learns it, too.
         late = connect(running.urls["auto"].replace("auto", "fmqp"), timeout_s=WITHIN_S)
-        assert isinstance(late, FmqpClient)
         stack.enter_context(late)
         late.subscribe("lightmq/*/status")
         _heard(late, {(f"lightmq/{board.name}/status", b"offline") for board in lightmq})

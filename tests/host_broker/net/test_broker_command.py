@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from host_broker.client import FmqpClient, LightmqClient, Timeout, connect
+from host_broker.client import Timeout, connect
 from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, until
 from tests.host_broker.net.journal_decoder import read_journal
 
@@ -32,19 +32,17 @@ def test_without_a_data_folder_it_says_that_nothing_is_kept() -> None:
 
 def test_both_protocols_meet_on_one_bus() -> None:
     with broker() as running, connect(running.urls["fmqp"]) as listener:
-        assert isinstance(listener, FmqpClient)
         listener.subscribe("lightmq/kitchen/up")
         listener.sync()
         with connect(running.urls["lightmq"] + "/kitchen") as kitchen:
-            assert isinstance(kitchen, LightmqClient)
-            assert kitchen.send(b"21.5", 5.0) == b""
+            assert kitchen.request("up", b"21.5", 5.0) == b""
             message = listener.receive(5.0)
             assert message is not None
             assert (message.topic, message.payload) == ("lightmq/kitchen/up", b"21.5")
             listener.publish("lightmq/kitchen/down", b"heat")
             request = kitchen.receive(5.0)
             assert request is not None
-            assert request.data == b"heat"
+            assert request.payload == b"heat"
         assert running.end() == (0, "")
 
 
@@ -117,13 +115,11 @@ def test_a_stop_delivers_and_runs_the_wills_of_all(
     with broker("--data", str(tmp_path)) as running:
         clients = [connect(running.urls["fmqp"]) for _ in range(3)]
         for number, client in enumerate(clients):
-            assert isinstance(client, FmqpClient)
             client.subscribe("gone/*")
             client.publish(f"gone/{number}", b"bye", will=True)
             client.sync()
         assert running.end(sent) == (expected, "")
         for client in clients:
-            assert isinstance(client, FmqpClient)
             received = [client.receive(5.0) for _ in range(3)]
             topics = sorted(message.topic for message in received if message)
             assert topics == ["gone/0", "gone/1", "gone/2"]
@@ -139,7 +135,6 @@ def test_a_stop_does_not_wait_for_a_receiver_that_sleeps() -> None:
     with broker() as running, running.raw("fmqp") as sleeper:
         sleeper.sendall(bytes.fromhex("800100000000") + b"t")
         with connect(running.urls["fmqp"], timeout_s=2.0) as publisher:
-            assert isinstance(publisher, FmqpClient)
             publisher.sync()
             with pytest.raises(Timeout, match="took no more bytes"):
                 for _ in range(1000):
@@ -174,11 +169,9 @@ def test_a_malformed_lightmq_frame_closes_only_its_connection() -> None:
 @pytest.mark.parametrize("ending", ["fin", "rst"])
 def test_a_will_runs_however_the_connection_ends(ending: str) -> None:
     with broker() as running, connect(running.urls["fmqp"]) as heir:
-        assert isinstance(heir, FmqpClient)
         heir.subscribe("gone")
         heir.sync()
         client = connect(running.urls["fmqp"])
-        assert isinstance(client, FmqpClient)
         client.publish("gone", ending.encode(), will=True)
         client.sync()
         if ending == "fin":
@@ -256,7 +249,6 @@ def test_the_sockets_are_tuned_against_dead_peers() -> None:
 
 def test_a_lost_peer_without_a_word_is_a_reset_too() -> None:
     with broker() as running, connect(running.urls["fmqp"]) as heir:
-        assert isinstance(heir, FmqpClient)
         heir.subscribe("$/info/clients")
         message = heir.receive(5.0)
         assert message is not None

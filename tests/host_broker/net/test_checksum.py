@@ -7,12 +7,12 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host_broker.net.checksum import crc32
+from host_broker.net.journal.checksum import crc32
 
 _WITHOUT_ISAL = """
 import sys
 sys.modules["isal"] = None
-from host_broker.net.checksum import crc32
+from host_broker.net.journal.checksum import crc32
 print(crc32.__module__, crc32(b"123456789"))
 """
 

@@ -13,8 +13,6 @@ from host_broker.client import (
     ClientError,
     ConnectFailed,
     ConnectionLost,
-    FmqpClient,
-    LightmqClient,
     Timeout,
     connect,
 )
@@ -93,9 +91,8 @@ def test_a_silent_peer_is_a_timeout() -> None:
         connect(url + "/x", timeout_s=0.2)
     accepting = bytes.fromhex("02000100")
     with peer("lightmq", answering(accepting)) as url, connect(url + "/x") as client:
-        assert isinstance(client, LightmqClient)
         with pytest.raises(Timeout, match="did not respond to a SEND"):
-            client.send(b"x", 0.2)
+            client.request("up", b"x", 0.2)
         with pytest.raises(Timeout, match="did not answer a PING"):
             client.ping(0.2)
 
@@ -127,7 +124,6 @@ def test_a_peer_that_is_no_lightmq_broker(answer: str, words: str) -> None:
 def test_an_fmqp_broker_that_sends_nonsense_is_survived() -> None:
     nonsense = bytes.fromhex("8001000000007400000000000178") + b"\0\1\0\0\0\1tx"
     with peer("fmqp", answering(nonsense)) as url, connect(url) as client:
-        assert isinstance(client, FmqpClient)
         client.publish("t", b"wake up")
         message = client.receive(5.0)
         assert message is not None
@@ -189,7 +185,6 @@ def test_who_has_never_said_a_word_is_doubted_who_has_is_not() -> None:
         client.ping(5.0)
     echo = bytes.fromhex("000100000001") + b"tx"
     with peer("fmqp", lambda sock: sock.sendall(echo)) as url, connect(url) as client:
-        assert isinstance(client, FmqpClient)
         assert client.receive(5.0) is not None
         with pytest.raises(ConnectionLost) as lost:
             client.ping(5.0)

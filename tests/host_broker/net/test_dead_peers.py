@@ -11,9 +11,13 @@ import pytest
 
 from host_broker.address import LISTEN_OPTIONS, parse_address
 from host_broker.broker import Broker
-from host_broker.net.connection import Connection
-from host_broker.net.listener import Listener
-from host_broker.net.poller import Poller, event_loop
+from host_broker.net.connection.connection import Connection
+from host_broker.net.connection.poller import Poller, event_loop
+from host_broker.net.listening.handshakes import Handshakes
+from host_broker.net.listening.listener import Edge, Listener
+from host_broker.net.listening.pending import PendingConnections
+from host_broker.net.listening.slots import Slots
+from host_broker.net.live_settings import LiveSettings
 from host_broker.net.server import Server
 from host_broker.settings import NetSettings, Settings
 
@@ -33,7 +37,8 @@ def accepted(url: str, settings: NetSettings) -> Iterator[socket.socket]:
     with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:
 
         async def accept() -> Connection:
-            server = Server(Broker(Settings()), settings, poller, None)
+            live = LiveSettings(Settings(net=settings))
+            server = Server(Broker(Settings()), live, poller, None)
             listener = Listener(parse_address(url, LISTEN_OPTIONS), settings, insecure=False)
             made: asyncio.Queue[Connection] = asyncio.Queue()
 
@@ -42,7 +47,10 @@ def accepted(url: str, settings: NetSettings) -> Iterator[socket.socket]:
                 made.put_nowait(connection)
                 return connection
 
-            await listener.start(make, poller)
+            pending = PendingConnections(live)
+            handshakes = Handshakes(live, server.memory)
+            edge = Edge(live, poller, Slots(live), pending, handshakes)
+            listener.start(make, edge, ("fmqp",))
             port = int(str(listener).rpartition(":")[2])
             client.connect(("127.0.0.1", port))
             connection = await asyncio.wait_for(made.get(), 10)

@@ -6,10 +6,11 @@ import socket
 
 from host_broker.broker import Broker
 from host_broker.bus.publication import pack
-from host_broker.net.connection import Connection
-from host_broker.net.poller import Poller, event_loop
+from host_broker.net.connection.connection import Connection
+from host_broker.net.connection.poller import Poller, event_loop
+from host_broker.net.connection.stream import Stream
+from host_broker.net.live_settings import LiveSettings
 from host_broker.net.server import Server
-from host_broker.net.stream import Stream
 from host_broker.settings import Settings
 
 WITHIN_S = 10.0
@@ -28,7 +29,7 @@ def test_what_comes_after_its_end_is_not_for_it() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         settings = Settings()
-        server = Server(Broker(settings, journalled=False), settings.net, poller, None)
+        server = Server(Broker(settings, journalled=False), LiveSettings(settings), poller, None)
         connections, peers = [], []
         for _ in range(2):
             ours, peer = socket.socketpair()
@@ -40,9 +41,9 @@ def test_what_comes_after_its_end_is_not_for_it() -> None:
         leaving, publishing = connections
         peers[0].sendall(b"".join(pack(0x80, b"a/%d" % number, b"") for number in range(MANY)))
         await _turns()
-        server.received(publishing, pack(0, LAST, b"before"))
+        server.received(publishing.id, pack(0, LAST, b"before"))
         leaving.eof_received()
-        server.received(publishing, pack(0, LAST, b"after"))
+        server.received(publishing.id, pack(0, LAST, b"after"))
         leaving.close()
         await _turns()
         got = b""

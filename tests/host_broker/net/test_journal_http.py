@@ -7,17 +7,17 @@ import ssl
 import threading
 import time
 import urllib.parse
-import zlib
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from host_broker.client import FmqpClient, connect
+from host_broker.client import connect
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.host_broker.net.certificates import Authority
-from tests.host_broker.net.journal_decoder import read_segment
+from tests.host_broker.net.journal_decoder import read_blocks
 
 _AUTO = ("--listen", "auto://127.0.0.1:0", "--set", "journal.partitions=1")
 _ONE_BY_ONE = ("--set", "journal.flush_s=0.001")
@@ -49,7 +49,6 @@ def _json(port: int, path: str) -> Any:
 
 def _publish(port: int, bodies: list[bytes]) -> None:
     client = connect(f"fmqp://127.0.0.1:{port}")
-    assert isinstance(client, FmqpClient)
     with client:
         for body in bodies:
             client.publish("t/a", body)
@@ -57,11 +56,8 @@ def _publish(port: int, bodies: list[bytes]) -> None:
 
 
 def _messages(headers: dict[str, str], body: bytes) -> list[tuple[int, str, bytes]]:
-    first = int(headers["Journal-First"])
-    head = b"MOTEJRNL\0\1\0\0" + bytes(4) + first.to_bytes(8, "big") + bytes(12)
-    segment = head + zlib.crc32(head).to_bytes(4, "big") + body
-    messages, torn = read_segment(f"p0000/{first:020d}.mjl", segment, None, last=True)
-    assert not torn
+    messages = read_blocks(body)
+    assert messages[0].seq == int(headers["Journal-First"])
     assert messages[-1].seq + 1 == int(headers["Journal-Next"])
     return [(each.seq, each.topic, each.body) for each in messages]
 
@@ -85,7 +81,9 @@ def _until_kept(port: int, messages: int) -> None:
 
 def test_every_message_by_its_number(running: BrokerProcess) -> None:
     port = running.ports["auto"]
-    assert _json(port, "/journal") == {"partitions": [], "groups": {}}
+    overview = _json(port, "/journal")
+    assert uuid.UUID(overview.pop("id"))
+    assert overview == {"partitions": [], "groups": {}}
     _publish(port, [b"%d" % number for number in range(20)])
     _until_kept(port, 40)  # with the echoes of sync
     found = _all(port)
@@ -119,6 +117,150 @@ def test_waiting_for_the_next_message(running: BrokerProcess) -> None:
     assert _messages(headers, body)[0][0] == following
 
 
+def test_waiting_is_over_at_once(tmp_path: Path) -> None:
+    """When the journal has the message: nothing looks for it every so often."""
+    settings = ("--set", "journal.flush_s=0.001")
+    with broker("--data", str(tmp_path / "data"), *_AUTO, *settings) as running:
+        port = running.ports["auto"]
+        reader = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        following = 0
+        waits = []
+        client = connect(f"fmqp://127.0.0.1:{port}")
+        with client:
+            for _ in range(30):
+                reader.request("GET", f"/journal/0?from={following}&wait_ms=15000")
+                began = time.monotonic()
+                client.publish("t/a", b"1")
+                answer = reader.getresponse()
+                _messages(dict(answer.headers), answer.read())
+                waits.append(time.monotonic() - began)
+                following = int(answer.headers["Journal-Next"])
+        reader.close()
+        assert sorted(waits)[10] < 0.015
+        assert running.end() == (0, "")
+
+
+def test_only_some_topics(running: BrokerProcess) -> None:
+    port = running.ports["auto"]
+    client = connect(f"fmqp://127.0.0.1:{port}")
+    with client:
+        for number in range(60):
+            client.publish(f"home/{number % 3}/lamp", b"%d" % number)
+            if number % 7 == 0:
+                client.sync()  # several blocks
+        client.sync()
+    _until_kept(port, 70)
+    every = _all(port)
+
+    def those(topics: tuple[str, ...], options: str = "") -> list[tuple[int, str, bytes]]:
+        found: list[tuple[int, str, bytes]] = []
+        sequence = 0
+        query = "".join(f"&topics={urllib.parse.quote(topic)}" for topic in topics)
+        while True:
+            path = f"/journal/0?from={sequence}{query}{options}"
+            status, headers, body = _ask(port, "GET", path)
+            if status == 204:
+                return found
+            assert status == 200, body
+            assert int(headers["Journal-First"]) <= sequence
+            assert int(headers["Journal-Next"]) > sequence
+            found += [
+                (each.seq, each.topic, each.body)
+                for each in read_blocks(body)
+                if each.seq >= sequence
+            ]
+            sequence = int(headers["Journal-Next"])
+
+    lamps = [each for each in every if each[1] == "home/1/lamp"]
+    assert len(lamps) == 20
+    assert those(("home/1/lamp",)) == lamps
+    assert those(("home/1/lamp",), "&max_bytes=1") == lamps
+    assert those(("home/1/lamp", "home/*/lamp")) == [each for each in every if "lamp" in each[1]]
+    assert those(("motemq/echo/*",)) == [each for each in every if "lamp" not in each[1]]
+    assert those(("nothing/*",)) == []
+    status, headers, _ = _ask(port, "GET", "/journal/0?from=0&topics=nothing&wait_ms=50")
+    assert (status, int(headers["Journal-Next"])) == (204, len(every))
+    status, headers, _ = _ask(port, "GET", "/journal/0?from=0&to=30&topics=nothing&wait_ms=9000")
+    assert (status, int(headers["Journal-Next"]) >= 30) == (200, True)
+
+
+def test_waiting_for_a_topic(running: BrokerProcess) -> None:
+    port = running.ports["auto"]
+    answers: list[tuple[int, dict[str, str], bytes]] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(
+            _ask(port, "GET", "/journal/0?from=0&topics=home/lamp&wait_ms=20000")
+        )
+    )
+    waiting.start()
+    client = connect(f"fmqp://127.0.0.1:{port}")
+    with client:
+        for _ in range(5):
+            client.publish("elsewhere", b"1")
+            client.sync()
+        assert waiting.is_alive()
+        client.publish("home/lamp", b"on")
+        client.sync()
+        waiting.join(20)
+    ((status, _, body),) = answers
+    assert status == 200
+    (found,) = read_blocks(body)
+    assert (found.topic, found.body) == ("home/lamp", b"on")
+    assert found.seq >= 5
+
+
+def test_up_to_a_message(running: BrokerProcess) -> None:
+    port = running.ports["auto"]
+    _publish(port, [b"%d" % number for number in range(20)])
+    _until_kept(port, 40)
+    status, headers, body = _ask(port, "GET", "/journal/0?from=3&to=9")
+    assert status == 200
+    assert 9 <= int(headers["Journal-Next"]) < 40
+    assert [each.seq for each in read_blocks(body) if 3 <= each.seq < 9] == list(range(3, 9))
+
+
+def test_another_journal_is_refused(running: BrokerProcess) -> None:
+    port = running.ports["auto"]
+    _publish(port, [b"1"])
+    _until_kept(port, 2)
+    ours, other = _json(port, "/journal")["id"], str(uuid.uuid4())
+    status, headers, _ = _ask(port, "GET", f"/journal/0?from=0&id={ours}")
+    assert (status, headers["Journal-Id"]) == (200, ours)
+    positions = json.dumps({"positions": {"0": 1}})
+    assert _ask(port, "PUT", f"/journal/groups/g?id={ours}", positions)[0] == 204
+    for method, path in (("GET", "/journal/0?from=0&id="), ("PUT", "/journal/groups/g?id=")):
+        status, _, body = _ask(port, method, path + other, positions)
+        assert (status, ours in json.loads(body)["error"]) == (409, True)
+
+
+def test_slow_readers_keep_nobody_waiting_and_little_in_memory(tmp_path: Path) -> None:
+    """What they have not taken yet is in the kernel, and a chunk of each."""
+    with broker("--data", str(tmp_path / "data"), *_AUTO) as running:
+        port = running.ports["auto"]
+        client = connect(f"fmqp://127.0.0.1:{port}")
+        with client:
+            for _ in range(80):
+                client.publish("t/a", bytes(100_000))
+            client.sync()
+            _until_kept(port, 81)
+            before = running.rss_bytes()
+            slow = []
+            for _ in range(40):
+                sock = running.raw("auto")
+                sock.sendall(b"GET /journal/0?from=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert sock.recv(15) == b"HTTP/1.1 200 OK"
+                slow.append(sock)
+            began = time.monotonic()
+            for number in range(81, 101):
+                client.publish("t/a", bytes(100_000))
+                _until_kept(port, number)
+            assert time.monotonic() - began < 10
+            assert running.rss_bytes() - before < 40 * 1024 * 1024
+        for sock in slow:
+            sock.close()
+        assert running.end() == (0, "")
+
+
 def test_by_time(running: BrokerProcess) -> None:
     port = running.ports["auto"]
     before_ns = time.time_ns()
@@ -137,6 +279,9 @@ def test_by_time(running: BrokerProcess) -> None:
         ("/journal/0?from=-1", 400, "'from'"),
         ("/journal/0?from=1&max_bytes=many", 400, "'max_bytes'"),
         ("/journal/0?from=" + "9" * 40, 400, "'from'"),
+        ("/journal/0?from=5&to=5", 400, "'to' must be above 'from'"),
+        ("/journal/0?from=5&topics=", 400, "'topics' is a pattern"),
+        ("/journal/0?from=5" + "&topics=a" * 101, 400, "at most 100 times"),
         ("/journal/7?from=0", 404, "no partition 7"),
         ("/journal?at_ns=x", 400, "'at_ns'"),
         ("/nothing", 404, "Not Found"),

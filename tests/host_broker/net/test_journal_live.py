@@ -1,20 +1,20 @@
 """A running broker's journal: complete after a stop, whole after a kill, loud when it fails."""
 
+import shutil
 import signal
 import threading
 import time
 from pathlib import Path
 
-from host_broker.client import ClientError, FmqpClient, connect
+from host_broker.client import Client, ClientError, connect
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.journal_decoder import Stored, read_journal
 
 ONE_PARTITION = ("--set", "journal.partitions=1")
 
 
-def fmqp(running: BrokerProcess) -> FmqpClient:
+def fmqp(running: BrokerProcess) -> Client:
     client = connect(running.urls["fmqp"])
-    assert isinstance(client, FmqpClient)
     return client
 
 
@@ -29,11 +29,11 @@ def test_every_field_is_read_back(tmp_path: Path) -> None:
     with broker("--data", str(tmp_path)) as running:
         with fmqp(running) as client:
             client.publish("t/plain", b"1")
-            client.publish("t/kept", b"2", cache=True)
+            client.publish("t/kept", b"2", retain=True)
             client.publish("t/will", b"3", will=True)
             client.sync()
         with connect(running.urls["lightmq"] + "/kitchen") as kitchen:
-            kitchen.send(b"up", 5.0)
+            kitchen.request("up", b"up", 5.0)
         assert running.end() == (0, "")
     journal = read_journal(tmp_path / "journal")
     found = {stored.topic: stored for part in journal.values() for stored in part}
@@ -53,7 +53,7 @@ def test_every_field_is_read_back(tmp_path: Path) -> None:
 
 
 def test_it_is_on_file_soon_without_a_stop(tmp_path: Path) -> None:
-    with broker("--data", str(tmp_path), "--set", "journal.fsync=true") as running:
+    with broker("--data", str(tmp_path), "--set", "journal.ack=synced") as running:
         with fmqp(running) as client:
             client.publish("t/a", b"1")
             client.sync()
@@ -98,7 +98,7 @@ def test_segments_roll_and_number_on(tmp_path: Path) -> None:
     assert [int.from_bytes(message.body[:4], "big") for message in stored] == list(range(3000))
 
 
-def flood(client: FmqpClient, stop: threading.Event) -> None:
+def flood(client: Client, stop: threading.Event) -> None:
     number = 0
     try:
         while not stop.is_set():
@@ -142,14 +142,18 @@ def test_after_kill_9_under_load_it_goes_on_and_nothing_half_written_is_read(
 
 def test_a_restart_goes_on_after_a_torn_tail(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
+    said = ""
     for body in (b"first", b"second"):
         with broker("--data", str(tmp_path), *ONE_PARTITION) as running:
             with fmqp(running) as client:
                 client.publish("t/a", body)
                 client.publish("t/a", body)
                 client.sync()
-            assert running.end() == (0, "")
+            code, stderr = running.end()
+        assert (code, stderr.count("\n")) == (0, bool(said))
+        assert said in stderr
         last = sorted((journal / "p0000").glob("*.mjl"))[-1]
+        said = f"torn: {last}, offset {last.stat().st_size}: the last 15 bytes were never whole"
         whole = len(read_journal(journal)[0])
         with last.open("ab") as file:
             file.write(b"\0\0\1\0never whole")
@@ -164,41 +168,44 @@ def test_a_segment_without_a_whole_record_gives_way(tmp_path: Path) -> None:
             with fmqp(running) as client:
                 client.publish("t/a", str(attempt).encode())
                 client.sync()
-            assert running.end() == (0, "")
+            code, stderr = running.end()
+        assert (code, "torn: " in stderr) == (0, attempt == 1)
         if attempt == 0:
             (segment,) = (journal / "p0000").glob("*.mjl")
-            segment.write_bytes(segment.read_bytes()[:50])  # header, and a piece of a record
+            segment.write_bytes(segment.read_bytes()[:90])  # header, and a piece of a block
             (journal / "p0000" / "x.mjl.new").write_bytes(b"left over")
     assert [stored.body for stored in telemetry(journal)] == [b"1"]
-    assert len(list((journal / "p0000").iterdir())) == 1
+    assert len(list((journal / "p0000").iterdir())) == 2  # and its index
 
 
 def test_a_corrupt_journal_stops_the_start_and_is_named(tmp_path: Path) -> None:
     with broker("--data", str(tmp_path), *ONE_PARTITION) as running:
         with fmqp(running) as client:
-            client.publish("t/a", b"one")
-            client.sync()
-            client.publish("t/a", b"two")
-            client.sync()
+            for number in (1, 2):  # two blocks
+                client.publish("t/a", b"%d" % number)
+                until(lambda number=number: len(telemetry(tmp_path / "journal")) == number)
         assert running.end() == (0, "")
     (segment,) = (tmp_path / "journal" / "p0000").glob("*.mjl")
+    segment.with_suffix(".mji").unlink()
     data = bytearray(segment.read_bytes())
-    data[60] ^= 1
+    data[90] ^= 1
     segment.write_bytes(data)
     try:
         with broker("--data", str(tmp_path), *ONE_PARTITION):
             raise RuntimeError("it started")
     except AssertionError as error:
         text = str(error)
-    assert f"the journal is corrupt: {segment}, offset 40" in text
+    assert f"the journal is corrupt: {segment}, offset 64" in text
     assert "Traceback" not in text
 
 
 def test_a_disk_that_refuses_ends_the_broker_and_says_so(tmp_path: Path) -> None:
-    # The shell's limit on file size refuses a write as a full disk does (unit: 512 bytes).
-    limit = "ulimit -f 200;"
-    with broker("--data", str(tmp_path), *ONE_PARTITION, shell_prefix=limit) as running:
+    """A full one does not (test_full_disk); here somebody has removed the folder."""
+    small = ("--set", "journal.segment_bytes=100000")
+    with broker("--data", str(tmp_path), *ONE_PARTITION, *small) as running:
         client = fmqp(running)
+        client.sync()
+        shutil.rmtree(tmp_path / "journal" / "p0000")
         try:
             for _ in range(2000):
                 client.publish("t/a", bytes(1000))
@@ -209,14 +216,13 @@ def test_a_disk_that_refuses_ends_the_broker_and_says_so(tmp_path: Path) -> None
         client.close()
     assert code == 1
     assert "cannot write the journal in" in stderr
-    assert "File too large" in stderr
+    assert "No such file" in stderr
     assert "Traceback" not in stderr
-    assert len(telemetry(tmp_path / "journal")) > 50  # what was written before can be read
 
 
 def test_a_slow_disk_makes_publishers_wait_instead_of_filling_memory(tmp_path: Path) -> None:
     # fsync after every group, and little may wait: the publisher is held up again and again.
-    settings = ("--set", "journal.fsync=true", "--set", "journal.max_pending_bytes=100000")
+    settings = ("--set", "journal.ack=synced", "--set", "journal.max_pending_bytes=100000")
     with broker("--data", str(tmp_path), *ONE_PARTITION, *settings) as running:
         with fmqp(running) as client:
             for number in range(2000):

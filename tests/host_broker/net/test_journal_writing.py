@@ -2,8 +2,15 @@
 
 import os
 import threading
+from pathlib import Path
 
-from host_broker.net.journal.segment import write_all
+import pytest
+
+from host_broker.net.journal import segment
+from host_broker.net.journal.segment import Partition, write_all
+from host_broker.outputs import Record
+from host_broker.settings import JournalSettings
+from tests.journal_segment import JOURNAL
 
 
 def test_more_buffers_and_bytes_than_one_call_takes() -> None:
@@ -25,3 +32,40 @@ def test_more_buffers_and_bytes_than_one_call_takes() -> None:
     reader.join(10)
     os.close(reading)
     assert got == b"".join(buffers)
+
+
+@pytest.mark.parametrize("ack", ["written", "synced"])
+def test_a_loss_of_power_leaves_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ack: str
+) -> None:
+    """With ``synced`` a segment begins when all before it, of this run and others, are synced."""
+    synced: list[str] = []
+    begun: list[list[str]] = []  # the segments that were synced when one began
+    sync, write = segment.sync, segment.write_all
+
+    def noted(path: Path) -> None:
+        sync(path)
+        synced.append(path.name)
+
+    def written(file: int, buffers: list[bytes]) -> None:
+        if bytes(buffers[0][:8]) == b"MOTEJRNL":
+            begun.append([name for name in synced if name.endswith(".mjl")])
+        write(file, buffers)
+
+    monkeypatch.setattr(segment, "sync", noted)
+    monkeypatch.setattr(segment, "write_all", written)
+    settings = JournalSettings(segment_bytes=100, ack="synced" if ack == "synced" else "written")
+    for _ in range(2):
+        partition = Partition(tmp_path, 0, JOURNAL, 7, settings)
+        for _ in range(2):
+            partition.append(0, Record(1, 1, "", 1, b"\0\1\0\0\0\x64a" + bytes(100)))
+            partition.flush()
+        partition.close()
+    segments = [f"{number:020d}.mjl" for number in range(4)]
+    assert sorted(path.name for path in (tmp_path / "p0000").glob("*.mjl")) == segments
+    if ack == "written":
+        assert synced == []
+        partition.sync()
+        assert synced[-1] == segments[-1]
+    else:
+        assert [sorted(set(names)) for names in begun] == [segments[:n] for n in range(4)]

@@ -11,10 +11,11 @@ import pytest
 
 from host_broker.broker import Broker
 from host_broker.bus.publication import pack
-from host_broker.net.connection import Connection
-from host_broker.net.poller import Poller, event_loop
+from host_broker.net.connection.connection import Connection
+from host_broker.net.connection.poller import Poller, event_loop
+from host_broker.net.connection.stream import Stream
+from host_broker.net.live_settings import LiveSettings
 from host_broker.net.server import Server
-from host_broker.net.stream import Stream
 from host_broker.settings import Settings
 
 WITHIN_S = 10.0
@@ -43,7 +44,7 @@ def test_an_ended_connection_leaves_nothing_for_the_collector(end: End) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         settings = Settings()
-        server = Server(Broker(settings, journalled=False), settings.net, poller, None)
+        server = Server(Broker(settings, journalled=False), LiveSettings(settings), poller, None)
         peers = []
         for _ in range(COUNT):
             ours, peer = socket.socketpair()

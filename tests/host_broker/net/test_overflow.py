@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from host_broker.bus.publication import pack
-from host_broker.net.slow import Dropped, Overflow
+from host_broker.net.connection.overflow import Dropped, Overflow
 
 _RUNS = st.lists(st.lists(st.binary(min_size=1, max_size=30), min_size=1, max_size=8), max_size=12)
 _TAKEN = st.lists(st.integers(0, 2), min_size=12, max_size=12)
@@ -41,7 +41,7 @@ def test_it_is_a_queue_of_messages(
     runs: list[list[bytes]], taken: list[int], limit: int, oldest: bool, protocol: str
 ) -> None:
     total = Dropped()
-    overflow = Overflow(protocol, limit, total, oldest=oldest)
+    overflow = Overflow(limit, total, verbatim=protocol == "fmqp", oldest=oldest)
     naive = _Naive(limit, oldest)
     for number, bodies in enumerate(runs):
         messages = [pack(0, b"t", body) for body in bodies]
@@ -65,7 +65,7 @@ def test_it_is_a_queue_of_messages(
 
 def test_what_waits_keeps_no_long_read_in_memory() -> None:
     message = pack(0, b"t", bytes(1017))
-    overflow = Overflow("fmqp", 256 * len(message), Dropped(), oldest=True)
+    overflow = Overflow(256 * len(message), Dropped(), verbatim=True, oldest=True)
     overflow.put([message * 256])
     kept = []
     for _ in range(255):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from host_broker.client import FmqpClient, connect
+from host_broker.client import Client, connect
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 
 _AUTO = ("--listen", "auto://127.0.0.1:0")
@@ -40,16 +40,15 @@ def _packet(topic: bytes, body: bytes, flags: int = 0) -> bytes:
     return struct.pack(">BBI", flags, len(topic), len(body)) + topic + body
 
 
-def _listener(running: BrokerProcess, *topics: str) -> FmqpClient:
+def _listener(running: BrokerProcess, *topics: str) -> Client:
     client = connect(f"fmqp://127.0.0.1:{running.ports['auto']}")
-    assert isinstance(client, FmqpClient)
     for topic in topics:
         client.subscribe(topic)
     client.sync()
     return client
 
 
-def _heard(client: FmqpClient, count: int) -> list[tuple[str, bytes]]:
+def _heard(client: Client, count: int) -> list[tuple[str, bytes]]:
     found = []
     while len(found) < count:
         message = client.receive(10.0)

@@ -10,21 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from host_broker.net.journal.index import index_path
 from host_broker.net.journal.numbered import name_of, newest
 from host_broker.net.journal.segment import Partition
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
 from tests.host_broker.net.broker_process import END_S, START_S, broker, line_of, spawn
 from tests.host_broker.net.journal_decoder import Stored, read_segment
+from tests.journal_segment import JOURNAL
 
 _MANY = 1500
 _DIES = """
 import os, signal
 from host_broker.net.journal.writer import Journal
-from host_broker.net.once import Once
+from host_broker.net.storage.deduplicator import Deduplicator
 from motemq.cli import main
 
-{method} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+{method} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 main()
 """
 # What is longer than one read, to as many topics: the broker makes many runs of it.
@@ -53,7 +55,7 @@ def _post(port: int, number: str) -> dict[str, object]:
 def _journalled(data: Path) -> list[Stored]:
     found: list[Stored] = []
     for folder in sorted((data / "journal").glob("p*")):
-        paths = sorted(folder.iterdir())
+        paths = sorted(folder.glob("*.mjl"))
         for path in paths:
             name = f"{folder.name}/{path.name}"
             messages, _ = read_segment(name, path.read_bytes(), None, path == paths[-1])
@@ -61,7 +63,7 @@ def _journalled(data: Path) -> list[Stored]:
     return found
 
 
-@pytest.mark.parametrize("method", ["Journal.on_file", "Once.remember"])
+@pytest.mark.parametrize("method", ["Journal.reach", "Deduplicator.remember"])
 def test_it_is_published_once_whenever_the_broker_was_killed(tmp_path: Path, method: str) -> None:
     options = ["--data", str(tmp_path), "--listen", "auto://127.0.0.1:0"]
     options += ["--set", "journal.flush_s=60"]  # it is written when it must be
@@ -76,7 +78,7 @@ def test_it_is_published_once_whenever_the_broker_was_killed(tmp_path: Path, met
         doomed.kill()
         doomed.communicate()
     there = _journalled(tmp_path)
-    assert len(there) == (0 if method == "Journal.on_file" else _MANY)
+    assert len(there) == (0 if method == "Journal.reach" else _MANY)
     with broker(*options) as running:
         first = _post(running.ports["auto"], "7.0")
         assert first == (_KNOWN if there else {"published": _MANY, "discarded": 0})
@@ -94,19 +96,19 @@ def test_it_is_published_once_whenever_the_broker_was_killed(tmp_path: Path, met
 
 def _write(partition: Partition, client: str, protocol: int = 1) -> None:
     partition.append(0, Record(4, protocol, client, 1, b"\0\1\0\0\0\1aX"))
+    partition.flush()
 
 
 def test_the_newest_is_found_also_behind_segments_without_any(tmp_path: Path) -> None:
-    partition = Partition(tmp_path, 0, 7, JournalSettings(segment_bytes=300))
+    partition = Partition(tmp_path, 0, JOURNAL, 7, JournalSettings(segment_bytes=300))
     for part in range(3):
         _write(partition, name_of("spark", (3, part)))
     for _ in range(40):
         _write(partition, "")
         _write(partition, "a b 1.1")
         _write(partition, "board 9.9", protocol=2)  # a LightMQ client may have any name
-    partition.flush()
     partition.close()
-    segments = sorted((tmp_path / "p0000").iterdir())
+    segments = sorted((tmp_path / "p0000").glob("*.mjl"))
     assert len(segments) > 5
     now_s = segments[-1].stat().st_mtime
     assert list(newest(tmp_path, now_s)) == [("spark", (3, 2))]
@@ -116,4 +118,5 @@ def test_the_newest_is_found_also_behind_segments_without_any(tmp_path: Path) ->
     whole = bytearray(segments[0].read_bytes())
     whole[whole.index(b"spark 3.2") + 1] ^= 1  # never whole: not counted
     segments[0].write_bytes(whole)
+    index_path(segments[0]).unlink()
     assert list(newest(tmp_path, 0.0)) == [("spark", (3, 1))]

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from host_broker.net.poller import Poller, event_loop
-from host_broker.net.stream import Stream
+from host_broker.net.connection.poller import Poller, event_loop
+from host_broker.net.connection.stream import Stream
 
 _SHORT = 16 * 1024
 _LONG = 256 * 1024

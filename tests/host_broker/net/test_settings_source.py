@@ -16,44 +16,47 @@ def test_a_flag_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path)
     file = tmp_path / "broker.toml"
     file.write_text(
         "[lightmq]\ndialect = 'gbaranski'\nping_interval_s = 3\n"
-        "[journal]\nfsync = true\n[net]\nmax_connections = 7\n"
+        "[journal]\ntrim_read = true\n[net]\nmax_connections = 7\n"
     )
     settings = load_settings(file, ["net.max_connections=1_000", "journal.flush_s=0.5"])
-    assert settings.lightmq.dialect == "gbaranski"
-    assert settings.lightmq.ping_interval_s == 3.0
-    assert isinstance(settings.lightmq.ping_interval_s, float)
-    assert settings.journal.fsync is True
+    assert settings.protocols["lightmq"].dialect == "gbaranski"
+    assert settings.protocols["lightmq"].ping_interval_s == 3.0
+    assert isinstance(settings.protocols["lightmq"].ping_interval_s, float)
+    assert settings.journal.trim_read is True
     assert settings.journal.flush_s == 0.5
     assert settings.net.max_connections == 1000
-    assert settings.fmqp == Settings().fmqp
+    assert settings.bus == Settings().bus
+    assert "fmqp" not in settings.protocols
 
 
 def test_the_later_flag_wins() -> None:
-    settings = load_settings(None, ["journal.fsync=TRUE", "journal.fsync=false"])
-    assert settings.journal.fsync is False
+    settings = load_settings(None, ["journal.trim_read=TRUE", "journal.trim_read=false"])
+    assert settings.journal.trim_read is False
 
 
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
-        ("fsync", ["section.field=VALUE"]),
+        ("trim_read", ["section.field=VALUE"]),
         ("x.y=1", ["unknown section 'x'", "fmqp, http, journal, lightmq, net"]),
         ("net.speed=1", ["unknown key 'net.speed'", "max_connections"]),
         ("net.max_connections=many", ["'many'", "a whole number"]),
         ("net.max_connections=1.5", ["'1.5'", "a whole number"]),
         ("net.max_connections=0", ["above 0"]),
         ("lightmq.dialect=go", ["'go'", "one of spec, gbaranski"]),
-        ("journal.fsync=maybe", ["true or false"]),
+        ("journal.trim_read=maybe", ["true or false"]),
         ("journal.flush_s=nan", ["a number of seconds above 0"]),
         ("journal.flush_s=inf", ["a number of seconds above 0"]),
         ("lightmq.ping_interval_s=-1", ["0 or more"]),
         ("net.outbox_low_bytes=5000000", ["outbox_high_bytes"]),
-        ("fmqp.max_body=16777216", ["from 1 to 8388608"]),
-        ("fmqp.hard_body_limit=4294967296", ["below 4294967296"]),
-        ("net.busy_poll_us=1001", ["from 0 to 1000"]),
-        ("net.busy_poll_us=-1", ["from 0 to 1000"]),
+        ("bus.max_body=16777216", ["from 1 to 8388608"]),
+        ("fmqp.hard_body_limit=4294967296", ["from 1 to 4294967295"]),
+        ("net.busy_poll_us=1", ["unknown key 'net.busy_poll_us'"]),
+        ("fmqp.max_cached=1", ["bus.max_retained"]),
+        ("journal.fsync=true", ["journal.ack=synced"]),
+        ("lightmq.carried_bytes=1", ["lightmq.tunnel_bytes"]),
         ("journal.partitions=100000", ["from 1 to 10000"]),
-        ("lightmq.carried_bytes=65464", ["from 1 to 65463"]),
+        ("lightmq.tunnel_bytes=65464", ["from 1 to 65463"]),
         ("lightmq.clients=x", ["a table in the --config file: [lightmq.clients]"]),
     ],
 )
@@ -72,7 +75,7 @@ def test_a_wrong_flag_says_what_is_allowed(assignment: str, words: list[str]) ->
         ("net = 5\n", ["must be a table"]),
         ("[net]\nmax_connections = true\n", ["net.max_connections is True", "whole number"]),
         ("[net]\nmax_connections = '7'\n", ["net.max_connections is '7'", "whole number"]),
-        ("[journal]\nfsync = 1\n", ["true or false"]),
+        ("[journal]\ntrim_read = 1\n", ["true or false"]),
         ("[lightmq]\ndialect = ['spec']\n", ["one of spec, gbaranski"]),
         ("[web]\nport = 1\n", ["unknown section 'web'"]),
         ("[lightmq.clients]\nhall = 5\n", ["lightmq.clients must be", "see 'hall'"]),
@@ -93,7 +96,7 @@ def test_a_list_of_clients(tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
     digest = "sha256:" + "0a" * 32
     file.write_text(f'[lightmq.clients]\nkitchen = ""\n"aa:bb" = "{digest}"\n')
-    assert load_settings(file).lightmq.clients == {"kitchen": "", "aa:bb": digest}
+    assert load_settings(file).protocols["lightmq"].clients == {"kitchen": "", "aa:bb": digest}
 
 
 @pytest.mark.parametrize("wrong", ["5up3r", "sha256:5up3r", "sha256:" + "0A" * 32])

@@ -10,8 +10,8 @@ from tests.host_broker.properties.bystanders import Play
 from tests.host_broker.properties.traffic import HARD_LIMIT, MAX_BODY
 
 # The naive broker knows no other limits than those of bodies.
+BUS_LIMITS = {"max_body": MAX_BODY}
 LIMITS = {
-    "max_body": MAX_BODY,
     "hard_body_limit": HARD_LIMIT,
     "max_wills": 10_000,
     "signals": "off",
@@ -22,7 +22,7 @@ class _DeskStage:
     """The pure broker."""
 
     def __init__(self) -> None:
-        self.desk = Desk(fmqp=dict(LIMITS))
+        self.desk = Desk(bus=dict(BUS_LIMITS), fmqp=dict(LIMITS))
 
     def open(self, protocol: str) -> int:
         return self.desk.open(protocol)

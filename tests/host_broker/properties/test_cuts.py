@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from host_broker.bus.publication import pack
+from host_broker.bus.publication import Run, pack
 from host_broker.protocols.fmqp.codec import Codec as FmqpCodec
-from host_broker.protocols.fmqp.events import Publication, Publications
+from host_broker.protocols.fmqp.events import Publication, publications
 from host_broker.protocols.lightmq.codec import Codec as LightmqCodec
 from host_broker.protocols.lightmq.events import Send
 from host_broker.wire.violation import Violation
@@ -34,8 +34,8 @@ def _fmqp_events(reads: list[bytes], role: Any) -> list[Any]:
     found: list[Any] = []
     for read in reads:
         for event in codec.receive_data(read):
-            if isinstance(event, Publications):
-                found += event.each()
+            if isinstance(event, Run):
+                found += publications(event)
             elif isinstance(event, Publication):
                 found += [replace(event, count=1)] * event.count
             elif isinstance(event, Violation):
@@ -82,7 +82,7 @@ def _joined(journal: _Journal) -> dict[tuple[int, int, str], list[Message]]:
 
 def _outcome(reads: list[bytes], protocol: str, max_body: int = MAX_BODY) -> Any:
     """What everybody gets when one client says this: itself, listeners of both protocols."""
-    desk = Desk(fmqp={"max_body": max_body, "hard_body_limit": HARD_LIMIT})
+    desk = Desk(bus={"max_body": max_body}, fmqp={"hard_body_limit": HARD_LIMIT})
     listeners = [desk.open() for _ in range(3)]
     desk.send(listeners[0], pack(0x80, b"*", b"") + pack(0xA0, b"a", b""))
     desk.send(listeners[1], pack(0x80, b"a/b", b"") + pack(0x80, b"a", b""))
@@ -99,7 +99,7 @@ def _outcome(reads: list[bytes], protocol: str, max_body: int = MAX_BODY) -> Any
         desk.sub(late, "/".join("*" * depth), feedback=True)
     got = {connection: desk.got(connection) for connection in (*listeners, board, speaker, late)}
     stats = desk.broker.stats
-    return got, _joined(desk.journal()), desk.closes, stats.discarded, stats.publications
+    return got, _joined(desk.journal()), desk.closes, desk.discarded, stats.publications
 
 
 @settings(max_examples=300)

@@ -31,7 +31,7 @@ def test_the_broker_is_the_text(
     said: list[tuple[int, bytes, list[int]]], leaves: list[bool]
 ) -> None:
     """R4 to R30, R40, R41, R43 to R49: several clients, arbitrary cuts, some leave and return."""
-    desk = Desk(fmqp={"max_body": MAX_BODY, "hard_body_limit": HARD_LIMIT, "signals": "off"})
+    desk = Desk(bus={"max_body": MAX_BODY}, fmqp={"hard_body_limit": HARD_LIMIT, "signals": "off"})
     naive = NaiveBroker(MAX_BODY, HARD_LIMIT)
     names = [0] * _CLIENTS
 

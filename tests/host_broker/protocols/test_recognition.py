@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from host_broker.protocols.recognition import LONGEST, MORE, NOBODY, recognise
-from host_broker.protocols.refusals import refusal
+from host_broker.recognition import MORE, NOBODY, Recognition
+from host_broker.registry import protocols
 from tests.host_broker.golden import spelled, vectors
 
+_RECOGNITION = Recognition(protocols().values())
+LONGEST, recognise, refusal = (
+    _RECOGNITION.longest,
+    _RECOGNITION.recognise,
+    _RECOGNITION.refusal,
+)
 _CONNECT = bytes.fromhex("01000908636c69656e742d31")
 # What its first bytes cannot tell from a handshake of MicroMsg2, malformed as it is.
 _CONNECT_WITHOUT_PAYLOAD = {"bad_connect_no_payload", "bad_connect_no_payload_go"}

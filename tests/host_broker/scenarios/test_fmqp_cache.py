@@ -65,9 +65,9 @@ def test_a_retained_message_outlives_its_publisher() -> None:
 
 
 def test_max_cached() -> None:
-    """Settings.fmqp.max_cached: the new topic is refused, delivered all the same; a known topic is
+    """Settings.bus.max_retained: the new topic is refused, delivered all the same; a known topic is
     still replaced. One place is taken by ``$/info/clients``."""
-    desk = Desk(fmqp={"max_cached": 3})
+    desk = Desk(bus={"max_retained": 3})
     client = desk.open()
     desk.sub(client, "live/*", debug=True)
     for number in range(3):
@@ -82,8 +82,8 @@ def test_max_cached() -> None:
 
 
 def test_max_cached_bytes() -> None:
-    """Settings.fmqp.max_cached_bytes bounds bodies, and the index of deep topics."""
-    desk = Desk(fmqp={"max_cached_bytes": 20_000})
+    """Settings.bus.max_retained_bytes bounds bodies, and the index of deep topics."""
+    desk = Desk(bus={"max_retained_bytes": 20_000})
     client = desk.open()
     desk.pub(client, "big", bytes(30_000), cache=True)
     desk.pub(client, "fits", bytes(10_000), cache=True)
@@ -101,7 +101,7 @@ def test_max_cached_bytes() -> None:
 
 def test_nothing_gives_way_to_what_can_never_fit() -> None:
     """A5."""
-    desk = Desk(fmqp={"max_cached_bytes": 10_000})
+    desk = Desk(bus={"max_retained_bytes": 10_000})
     client = desk.open()
     desk.sub(client, "a")
     desk.sub(client, "a", unsubscribe=True)
@@ -113,7 +113,7 @@ def test_nothing_gives_way_to_what_can_never_fit() -> None:
 
 def test_feedback_wanted_again_does_not_give_way() -> None:
     """A5, R46: a topic that was idle and is wanted again is as good as any."""
-    desk = Desk(fmqp={"max_cached": 4})
+    desk = Desk(bus={"max_retained": 4})
     client = desk.open()
     desk.sub(client, "back")
     desk.sub(client, "back", unsubscribe=True)
@@ -128,7 +128,7 @@ def test_feedback_wanted_again_does_not_give_way() -> None:
 
 def test_idle_feedback_gives_way_to_what_is_wanted() -> None:
     """A5: feedback of topics nobody wants any more is evicted, oldest first, at the limit."""
-    desk = Desk(fmqp={"max_cached": 4})
+    desk = Desk(bus={"max_retained": 4})
     client = desk.open()
     for number in range(50):
         desk.sub(client, f"gone/{number}")

@@ -35,7 +35,7 @@ def test_a_repeated_packet_is_read_once(rule: str, cut: int) -> None:
     desk.sub(other, "a")
     for start in range(0, len(data), cut):
         desk.send(client, data[start : start + cut])
-    assert desk.broker.stats.discarded == {rule: _MANY}
+    assert desk.discarded == {rule: _MANY}
     assert desk.messages(other) == [(0, "a", b"good")]
     assert desk.closes == []
     codec = Codec("broker", 1000, 1000)
@@ -79,8 +79,8 @@ def test_a_client_is_told_of_every_empty_message() -> None:
 
 
 def test_whoever_sends_too_many_rests() -> None:
-    """Settings.fmqp.max_discards_per_s: as long as they are worth; nobody is disconnected."""
-    desk = Desk(fmqp={"max_discards_per_s": 1000})
+    """Settings.bus.max_discards_per_s: as long as they are worth; nobody is disconnected."""
+    desk = Desk(bus={"max_discards_per_s": 1000})
     client, other = desk.open(), desk.open()
     assert desk.send(client, _different(100)).rest_s == 0
     assert desk.send(client, _different(400)).rest_s == pytest.approx(0.5)
@@ -98,6 +98,6 @@ def test_whoever_sends_too_many_rests() -> None:
 
 def test_what_the_broker_refuses_counts_too() -> None:
     """R30: service topics, whose packets are correct."""
-    desk = Desk(fmqp={"max_discards_per_s": 1000})
+    desk = Desk(bus={"max_discards_per_s": 1000})
     client = desk.open()
     assert desk.send(client, pack(0, b"$/a", b"x") * 500).rest_s == pytest.approx(0.5)

@@ -89,3 +89,33 @@ def test_a_stop_ends_it() -> None:
     desk.advance(5)
     desk.done(desk.broker.tick(desk.now))
     assert desk.messages(watcher) == []
+
+
+def test_what_was_discarded_is_told_by_protocol_and_rule() -> None:
+    """$/info/dropped: all numbers at first, then those that have changed."""
+    desk = Desk()
+    watcher, one, client = desk.open(), desk.open(), desk.open()
+    desk.send(client, pack(0, b"/", b"x") * 3)
+    desk.sub(watcher, "$/info/dropped/*/*")
+    desk.sub(one, "$/info/dropped/fmqp/R30")
+    desk.sub(client, "*/*/*/*/*")
+    desk.advance(1)
+    assert desk.messages(watcher) == [(0, "$/info/dropped/fmqp/R9", (3).to_bytes(8, "big"))]
+    desk.advance(1)
+    assert desk.messages(watcher) == []
+    desk.pub(client, "$/x", b"y")
+    board = desk.lightmq("board")
+    desk.send(board, bytes.fromhex("0600021234"))
+    desk.broker.stats.dropped_of("lightmq").add(7, 700)
+    desk.advance(1)
+    assert desk.messages(watcher) == [
+        (0, "$/info/dropped/fmqp/R30", (1).to_bytes(8, "big")),
+        (0, "$/info/dropped/lightmq/R17", (1).to_bytes(8, "big")),
+        (0, "$/info/dropped/lightmq/slow", (7).to_bytes(8, "big")),
+    ]
+    assert desk.messages(one) == [(0, "$/info/dropped/fmqp/R30", (1).to_bytes(8, "big"))]
+    assert desk.messages(client) == []
+    desk.sub(watcher, "$/info/dropped/*/*", unsubscribe=True)
+    desk.sub(one, "$/info/dropped/fmqp/R30", unsubscribe=True)
+    desk.advance(5)
+    assert desk.messages(watcher) == []

@@ -120,4 +120,4 @@ def test_max_wills() -> None:
         desk.pub(client, "a", b"%d" % number, will=True)
     desk.close(client)
     assert [body for _, _, body in desk.messages(watcher)] == [b"0", b"1"]
-    assert desk.broker.stats.discarded == {"fmqp.max_wills": 2}
+    assert desk.discarded == {"fmqp.max_wills": 2}

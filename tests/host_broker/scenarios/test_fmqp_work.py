@@ -1,4 +1,4 @@
-"""Settings.fmqp.max_steps_per_s: what one client can make the broker search is bounded."""
+"""Settings.bus.max_steps_per_s: what one client can make the broker search is bounded."""
 
 from host_broker.bus.publication import pack
 from tests.host_broker.desk import Desk
@@ -9,7 +9,7 @@ _LEVELS = 2_000  # one search among them is allowed, ten in a second are not
 
 def _desk() -> tuple[Desk, int, int]:
     """Many subscriptions and retained messages; one client that will be no victim."""
-    desk = Desk(fmqp={"max_steps_per_s": _LIMIT})
+    desk = Desk(bus={"max_steps_per_s": _LIMIT})
     other, bad = desk.open(), desk.open()
     for number in range(_LEVELS):
         desk.sub(other, f"x/{number}", debug=True)
@@ -21,7 +21,7 @@ def _desk() -> tuple[Desk, int, int]:
 
 
 def _steps(desk: Desk) -> int:
-    return desk.broker._exchange.work.steps
+    return desk.broker._bus.work.steps
 
 
 def _still_well(desk: Desk, other: int) -> None:
@@ -37,7 +37,7 @@ def test_a_read_full_of_wildcard_subscriptions() -> None:
     outputs = desk.send(bad, pack(0xB0, b"*/*", b"") * 10 + pack(0x90, b"*/*", b"") * 30_000)
     assert _steps(desk) - before < _LIMIT + 3 * _LEVELS
     assert [(close.connection, close.abort) for close in outputs.closes] == [(bad, True)]
-    assert "fmqp.max_steps_per_s = 12000" in outputs.closes[0].reason
+    assert "bus.max_steps_per_s = 12000" in outputs.closes[0].reason
     assert bad not in outputs.sends
     desk.close(bad)
     _still_well(desk, other)

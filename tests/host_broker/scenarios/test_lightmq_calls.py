@@ -2,7 +2,7 @@
 
 import pytest
 
-from host_broker.protocols.lightmq.events import Connack, SendResp
+from host_broker.protocols.lightmq.events import Connack, Pong, SendResp
 from tests.host_broker.desk import Desk
 from tests.host_broker.lightmq_peer import Peer, board
 
@@ -47,7 +47,6 @@ def test_whoever_is_not_there_cannot_be_called() -> None:
     board(desk, "kitchen")
     board(desk, "desk>kitchen")
     assert Peer(desk).connect("x>desk>kitchen") == _UNAVAILABLE
-    assert Peer(desk).connect("x>") == _UNAVAILABLE
 
 
 def test_a_call_that_fails_closes_the_caller() -> None:
@@ -107,7 +106,7 @@ def test_a_caller_is_nobody_on_the_bus() -> None:
 
 def test_a_caller_leaves_no_subscriptions_behind() -> None:
     """A thousand calls on one connection, with room for a few."""
-    desk = Desk(fmqp={"max_subscriptions": 5})
+    desk = Desk(bus={"max_subscriptions": 5})
     kitchen = board(desk, "kitchen")
     caller = board(desk, "desk>kitchen")
     for id in range(1000):
@@ -172,3 +171,18 @@ def test_any_client_can_be_called(name: str) -> None:
     (send,) = kitchen.sends()
     kitchen.say(kitchen.codec.sendresp(send.id, b"a"))
     assert caller.heard() == [SendResp(1, b"a")]
+
+
+def test_a_guest_is_seen_by_nobody() -> None:
+    """``NAME>`` calls no one: it can PING, has no presence, and there is nobody to SEND to."""
+    desk = Desk()
+    watcher = desk.open()
+    for topic in ("lightmq/*/status", "lightmq/*/up"):
+        desk.sub(watcher, topic)
+    guest = Peer(desk)
+    assert guest.connect("x>").accepted
+    assert guest.say(guest.codec.ping(7)) == [Pong(7)]
+    guest.say(guest.codec.send(1, b"to whom?"))
+    assert guest.closed
+    desk.close(guest.connection)
+    assert desk.messages(watcher) == []

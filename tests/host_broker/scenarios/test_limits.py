@@ -5,29 +5,29 @@ import tracemalloc
 import pytest
 
 from host_broker.bus.publication import pack
-from host_broker.bus.subscriptions import Subscriptions
+from host_broker.bus.subscriptions import SubscriptionKey, Subscriptions
 from host_broker.bus.trie import NODE_BYTES, Trie
-from host_broker.settings import FmqpSettings
+from host_broker.settings import BusSettings
 from tests.host_broker.desk import Desk
 
 
 @pytest.mark.parametrize("cut", [1, 7, 100, 10_000])
 def test_max_body_is_skipped_and_the_connection_goes_on(cut: int) -> None:
-    """A11, Settings.fmqp.max_body: the longest allowed is delivered, one more byte is not."""
-    desk = Desk(fmqp={"max_body": 1000})
+    """A11, Settings.bus.max_body: the longest allowed is delivered, one more byte is not."""
+    desk = Desk(bus={"max_body": 1000})
     client = desk.open()
     desk.sub(client, "a")
     data = b"".join(pack(0, b"a", bytes(size)) for size in (1000, 1001, 3, 5000, 4))
     for start in range(0, len(data), cut):
         desk.send(client, data[start : start + cut])
     assert [len(body) for *_, body in desk.messages(client)] == [1000, 3, 4]
-    assert desk.broker.stats.discarded == {"fmqp.max_body": 2}
+    assert desk.discarded == {"bus.max_body": 2}
     assert desk.closes == []
 
 
 def test_a_long_body_is_not_buffered() -> None:
     """A11: 32 MiB of a body above the limit go through 1 MiB of memory."""
-    desk = Desk(fmqp={"max_body": 1000})
+    desk = Desk(bus={"max_body": 1000})
     client = desk.open()
     desk.send(client, pack(0, b"a", b"")[:2] + (32 * 1024 * 1024).to_bytes(4, "big") + b"a")
     read = bytes(64 * 1024)
@@ -44,7 +44,7 @@ def test_a_long_body_is_not_buffered() -> None:
 
 def test_hard_body_limit_closes() -> None:
     """A11, Settings.fmqp.hard_body_limit: after the good packets before it, and for good."""
-    desk = Desk(fmqp={"max_body": 10, "hard_body_limit": 100})
+    desk = Desk(bus={"max_body": 10}, fmqp={"hard_body_limit": 100})
     client, other = desk.open(), desk.open()
     desk.sub(other, "a")
     desk.send(client, pack(0, b"a", bytes(100)))
@@ -58,8 +58,8 @@ def test_hard_body_limit_closes() -> None:
 
 
 def test_max_subscriptions() -> None:
-    """Settings.fmqp.max_subscriptions: more are discarded; ending one makes room."""
-    desk = Desk(fmqp={"max_subscriptions": 2})
+    """Settings.bus.max_subscriptions: more are discarded; ending one makes room."""
+    desk = Desk(bus={"max_subscriptions": 2})
     client = desk.open()
     desk.sub(client, "a")
     desk.sub(client, "a", feedback=True)
@@ -68,7 +68,7 @@ def test_max_subscriptions() -> None:
     desk.sub(client, "b")
     desk.pub(client, "b", b"1")
     assert [topic for flags, topic, _ in desk.messages(client) if not flags] == []
-    assert desk.broker.stats.discarded == {"fmqp.max_subscriptions": 1}
+    assert desk.discarded == {"bus.max_subscriptions": 1}
     desk.sub(client, "a", feedback=True, unsubscribe=True)
     desk.sub(client, "b")
     desk.pub(client, "b", b"2")
@@ -78,11 +78,11 @@ def test_max_subscriptions() -> None:
 def test_the_index_of_subscriptions_is_bounded() -> None:
     subscriptions = Subscriptions(limit=1000, max_nodes=250)
     deep = [b"/".join([b"%d" % number] + [b"d"] * 99) for number in range(10)]
-    accepted = [subscriptions.add(1, topic, False, False)[0] for topic in deep]
+    accepted = [subscriptions.add(1, SubscriptionKey(topic))[0] for topic in deep]
     assert accepted == [True, True] + [False] * 8
-    for topic, feedback in subscriptions.of(1):
-        subscriptions.remove(1, topic, feedback)
-    assert subscriptions.add(1, deep[5], False, False)[0]
+    for key in subscriptions.of(1):
+        subscriptions.remove(1, key)
+    assert subscriptions.add(1, SubscriptionKey(deep[5]))[0]
 
 
 def test_what_an_index_node_costs() -> None:
@@ -98,8 +98,8 @@ def test_what_an_index_node_costs() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, 16 * 1024 * 1024])
 def test_max_body_fits_the_journal(wrong: int) -> None:
-    with pytest.raises(ValueError, match=r"fmqp\.max_body is .* it can be 1 to"):
-        FmqpSettings(max_body=wrong)
+    with pytest.raises(ValueError, match=r"bus\.max_body is .* it can be 1 to"):
+        BusSettings(max_body=wrong)
 
 
 def test_a_body_in_many_reads_is_copied_once() -> None:
@@ -126,5 +126,5 @@ def test_routes_are_bounded() -> None:
     for start in range(0, len(read), 65_536):
         desk.send(publisher, read[start : start + 65_536])
     assert desk.got(client) == read
-    routes = desk.broker._exchange._routes  # the bound is visible nowhere else
+    routes = desk.broker._bus._routes  # the bound is visible nowhere else
     assert 0 < len(routes.by_topic) <= 16_384

@@ -13,10 +13,10 @@ def test_changes() -> None:
     assert desk.pub(client, "a", b"1").retained == {}
     assert desk.pub(client, "a", b"", cache=True).retained == {}
     old, new = pack(4, b"a", b"1"), pack(4, b"a", b"2")
-    assert desk.send(client, old + new).retained == {b"a": new}
+    assert desk.send(client, old + new).retained == {b"a": (new, b"")}
     assert desk.pub(client, "a", b"", cache=True).retained == {b"a": None}
     assert desk.pub(client, "a", b"x", will=True, cache=True).retained == {}
-    assert desk.close(client).retained == {b"a": pack(12, b"a", b"x")}
+    assert desk.close(client).retained == {b"a": (pack(12, b"a", b"x"), b"")}
 
 
 def test_what_the_broker_says_is_not_kept() -> None:
@@ -31,8 +31,8 @@ def test_what_the_broker_says_is_not_kept() -> None:
 
 
 def test_a_displaced_message_that_had_no_successor_is_forgotten() -> None:
-    """R22, Settings.fmqp.max_cached_bytes."""
-    desk = Desk(fmqp={"max_cached_bytes": 5_000})
+    """R22, Settings.bus.max_retained_bytes."""
+    desk = Desk(bus={"max_retained_bytes": 5_000})
     client = desk.open()
     desk.pub(client, "a", b"1", cache=True)
     assert desk.pub(client, "a", bytes(6_000), cache=True).retained == {b"a": None}
@@ -47,7 +47,7 @@ def test_restored() -> None:
         kept.update(first.pub(client, topic, b"x", cache=True).retained)
     kept.update(first.pub(client, "d", b"bye", cache=True, will=True).retained)
     kept.update(first.close(client).retained)
-    entries = [(topic, packet) for topic, packet in kept.items() if packet is not None]
+    entries = [(topic, *entry) for topic, entry in kept.items() if entry is not None]
     assert second.broker.restore(entries) == 0
     late = second.open()
     second.sub(late, "a/*")
@@ -56,9 +56,9 @@ def test_restored() -> None:
 
 
 def test_restoring_obeys_the_limits() -> None:
-    """Settings.fmqp.max_cached: what is too much is counted."""
-    desk = Desk(fmqp={"max_cached": 2})
-    entries = [(b"%d" % number, pack(4, b"%d" % number, b"x")) for number in range(5)]
+    """Settings.bus.max_retained: what is too much is counted."""
+    desk = Desk(bus={"max_retained": 2})
+    entries = [(b"%d" % number, pack(4, b"%d" % number, b"x"), b"") for number in range(5)]
     assert desk.broker.restore(entries) == 3
     assert desk.broker.retained_count == 2
 
@@ -68,4 +68,4 @@ def test_restoring_obeys_the_limits() -> None:
 )
 def test_only_what_was_given_is_taken_back(packet: bytes) -> None:
     with pytest.raises(ValueError, match=r"publication|no retained message"):
-        Desk().broker.restore([(b"a", packet)])
+        Desk().broker.restore([(b"a", packet, b"")])

@@ -1,0 +1,124 @@
+"""The bus: subscriptions, routes, retained messages and queues. Who gets what, and no more."""
+
+from collections.abc import Iterator
+
+from host_broker.bus.delivery import Filter
+from host_broker.bus.queue import Queue, QueuePolicy
+from host_broker.bus.retained import Retained
+from host_broker.bus.routes import Route, Routes
+from host_broker.bus.subscriptions import Interest, SubscriberId, SubscriptionKey, Subscriptions
+from host_broker.bus.topic_table import TopicTable
+from host_broker.bus.work import Work
+from host_broker.outputs import ConnectionId
+from host_broker.settings import BusSettings
+
+
+class Bus:
+    """Answers; it delivers nothing itself."""
+
+    def __init__(self, settings: BusSettings, service: bytes) -> None:
+        """``service``: the first level that no ``*`` equals unless the settings say otherwise."""
+        apart = None if settings.wildcard_matches_service else service
+        self._settings = settings
+        self.work = Work()
+        self._subscriptions = Subscriptions(settings.max_subscriptions, work=self.work, apart=apart)
+        self._routes = Routes(self._subscriptions, self.work)
+        # Values: who gets a topic, of the topics for which that was asked lately. Marks: which are
+        # plain, of those that were seen lately.
+        self.topics: TopicTable[Route] = self._routes.by_topic
+        self.retained = Retained(
+            settings.max_retained, settings.max_retained_bytes, self.work, apart
+        )
+        self.queues: dict[bytes, Queue] = {}
+        self._queue_ids: dict[bytes, SubscriberId] = {}
+        self._queue_names: dict[SubscriberId, bytes] = {}
+        self._last_queue_id = 0
+
+    # ---- topics ----
+
+    def attach(self, connection: ConnectionId, verbatim: bool) -> None:
+        """Say how a connection takes publications: in stored form as they are, or translated."""
+        if verbatim:
+            self._routes.verbatim.add(connection)
+
+    def subscription_count(self, connection: ConnectionId) -> int:
+        """Return how many subscriptions a connection has."""
+        return self._subscriptions.count(connection)
+
+    def detach(self, subscriber: SubscriberId) -> Iterator[Interest | None]:
+        """Forget a subscriber and its subscriptions, one for each step, in the order they were
+        made; yields the interest that ended with it, if any."""
+        for key in self._subscriptions.of(subscriber):
+            yield self.unsubscribe(subscriber, key)
+        self._routes.verbatim.discard(subscriber)
+        self._subscriptions.forget(subscriber)
+
+    def subscribe(
+        self, subscriber: SubscriberId, key: SubscriptionKey, filter: Filter | None, quiet: bool
+    ) -> tuple[bool, Interest | None]:
+        """Subscribe; returns whether the limits allowed it, and the interest to announce."""
+        known = self._subscriptions.get(subscriber, key)
+        accepted, interest = self._subscriptions.add(subscriber, key, filter, quiet)
+        if accepted and not key.feedback and (known is None or known.filter is not filter):
+            self._routes.changed(key.topic, key.prefix)
+        return accepted, interest
+
+    def unsubscribe(self, subscriber: SubscriberId, key: SubscriptionKey) -> Interest | None:
+        """Unsubscribe; returns the interest to announce."""
+        if not key.feedback and self._subscriptions.get(subscriber, key) is not None:
+            self._routes.changed(key.topic, key.prefix)
+        return self._subscriptions.remove(subscriber, key)
+
+    def route(self, topic: bytes) -> Route:
+        """Return who gets a topic."""
+        return self._routes.find(topic)
+
+    def feedback_route(self, topic: bytes) -> Route:
+        """Return who gets a topic of the feedback system."""
+        return self._routes.route(topic, feedback=True)
+
+    def look_for_subscribers(self, topic: bytes) -> Iterator[bool]:
+        """Look whether anybody is subscribed to a topic: True ends it, False is one more step."""
+        return self._subscriptions.look(topic)
+
+    # ---- queues ----
+
+    def open_queue(
+        self,
+        name: bytes,
+        policy: QueuePolicy = "block",
+        *,
+        permanent: bool = True,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+    ) -> Queue | None:
+        """Return the queue of this name, made if there is none; None if there are too many."""
+        queue = self.queues.get(name)
+        if queue is None and len(self.queues) < self._settings.max_queues:
+            most, most_bytes = self._settings.max_queue_messages, self._settings.max_queue_bytes
+            queue = self.queues[name] = Queue(
+                name,
+                policy,
+                permanent=permanent,
+                max_messages=min(max_messages or most, most),
+                max_bytes=min(max_bytes or most_bytes, most_bytes),
+            )
+            self._last_queue_id -= 1
+            self._queue_ids[name] = self._last_queue_id
+            self._queue_names[self._last_queue_id] = name
+        return queue
+
+    def queue_subscriber(self, name: bytes) -> SubscriberId:
+        """Return the subscriber id of a queue that is open."""
+        return self._queue_ids[name]
+
+    def queue_of(self, subscriber: SubscriberId) -> Queue | None:
+        """Return the queue that is this subscriber, None if it was deleted."""
+        name = self._queue_names.get(subscriber)
+        return None if name is None else self.queues[name]
+
+    def delete_queue(self, name: bytes) -> Iterator[Interest | None]:
+        """Forget a queue with all that waits in it; yields the interests that ended with it."""
+        subscriber = self._queue_ids.pop(name)
+        del self._queue_names[subscriber], self.queues[name]
+        yield from self.detach(subscriber)

@@ -1,0 +1,217 @@
+"""The client for asyncio programs."""
+
+import math
+from collections.abc import AsyncIterator, Generator, Mapping
+from types import TracebackType
+from typing import Self
+
+from host_broker.address import Address
+from host_broker.client.calling import Calling
+from host_broker.client.shell import Settings, Shell
+from host_broker.client.subscriptions import Subscribed
+from host_broker.client_errors import ClientError
+from host_broker.client_session import Ability, Message, Publication
+
+
+class AsyncSubscription:
+    """What ``AsyncClient.subscribe`` returns: ``async for message in subscription``.
+
+    From the first time that it is read, its messages come here and nowhere else.
+    """
+
+    def __init__(self, shell: Shell, subscribed: Subscribed) -> None:
+        self._shell = shell
+        self._subscribed = subscribed
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """What was subscribed to."""
+        return self._subscribed.spec.patterns
+
+    @property
+    def active(self) -> bool:
+        """With ``confirm``: whether what was read so far is followed by new messages only."""
+        return self._subscribed.active
+
+    async def receive(self, timeout_s: float) -> Message | None:
+        """Return the next message; None if none comes within ``timeout_s``, and when ``active``
+        has just changed."""
+        item = await self._shell.next_of(self._subscribed, timeout_s)
+        return item if isinstance(item, Message) else None
+
+    async def unsubscribe(self) -> None:
+        """End the subscription. What has come for it can still be read."""
+        self._shell.unsubscribe(self._subscribed)
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        async for message in _each(self._shell, self._subscribed):
+            yield message
+
+
+class AsyncClient:
+    """A connection to a broker for asyncio programs; made by ``connect_async``.
+
+    The same names and meanings as ``Client``, whose docstrings are the contract; what waits there
+    is a coroutine here. All of it is for one event loop.
+    """
+
+    def __init__(self, address: Address, settings: Settings) -> None:
+        self._shell = Shell(address, settings)
+        self._calling = Calling(self._shell)
+
+    @property
+    def address(self) -> Address:
+        """Where the broker is."""
+        return self._shell.address
+
+    @property
+    def name(self) -> str:
+        """This client's name at the broker, "" if the protocol has none."""
+        return self._shell.name
+
+    @property
+    def can(self) -> frozenset[Ability]:
+        """See ``Client.can``."""
+        return self._shell.can
+
+    @property
+    def closed(self) -> bool:
+        """Whether there is no connection and none will come."""
+        return self._shell.closed
+
+    @property
+    def trouble(self) -> ClientError | None:
+        """See ``Client.trouble``."""
+        return self._shell.trouble
+
+    @property
+    def unconfirmed(self) -> int:
+        """See ``Client.unconfirmed``."""
+        return self._shell.unconfirmed
+
+    def everything(self, levels: int | None = None) -> tuple[str, ...]:
+        """See ``Client.everything``."""
+        return self._shell.everything(levels)
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        retain: bool = False,
+        will: bool = False,
+        properties: Mapping[str, str | bytes | int | float] | None = None,
+        confirm: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """See ``Client.publish``."""
+        limit_s = self._shell.settings.timeout_s if timeout_s is None else timeout_s
+        await self._shell.room(limit_s)
+        self._shell.publish(Publication(topic, payload, retain, will, properties))
+        if confirm:
+            await self._shell.sync(limit_s)
+
+    async def subscribe(
+        self,
+        *patterns: str,
+        confirm: bool = False,
+        feedback: bool = False,
+        uncounted: bool = False,
+        filter: str = "",
+        timeout_s: float | None = None,
+    ) -> AsyncSubscription:
+        """See ``Client.subscribe``."""
+        subscribed = self._shell.subscribe(
+            patterns, confirm=confirm, feedback=feedback, uncounted=uncounted, filter=filter
+        )
+        if confirm:
+            await self._shell.active(subscribed, timeout_s)
+        return AsyncSubscription(self._shell, subscribed)
+
+    async def unsubscribe(self, pattern: str, *, feedback: bool = False) -> None:
+        """See ``Client.unsubscribe``."""
+        self._shell.unsubscribe_pattern(pattern, feedback=feedback)
+
+    async def receive(self, timeout_s: float) -> Message | None:
+        """See ``Client.receive``."""
+        item = await self._shell.next_of(None, timeout_s)
+        return item if isinstance(item, Message) else None
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """See ``Client.messages``."""
+        async for message in _each(self._shell, None):
+            yield message
+
+    async def respond(self, message: Message, payload: bytes = b"") -> None:
+        """See ``Client.respond``."""
+        self._shell.respond(message, payload)
+
+    async def request(self, topic: str, payload: bytes, timeout_s: float | None = None) -> bytes:
+        """See ``Client.request``."""
+        return await self._shell.request(topic, payload, timeout_s)
+
+    async def call(self, target: str, payload: bytes, timeout_s: float | None = None) -> bytes:
+        """See ``Client.call``."""
+        return await self._calling.call(target, payload, timeout_s)
+
+    async def sync(self, timeout_s: float | None = None) -> None:
+        """See ``Client.sync``."""
+        await self._shell.sync(timeout_s)
+
+    async def ping(self, timeout_s: float | None = None) -> float:
+        """See ``Client.ping``."""
+        return await self._shell.ping(timeout_s)
+
+    async def close(self) -> None:
+        """See ``Client.close``."""
+        await self._calling.close(self._shell.settings.timeout_s)
+
+    async def abort(self) -> None:
+        """See ``Client.abort``."""
+        await self._shell.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class Connecting:
+    """What ``connect_async`` returns: await it, or enter it with ``async with``."""
+
+    def __init__(self, address: Address, settings: Settings) -> None:
+        self._client = AsyncClient(address, settings)
+
+    def __await__(self) -> Generator[object, None, AsyncClient]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncClient:
+        return await self._open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.close()
+
+    async def _open(self) -> AsyncClient:
+        await self._client._calling.open()
+        return self._client
+
+
+async def _each(shell: Shell, subscribed: Subscribed | None) -> AsyncIterator[Message]:
+    """Every message until the client is closed; raises why, if it ended otherwise."""
+    while True:
+        if shell.closed_by_us:
+            return
+        item = await shell.next_of(subscribed, math.inf)
+        if isinstance(item, Message):
+            yield item

@@ -1,0 +1,53 @@
+"""Socket options of an accepted connection: no delay, and dead peers are noticed."""
+
+import socket
+import struct
+
+from host_broker.settings import NetSettings
+
+# A peer that vanished without FIN or RST is noticed after idle + interval * probes of silence.
+_KEEPALIVE_PROBES = 3
+_UCRED = struct.Struct("3i")  # process, user, group: unix(7)
+
+
+def tune(sock: socket.socket, settings: NetSettings, *, patient: bool) -> None:
+    """Set what TCP has to be told; unix sockets need nothing, their kernel knows both ends.
+
+    ``patient``: the receiver may sleep as long as it likes, so that bytes it does not take are no
+    sign of death, except after the many minutes the system allows.
+    """
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    idle_s, interval_s = round(settings.keepalive_idle_s), round(settings.keepalive_interval_s)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, idle_s))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, interval_s))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
+    if not patient:
+        # It also ends a connection whose receiver lets its window closed, hence never shorter
+        # than what a stalled receiver is granted.
+        user_timeout_s = max(settings.user_timeout_s, settings.stalled_receiver_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(user_timeout_s * 1000))
+
+
+def is_local(sock: socket.socket) -> bool:
+    """Whether the peer is on this machine."""
+    if sock.family == socket.AF_UNIX:
+        return True
+    try:
+        peer = str(sock.getpeername()[0])
+    except OSError:
+        return False  # it has gone already
+    return peer.startswith("127.") or peer in ("::1",) or peer.startswith("::ffff:127.")
+
+
+def peer_name(sock: socket.socket) -> str:
+    """Return the peer's host, or ``uid N`` of a unix socket's other end; "" if it has gone."""
+    try:
+        if sock.family == socket.AF_UNIX:
+            credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+            return f"uid {_UCRED.unpack(credentials)[1]}"
+        return str(sock.getpeername()[0])
+    except OSError:
+        return ""

@@ -1,0 +1,145 @@
+"""Publications of programs that have no connection of their own: the HTTP site's.
+
+They are those of one connection to the broker, which subscribes to nothing and is never closed. A
+request that makes the broker search for long is done in steps; others are served in between.
+"""
+
+import asyncio
+
+from host_broker.broker import STEPS_AT_ONCE, Broker
+from host_broker.bus.publication import HEADER
+from host_broker.net.journal.scan import JournalError
+from host_broker.net.journal.writer import Journal
+from host_broker.net.server import Server
+from host_broker.net.storage.retained_store import RetainedStoreError
+from host_broker.outputs import ConnectionId, Record
+from host_broker.registry import STORED_FORM, protocols
+
+_STEP_BYTES = 64 * 1024  # of a request, at once
+_STEP_PACKETS = 1000
+_WRITE_S = 20.0
+
+
+class Busy(Exception):
+    """The journal has more to write than it may; try again soon."""
+
+
+class Publishing:
+    """Publishes on behalf of programs that are not connected, one request after the other."""
+
+    def __init__(
+        self, server: Server, broker: Broker, journal: Journal | None, max_steps_per_s: int
+    ) -> None:
+        """``max_steps_per_s``: through the index, for the publications of all programs together,
+        and as many for their questions."""
+        self._server = server
+        self._broker = broker
+        self._journal = journal
+        self._rest_s = STEPS_AT_ONCE / max_steps_per_s
+        self._connection: ConnectionId = 0
+        self._turn = asyncio.Lock()
+        self._questions = asyncio.Lock()
+
+    async def publish(self, packets: bytes, name: str = "") -> int:
+        """Publish FMQP packets, at most 8 MiB; returns how many were accepted.
+
+        All others were discarded, as those of any client would be. With a ``name`` they are one
+        record of the journal, which has it as its client: whole, or not there. Raises ``Busy``.
+        """
+        async with self._turn:
+            if self._journal is not None and self._journal.full:
+                raise Busy
+            if not self._connection:
+                self._connection = self._server.open_internal(protocols()[STORED_FORM])
+            before = self._broker.published(self._connection)
+            if name:
+                with self._server.withheld(self._connection) as withheld:
+                    await self._publish(packets)
+                    await asyncio.sleep(0)  # the turn in which the last of them come
+                records = withheld.records
+                joined = [_joined(records, name)] if records else []
+                self._server.keep(joined, withheld.retained)
+            else:
+                await self._publish(packets)
+            return self._broker.published(self._connection) - before
+
+    async def keep(self, *, sync: bool = False) -> None:
+        """Wait until all that was published until now is kept as ``journal.ack`` says, or is on
+        the disk (``sync``).
+
+        Raises ``Busy`` if the disk does not answer, or is full.
+        """
+        if self._journal is None:
+            return
+        await asyncio.sleep(0)  # the turn in which the last of it comes
+        try:
+            await self._journal.reach(self._journal.appended, _WRITE_S, sync=sync)
+        except (TimeoutError, JournalError, RetainedStoreError):
+            raise Busy from None
+
+    async def wanted(self, topics: list[str]) -> list[bool]:
+        """Return, by topic, whether anybody would get a publication."""
+        asked = [topic.encode() for topic in topics]
+        answers: list[bool] = []
+        async with self._questions:
+            for answer in self._broker.wanted(asked, STEPS_AT_ONCE):
+                if answer is not None:
+                    answers.append(answer)
+                else:
+                    await asyncio.sleep(self._rest_s)
+        return answers
+
+    def statistics(self) -> dict[str, object]:
+        """Return the counts of the broker since its start, for people and their tools."""
+        broker, stats = self._broker, self._broker.stats
+        return {
+            "clients": broker.clients_by_protocol(),
+            "publications": stats.publications,
+            "retained": broker.retained_count,
+            "retained_refused": broker.retained_refused,
+            "journal": self._journal.statistics() if self._journal is not None else None,
+            "closed": stats.closes,
+            "discarded": {name: dict(counts) for name, counts in stats.discarded.items()},
+            "dropped": {
+                name: {"messages": dropped.messages, "bytes": dropped.bytes}
+                for name, dropped in stats.dropped.items()
+            },
+            "queues": {
+                name.decode(errors="replace"): {
+                    "messages": len(queue),
+                    "waiting": queue.waiting,
+                    "consumers": len(queue.consumers),
+                    "dropped": queue.dropped,
+                }
+                for name, queue in broker.queues.items()
+            },
+        }
+
+    async def _publish(self, packets: bytes) -> None:
+        position = 0
+        while position < len(packets):
+            end = _end_of_step(packets, position)
+            self._server.received(self._connection, packets[position:end])
+            position = end
+            await asyncio.sleep(0)
+            while self._broker.is_suspended(self._connection):
+                await asyncio.sleep(self._rest_s)
+                self._server.proceed_internal(self._connection)
+
+
+def _end_of_step(packets: bytes, position: int) -> int:
+    """Return where the packets end that are published at once, from ``position`` on."""
+    end = position
+    for _ in range(_STEP_PACKETS):
+        _, topic_length, body_length = HEADER.unpack_from(packets, end)
+        end += HEADER.size + topic_length + body_length
+        if end >= len(packets) or end - position >= _STEP_BYTES:
+            break
+    return end
+
+
+def _joined(records: list[Record], name: str) -> Record:
+    count = sum(record.count for record in records)
+    first = records[0]
+    body = b"".join(record.body for record in records)
+    return Record(first.connection, first.protocol, name, count, body)

@@ -1,0 +1,187 @@
+"""One listener: its bound socket, its TLS, what it does with slow receivers, who is told apart."""
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from host_broker.address import AUTO, HTTP, Address, host_and_port
+from host_broker.net.connection.overflow import POLICIES, Policy
+from host_broker.net.connection.poller import Poller
+from host_broker.net.connection.stream import Stream
+from host_broker.net.listening.acceptor import Acceptor
+from host_broker.net.listening.detection import ListenerContext, OneProtocol, ProtocolDetector
+from host_broker.net.listening.handshakes import Handshakes
+from host_broker.net.listening.listen_error import ListenError
+from host_broker.net.listening.pending import PendingConnections
+from host_broker.net.listening.port_owner import port_owner
+from host_broker.net.listening.slots import CountedSocket, Slots
+from host_broker.net.listening.tls import has_certificate, server_context
+from host_broker.net.listening.unix_socket import bind_unix, remove_unix
+from host_broker.net.live_settings import LiveSettings
+from host_broker.recognition import Recognition
+from host_broker.registry import protocols
+from host_broker.settings import NetSettings
+
+# Connections that wait to be accepted. When they are too many the kernel ignores new ones, which
+# try again after 1, 3, 7, 15, 31 s: to their user that is a hang. Linux allows 4096 by default.
+_BACKLOG = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What the listeners of a broker share."""
+
+    live: LiveSettings
+    poller: Poller
+    slots: Slots
+    pending: PendingConnections
+    handshakes: Handshakes
+
+
+class Listener:
+    """Bound when made, accepting after ``start``, gone after ``close``."""
+
+    def __init__(self, address: Address, settings: NetSettings, insecure: bool) -> None:
+        """Bind. Raises ``ListenError``."""
+        if address.client_id or address.user or address.words:
+            raise ListenError(f"--listen {address}: a listener has no client id, user or path")
+        self.slow = _policy(address, settings)
+        self.protocol = address.protocol
+        # Some protocols have a word for whoever comes while the broker stops; FMQP has none (R33).
+        spec = protocols().get(address.protocol)
+        self.answers_until_stopped = (
+            spec.answers_until_stopped if spec is not None else address.protocol == AUTO
+        )
+        self._address = address
+        self._tls = address.transport == "tls"  # from the first byte on
+        self._certificate: ssl.SSLContext | None = None
+        self._context: ListenerContext | None = None
+        self._inode = 0
+        self._accepting: Acceptor | None = None
+        if address.transport == "unix":
+            self._socket = bind_unix(address, _BACKLOG)
+            self._inode = os.stat(address.path).st_ino
+            return
+        if self._may_have_certificate(settings):
+            self._certificate = server_context(address, settings)
+        self._socket = _bind_tcp(address, insecure)
+
+    def __str__(self) -> str:
+        """``fmqp 127.0.0.1:8765``, ``fmqps …``, ``fmqp+unix /path``: the ready line."""
+        name = self._socket.getsockname()
+        where = name if self._socket.family == socket.AF_UNIX else host_and_port(*name[:2])
+        return f"{self._address.scheme} {where}"
+
+    def start(
+        self,
+        connection: Callable[[str], asyncio.Protocol],
+        edge: Edge,
+        speaks: Collection[str],
+    ) -> None:
+        """Accept; ``connection`` makes the asyncio protocol of each client, given its protocol.
+
+        ``speaks`` are those that can be given. Plain sockets are the poller's, TLS is asyncio's.
+        """
+        loop = asyncio.get_running_loop()
+        protocol = self.protocol
+        recognition = Recognition(protocols().values())
+        context = self._context = ListenerContext(
+            str(self),
+            edge.live,
+            connection,
+            edge.poller,
+            edge.pending,
+            edge.handshakes,
+            speaks,
+            recognition,
+            recognition,
+            self._certificate,
+        )
+        if self._tls:
+            context.recogniser = OneProtocol("tls")
+            context.only_tls = True
+            if protocol == HTTP:
+                context.within_tls = OneProtocol(HTTP)
+            elif protocol != AUTO:
+                context.inside = lambda: connection(protocol)
+        elif protocol == HTTP:
+            context.recogniser = OneProtocol(HTTP)
+
+        def detect(sock: CountedSocket) -> None:
+            ProtocolDetector(sock, context).start()
+
+        def connect(sock: CountedSocket) -> None:
+            Stream(sock, connection(protocol), edge.poller, loop).start()
+
+        known = not self._tls and protocol not in (AUTO, HTTP)
+        if known:
+            self._accepting = Acceptor(self._socket, edge.slots, connect)
+        else:
+            self._accepting = Acceptor(self._socket, edge.slots, detect, edge.pending)
+
+    def reload_certificate(self, settings: NetSettings) -> None:
+        """Load the certificates again, for those who come from now on. Raises ``ListenError``."""
+        if self._context is not None and self._may_have_certificate(settings):
+            self._context.tls = server_context(self._address, settings)
+
+    def close(self) -> None:
+        """Accept no more; harmless when closed already."""
+        if self._inode:
+            remove_unix(self._socket, self._inode)
+            self._inode = 0
+        if self._accepting is not None:
+            self._accepting.close()
+        self._socket.close()
+
+    def _may_have_certificate(self, settings: NetSettings) -> bool:
+        address = self._address
+        if address.transport == "unix":
+            return False
+        return self._tls or (address.protocol == AUTO and has_certificate(address, settings))
+
+
+def _policy(address: Address, settings: NetSettings) -> Policy:
+    wanted = address.options.get("slow", settings.slow_consumer)
+    for policy in POLICIES:
+        if policy == wanted:
+            return policy
+    raise ListenError(f"{address}: slow is '{wanted}', it must be one of {', '.join(POLICIES)}")
+
+
+def _bind_tcp(address: Address, insecure: bool) -> socket.socket:
+    """Return a listening socket; port 0 is any free one.
+
+    Without TLS only loopback, unless ``insecure``: nothing then hides what is said.
+    """
+    try:
+        family, _, _, _, where = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (OSError, UnicodeError) as error:
+        raise ListenError(f"cannot listen on {address}: {error}") from error
+    host = str(where[0])
+    open_to_all = not insecure and address.transport != "tls"
+    if open_to_all and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+        raise ListenError(
+            f"{address} can be reached from other machines, without encryption or passwords; "
+            f"listen on 127.0.0.1 or with {address.protocol}s://, or add --insecure-bind if that "
+            "is what you want"
+        )
+    try:
+        return socket.create_server((host, address.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {address}: {_reason(error, address.port)}") from error
+
+
+def _reason(error: OSError, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        owner = port_owner(port) or "another process"
+        return f"port {port} is in use by {owner}; stop it or choose another port (0 = any)"
+    if error.errno == errno.EACCES:
+        return f"port {port} is reserved for root; choose one above 1023"
+    return error.strerror or str(error)

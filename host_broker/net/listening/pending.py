@@ -1,0 +1,133 @@
+"""Connections that have not said yet what they are: bounded in number and in time."""
+
+import asyncio
+from typing import Protocol
+
+from host_broker.net.listening.slots import Evicted
+from host_broker.net.live_settings import LiveSettings
+from host_broker.net.rate_limited_log import RateLimitedLog
+from host_broker.recognition import NOBODY
+
+_REFUSED_S = 2.0  # for a refused client to read why
+# What anybody has to say something, however many come. A client's first words follow its connect at
+# once; a crowd that comes again and again would else push it out before it is looked at.
+_GRACE_S = 0.1
+
+
+class PendingConnection(Protocol):
+    """A connection whose first words are not complete."""
+
+    @property
+    def listener(self) -> str:
+        """The name of its listener, for the log."""
+
+    def peer(self) -> str:
+        """Return its host, for the log."""
+
+    def evict(self) -> None:
+        """End at once; it is no longer pending."""
+
+
+class PendingConnections:
+    """Bounds how many wait, ``net.max_unrecognised``, and for how long, ``net.first_bytes_s``.
+
+    Of all listeners together. When there are too many the one that has waited longest has to go,
+    if it had its time.
+    """
+
+    def __init__(self, live: LiveSettings, grace_s: float = _GRACE_S) -> None:
+        self._grace_s = grace_s
+        self._live = live
+        self._log = RateLimitedLog()
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[PendingConnection, asyncio.TimerHandle] = {}
+        self._since: dict[PendingConnection, float] = {}  # the oldest first
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._timers)
+
+    def add(self, connection: PendingConnection, *, tls: bool = False) -> None:
+        """Let one wait, instead of the oldest if need be; ``tls``: only TLS is spoken there, and
+        ``net.tls_handshake_s`` is its limit.
+        """
+        settings = self._live.net
+        self.make_room()
+        limit_s = settings.tls_handshake_s if tls else settings.first_bytes_s
+        too_late = self._evict if tls else self._too_late
+        self._timers[connection] = self._loop.call_later(limit_s, too_late, connection)
+        self._since[connection] = self._loop.time()
+
+    def make_room(self) -> bool:
+        """Return whether one more may come; if need be and possible the oldest has to go."""
+        if len(self._timers) < self._live.net.max_unrecognised:
+            return True
+        name = next(iter(self._timers)).listener
+        text = f"{name}: more than net.max_unrecognised clients say nothing"
+        self._log.write("", "full", text)
+        return self.evict_oldest() == "done"
+
+    def give_time_to_read(self, connection: PendingConnection) -> None:
+        """Let a refused one wait until it has read why."""
+        self._timers[connection].cancel()
+        self._timers[connection] = self._loop.call_later(_REFUSED_S, self._evict, connection)
+
+    def remove(self, connection: PendingConnection) -> None:
+        """Forget one; harmless when it has been forgotten already."""
+        timer = self._timers.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+            del self._since[connection]
+
+    def evict_oldest(self) -> Evicted:
+        """End the one that has waited longest."""
+        for connection, since in self._since.items():
+            if self._loop.time() - since < self._grace_s:
+                return "not yet"
+            self._evict(connection)
+            return "done"
+        return "nobody"
+
+    def close(self) -> None:
+        """End all."""
+        for connection in list(self._timers):
+            self._evict(connection)
+
+    def log_refusal(self, connection: PendingConnection, protocol: str, first: bytes) -> None:
+        """Log that somebody speaks what nobody here does."""
+        name, peer = connection.listener, connection.peer() or "a client"
+        if protocol == NOBODY:
+            text = f"{name}: {peer} began with {first.hex(' ')}, which is no protocol we know"
+        elif protocol == "tls":
+            text = (
+                f"{name}: {peer} speaks TLS, but this listener has no certificate: add "
+                "?cert=FILE&key=FILE to it, or set net.tls_cert and net.tls_key"
+            )
+        elif protocol == "http":
+            text = (
+                f"{name}: {peer} speaks HTTP, which is for the journal, and there is none (--data)"
+            )
+        else:
+            text = f"{name}: {peer} speaks {protocol}, which this broker does not yet"
+        self._log.write(peer, protocol, text)
+
+    def failed(self, error: Exception) -> None:
+        """Report a bug of ours."""
+        self._loop.call_exception_handler(
+            {"message": "a client could not be let in", "exception": error}
+        )
+
+    def _too_late(self, connection: PendingConnection) -> None:
+        peer = connection.peer() or "a client"
+        self._log.write(
+            peer,
+            "silent",
+            f"{connection.listener}: {peer} did not say what it speaks within "
+            f"{self._live.net.first_bytes_s:g} s (net.first_bytes_s); an FMQP client here "
+            "must first publish or subscribe, if only an empty publication",
+        )
+        self._evict(connection)
+
+    def _evict(self, connection: PendingConnection) -> None:
+        self.remove(connection)
+        connection.evict()

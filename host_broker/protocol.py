@@ -1,0 +1,181 @@
+"""What a protocol brings, and what the broker asks of its sessions.
+
+A protocol is one folder with a ``ProtocolSpec``: a line in ``registry``, or an entry point of an
+installed package. Nothing outside the folder names the protocol.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from host_broker.bus.commands import Command
+from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.bus.subscriptions import Interest
+from host_broker.bus.topic_table import TopicTable
+from host_broker.outputs import ConnectionId
+from host_broker.settings import BusSettings
+from host_broker.stats import Stats
+from host_broker.wire.budget import Budget
+
+NOTHING: Sequence[Command] = ()
+DEFAULT_PORT = 8765  # one port can serve every protocol
+
+# What one byte of a pattern may be.
+ByteSet = frozenset[int]
+EveryByte: ByteSet = frozenset(range(256))
+
+
+def byte_range(first: int, last: int) -> ByteSet:
+    """Return the bytes from ``first`` to ``last``, both included, for a ``FirstBytes`` pattern."""
+    return frozenset(range(first, last + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBytes:
+    """One way in which a connection of a protocol begins, for listeners that tell them apart.
+
+    ``parts`` follow each other: literal bytes, or a set that one byte is out of. Where the patterns
+    of two protocols overlap, the one of lower ``rank`` wins; a protocol that takes nearly anything
+    has a high one.
+    """
+
+    parts: tuple[bytes | ByteSet, ...]
+    rank: int = 25
+
+    @property
+    def pattern(self) -> tuple[ByteSet, ...]:
+        """For each byte, what it may be."""
+        fits: list[ByteSet] = []
+        for part in self.parts:
+            if isinstance(part, frozenset):
+                fits.append(part)
+            else:
+                fits += [frozenset([byte]) for byte in part]
+        return tuple(fits)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerContext:
+    """What the protocols of one broker share.
+
+    ``random_u16`` returns 0 to 65535. ``held`` is the memory of unfinished frames and last wills of
+    all connections (``bus.max_held_bytes``). ``stats`` are the broker's counts.
+    ``topics``: what the bus knows of topics; its marks are for topics that are plain (``Run``).
+    ``servers`` are those made before, by name: a protocol that carries another one finds it there.
+    """
+
+    bus: BusSettings
+    random_u16: Callable[[], int]
+    held: Budget
+    stats: Stats
+    topics: TopicTable[Any] = field(default_factory=TopicTable)
+    servers: Mapping[str, "ProtocolServer"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressForm:
+    """What addresses of one kind have: URL schemes, for listening and for connecting.
+
+    ``name`` is the scheme; ``title`` is what people call it. ``port`` is used by addresses without
+    one. ``path``: what may follow host and port: nothing, the client's name, or words of the
+    protocol's own; with a unix socket, whose path is a file, these are the options ``client_id=``
+    and ``path=``. ``user``: whether an address may name a user (unix socket: ``user=``).
+    ``connect_options`` are what a client's address may have after ``?`` beside those of the
+    transport; the session is given the content of an option whose name ends in ``_file``, not the
+    file's name.
+    """
+
+    name: str
+    title: str
+    port: int = DEFAULT_PORT
+    path: Literal["none", "client", "free"] = "none"
+    user: bool = False
+    connect_options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolSpec(AddressForm):
+    """Everything the broker, its settings, its addresses and its clients know of one protocol.
+
+    ``name`` is also that of its listeners. ``journal_code`` is its number in docs/journal.md (1 to
+    255; 128 and above are for protocols that are not part of MoteMQ). ``server(settings, context)``
+    makes the protocol of one broker; ``settings`` is the frozen dataclass of the section
+    ``section`` (by default its name; None = it has no settings). ``first_bytes``: how its
+    connections begin, for ``auto`` listeners. ``client`` is ``"module:name"`` of the client's
+    session, imported when it is used; "" means that no client speaks it.
+    ``answers_until_stopped``: a connection that comes while the broker stops is told so in the
+    protocol's own words.
+    """
+
+    journal_code: int
+    server: Callable[[Any, BrokerContext], "ProtocolServer"]
+    settings: type[Any] | None = None
+    section: str = ""
+    first_bytes: tuple[FirstBytes, ...] = ()
+    client: str = ""
+    answers_until_stopped: bool = False
+
+
+class Session(Protocol):
+    """One connection's translation of its peer's words into the bus's commands.
+
+    ``client``: the name for the journal, "" if the protocol has none. ``deadline``: when ``tick``
+    wants to be called, on the clock of ``now``; None = never. ``verbatim``: the peer takes
+    publications in stored form as they are, so ``deliver`` is never called for them.
+
+    A class that names this one as its base needs to define no more than it has something to do for.
+    """
+
+    client: str = ""
+    deadline: float | None = None
+    verbatim: bool = False
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take one read."""
+
+    def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
+        """Say publications, or messages of a queue that it consumes, in this protocol's words.
+
+        May change ``deadline``.
+        """
+        return NOTHING
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """Do what ``deadline`` was set for."""
+        return NOTHING
+
+    def closed(self, now: float) -> Sequence[Command]:
+        """The connection is gone, whatever the reason; called exactly once."""
+        return NOTHING
+
+
+class ProtocolServer(Protocol):
+    """One protocol in one broker: makes its sessions and keeps what they share.
+
+    ``idle_timeout_s``: seconds without a byte after which the edge closes one of its connections;
+    0 = never. ``stored_form``: its connections are sent nothing but publications in encoding 1, so
+    that an edge that must drop can drop message by message; else a buffer is one message.
+
+    A class that names this one as its base needs to define no more than it has something to do for.
+    """
+
+    idle_timeout_s: float = 0.0
+    stored_form: bool = False
+
+    def session(self, connection: ConnectionId, now: float, loopback: bool) -> Session:
+        """Begin a connection; ``loopback``: its peer is on this machine."""
+
+    def refusing(self, connection: ConnectionId, now: float) -> Session | None:
+        """Begin a connection that came while the broker is ending, only to be told so.
+
+        None: the protocol has no word for that. Such a session may send and disconnect.
+        """
+        return None
+
+    def interest(self, interest: Interest) -> Sequence[Command]:
+        """Somebody began or ended to want a path."""
+        return NOTHING
+
+    def client_count(self, count: int) -> Sequence[Command]:
+        """The number of connected clients, of all protocols, has changed."""
+        return NOTHING

@@ -1,0 +1,74 @@
+"""The asyncio face against a real broker."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from host_broker.client import ConnectionLost, connect_async
+from tests.host_broker.net.broker_process import BrokerProcess, broker
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[BrokerProcess]:
+    with broker() as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def url(running: BrokerProcess) -> str:
+    return running.urls["fmqp"]
+
+
+def test_asyncio(running: BrokerProcess) -> None:
+    async def serve(ready: asyncio.Event) -> None:
+        async with connect_async(running.urls["lightmq"] + "/aio-board") as board:
+            ready.set()
+            async for question in board.messages():
+                await board.respond(question, question.payload.upper())
+                if question.payload == b"end":
+                    return
+
+    async def main() -> None:
+        ready = asyncio.Event()
+        serving = asyncio.create_task(serve(ready))
+        await ready.wait()
+        async with connect_async(running.urls["fmqp"]) as client:
+            subscription = await client.subscribe("aio/*", confirm=True)
+            for number in range(100):
+                await client.publish("aio/t", b"%d" % number)
+            heard = []
+            async for message in subscription:
+                heard.append(message.payload)
+                if len(heard) == 100:
+                    break
+            assert heard == [b"%d" % number for number in range(100)]
+            assert await client.receive(0.05) is None
+            answers = await asyncio.gather(
+                *(client.call("aio-board", word) for word in (b"a", b"b", b"c"))
+            )
+            assert answers == [b"A", b"B", b"C"]
+            assert await client.ping() > 0
+            await client.call("aio-board", b"end")
+            await serving
+        with pytest.raises(ConnectionLost, match="connect again"):
+            await client.publish("aio/t", b"x")
+        client = await connect_async(running.urls["fmqp"])
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_task_leaves_the_client_alive(url: str) -> None:
+    async def main() -> None:
+        async with connect_async(url) as client:
+            await client.subscribe("cancel/t", confirm=True)
+            receiving = asyncio.create_task(client.receive(60.0))
+            await asyncio.sleep(0)
+            receiving.cancel()
+            await client.publish("cancel/t", b"x", confirm=True)
+            message = await client.receive(5.0)
+            assert message is not None
+            assert message.payload == b"x"
+
+    asyncio.run(main())

@@ -1,0 +1,172 @@
+"""An answer to a publisher goes out when what it has published is where ``journal.ack`` says."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from host_broker.bus.publication import pack
+from host_broker.protocols.fmqp.spelling import encode_subscription
+from host_broker.protocols.lightmq.codec import Codec
+from tests.host_broker.net.gated_disk import Gate, gated_disk
+from tests.host_broker.net.journal_decoder import read_journal
+from tests.host_broker.net.served import Served, exactly, served, there, until
+
+
+@pytest.fixture
+def gates(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Gate, Gate]]:
+    with gated_disk(monkeypatch) as made:
+        yield made
+
+
+class Board:
+    """A LightMQ client."""
+
+    def __init__(self, broker: Served, name: str) -> None:
+        self.peer = broker.connect(protocol="lightmq")
+        self.codec = Codec("client", "spec")
+        broker.say(self.peer, self.codec.connect(name))
+        exactly(self.peer, 4)
+
+
+def subscriber(broker: Served, topic: str) -> socket.socket:
+    peer = broker.connect()
+    broker.say(peer, encode_subscription(topic))
+    there(peer)
+    return peer
+
+
+def bodies(folder: Path) -> list[bytes]:
+    return [message.body for part in read_journal(folder).values() for message in part]
+
+
+@pytest.mark.parametrize("ack", ["written", "synced"])
+def test_sendresp_waits_and_what_follows_waits_behind_it(
+    tmp_path: Path, gates: tuple[Gate, Gate], ack: str
+) -> None:
+    gate = gates[ack == "synced"]
+    with served(data=tmp_path, journal={"ack": ack, "flush_s": 60.0}) as broker:
+        board = Board(broker, "board")
+        others = subscriber(broker, "lightmq/board/up")
+        response, pong = board.codec.sendresp(7, b""), board.codec.pong(9)
+        gate.close()
+        broker.say(board.peer, board.codec.send(7, b"first"))
+        gate.wait_until_reached()
+        # Whoever subscribes is not kept waiting.
+        assert exactly(others, 6 + 16 + 5) == pack(0, b"lightmq/board/up", b"first")
+        broker.say(board.peer, board.codec.ping(9))
+        down = broker.connect()
+        broker.say(down, pack(0, b"lightmq/board/down", b"told"))
+        assert there(board.peer) == b""
+        gate.open()
+        assert exactly(board.peer, len(response) + len(pong)) == response + pong
+        assert until(board.peer, b"told")
+        assert b"first" in bodies(tmp_path / "journal")  # it was there before the response
+
+
+def test_in_memory_nobody_waits(tmp_path: Path, gates: tuple[Gate, Gate]) -> None:
+    with served(data=tmp_path, journal={"ack": "memory"}) as broker:
+        board = Board(broker, "board")
+        gates[0].close()
+        broker.say(board.peer, board.codec.send(7, b"first"))
+        response = board.codec.sendresp(7, b"")
+        assert exactly(board.peer, len(response)) == response
+        gates[0].open()
+
+
+def test_an_echo_waits_and_keeps_its_place(tmp_path: Path, gates: tuple[Gate, Gate]) -> None:
+    with served(data=tmp_path, journal={"flush_s": 60.0}) as broker:
+        own, other = subscriber(broker, "t"), subscriber(broker, "t")
+        gates[0].close()
+        one, two, three = (pack(0, b"t", word) for word in (b"one", b"two", b"three"))
+        broker.say(own, one)
+        assert exactly(other, len(one)) == one
+        gates[0].wait_until_reached()
+        broker.say(other, two)
+        broker.say(broker.connect(), three)
+        # Both have published: the one waits for its first, the other for its second.
+        assert there(own) == b""
+        assert there(other) == b""
+        gates[0].open()
+        for peer, heard in ((own, one + two + three), (other, two + three)):
+            assert exactly(peer, len(heard)) == heard
+
+
+def test_a_retained_message_is_kept_before_its_echo(
+    tmp_path: Path, gates: tuple[Gate, Gate]
+) -> None:
+    retained = pack(4, b"t", b"kept")
+    with served(data=tmp_path, journal={"flush_s": 60.0}) as broker:
+        own = subscriber(broker, "t")
+        broker.say(own, retained)
+        assert exactly(own, len(retained)) == retained
+        wal = (tmp_path / "retained.sqlite-wal").read_bytes()
+        assert retained in wal
+
+
+def test_who_has_ended_is_still_answered(tmp_path: Path, gates: tuple[Gate, Gate]) -> None:
+    with served(data=tmp_path, journal={"flush_s": 60.0}) as broker:
+        board = Board(broker, "board")
+        gates[0].close()
+        broker.say(board.peer, board.codec.send(7, b"last"))
+        gates[0].wait_until_reached()
+        board.peer.shutdown(socket.SHUT_WR)
+        malformed = Board(broker, "other")
+        broker.say(malformed.peer, malformed.codec.send(8, b"x") + b"\xff\x00\x00")
+        assert there(board.peer) == b""
+        gates[0].open()
+        for ended, id in ((board, 7), (malformed, 8)):
+            response = ended.codec.sendresp(id, b"")
+            assert exactly(ended.peer, len(response)) == response
+            assert ended.peer.recv(1) == b""
+
+
+def test_after_those_who_wait_nobody_has_to(tmp_path: Path, gates: tuple[Gate, Gate]) -> None:
+    """What nobody waits for is written after ``flush_s``, also if somebody was in a hurry before
+    who had nothing to be written."""
+    with served(data=tmp_path, journal={"flush_s": 0.01}) as broker:
+        board, other = Board(broker, "board"), broker.connect()
+        gates[0].close()
+        broker.say(board.peer, board.codec.send(7, b"first"))
+        gates[0].wait_until_reached()
+        broker.say(board.peer, board.codec.ping(9))  # a turn in which an answer waits
+        gates[0].open()
+        response = board.codec.sendresp(7, b"") + board.codec.pong(9)
+        assert exactly(board.peer, len(response)) == response
+        gates[0].close()
+        broker.say(other, pack(0, b"t", b"second"))
+        gates[0].wait_until_reached()
+        gates[0].open()
+
+
+def test_what_waits_is_bounded(tmp_path: Path, gates: tuple[Gate, Gate]) -> None:
+    """Those who publish to a connection whose answer waits are held when that is too much."""
+    net = {"outbox_high_bytes": 100_000, "outbox_low_bytes": 20_000}
+    with served(data=tmp_path, net=net, journal={"flush_s": 60.0}) as broker:
+        own, flooding = subscriber(broker, "t"), broker.connect()
+        gates[0].close()
+        message = pack(0, b"t", bytes(10_000))
+        broker.say(own, pack(0, b"t", b"mine"))
+        gates[0].wait_until_reached()
+        for _ in range(10):
+            broker.say(flooding, message)
+        connection, _ = broker.ours(flooding)
+        assert broker.call(lambda: connection.on_hold)
+        flooding.sendall(message)
+        gates[0].open()
+        expected = pack(0, b"t", b"mine") + 11 * message
+        assert exactly(own, len(expected)) == expected
+
+
+def test_a_stop_answers_first(tmp_path: Path, gates: tuple[Gate, Gate]) -> None:
+    with served(data=tmp_path, journal={"flush_s": 60.0, "ack": "synced"}) as broker:
+        board = Board(broker, "board")
+        gates[1].close()
+        broker.say(board.peer, board.codec.send(7, b"last"))
+        gates[1].wait_until_reached()
+        broker.begin_to_stop()
+        gates[1].open()
+        response = board.codec.sendresp(7, b"")
+        assert exactly(board.peer, len(response)) == response
+        assert board.peer.recv(1) == b""

@@ -1,0 +1,289 @@
+"""Real sockets of an auto listener in a real event loop, a byte at a time."""
+
+import asyncio
+import functools
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from host_broker.broker import Broker
+from host_broker.bus.publication import pack
+from host_broker.net.connection.connection import Connection
+from host_broker.net.connection.memory import BufferMemory
+from host_broker.net.connection.poller import Poller, event_loop
+from host_broker.net.connection.stream import Stream
+from host_broker.net.listening.detection import ListenerContext, ProtocolDetector
+from host_broker.net.listening.handshakes import Handshakes
+from host_broker.net.listening.pending import PendingConnections
+from host_broker.net.listening.slots import CountedSocket, Slots
+from host_broker.net.live_settings import LiveSettings
+from host_broker.net.server import Server
+from host_broker.recognition import Recognition
+from host_broker.registry import protocols
+from host_broker.settings import NetSettings, Settings
+
+WITHIN_S = 10.0
+TURNS = 20  # of the loop: what a local socket was given is there at once
+
+
+class Recognised(asyncio.Protocol):
+    """Remembers its protocol and what it was given."""
+
+    def __init__(self, protocol: str) -> None:
+        self.protocol = protocol
+        self.got = b""
+        self.transport: asyncio.BaseTransport | None = None
+        self.ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.got += data
+
+    def eof_received(self) -> None:
+        self.ended = True
+
+
+def _context(
+    settings: NetSettings, connection: Callable[[str], asyncio.Protocol], poller: Poller
+) -> ListenerContext:
+    specs = protocols()
+    recognition = Recognition(specs.values())
+    live = LiveSettings(Settings(net=settings))
+    return ListenerContext(
+        "auto test",
+        live,
+        connection,
+        poller,
+        PendingConnections(live, grace_s=0.0),
+        Handshakes(live, BufferMemory(live, poller)),
+        tuple(specs),
+        recognition,
+        recognition,
+    )
+
+
+class Scene:
+    """Pending connections; those recognised are in ``found``."""
+
+    def __init__(self, poller: Poller, settings: NetSettings) -> None:
+        self.found: list[Recognised] = []
+        self._context = _context(settings, self._made, poller)
+        self.pending = self._context.pending
+        self.slots = Slots(self._context.live)
+
+    def _made(self, protocol: str) -> asyncio.Protocol:
+        self.found.append(Recognised(protocol))
+        return self.found[-1]
+
+    def newcomer(self, kind: str = "unix") -> socket.socket:
+        """Let a newcomer in; return its peer."""
+        ours, peer = socket.socketpair() if kind == "unix" else tcp_pair()
+        ours.setblocking(False)
+        peer.settimeout(WITHIN_S)
+        ProtocolDetector(self.slots.take(ours), self._context).start()
+        return peer
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        peer = socket.create_connection(listening.getsockname(), WITHIN_S)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening.accept()[0], peer
+
+
+def play(
+    act: Callable[[Scene], Coroutine[Any, Any, None]], settings: NetSettings | None = None
+) -> None:
+    poller = Poller()
+
+    async def main() -> None:
+        async with asyncio.timeout(WITHIN_S):
+            scene = Scene(poller, settings or NetSettings())
+            await act(scene)
+            scene.pending.close()
+            for guest in scene.found:
+                if isinstance(guest.transport, Stream):
+                    guest.transport.abort()
+            await turns()
+
+    with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:
+        runner.run(main())
+
+
+async def turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("kind", ["unix", "tcp"])
+@pytest.mark.parametrize(
+    ("said", "protocol", "at"),
+    [
+        (pack(0x80, b"a/b", b"") + pack(0, b"a/b", b"hi"), "fmqp", 3),
+        (pack(0x10, b"abc", b"not MQTT"), "fmqp", 4),
+        (bytes.fromhex("01000908") + b"client-1" + b"\x03\x00\x02\x00\x07", "lightmq", 3),
+    ],
+)
+def test_a_byte_at_a_time_is_recognised_and_all_of_it_handed_over(
+    kind: str, said: bytes, protocol: str, at: int
+) -> None:
+    async def act(scene: Scene) -> None:
+        with scene.newcomer(kind) as peer:
+            for number, byte in enumerate(said, 1):
+                peer.sendall(bytes([byte]))
+                await turns()
+                assert len(scene.found) == (number >= at)
+            assert [(guest.protocol, guest.got) for guest in scene.found] == [(protocol, said)]
+
+    play(act)
+
+
+def test_what_was_said_too_little_costs_no_time_while_it_lies_there() -> None:
+    """The bytes stay in the kernel; a selector of levels would report them for ever."""
+
+    async def act(scene: Scene) -> None:
+        with scene.newcomer() as peer:
+            peer.sendall(b"G")
+            await turns()
+            looks = 0
+            original = ProtocolDetector.ready_to_read
+
+            def counted(self: ProtocolDetector) -> int:
+                nonlocal looks
+                looks += 1
+                return original(self)
+
+            ProtocolDetector.ready_to_read = counted  # type: ignore[method-assign]
+            try:
+                await turns()
+                assert looks == 0
+                peer.sendall(b"E")
+                await turns()
+                assert looks == 1
+            finally:
+                ProtocolDetector.ready_to_read = original  # type: ignore[method-assign]
+            assert scene.found == []
+
+    play(act)
+
+
+def test_one_that_leaves_without_a_word_is_forgotten() -> None:
+    async def act(scene: Scene) -> None:
+        scene.newcomer().close()
+        scene.newcomer("tcp").close()
+        await turns()
+        assert scene.found == []
+        assert len(scene.pending) == 0
+
+    play(act)
+
+
+def test_words_and_their_end_that_come_together_are_both_handed_over() -> None:
+    async def act(scene: Scene) -> None:
+        with scene.newcomer() as peer:
+            peer.sendall(pack(0, b"t", b"last"))
+            peer.shutdown(socket.SHUT_WR)
+            await turns()
+            (guest,) = scene.found
+            assert guest.got == pack(0, b"t", b"last")
+            assert guest.ended
+
+    play(act)
+
+
+def test_the_oldest_has_to_go_when_there_are_too_many() -> None:
+    async def act(scene: Scene) -> None:
+        peers = [scene.newcomer() for _ in range(7)]
+        assert len(scene.pending) == 5
+        for peer in peers[:2]:
+            assert peer.recv(1) == b""
+        peers[2].sendall(pack(0, b"t", b"x"))
+        await turns()
+        assert len(scene.found) == 1
+        assert len(scene.pending) == 4
+        for peer in peers:
+            peer.close()
+
+    play(act, NetSettings(max_unrecognised=5))
+
+
+def test_a_deadline_ends_the_silent_and_no_other() -> None:
+    async def act(scene: Scene) -> None:
+        loop = asyncio.get_running_loop()
+        with scene.newcomer() as silent, scene.newcomer() as slow, scene.newcomer() as known:
+            slow.sendall(b"\x80")  # one byte is not enough
+            known.sendall(pack(0, b"t", b"x"))
+            began = loop.time()
+            assert await asyncio.to_thread(silent.recv, 1) == b""
+            with pytest.raises(ConnectionResetError):  # something of it was unread
+                await asyncio.to_thread(slow.recv, 1)
+            assert 0.1 < loop.time() - began < 5.0
+            (guest,) = scene.found
+            assert not guest.ended
+            assert len(scene.pending) == 0
+
+    play(act, NetSettings(first_bytes_s=0.3))
+
+
+@pytest.mark.parametrize("length", [0, 200_000])
+def test_a_refused_client_can_read_why_whatever_it_goes_on_to_say(length: int) -> None:
+    async def act(scene: Scene) -> None:
+        with scene.newcomer("tcp") as peer:
+            peer.sendall(b"POST / HTTP/1.1\r\n\r\n")
+            await turns()
+            answer = await asyncio.to_thread(peer.recv, 4096)
+            assert answer.startswith(b"HTTP/1.1 501 ")
+            assert await asyncio.to_thread(peer.recv, 1) == b""
+            try:
+                await asyncio.to_thread(peer.sendall, bytes(length))
+            except ConnectionError:
+                assert length  # it has had enough
+            peer.close()
+            await turns()
+        assert len(scene.pending) == 0
+
+    play(act)
+
+
+def test_who_is_recognised_within_a_turn_does_not_overtake_what_came_before() -> None:
+    """The publication was read first, so it is delivered before the count of clients changes."""
+    poller = Poller()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        settings = Settings()
+        live = LiveSettings(settings)
+        server = Server(Broker(settings, journalled=False), live, poller, None)
+        context = _context(settings.net, functools.partial(Connection, server), poller)
+        peers: list[socket.socket] = []
+        for _ in range(2):
+            ours, peer = socket.socketpair()
+            ours.setblocking(False)
+            peer.settimeout(WITHIN_S)
+            Stream(ours, Connection(server, "fmqp"), poller, loop).start()
+            peers.append(peer)
+        subscriber, publisher = peers
+        subscriber.sendall(pack(0x80, b"$/info/clients", b"") + pack(0x80, b"t", b""))
+        await turns()
+        publisher.sendall(pack(0, b"t", b"whose route is known then"))
+        await turns()
+        subscriber.recv(4096)
+        ours, newcomer = socket.socketpair()
+        ours.setblocking(False)
+        ProtocolDetector(CountedSocket(ours, Slots(live)), context).start()
+        publisher.sendall(pack(0, b"t", b"first"))
+        newcomer.sendall(pack(0, b"x", b""))
+        await turns()
+        heard = subscriber.recv(4096)
+        assert heard.startswith(pack(0, b"t", b"first"))
+        assert heard.endswith(b"$/info/clients" + (3).to_bytes(8, "big"))
+        for each in (*peers, newcomer):
+            each.close()
+        await turns()
+
+    with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:
+        runner.run(main())

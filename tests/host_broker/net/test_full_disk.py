@@ -1,0 +1,134 @@
+"""A disk without room: publishers wait, nothing is lost, and all goes on when there is room again.
+
+A limit on the size of files stands for the full disk: it can be set and lifted from outside, and
+refuses a write in its middle as a full disk does.
+"""
+
+import contextlib
+import http.client
+import json
+import resource
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from host_broker.client import Client, ClientError, connect
+from host_broker.client_errors import ConnectionLost
+from tests.host_broker.net.broker_process import BrokerProcess, broker, until
+from tests.host_broker.net.journal_decoder import read_journal
+
+OPTIONS = (
+    *("--listen", "auto://127.0.0.1:0"),
+    *("--set", "journal.partitions=1", "--set", "net.drain_s=1"),
+)
+LIMIT_BYTES = 300_000
+COUNT = 3000
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with broker("--data", str(tmp_path), *OPTIONS) as started:
+        yield started
+
+
+def limit(running: BrokerProcess, size: int) -> None:
+    resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def connected(running: BrokerProcess, scheme: str) -> Client:
+    return connect(running.urls["auto"].replace("auto", scheme), timeout_s=60.0)
+
+
+def fill(client: Client, retain: bool) -> threading.Thread:
+    """Publish more than there is room for, and wait until the broker has it."""
+
+    def work() -> None:
+        for number in range(COUNT):
+            client.publish("t/a", number.to_bytes(4, "big") + bytes(1000), retain=retain)
+        client.sync(60.0)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def numbers(tmp_path: Path) -> list[int]:
+    (messages,) = read_journal(tmp_path / "journal").values()
+    return [int.from_bytes(each.body[:4], "big") for each in messages if each.topic == "t/a"]
+
+
+def is_full(running: BrokerProcess) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", running.ports["auto"], timeout=30)
+    try:
+        connection.request("GET", "/stats")
+        return bool(json.loads(connection.getresponse().read())["journal"]["full"])
+    finally:
+        connection.close()
+
+
+def post(running: BrokerProcess) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", running.ports["auto"], timeout=30)
+    try:
+        connection.request("POST", "/publish/t/http", b"x")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_everything_waits_and_goes_on_when_there_is_room(
+    running: BrokerProcess, tmp_path: Path, retain: bool
+) -> None:
+    limit(running, LIMIT_BYTES)
+    publisher = connected(running, "fmqp")
+    filling = fill(publisher, retain)
+    until(lambda: is_full(running))
+    assert post(running) == 503
+    board = connected(running, "lightmq")
+    asking = threading.Thread(target=lambda: board.request("up", b"asked", 60.0))
+    asking.start()
+    asking.join(1.0)
+    # None of them was told that what it published is kept.
+    assert asking.is_alive()
+    assert filling.is_alive()
+    limit(running, resource.RLIM_INFINITY)
+    for thread in (filling, asking):
+        thread.join(60.0)
+        assert not thread.is_alive()
+    assert post(running) == 200
+    publisher.close()
+    board.close()
+    code, stderr = running.end()
+    assert code == 0
+    assert numbers(tmp_path) == list(range(COUNT))
+    first, second = stderr.splitlines()
+    assert "cannot be written for now" in first
+    assert "publishers wait" in first
+    assert "goes on after" in second
+
+
+def test_what_is_lost_at_the_end_is_counted(running: BrokerProcess, tmp_path: Path) -> None:
+    with connected(running, "fmqp") as heard, connected(running, "fmqp") as publisher:
+        heard.subscribe("t/a")
+        heard.sync()
+        limit(running, LIMIT_BYTES)
+        with pytest.raises(ClientError):
+            for number in range(COUNT):
+                publisher.publish("t/a", number.to_bytes(4, "big") + bytes(1000))
+            publisher.sync(3.0)
+        code, stderr = running.end()
+        delivered = 0
+        with contextlib.suppress(ConnectionLost):
+            while heard.receive(10.0) is not None:
+                delivered += 1
+    assert code == 1
+    assert "Traceback" not in stderr
+    kept = numbers(tmp_path)
+    assert kept == list(range(len(kept)))
+    # The echo of the sync, and its subscription's, are among what was accepted.
+    (line,) = [line for line in stderr.splitlines() if "are lost" in line]
+    (lost,) = [int(word) for word in line.split() if word.isdigit()]
+    assert delivered <= len(kept) + lost <= delivered + 3
+    assert lost > 0

@@ -1,0 +1,190 @@
+"""The journal for readers elsewhere: every message is found, whatever the broker does meanwhile."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from host_broker.net.journal.index import index_path
+from host_broker.net.journal.reader import JournalReader, Trimmed
+from host_broker.net.journal.scan import JournalError
+from host_broker.net.journal.segment import Partition
+from host_broker.outputs import Record
+from host_broker.settings import JournalSettings
+from tests.host_broker.net.journal_decoder import read_blocks
+from tests.host_broker.net.test_journal_format import SEGMENTS
+from tests.journal_segment import JOURNAL
+
+_PACKET = b"\0\1\0\0\0\4a%04d"
+
+
+def _write(journal: Path, runs: list[int], segment_bytes: int = 2000, first: int = 0) -> int:
+    """Write runs of so many messages, the time of each its first number; returns the next one."""
+    partition = Partition(journal, 0, JOURNAL, 7, JournalSettings(segment_bytes=segment_bytes))
+    for count in runs:
+        body = b"".join(_PACKET % (number % 10_000) for number in range(first, first + count))
+        partition.append(first, Record(3, 1, "", count, body))
+        partition.flush()
+        first += count
+    partition.close()
+    return first
+
+
+def _bodies(reader: JournalReader, sequence: int, max_bytes: int) -> list[tuple[int, bytes]]:
+    found = []
+    while (slice := reader.slice(0, sequence, max_bytes)) is not None:
+        assert slice.first <= sequence < slice.next
+        assert slice.run == 7
+        data = slice.path.read_bytes()
+        messages = read_blocks(data[slice.start : slice.end])
+        assert messages[0].seq == slice.first
+        assert messages[-1].seq == slice.next - 1
+        found += [(each.seq, each.body) for each in messages if each.seq >= sequence]
+        sequence = slice.next
+    return found
+
+
+@pytest.mark.parametrize("max_bytes", [1, 500, 10**6])
+@pytest.mark.parametrize("sequence", [0, 1, 49, 50, 51, 299])
+def test_all_messages_from_a_number_on(tmp_path: Path, sequence: int, max_bytes: int) -> None:
+    total = _write(tmp_path, [50, 1, 1, 1, 97, 150], segment_bytes=600)
+    assert len(list((tmp_path / "p0000").glob("*.mjl"))) > 1
+    expected = [(number, b"%04d" % number) for number in range(sequence, total)]
+    assert _bodies(JournalReader(tmp_path, JOURNAL), sequence, max_bytes) == expected
+
+
+def test_what_is_added_is_found(tmp_path: Path) -> None:
+    reader = JournalReader(tmp_path, JOURNAL)
+    assert reader.partitions() == []
+    (tmp_path / "p0000").mkdir()
+    assert reader.partitions() == []
+    following = 0
+    for runs in ([3], [1, 1], [200], [2] * 90):
+        before = following
+        following = _write(tmp_path, runs, first=before)
+        (partition,) = reader.partitions()
+        assert (partition.partition, partition.first, partition.next) == (0, 0, following)
+        assert [number for number, _ in _bodies(reader, before, 10**6)] == list(
+            range(before, following)
+        )
+    assert reader.slice(0, following, 1) is None
+
+
+def test_a_torn_block_is_not_there_until_it_is_whole(tmp_path: Path) -> None:
+    total = _write(tmp_path, [2, 3], segment_bytes=10**6)
+    path = tmp_path / "p0000" / f"{0:020d}.mjl"
+    data = path.read_bytes()
+    index_path(path).unlink()
+    reader = JournalReader(tmp_path, JOURNAL)
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        fresh = JournalReader(tmp_path, JOURNAL)
+        (partition,) = fresh.partitions() or [None]
+        assert (partition.next if partition else 0) in (0, 2)
+        assert (
+            len(_bodies(fresh, 0, 10**6)) == (partition.next if partition else 0)
+            if partition
+            else True
+        )
+    path.write_bytes(data)
+    assert reader.partitions()[0].next == total
+
+
+def test_what_is_no_longer_kept_is_said(tmp_path: Path) -> None:
+    _write(tmp_path, [100] * 5)
+    first, *_, last = sorted((tmp_path / "p0000").glob("*.mjl"))
+    reader = JournalReader(tmp_path, JOURNAL)
+    assert reader.slice(0, 0, 1) is not None
+    first.unlink()
+    with pytest.raises(Trimmed) as trimmed:
+        reader.slice(0, 0, 1)
+    assert trimmed.value.first == reader.partitions()[0].first > 0
+    assert reader.partitions()[0].first <= int(last.stem)
+    with pytest.raises(LookupError):
+        reader.slice(1, 0, 1)
+
+
+def test_messages_are_found_by_time(tmp_path: Path) -> None:
+    total = _write(tmp_path, [1] * 3000, segment_bytes=70_000)  # the time is the number here
+    reader = JournalReader(tmp_path, JOURNAL)
+    for time_ns in (0, 1, 2, 998, 1499, 2047, 2999):
+        assert reader.since(0, time_ns) == time_ns
+    assert reader.since(0, total) == total
+
+
+@pytest.mark.parametrize("segment", SEGMENTS, ids=lambda segment: str(segment["case"]))
+def test_golden_segments(segment: dict, tmp_path: Path) -> None:
+    path = tmp_path / segment["name"]
+    path.parent.mkdir()
+    path.write_bytes(bytes.fromhex(segment["hex"]))
+    reader = JournalReader(tmp_path, JOURNAL)
+    whole = sum(block["count"] for block in segment["blocks"])
+    try:
+        found = reader.partitions()
+    except JournalError:
+        assert segment["corrupt"]
+        return
+    if not segment["first"] + whole:
+        return
+    (partition,) = found
+    assert partition.partition == segment["partition"]
+    # A block with the right CRC is handed over; whether it is right within is for readers to see.
+    assert partition.next >= segment["first"] + whole
+
+
+def test_a_block_torn_within_gives_its_number_to_the_next_start(tmp_path: Path) -> None:
+    _write(tmp_path, [2, 3], segment_bytes=10**6)
+    path = tmp_path / "p0000" / f"{0:020d}.mjl"
+    index_path(path).unlink()
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    reader = JournalReader(tmp_path, JOURNAL)
+    assert reader.partitions()[0].next == 2
+    assert _write(tmp_path, [4], first=2) == 6
+    assert reader.partitions()[0].next == 6
+    assert _bodies(reader, 0, 10**6) == [(number, b"%04d" % number) for number in range(6)]
+
+
+def test_an_index_that_is_missing_or_wrong_is_made_anew(tmp_path: Path) -> None:
+    total = _write(tmp_path, [1] * 3000, segment_bytes=30_000)
+    paths = sorted((tmp_path / "p0000").glob("*.mji"))
+    right = [path.read_bytes() for path in paths]
+    assert len(right) > 4
+    for path, change in zip(paths, (None, b"", right[0][:50], right[0]), strict=False):
+        if change is None:
+            path.unlink()
+        else:
+            path.write_bytes(change)
+    paths[4].write_bytes(right[4][:-20] + b"x" + right[4][-19:])
+    reader = JournalReader(tmp_path, JOURNAL)
+    assert reader.since(0, 2999) == 2999
+    assert len(_bodies(reader, 0, 10**6)) == total
+    assert [path.read_bytes() for path in paths] == right
+
+
+def test_what_is_being_written_is_found_at_once(tmp_path: Path) -> None:
+    """While another thread writes, rolling segments on the way."""
+    partition = Partition(tmp_path, 0, JOURNAL, 7, JournalSettings(segment_bytes=5000))
+    reader = JournalReader(tmp_path, JOURNAL, [partition])
+    messages = 3000
+    step = threading.Semaphore(0)
+
+    def write() -> None:
+        for number in range(messages):
+            if number % 100 == 0:
+                step.acquire(timeout=30)
+            partition.append(number, Record(3, 1, "", 1, _PACKET % number))
+            partition.flush()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    found: list[tuple[int, bytes]] = []
+    while len(found) < messages:
+        if len(found) % 100 == 0:
+            step.release()
+        found += _bodies(reader, len(found), 700)
+    writer.join(30)
+    partition.close()
+    assert found == [(number, b"%04d" % number) for number in range(messages)]
+    assert reader.since(0, 1234) == 1234
