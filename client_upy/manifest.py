@@ -1,5 +1,5 @@
 # ruff: noqa: F821 - MicroPython's build defines these functions
-metadata(description="FMQP and LightMQ client", version="0.2.0")
+metadata(description="FMQP and LightMQ client", version="0.3.0")
 
 # To freeze it: include("…/client_upy/manifest.py"), or with protocol="fmqp" or "lightmq" one of
 # the two without asyncio, TLS and the rest. What begins with _cpython is for PCs only.
@@ -8,9 +8,9 @@ _FILES = {
     "fmqp": ("__init__.py", "fmqp.py", "link.py", "tcp.py", "topic.py"),
     "lightmq": ("__init__.py", "lightmq.py", "link.py", "tcp.py"),
     "both": (
-        *("__init__.py", "aio.py", "carried.py", "chunks.py", "fmqp.py", "lightmq.py", "link.py"),
-        *("outage.py", "reliable.py", "tcp.py", "tls.py", "topic.py", "uart.py", "wanted.py"),
-        "wifi.py",
+        *("__init__.py", "aio.py", "carried.py", "chunks.py", "console.py", "fmqp.py"),
+        *("lightmq.py", "link.py", "outage.py", "reliable.py", "store.py", "tcp.py", "tls.py"),
+        *("topic.py", "uart.py", "wanted.py", "wifi.py"),
     ),
 }
 # Optimised: tracebacks name functions, but no lines, and it is a tenth smaller.

@@ -23,7 +23,7 @@ def measure():
 client = FmqpClient(Tcp(config.HOST, config.PORT), timeout_ms=3000)
 try:
     client.connect(timeout_ms=6000)
-    client.publish(b"home/" + config.NAME + b"/battery", measure(), cache=True)
+    client.publish(b"home/" + config.NAME + b"/battery", measure(), retain=True)
     client.ping(timeout_ms=3000)  # until then it may be on the way, and would die with the radio
 except OSError as error:
     print("next time:", error)

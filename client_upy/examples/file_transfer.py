@@ -49,6 +49,6 @@ while True:
         # Send it back; not from the handler, as a long message must not wait within another.
         try:
             with open(FILE, "rb") as file:
-                client.publish_from(b"files/" + config.NAME + b"/got", size, file, cache=True)
+                client.publish_from(b"files/" + config.NAME + b"/got", size, file, retain=True)
         except OSError as error:
             print("not sent:", error)

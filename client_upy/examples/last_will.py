@@ -14,7 +14,7 @@ client = FmqpClient(Tcp(config.HOST, config.PORT))
 status = b"home/" + config.NAME + b"/status"
 # Both are kept by the broker, and sent anew whenever the link comes up: the will first, so that
 # there is no moment at which the board is online and would not be missed.
-client.publish(status, b"offline", cache=True, will=True)
-client.publish(status, b"online", cache=True, again=True)
+client.publish(status, b"offline", retain=True, will=True)
+client.publish(status, b"online", retain=True, again=True)
 while True:
     client.poll(10000)

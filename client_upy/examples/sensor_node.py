@@ -29,6 +29,6 @@ while True:
         continue
     due = time.ticks_add(due, PERIOD_MS)
     try:
-        client.publish(b"home/" + config.NAME + b"/uptime", measure(), cache=True)
+        client.publish(b"home/" + config.NAME + b"/uptime", measure(), retain=True)
     except OSError as error:
         print("not sent:", error)

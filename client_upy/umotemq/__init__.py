@@ -1,6 +1,8 @@
 # umotemq: FMQP and LightMQ for MicroPython (and CPython). Import what you use.
 import sys
 
+__version__ = "0.3.0"
 if sys.implementation.name != "micropython":
-    import umotemq._cpython  # noqa: F401
-__version__ = "0.2.0"
+    from umotemq._cpython import lend
+
+    lend()

@@ -1,7 +1,8 @@
 """What CPython lacks of MicroPython, so that the other files run on both. Not put on boards.
 
 Importing ``umotemq`` on CPython adds ``ticks_ms`` and its kin to the module ``time`` and makes a
-module ``micropython``; nothing that was there is changed.
+module ``micropython``; nothing that was there is changed. What our own modules take from CPython
+and would not understand, they are given another of: ``lend``.
 """
 
 import asyncio
@@ -82,8 +83,15 @@ class Poll:
 
     def register(self, stream, mask: int) -> None:
         self._pending = getattr(stream, "pending", int)
-        self._poller.register(stream, mask)
-        self.modify = self._poller.modify
+        self._descriptor = stream.fileno()
+        self._poller.register(self._descriptor, mask)
+
+    def modify(self, stream, mask: int) -> None:
+        self._poller.modify(self._descriptor, mask)
+
+    def unregister(self, stream) -> None:
+        # By its number, which a socket that was closed has no more.
+        self._poller.unregister(self._descriptor)
 
     def ipoll(self, ms: int) -> list:
         return [] if self._pending() else self._poller.poll(ms)
@@ -124,3 +132,12 @@ asyncio.wait_for_ms = _wait_for_ms
 _micropython = type(sys)("micropython")
 _micropython.const = const
 sys.modules.setdefault("micropython", _micropython)
+
+
+def lend() -> None:
+    """Give the client's modules what they would find on a board."""
+    import umotemq.aio
+    import umotemq.link
+
+    umotemq.link.poll = Poll
+    umotemq.aio._readable = readable

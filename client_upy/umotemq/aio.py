@@ -3,86 +3,122 @@
     client = FmqpClient(Tcp("192.168.1.2", 8765))
     async with Aio(client) as link:
         await link.connect()
-        await link.publish(b"home/door", b"open")
-        async for topic, payload in link.messages(b"home/*/lamp"):
-            print(topic, payload)
+        await link.publish("home/door", "open")
+        async with link.messages("home/*/lamp") as lamps:
+            async for topic, payload in lamps:
+                print(topic, payload)
 
-The watcher opens the link and does what is due; while there is a stream, the reader waits for
-what comes. If the stream is full, it is offered the rest every few milliseconds.
+Two tasks drive the client. The watcher opens the link and does what is due; while there is a
+stream, the reader waits for what comes. Whoever sends writes by itself; if the stream is full, it
+offers the rest every few milliseconds.
+
+Why so long: the driver is one class, for every protocol.
 """
 
 import asyncio
-import sys
 from asyncio import sleep_ms
 
-from umotemq.link import LinkError, ticks_diff, ticks_ms, ticks_us
+from umotemq.link import LinkError, encoded, ticks_diff, ticks_ms, ticks_us
 
-if sys.implementation.name != "micropython":
-    from umotemq._cpython import readable as _readable
-else:
 
-    def _readable(stream):
-        yield asyncio.core._io_queue.queue_read(stream)
+def _readable(stream):
+    yield asyncio.core._io_queue.queue_read(stream)
 
 
 class Aio:
     """Drives ``client`` while the block lasts; its methods are for many tasks at once.
 
-    Handlers are called by the driving tasks: they must not wait, and what they publish must fit
-    the transmit buffer (or the ``outage``). What a handler raises ends the block, as does a lost
-    link if ``retry_ms`` is 0.
+    Handlers given to the client itself are called by the driving tasks: they must not wait, and
+    what they publish must fit the transmit buffer (or the ``outage``). Those given to
+    ``subscribe`` here may be coroutine functions. What a handler raises ends the block, as does a
+    lost link if ``retry_ms`` is 0. The block may be entered again when it has ended.
     """
 
     def __init__(self, client):
         self.client = client
-        self._failed = None
+        self._failed = None  # what ends the block
         self._reader = None
-        self._news = asyncio.Event()
+        self._news = asyncio.Event()  # something was done
+        self._replan = asyncio.Event()  # what is due may have changed
         self._turn = 0
+        self._served = {}  # (topic, feedback): the task that calls the handler
 
     async def __aenter__(self):
         client = self.client
-        client._wait = type  # always true: who sends does not wait
-        self._end = client._drop
-        client._drop = self._drop
+        self._failed = None
         self._owner = asyncio.current_task()
-        self._watcher = asyncio.create_task(self._wait())
+        client._blocking = False
+        client._on_drop.append(self._dropped)
+        client._reopen()
+        self._watcher = asyncio.create_task(self._watch())
         return self
 
     async def __aexit__(self, *_):
         failed = self._failed
-        self._failed = failed or StopAsyncIteration
+        self._failed = failed or StopAsyncIteration()
         client = self.client
         client.close()
         # It is the program's again.
-        del client._wait
-        client._drop = self._end
+        client._on_drop.remove(self._dropped)
+        client._blocking = True
         self._watcher.cancel()
+        for task in self._served.values():
+            task.cancel()
+        self._served.clear()
         await sleep_ms(0)
         if failed:
             raise failed
 
+    @property
+    def up(self):
+        """Whether there is a link."""
+        return self.client.up
+
     # ---- for any task ----
 
-    async def connect(self, timeout_ms=10000):
+    async def connect(self, *, timeout_ms=10000):
         """Return once the link is up. Raises the LinkError that kept it down."""
         while not self.client.up:
             timeout_ms = await self._await(timeout_ms, False)
 
-    async def publish(self, topic, payload, cache=False, will=False, again=False):
+    async def publish(
+        self, topic, payload, *, retain=False, will=False, again=False, confirm=False
+    ):
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
         client = self.client
+        if confirm:
+            await self._make_room()
         if client._last:
             await self.flush()
-        client.publish(topic, payload, cache, will, again)
+        if retain or will or again or confirm:
+            client.publish(topic, payload, retain=retain, will=will, again=again, confirm=confirm)
+        else:
+            client.publish(topic, payload)  # keywords take time
         if client._last:
             await self.flush()
         self._turn = self._turn + 1 & 15
         if not self._turn:
             await sleep_ms(0)  # or nothing else would run while the stream has room
 
+    async def subscribe(self, topic, handler, *, queue=8, newest=False, feedback=False):
+        """Subscribe; ``handler(topic, payload)`` is called, and awaited if it is a coroutine's.
+
+        For one message after the other, by a task of its own: ``queue`` and ``newest`` as of
+        ``messages``. What it raises ends the block.
+        """
+        self._forget(topic, feedback)
+        messages = Messages(self, topic, queue, newest, feedback)
+        task = asyncio.create_task(self._serve(messages, handler))
+        self._served[encoded(topic), feedback] = task
+        await self.flush()
+
+    async def unsubscribe(self, topic, *, feedback=False):
+        """Take back ``subscribe``, or ``messages``, of the same topic."""
+        self._forget(topic, feedback)
+        await self.do(self.client.unsubscribe, topic, feedback=feedback)
+
     async def do(self, method, *args, **kwargs):
-        """Call a method of the client that sends and does not wait: subscribe, unsubscribe."""
+        """Call a method of the client that sends and does not wait, as ``publish_from``."""
         await self.flush()
         method(*args, **kwargs)
         await self.flush()
@@ -91,23 +127,23 @@ class Aio:
         """Return when everything was handed to the stream. Raises LinkError."""
         client = self.client
         stream = client.stream
-        while client._last:
-            self._step()
-            await sleep_ms(4 if client._last else 0)
+        while client._last and client.stream is stream:
+            if not client._flush():
+                self._replan.set()
+                await sleep_ms(4)
+            elif client._last:  # the next piece of a long message
+                await sleep_ms(0)
         if client.stream is not stream and client.outage is None:
-            raise client.error or LinkError("lost")
+            raise client.error or LinkError("lost", client.transport.where)
 
     async def ping(self, timeout_ms=5000):
         """Return the round trip in µs, as the client's ``ping``. Raises LinkError."""
         client = self.client
         await self.flush()
-        client._push()
         start = ticks_us()
-        client._ask(True)
-        number = client._ping
+        number = client._begin_ping()
         await self.flush()
-        # Others ask too: an answer to a later one will do. LightMQ's SENDs take numbers, too.
-        while client._pong is None or client._pong - number & 0xFF > client._ping - number & 0xFF:
+        while not client._is_answered(number):
             timeout_ms = await self._await(timeout_ms, True)
         return ticks_diff(ticks_us(), start)
 
@@ -116,32 +152,51 @@ class Aio:
         client = self.client
         await self.flush()
         number = client._post(data, False)
-        waiting = client._waiting
+        sends = client._sends
         try:
-            while waiting[number] is False:
+            while sends[number] is None:
                 timeout_ms = await self._await(timeout_ms, True)
-            return waiting[number]
+            return sends[number]
         finally:
-            waiting.pop(number, None)
+            sends.pop(number, None)
 
-    async def post(self, data, timeout_ms=5000):
+    async def post(self, data, timeout_ms=5000, *, confirm=False):
         """As LightmqClient.post."""
         client = self.client
-        while client.up and len(client._waiting) >= client.window:
-            timeout_ms = await self._await(timeout_ms, True)
-        await self.do(client._post, data, True)
+        while client.up and client._is_full():
+            if timeout_ms <= 0:
+                client._give_up()
+            else:
+                timeout_ms = await self._await(timeout_ms, True)
+        if confirm:
+            await self._make_room()
+        await self.do(client._post, data, True, confirm)
 
-    def messages(self, topic, queue=8, newest=False, feedback=False):
+    def messages(self, topic, *, queue=8, newest=False, feedback=False):
         """Subscribe; return an asynchronous iterator over (topic, payload).
 
         At most ``queue`` messages wait in it. Full: the oldest give way, or with ``newest`` the
-        new one does; its ``dropped`` counts them.
+        new one does; its ``dropped`` counts them. As a context manager, ``async with``, it
+        unsubscribes at the end of the block; ``await messages.close()`` does, too.
         """
-        messages = Messages(self, queue, newest)
-        self.client.subscribe(topic, messages._put, feedback)
-        return messages
+        return Messages(self, topic, queue, newest, feedback)
 
     # ---- inside ----
+
+    async def _make_room(self):
+        # Wait for answers to what the outage ring keeps.
+        client = self.client
+        left = client.timeout_ms
+        try:
+            while client.outage is not None and client.outage.is_full(client):
+                left = await self._await(left, True)
+        except LinkError:
+            pass  # the oldest gives way, and is counted
+
+    def _forget(self, topic, feedback):
+        task = self._served.pop((encoded(topic), feedback), None)
+        if task:
+            task.cancel()
 
     async def _await(self, ms, up):
         # Return when there is any news: what is left of ``ms``.
@@ -150,11 +205,28 @@ class Aio:
             raise client.error or self._failed or LinkError("timeout")
         start = ticks_ms()
         self._news.clear()
+        self._replan.set()
         try:
             await asyncio.wait_for_ms(self._news.wait(), ms)
         except asyncio.TimeoutError:
             pass
         return ms - ticks_diff(ticks_ms(), start)
+
+    async def _serve(self, messages, handler):
+        try:
+            async for topic, payload in messages:
+                result = handler(topic, payload)
+                if hasattr(result, "send"):
+                    await result
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error):
+        # End the block. Only tasks of ours come here, never the one that is cancelled.
+        if not self._failed:
+            self._failed = error
+            self._owner.cancel()
+        self._news.set()
 
     def _step(self):
         client = self.client
@@ -163,38 +235,38 @@ class Aio:
             count = client._step()
         except Exception as error:
             if error is not client.error or client._due is None:
-                if not self._failed:
-                    self._failed = error
-                    self._owner.cancel()
+                self._fail(error)
         self._news.set()
         return count
 
-    def _drop(self):
-        # Before the client's own: nobody may wait for a stream that is closed.
+    def _dropped(self):
+        # Nobody may wait for a stream that is closed.
         reader = self._reader
         self._reader = None
         if reader and reader is not asyncio.current_task():
             reader.cancel()
-        self._end()
         self._news.set()
-        self._rewatch()
+        self._replan.set()
 
-    def _rewatch(self):
-        # What is due has changed.
-        if self._watcher is not asyncio.current_task() and not self._failed:
-            self._watcher.cancel()
-            self._watcher = asyncio.create_task(self._wait())
-
-    async def _wait(self):
+    async def _watch(self):
         client = self.client
         while not self._failed:
+            self._replan.clear()
             self._step()
             if client.stream and not self._reader:
-                self._reader = asyncio.create_task(self._take())
-            self._due = client._due or ticks_ms()
-            await sleep_ms(ticks_diff(self._due, ticks_ms()))
+                self._reader = asyncio.create_task(self._read())
+            due = client._due
+            self._planned = due or ticks_ms()
+            left = ticks_diff(self._planned, ticks_ms())
+            if left > 0:
+                try:
+                    await asyncio.wait_for_ms(self._replan.wait(), left)
+                except asyncio.TimeoutError:
+                    pass
+            else:
+                await sleep_ms(0)
 
-    async def _take(self):
+    async def _read(self):
         client = self.client
         stream = client._fd
         me = asyncio.current_task()
@@ -202,8 +274,8 @@ class Aio:
             if self._step():
                 await sleep_ms(0)
             elif self._reader is me:
-                if ticks_diff(self._due, client._due) > 0:
-                    self._rewatch()
+                if client._due is None or ticks_diff(self._planned, client._due) > 0:
+                    self._replan.set()
                 if client._last or not stream:
                     await sleep_ms(1)
                 else:
@@ -215,11 +287,21 @@ class Messages:
 
     dropped = 0
 
-    def __init__(self, client, queue, newest):
-        self._link = client
+    def __init__(self, link, topic, queue, newest, feedback):
+        self._link = link
+        self._topic = topic
         self._size = queue
         self._newest = newest
+        self._feedback = feedback
         self._queue = []
+        link.client.subscribe(topic, self._put, feedback=feedback)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        if not self._link._failed:
+            await self.close()
 
     def __aiter__(self):
         return self
@@ -232,6 +314,10 @@ class Messages:
             link._news.clear()
             await link._news.wait()
         return self._queue.pop(0)
+
+    async def close(self):
+        """Unsubscribe."""
+        await self._link.unsubscribe(self._topic, feedback=self._feedback)
 
     def _put(self, topic, payload):
         queue = self._queue

@@ -20,7 +20,7 @@ class Carried:
         self._session = session
         session.keepalive_ms = _NEVER
         session.handler = self._came
-        session._push = session._flush  # nothing here waits
+        session._blocking = False
         self._end = session._fill
         session._fill = self._room
         self.where = session.transport.where
@@ -29,8 +29,7 @@ class Carried:
     def open(self):
         """Return the stream of a new session. Raises OSError."""
         session = self._session
-        session._drop()
-        session._due = ticks_ms()  # dial now; what is lost is for the FmqpClient to open again
+        session._drop(None, ticks_ms())  # what is lost is for the FmqpClient to open again
         self._data = b""
         self._at = self._taking = 0
         session._step()
@@ -63,7 +62,7 @@ class Carried:
                 return None
             self._taking = min(len(data), session.tx_size - 6)
             part = bytes(memoryview(data)[: self._taking])  # CPython packs no memoryview
-            session._pack(session._request, session._next_id(), part, 1)
+            session._pack(session._send, session._next_id(), part, 1)
         if not session._flush():
             return None  # the same bytes will be offered again, perhaps with more
         size = self._taking
@@ -72,7 +71,7 @@ class Carried:
 
     def close(self):
         """End the session."""
-        self._session._drop()
+        self._session.close()
 
     def _came(self, data):
         self._data += data

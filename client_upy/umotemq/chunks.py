@@ -6,6 +6,7 @@ from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
 
 _PIECES = const(8)
+_RETAIN = const(4)
 
 
 class ChunkClient(FmqpClient):
@@ -35,7 +36,7 @@ class ChunkClient(FmqpClient):
 
         self.subscribe(topic, whole, raw=True)
 
-    def publish_from(self, topic, length, source, cache=False):
+    def publish_from(self, topic, length, source, *, retain=False):
         """Publish ``length`` bytes that ``source.readinto(buffer)`` gives, in pieces.
 
         Raises LinkError, also if the source fails or ends early: then the link is closed, as the
@@ -49,9 +50,10 @@ class ChunkClient(FmqpClient):
             self.outage.drain(self)
             self._push()
         if self._last:
-            raise LinkError("size")  # under umotemq.aio, which does not wait here
+            # Under umotemq.aio, which does not wait here.
+            raise LinkError("size", "%d bytes have not gone yet" % self._last)
         # The head of the message whose body is still to come: its length, and no byte of it.
-        self._pack(4 * cache, topic, b"")
+        self._pack(_RETAIN if retain else 0, topic, b"")
         for i in range(4):
             self._out[2 + i] = length >> 24 - 8 * i & 0xFF
         self._left = length
@@ -60,8 +62,9 @@ class ChunkClient(FmqpClient):
 
     def _push(self):
         # Each piece may take ``timeout_ms``; under umotemq.aio a few are enough here.
-        while not FmqpClient._push(self) and (self._left or self._last) and not self._wait(0):
-            pass
+        FmqpClient._push(self)
+        while self._blocking and (self._left or self._last):
+            FmqpClient._push(self)
 
     def _flush(self):
         # Puts the next piece into the transmit buffer as soon as the last one has gone: so nobody
@@ -73,7 +76,7 @@ class ChunkClient(FmqpClient):
                 break
             self._last = self._piece()
             self._left -= self._last
-            self._owed = None
+            self._stuck_since = None
         return True
 
     def _piece(self):
@@ -87,12 +90,12 @@ class ChunkClient(FmqpClient):
 
     def _pack(self, *message):
         if self._left and self._last:
-            raise LinkError("size")  # not within another message
+            raise LinkError("size", "a long message has %d bytes to go" % self._left)
         FmqpClient._pack(self, *message)
 
-    def _drop(self):
+    def _drop(self, error, due):
         self._left = 0
-        FmqpClient._drop(self)
+        FmqpClient._drop(self, error, due)
 
     def _skip(self, start, body, end):
         # A message that is longer than the buffer; True if it is for nobody.
@@ -100,7 +103,7 @@ class ChunkClient(FmqpClient):
             return False  # more of its head is wanted
         size = end - body
         if size > self.skip_limit:
-            self._fail("wire", None)
+            self._fail("wire", "message of %d bytes, skip_limit is %d" % (size, self.skip_limit))
         # bytes: a key of the dict
         topic = bytes(self._view[start + 6 : min(body, self._end)])
         if self._buf[start] & 0xA0 or topic not in self._sinks:

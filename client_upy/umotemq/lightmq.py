@@ -2,11 +2,10 @@
 
 from umotemq.lightmq import LightmqClient
 from umotemq.tcp import Tcp
-client = LightmqClient(Tcp("192.168.1.2", 8765), b"kitchen", handler=lambda data: b"done")
+client = LightmqClient(Tcp("192.168.1.2", 8765), "kitchen", handler=lambda data: b"done")
 client.connect()
 answer = client.send(b"hello")
-while True:
-    client.poll(1000)
+client.run()
 """
 
 import random
@@ -14,7 +13,7 @@ import struct
 
 from micropython import const
 
-from umotemq.link import Link, LinkError
+from umotemq.link import Link, LinkError, encoded, ticks_diff, ticks_ms
 
 _CONNECT = const(1)
 _CONNACK = const(2)
@@ -23,12 +22,16 @@ _MAX_DATA = const(65463)
 
 
 class LightmqClient(Link):
-    """One LightMQ client. Data is bytes. The options: those of Link, and
+    """One LightMQ client. Data is bytes, or str, which is sent as UTF-8. The options: Link's, and
 
-    ``handler(data)``: called for every SEND of the broker; the bytes it returns are the response
+    ``handler(data)``: called for every SEND of the broker; what it returns is the response
     (None: an empty one). ``on_response(data)``: called for responses to ``post``. ``dialect``:
     ``spec``, or ``gbaranski`` (the opcodes of the Go program). ``window``: how many posts may
-    await their response. ``code`` is the last CONNACK's.
+    await their response; 0: none is awaited.
+
+    ``code`` is the last CONNACK's. ``oversized`` counts the handler's responses that did not fit
+    ``tx_size``: the peer got "error: …" instead. ``unanswered`` counts the posts whose response
+    is not awaited any more: it was late, or the link was lost.
     """
 
     handler = on_response = None
@@ -36,85 +39,137 @@ class LightmqClient(Link):
     window = 8
 
     def __init__(self, transport, client_id, **options):
+        client_id = encoded(client_id)
         if not 0 < len(client_id) < 256:
-            raise ValueError("size")
+            raise ValueError("client_id of %d bytes" % len(client_id))
+        self.code = self._formatted = None
+        self.oversized = self.unanswered = 0
+        self._flushed = 0  # ``unanswered`` when ``flush`` last told of it
+        self._answers = True  # whether the peer answers posts at all
+        self._posts = []  # ids of those that await their response, the oldest first
+        self._sends = {}  # id: the response to a send(), None before it came
         Link.__init__(self, transport, options)
         self.client_id = client_id
-        self.code = self._size = None
-        # SENDRESP and PONG are one more than SEND and PING, which are 8 together.
-        self._go = self.dialect != "spec"
-        self._request = 3 if self._go else 5
+        self._ping = -1  # none yet
+        # The opcodes of SEND and PING; that of the answer is one more.
+        self._send, self._ping_code = (5, 3) if self.dialect == "spec" else (3, 5)
+        self._accepted = 0 if self.dialect == "spec" else 1
         self._id = random.getrandbits(16)
-        self._waiting = {}  # id of a SEND: True of a post(); of a send() False, then its response
+        self._greet()  # it must fit, or the link could never come up
+        self._greeted = self._last = 0
 
     def send(self, data, timeout_ms=5000):
         """Send ``data`` and return the response. Raises LinkError, as ``ping`` does."""
         number = self._post(data, False)
-        waiting = self._waiting
+        sends = self._sends
         try:
-            while waiting[number] is False:
+            while sends[number] is None:
                 timeout_ms = self._await(timeout_ms, True)
-            return waiting[number]
+            return sends[number]
         finally:
-            waiting.pop(number, None)
+            sends.pop(number, None)
 
-    def post(self, data, timeout_ms=5000):
-        """Send ``data`` without awaiting its response; waits while ``window`` posts are open.
+    def post(self, data, timeout_ms=5000, *, confirm=False):
+        """Send ``data`` without awaiting its response.
 
-        Responses to what an ``outage`` kept are discarded.
+        Waits up to ``timeout_ms`` while ``window`` posts are open. If no response came, the oldest
+        is given up, the data is sent all the same, and no later post waits before one has come.
+        ``confirm``: the ``outage`` keeps the data until the response.
         """
-        if self.up:
-            self.flush(timeout_ms, self.window - 1)
-        self._post(data, True)
+        while self.up and self._is_full():
+            start = ticks_ms()
+            self.poll(timeout_ms)
+            timeout_ms -= ticks_diff(ticks_ms(), start)
+            if timeout_ms <= 0:
+                self._give_up()
+        self._post(data, True, confirm)
 
-    def flush(self, timeout_ms=5000, leave=0):
-        """Wait until at most ``leave`` posts await their response. Raises LinkError."""
+    def flush(self, timeout_ms=5000):
+        """Return when every post since the last ``flush`` was answered.
+
+        Raises LinkError: "unanswered" if some were not, within ``timeout_ms`` or before the link
+        was lost that they went by.
+        """
         try:
-            while len(self._waiting) > leave:
+            while self._posts and timeout_ms > 0:
                 timeout_ms = self._await(timeout_ms, True)
-        except LinkError:
-            self._waiting = {}  # later answers are late
-            raise
+        finally:
+            count = self._unanswered_now()
+        if count:
+            raise LinkError("unanswered", "%d posts" % count)
+
+    def _unanswered_now(self):
+        # Await no response any more; return how many posts had none since this was last asked.
+        while self._posts:
+            self._give_up()
+        count = self.unanswered - self._flushed
+        self._flushed = self.unanswered
+        return count
+
+    def _is_full(self):
+        # Whether a post has to wait.
+        return self._answers and 0 < self.window <= len(self._posts)
+
+    def _give_up(self):
+        # Do not await the response to the oldest post any more, nor, for now, to the next ones.
+        self._answers = False
+        self._posts.pop(0)
+        self.unanswered += 1
 
     def _next_id(self):
-        # Never one that still awaits its response.
+        # Never one that still awaits its response, nor the last ping's.
         while True:
-            self._id = (self._id + 1) & 0xFFFF
-            if self._id not in self._waiting:
-                return self._id
+            number = self._id = (self._id + 1) & 0xFFFF
+            if number not in self._posts and number not in self._sends and number != self._ping:
+                return number
 
-    def _post(self, data, post):
+    def _post(self, data, post, confirm=False):
+        data = encoded(data)
         number = self._next_id()
         if post and self.outage is not None:
-            self.outage.send(self, self._request, number, data, 1)
+            self.outage.send(self, confirm, self._send, number, data, 1)
+        elif confirm:
+            raise ValueError("confirm without outage")
         else:
             self._push()
-            self._pack(self._request, number, data, 1)
+            self._pack(self._send, number, data, 1)
             self._push()
         if self.up:
-            self._waiting[number] = post
+            if not post:
+                self._sends[number] = None
+            elif self.window:
+                if len(self._posts) >= self.window:
+                    self._give_up()
+                self._posts.append(number)
         return number
 
     def _pack(self, operation, number, data=b"", flags=0):
         # Put a frame behind what waits to be written; ``flags`` is how many bytes of them.
         size = len(data)
+        if size > _MAX_DATA:
+            raise ValueError("%d bytes of data" % size)
+        length = 2 + flags + size
         last = self._last
-        self._last = end = last + _HEADER + 2 + flags + size
-        if end > self.tx_size or size > _MAX_DATA:
-            self._last = last
-            raise (LinkError if last else ValueError)("size")
-        if size * 2 + flags != self._size:
+        end = self._end_of(last, _HEADER + length)
+        formatted = size << 1 | flags
+        if formatted != self._formatted:
             # pack_into with a format made before copies the data without allocating.
-            self._size = size * 2 + flags
-            self._fmt = ">BHH%dx%ds" % (flags, size)
-        length = end - last - _HEADER
-        struct.pack_into(self._fmt, self._out, last, operation, length, number, data)
+            self._formatted = formatted
+            self._format = ">BHH%dx%ds" % (flags, size)
+        struct.pack_into(self._format, self._out, last, operation, length, number, data)
+        self._last = end
+
+    def _drop(self, error, due):
+        self.unanswered += len(self._posts)
+        self._posts.clear()
+        self._sends = {}
+        self._answers = True
+        Link._drop(self, error, due)
 
     def _greet(self):
-        if self._told:
+        if self._greeted:
             return False
-        self._told = 1
-        self._waiting = {}
+        self._greeted = 1
         name = self.client_id
         # Its size, one byte, and its first byte are where other messages have their number.
         self._pack(_CONNECT, len(name) << 8 | name[0], name[1:])
@@ -123,10 +178,12 @@ class LightmqClient(Link):
     def _ask(self, new):
         if new:
             self._ping = self._next_id()
-        self._pack(8 - self._request, self._ping)
+        self._pack(self._ping_code, self._ping)
 
     def _take(self):
         buf = self._buf
+        send = self._send
+        ping = self._ping_code
         handled = 0
         while True:
             start = self._start
@@ -135,22 +192,21 @@ class LightmqClient(Link):
                 return handled
             operation = buf[start]
             length = buf[start + 1] << 8 | buf[start + 2]
-            # 0: wants an answer, 1: is one
-            kind = operation - self._request
-            least = 3 - kind
-            most = 65535
             if not self.up:
-                kind = operation != _CONNACK and 9
+                known = operation == _CONNACK
                 least = most = 1
-            elif kind & ~1:
-                kind = operation - 8 + self._request
+            elif operation == send or operation == send + 1:
+                known = True
+                least = 3 if operation == send else 2
+                most = 65535
+            else:
+                known = operation == ping or operation == ping + 1
                 # PONG's description says "no payload", its table two bytes: both are accepted.
-                least = (length % 2 + 1 - kind) * 2
-                most = 2
-            if kind & ~1 or (have > 2 and not least <= length <= most):
-                self._fail("wire", operation)
+                least = most = 0 if operation != ping and not length else 2
+            if not known or (have >= _HEADER and not least <= length <= most):
+                self._fail("wire", "opcode %d" % operation)
             # What has to be answered waits until there is room for the answer.
-            if have < _HEADER or (not kind and not self._flush()):
+            if have < _HEADER or ((operation == send or operation == ping) and not self._flush()):
                 return handled
             self._start = end = start + _HEADER + length
             if end > self._end:
@@ -163,29 +219,48 @@ class LightmqClient(Link):
             number = buf[start] << 8 | buf[start + 1] if length else self._ping
             if not self.up:
                 self.code = buf[start]
-                if self.code != self._go:
-                    self._fail("refused", None)
+                if self.code != self._accepted:
+                    self._fail("refused", self.code)
                 self._rise()
-            elif most == 2:
-                if not kind:
-                    self._pack(operation + 1, number)
-                else:
-                    self._pong = number
-            elif not kind:
-                stream = self.stream
-                answer = self.handler and self.handler(bytes(self._view[start + 3 : end]))
-                if self.stream is stream:
-                    self._pack(operation + 1, number, answer or b"")
-            else:
-                kept = self._waiting.get(number)
-                data = bytes(self._view[start + 2 : end])
-                if kept is False:
-                    self._waiting[number] = data
-                elif kept is True:
-                    del self._waiting[number]
-                    if self.on_response:
-                        self.on_response(data)
-                else:
-                    self.discarded += 1  # too late, never asked, or answered before
-                    continue
+            elif operation == ping:
+                self._pack(ping + 1, number)
+            elif operation == ping + 1:
+                self._pong = number
+            elif operation == send:
+                self._answer(number, bytes(self._view[start + 3 : end]))
+            elif not self._respond(number, bytes(self._view[start + 2 : end])):
+                self.discarded += 1  # too late, never asked, or answered before
+                continue
             handled += 1
+
+    def _answer(self, number, data):
+        # Send the response to the peer's SEND ``number``.
+        stream = self.stream
+        answer = encoded((self.handler and self.handler(data)) or b"")
+        if self.stream is not stream:
+            return  # the handler closed it
+        if not self._flush():
+            self._push()  # the handler sent something
+        room = self.tx_size - _HEADER - 2
+        if len(answer) > room:
+            self.oversized += 1
+            answer = (b"error: %d bytes, room for %d" % (len(answer), room))[:room]
+        self._pack(self._send + 1, number, answer)
+
+    def _respond(self, number, data):
+        # Give the response to our SEND ``number`` to whoever waits for it, if anybody does.
+        is_kept = self.outage is not None and self.outage.answered(number)
+        if number in self._posts:
+            self._answers = True
+            self._posts.remove(number)
+            if self.on_response:
+                self.on_response(data)
+        elif self._sends.get(number, b"") is None:
+            self._sends[number] = data
+        else:
+            return is_kept
+        return True
+
+    def _renumber(self, buf, start):
+        # A SEND that is kept in ``buf`` is sent again: by a number of this connection.
+        struct.pack_into(">H", buf, start + 3, self._next_id())

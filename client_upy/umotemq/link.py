@@ -8,25 +8,30 @@ end. Optional: ``pollable``, what ``select.poll`` can wait for (the stream itsel
 ``None`` if there is nothing: we look every millisecond).
 
 ``_step`` does what can be done without waiting, and ``_due`` says until when nothing else has to
-be done (``None``: never again). The rest is one loop around them: ``poll`` here, tasks in
-umotemq.aio. A protocol adds ``_greet`` (put the next thing that the peer has to be told
-first; False: wait for its answer), ``_take`` (dispatch the messages that have come whole, return
-how many), and ``_ask`` (put a sign of life, a new one or the last one again; the answer makes
-``_pong`` equal ``_ping``).
+be done (``None``: nothing ever, the link is closed). The rest is one loop around them: ``poll``
+here, tasks in umotemq.aio. A protocol adds:
+
+- ``_greet()``: put the next thing that the peer has to be told first into the transmit buffer;
+  False if its answer has to come before that;
+- ``_take()``: dispatch the messages that have come whole, return how many;
+- ``_ask(new)``: put a sign of life, a new one or the last one again; the answer makes ``_pong``
+  equal ``_ping``.
+
+Why so long: one link is one state machine.
 """
 
-import sys
 from random import getrandbits
+from select import poll
 from time import sleep_ms, ticks_add, ticks_diff, ticks_ms, ticks_us
-
-if sys.implementation.name != "micropython":
-    from umotemq._cpython import Poll as poll
-else:
-    from select import poll
 
 
 class LinkError(OSError):
     """What failed, by ``args[0]`` (a table in the README), and ``args[1]``: why, or where."""
+
+
+def encoded(text):
+    """Return ``text`` as UTF-8 if it is a str, or the bytes that it is."""
+    return text.encode() if isinstance(text, str) else text
 
 
 class Link:
@@ -41,37 +46,43 @@ class Link:
     tx_size = 256  # bytes of the transmit buffer; a longer message is refused
     timeout_ms = 5000  # for the peer to connect, to accept a write, to finish what it began
     keepalive_ms = 20000  # so often the peer is asked for a sign of life
-    retry_ms = 500  # until the second try to open a lost link; 0: never open it again
+    retry_ms = 500  # until the second try to open a lost link; 0: only connect() opens it again
     retry_max_ms = 30000  # between any two tries
     # ``link_up()`` is called before each try: whether there is a network at all. ``alive()``: when
-    # bytes have come, which proves the link. ``outage``: an umotemq.outage.Ring.
-    link_up = alive = outage = None
+    # bytes have come, which proves the link. ``on_up()``, ``on_down()``: when it came up, and when
+    # it was lost or closed. ``outage``: an umotemq.outage.Ring.
+    link_up = alive = on_up = on_down = outage = None
 
     def __init__(self, transport, options):
         for name in options:
-            if callable(getattr(self, name, len)):
-                raise TypeError(name)
+            if name[0] == "_" or not hasattr(self, name) or callable(getattr(self, name)):
+                raise TypeError("no option " + name)
             setattr(self, name, options[name])
         self.transport = transport
         self.error = self.stream = None
-        self._now = b""  # what was written last, so that its like needs no new view
-        # The pause that comes next, in ms; 0: the first one.
-        self.connects = self.discarded = self._ping = self._pause = 0
-        self._due = self._then = ticks_ms()
+        self.up = False
+        self._blocking = True  # umotemq.aio: whoever sends must not wait
+        self._on_drop = []  # functions of this package, called when the stream was closed
+        self.connects = self.discarded = self._ping = 0
+        self._backoff = 0  # the pause before the next try, in ms; 0: the first one
+        self._asked = ticks_ms()  # when the peer was asked for a sign of life, or came up
         # Two bytes more, so that a protocol may look at a header of which only the first has come.
         self._buf = bytearray(self.rx_size + 2)
         self._view = memoryview(self._buf)[: self.rx_size]
-        self._has = self._buf.startswith  # to bind it takes 16 bytes of heap
+        self._startswith = self._buf.startswith  # to bind it takes 16 bytes of heap
         self._out = bytearray(self.tx_size)
-        self._drop()
+        self._part = b""  # a view of what was written last, so that its like needs no new one
+        self._poll = poll()
+        self._drop(None, self._asked)
 
     # ---- for programs ----
 
-    def connect(self, timeout_ms=10000):
-        """Return once the link is up. Raises the LinkError that kept it down.
+    def connect(self, *, timeout_ms=10000):
+        """Return once the link is up; also after ``close``. Raises the LinkError that kept it down.
 
         ``poll`` opens the link too, and whenever it was lost: this is to wait for it.
         """
+        self._reopen()
         while not self.up:
             timeout_ms = self._await(timeout_ms, False)
 
@@ -80,7 +91,7 @@ class Link:
 
         Returns as soon as something was dispatched (answers to signs of life count), or the link
         came up or was lost. Opens the link, sends signs of life, judges the peer. Raises what
-        handlers raise, and LinkError only if ``retry_ms`` is 0.
+        handlers raise; LinkError only once ``close`` was called, or if ``retry_ms`` is 0.
         """
         start = ticks_ms()
         up = self.up
@@ -90,7 +101,7 @@ class Link:
             try:
                 count = self._step()
             except LinkError:
-                # Another client's, used in a handler, is not ours to forgive.
+                # One that did not end our link is a handler's, of another client for example.
                 if self.error is last or self._due is None:
                     raise
             now = ticks_ms()
@@ -99,6 +110,14 @@ class Link:
                 return count
             self._wait(min(left, ticks_diff(self._due or now, now)))
 
+    def run(self, ms=None):
+        """Serve the link for ``ms``, whatever arrives (``None``: for ever). Raises as ``poll``."""
+        while ms is None or ms > 0:
+            start = ticks_ms()
+            self.poll(self.keepalive_ms if ms is None else ms)
+            if ms:
+                ms -= ticks_diff(ticks_ms(), start)
+
     def ping(self, timeout_ms=5000):
         """Return the round trip to the broker in µs; everything sent before has been processed.
 
@@ -106,21 +125,38 @@ class Link:
         up if there was no answer within ``timeout_ms`` of writing it.
         """
         start = ticks_us()  # before the write: the answer may be here when it returns
-        self._push()
-        self._ask(True)
-        self._push()
-        number = self._ping
-        while self._pong != number:
+        number = self._begin_ping()
+        while not self._is_answered(number):
             timeout_ms = self._await(timeout_ms, True)
         return ticks_diff(ticks_us(), start)
 
     def close(self):
-        """Close the link for good. Never raises."""
-        self.error = LinkError("closed")
-        self._due = None
-        self._drop()
+        """Close the link; ``connect`` opens it again, with the same buffers."""
+        self._backoff = 0
+        self._drop(LinkError("closed"), None)
 
     # ---- for drivers and protocols ----
+
+    def _reopen(self):
+        # After close(), or a loss that retry_ms=0 left at that.
+        if self._due is None:
+            self.error = None
+            self._due = ticks_ms()
+
+    def _begin_ping(self):
+        # Ask for a new sign of life; return its number.
+        self._push()
+        number = self._ping
+        self._ask(True)
+        if self._ping == number:
+            raise ValueError("ping needs a name")  # or nobody answers it
+        self._push()
+        return self._ping
+
+    def _is_answered(self, number):
+        # Whether the answer to a ping came, or to a later one: the broker works in order.
+        pong = self._pong
+        return pong is not None and pong - number & 0xFF <= self._ping - number & 0xFF
 
     def _await(self, ms, up):
         # poll once while waiting for an answer, or for the link; return what is left of ``ms``.
@@ -133,89 +169,125 @@ class Link:
     def _step(self):
         # Do what can be done without waiting; return how many messages were dispatched.
         count = 0
+        up = self.up
         if not self.stream:
-            if self._due is None:
-                raise self.error
-            now = ticks_ms()
-            if ticks_diff(self._due, now) > 0:
+            if not self._dial():
                 return 0
-            if self.link_up and not self.link_up():
-                self._due = ticks_add(now, self.retry_ms or 500)
-                return 0
-            try:
-                self.stream = stream = self.transport.open()
-            except OSError as error:
-                self._fail(None, error)
-            self._fd = getattr(stream, "pollable", stream)
-            self._poll = poll()
-            if self._fd:
-                self._poll.register(self._fd, 1)  # once: it takes heap
         # A stream that is being connected takes nothing, and on some ports must not be read.
-        elif not self._last or self.up:
+        elif up or not self._last:
+            if self._backoff and ticks_diff(ticks_ms(), self._asked) >= self.timeout_ms:
+                self._backoff = 0  # the link has lasted
             count = self._take()  # what an exception in a handler left behind
             for _ in range(8):
                 # A full buffer means that there is more; but others want a turn too.
                 if (count and self._end != self.rx_size) or not self._fill():
                     break
                 count += self._take()
-        if not self.stream:
-            return count  # closed by a handler
+            if not self.stream:
+                return count  # closed by a handler
         while self._flush() and not self.up and self._greet():
             pass
+        self._plan()
+        if self.up and not up and self.on_up:
+            self.on_up()
+        return count
+
+    def _dial(self):
+        # Open a stream if it is time to; say whether there is one now.
+        if self._due is None:
+            raise self.error
+        now = ticks_ms()
+        if ticks_diff(self._due, now) > 0:
+            return False
+        if self.link_up and not self.link_up():
+            self._due = ticks_add(now, self.retry_ms or 500)
+            return False
+        try:
+            self.stream = stream = self.transport.open()
+        except OSError as error:
+            self._fail(None, error)
+        self._fd = getattr(stream, "pollable", stream)
+        if self._fd:
+            self._poll.register(self._fd, 1)  # once: it takes heap
+        return True
+
+    def _plan(self):
+        # Ask for signs of life, judge the peer, and note when that has to be done again.
         now = ticks_ms()
         if self.up and not self._last:
-            if ticks_diff(now, self._then) >= self.keepalive_ms:
-                self._then = now
+            if ticks_diff(now, self._asked) >= self.keepalive_ms:
+                self._asked = now
                 # One still unanswered again: ``ping`` waits for its number, and may see the last.
                 self._ask(self._pong == self._ping)
                 self._flush()
-            if self.outage:
+            if self.outage is not None:
                 self.outage.drain(self)
-        due = ticks_add(self._then, self.keepalive_ms)
-        if not self.up or self._last or self._start != self._end or self._pong != self._ping:
-            # The peer has to do something: answer, send the rest, or read.
-            if self._owed is None:
-                self._owed = now
-            due = ticks_add(self._owed, self.timeout_ms)
-            if ticks_diff(now, due) > 0:
-                self._fail("timeout", None)
+        due = ticks_add(self._asked, self.keepalive_ms)
+        if not self.up or self._start != self._end or self._pong != self._ping:
+            # It has to say something: an answer, or the rest of a message.
+            if self._silent is None:
+                self._silent = now
+            due = ticks_add(self._silent, self.timeout_ms)
+        if self._last:
+            # It has to read, and nothing that it says excuses it.
+            if self._stuck is None:
+                self._stuck = now
+            stuck = ticks_add(self._stuck, self.timeout_ms)
+            if ticks_diff(stuck, due) < 0:
+                due = stuck
+        if ticks_diff(now, due) > 0:
+            self._fail("timeout", None)
         self._due = due
-        return count
 
-    def _drop(self):
+    def _drop(self, error, due):
+        # Close the stream, and tell the program, which finds everything settled. ``error``: why;
+        # ``due``: when the next one may be opened (None: only by connect()).
+        up = self.up
         stream = self.stream
-        self.up = False
-        # ``_poll`` too, as it may keep the stream from being freed.
-        self.stream = self._fd = self._poll = self._owed = self._pong = self._like = None
-        # The bytes not yet parsed (beyond the end: to be skipped), not yet written, ...
-        self._start = self._end = self._first = self._last = 0
-        self._told = 0  # ... and how much of the introduction is done
-        self._fit = 0  # a protocol's, 0 if anything may be in the way of the next message
         if stream:
+            if self._fd:
+                self._poll.unregister(self._fd)
             try:
                 stream.close()
             except OSError:
                 pass  # it is gone either way
+        self.error = error
+        self._due = due
+        self.up = False
+        self.stream = self._fd = self._pong = None
+        # Since when the peer owes us a byte, and since when it has taken none.
+        self._silent = self._stuck = None
+        # The bytes not yet parsed (beyond the end: to be skipped), and those not yet written.
+        self._start = self._end = self._first = self._last = 0
+        self._greeted = 0  # how much of the introduction is done
+        self._topic = self._alike = None  # FMQP's: what the last messages were like
+        if self.outage is not None:
+            self.outage.lost()
+        for function in self._on_drop:
+            function()
+        if up and self.on_down:
+            self.on_down()
 
     def _fail(self, name, error):
-        error = LinkError(name or ("lost" if self.up else "connect"), error or self.transport.where)
-        self._drop()
-        self.error = error
-        pause = self._pause or self.retry_ms
-        self._pause = min(2 * pause, self.retry_max_ms)
-        self._due = None
+        # Give the link up, plan the next try, and raise why.
+        if not name:
+            name = "lost" if self.up else "connect"
+        failed = LinkError(name, error or self.transport.where)
+        pause = self._backoff or self.retry_ms
+        self._backoff = min(2 * pause, self.retry_max_ms)
+        due = None
         if pause:
             # Half of it is by chance, so that a fleet does not come back all at once.
-            self._due = ticks_add(ticks_ms(), pause - (pause * getrandbits(8) >> 9))
-        raise error
+            due = ticks_add(ticks_ms(), pause - (pause * getrandbits(8) >> 9))
+        self._drop(failed, due)
+        raise failed
 
     def _rise(self):
         self.up = True
         self.connects += 1
-        self._pause = 0
-        self.error = self._owed = None
+        self.error = self._silent = None
         self._pong = self._ping
-        self._then = ticks_ms()
+        self._asked = ticks_ms()
 
     def _fill(self):
         # Read once; true if bytes came, and the link is still there.
@@ -245,56 +317,70 @@ class Link:
             self._fail("closed", None)
         self._end = end + count
         if self.up:
-            self._owed = None
+            self._silent = None
             if self.alive:
                 self.alive()
         return self.stream
 
     def _wait(self, ms):
+        # Sleep until there is something to read, or room to write if we need that.
         if ms <= 0:
             return
         fd = self._fd
-        if fd:
-            wait = self._poll
-            last = self._last
-            if last:
-                wait.modify(fd, 5)  # takes heap where addresses are large
-            for _ in wait.ipoll(ms):
-                pass
-            if last:
-                wait.modify(fd, 1)
-        else:
+        if not fd:
             sleep_ms(1 if self.stream else ms)
+            return
+        wait = self._poll
+        writing = self._last
+        if writing:
+            wait.modify(fd, 5)  # takes heap where addresses are large
+        for _ in wait.ipoll(ms):
+            pass
+        if writing:
+            wait.modify(fd, 1)
 
     def _flush(self):
         # Write what is in the transmit buffer; True when all of it went.
         last = self._last
-        if last:
-            data = self._now
-            first = self._first
-            self._fit = 0
-            if first or len(data) != last:
-                data = memoryview(self._out)[first:last]
-                if not first:
-                    self._now = data
-            try:
-                first += self.stream.write(data) or 0
-            except OSError as error:
-                self._fail(None, error)
-            if first != last:
-                self._first = first
-                return False
-            self._first = self._last = 0
-        return True
+        if not last:
+            return True
+        data = self._part
+        first = self._first
+        if first or len(data) != last:
+            data = memoryview(self._out)[first:last]
+            if not first:
+                self._part = data
+        try:
+            count = self.stream.write(data)
+        except OSError as error:
+            self._fail(None, error)
+        if count:
+            self._stuck = None
+            first += count
+            if first == last:
+                self._first = self._last = 0
+                return True
+            self._first = first
+        return False
+
+    def _end_of(self, last, size):
+        # Return where a message of ``size`` bytes ends that begins at ``last`` in the transmit
+        # buffer. Raises ValueError if it never fits, LinkError if it does not now.
+        if last + size > self.tx_size:
+            if size > self.tx_size:
+                raise ValueError("message of %d bytes, tx_size is %d" % (size, self.tx_size))
+            raise LinkError("size", "%d bytes have not gone yet" % last)
+        return last + size
 
     def _push(self):
         # Have all of it written: there is a link, and room for a message.
         if not self.up:
-            raise self.error or LinkError("down")
+            raise self.error or LinkError("down", self.transport.where)
         start = ticks_ms()
         while not self._flush():
+            if not self._blocking:
+                return  # umotemq.aio's: the rest goes by itself
             left = self.timeout_ms - ticks_diff(ticks_ms(), start)
             if left <= 0:
                 self._fail("timeout", None)
-            if self._wait(left):
-                return True  # umotemq.aio's: the rest goes by itself
+            self._wait(left)

@@ -22,9 +22,15 @@ class _LinkOptions(TypedDict, total=False):
     retry_max_ms: int
     link_up: Callable[[], object] | None
     alive: Callable[[], object] | None
+    on_up: Callable[[], object] | None
+    on_down: Callable[[], object] | None
     outage: Ring | None
 
 class LinkError(OSError): ...
+
+_Text = str | bytes | bytearray
+
+def encoded(text: _Text) -> bytes | bytearray: ...
 
 class Link:
     rx_size: int
@@ -35,6 +41,8 @@ class Link:
     retry_max_ms: int
     link_up: Callable[[], object] | None
     alive: Callable[[], object] | None
+    on_up: Callable[[], object] | None
+    on_down: Callable[[], object] | None
     outage: Ring | None
     transport: _Transport
     stream: _Stream | None
@@ -43,7 +51,8 @@ class Link:
     connects: int
     discarded: int
     def __init__(self, transport: _Transport, options: _LinkOptions) -> None: ...
-    def connect(self, timeout_ms: int = 10000) -> None: ...
+    def connect(self, *, timeout_ms: int = 10000) -> None: ...
     def poll(self, ms: int = 0) -> int: ...
+    def run(self, ms: int | None = None) -> None: ...
     def ping(self, timeout_ms: int = 5000) -> int: ...
     def close(self) -> None: ...

@@ -1,85 +1,132 @@
-"""Messages that are kept while the link is down, in a fixed ring."""
+"""Messages that are kept: while the link is down, and with ``confirm`` until the broker's answer.
+
+    ring = Ring(2048)  # in RAM
+    ring = Ring(1024, store=FileStore("/outage"))  # while the link is down, in flash
+    client = FmqpClient(transport, outage=ring)
+    client.publish("meter", "1", confirm=True)
+
+What the link has not taken yet waits in the ring; what was published with ``confirm`` stays until
+the broker has answered: FMQP's by the echo of a ping that was sent behind it, LightMQ's by its
+SENDRESP. A link that is lost sends what is left once more: each message arrives in order, and at
+least once; it may arrive twice.
+
+For a protocol that acknowledges messages itself: its client has a method ``_renumber``, which gives
+a frame that is sent again a new number, and calls ``answered`` for each acknowledgement.
+
+Why so long: the ring in RAM and its store are one queue.
+"""
+
+from struct import pack_into
+from time import ticks_diff, ticks_ms, time
+
+from micropython import const
 
 from umotemq.link import LinkError
 
+_HEAD = const(11)  # bytes before each message: size, state, sequence number, when it came
+_CONFIRM = const(1)  # a state: it waits for the broker's answer
+_ANSWERED = const(2)
+
 
 class Ring:
-    """At most ``size`` bytes of whole messages (each takes two more), the option ``outage``.
+    """At most ``size`` bytes of whole messages (each takes eleven more), the option ``outage``.
 
     Full: the oldest give way, or with ``newest`` the new one does; ``dropped`` counts them.
-    A message that the link took and then lost on its way is not in here.
+
+    ``store``: an umotemq.store.FileStore or RtcStore; messages are there as long as the link is
+    down, those that it left unconfirmed too, and those for which the ring has no room. With
+    ``always`` all that are to be confirmed are, before they are sent: then not even a power cut
+    loses one. ``stamp(payload, sequence, seconds)``: returns the payload that is sent instead;
+    numbers go on after a reset if there is a store.
     """
 
-    def __init__(self, size, newest=False):
+    def __init__(self, size, newest=False, store=None, always=False, stamp=None):
         self.newest = newest
-        self.dropped = 0
-        self.count = 0
-        self._ring = bytearray(size)
-        self._first = self._used = 0
-        self._sending = False  # whether the oldest is in the transmit buffer, ...
-        self._connection = 0  # ... of which connection
+        self.store = store
+        self.stamp = stamp
+        self.sequence = 1 + (store.last if store else 0)  # the next message's number
+        self._always = always
+        self._lost = 0
+        self._buf = bytearray(size)
+        self._view = memoryview(self._buf)
+        self._size = None  # of messages for which the format is
+        self._clear()
+        self._loaded = self._done = 0  # the newest that came into the ring, and that went
+        self._asked = self._number = 0  # how many records the ping of this number confirms
+        self._ahead = None  # what was read of the store, and found no room here yet
+
+    @property
+    def count(self):
+        """How many messages are kept."""
+        store = self.store
+        if not store:
+            return self._here
+        only_here = 0
+        at = self._first
+        for _ in range(self._here):
+            at = self._at(at)
+            only_here += _number(self._buf, at + 3) > store.last
+            at += _HEAD + (self._buf[at] << 8 | self._buf[at + 1])
+        return store.count + only_here
+
+    @property
+    def dropped(self):
+        """How many messages gave way."""
+        return self._lost + (self.store.dropped if self.store else 0)
 
     def __len__(self):
         return self.count
 
-    def put(self, message):
-        """Keep a message, a buffer."""
-        ring = self._ring
-        need = len(message) + 2
-        while self._used + need > len(ring):
-            if self.newest or not self.count:
-                self.dropped += 1
-                return
-            self._remove()
-            self._sending = False
-            self.dropped += 1
-        at = self._first + self._used
-        for i in range(-2, need - 2):
-            byte = message[i] if i >= 0 else need - 2 >> 8 * (-1 - i) & 0xFF
-            ring[at % len(ring)] = byte
-            at += 1
-        self._used += need
-        self.count += 1
-
-    def get(self, into):
-        """Copy the oldest message to the start of ``into``; return its size in bytes."""
-        ring = self._ring
-        size = self._size()
-        at = self._first + 2
-        for i in range(size):
-            into[i] = ring[(at + i) % len(ring)]
-        self._sending = True
-        return size
-
-    def sent(self):
-        """The transmit buffer was written: what came from here may go."""
-        if self._sending:
-            self._sending = False
-            self._remove()
-
-    def lost(self):
-        """The link was lost: what was in the transmit buffer is still here."""
-        self._sending = False
-
     # ---- for clients ----
 
-    def send(self, client, *message):
+    def send(self, client, confirm, *message):
         """Have ``client`` pack a message; it is sent behind those that are here.
 
-        Raises ValueError if it does not fit the client's ``tx_size``.
+        Returns whether it was sent alone, and at once. Raises ValueError if it does not fit the
+        client's ``tx_size``, or nothing can confirm it.
         """
-        last = client._last
-        out = client._out
-        # Nowhere else is room while something is on its way.
-        client._out = packed = bytearray(client.tx_size)
-        client._last = 0
-        try:
+        if confirm and not hasattr(client, "_renumber") and not client.name:
+            raise ValueError("confirm needs a name")
+        if self.stamp:
+            message = list(message)
+            message[2] = self.stamp(message[2], self.sequence, int(time()))
+        if confirm and client._blocking:
+            self._make_room(client)
+        if client.up and client._last:
+            try:
+                client._push()
+            except LinkError:
+                pass  # it is kept
+        if client._last:  # nowhere else is room while something is on its way
+            out = client._out
+            last = client._last
+            client._out = packed = bytearray(client.tx_size)
+            client._last = 0
+            try:
+                client._pack(*message)
+                size = client._last
+            finally:
+                client._out = out
+                client._last = last
+        else:
             client._pack(*message)
             size = client._last
-        finally:
-            client._out = out
-            client._last = last
-        self.put(memoryview(packed)[:size])
+            client._last = 0
+            if len(client._part) != size:
+                client._part = memoryview(client._out)[:size]
+            packed = client._out
+            if client.up and self._sent == self._here and not self._is_behind():
+                # Nothing comes before it. A stamp makes each message another one.
+                if not confirm:
+                    self.sequence += 1
+                    return self._write_now(client, False) and not self.stamp
+                if self._put(packed, size, _CONFIRM):
+                    self._sent = self._here
+                    self._next = self._end
+                    return self._write_now(client, True) and not self.stamp
+                size = 0  # the store has it
+        if size:
+            self._put(packed, size, _CONFIRM if confirm else 0, client.up)
         if client.up:
             try:
                 self.drain(client)
@@ -87,28 +134,292 @@ class Ring:
                 self.drain(client)
             except LinkError:
                 pass  # it is here
+        return False
+
+    def send_packed(self, client, confirm):
+        """As ``send``, of the message that ``client._part`` shows, which is like the last one."""
+        if confirm:
+            size = len(client._part)
+            at = self._end
+            end = at + _HEAD + size
+            if end > self._limit or size != self._size:
+                return self._send_slowly(client, size)
+            sequence = self.sequence
+            buf = self._buf
+            pack_into(self._format, buf, at, size, _CONFIRM, sequence, ticks_ms(), client._out)
+            self._end = self._next = end
+            self.sequence = sequence + 1
+            self._here += 1
+            self._sent += 1
+        self._write_now(client, confirm)
 
     def drain(self, client):
-        """Send what is here, as far as the stream of ``client`` takes it."""
+        """Send what is here, as far as the stream of ``client`` takes it, and ask for answers."""
         while client.up:
-            if client.connects != self._connection:
-                self._connection = client.connects
-                self.lost()
             if client._last:
                 client._flush()
                 if client._last:
                     return
-            self.sent()
-            if not self.count:
-                return
-            client._last = self.get(client._out)
+            self._settle(client)
+            if self._sent == self._here and not self._load():
+                break
+            self._send_next(client)
+        if client.up and self._here and not self._asked and not hasattr(client, "_renumber"):
+            # Its echo comes after the broker has processed all that is here.
+            client._ask(True)
+            self._asked = self._here
+            self._number = client._ping
+            client._flush()
 
-    def _size(self):
-        ring = self._ring
-        return ring[self._first] << 8 | ring[(self._first + 1) % len(ring)]
+    def is_full(self, client):
+        """Say whether the next message may take the place of one that is not confirmed."""
+        return self._here > 0 and not self.store and self._place(client.tx_size) is None
+
+    def answered(self, number):
+        """Note that the broker has answered the message to which the client gave ``number``."""
+        buf = self._buf
+        at = self._first
+        for _ in range(self._sent):
+            at = self._at(at)
+            start = at + _HEAD + 3
+            if buf[at + 2] & _CONFIRM and buf[start] << 8 | buf[start + 1] == number:
+                if buf[at + 2] & _ANSWERED:
+                    return False
+                buf[at + 2] |= _ANSWERED
+                return True
+            at += _HEAD + (buf[at] << 8 | buf[at + 1])
+        return False
+
+    def lost(self):
+        """The link was lost: what was not answered is sent again on the next one."""
+        self._asked = self._sent = 0
+        self._next = self._first
+        if self.store and self._spill():
+            # The store gives them again, from the oldest on.
+            self._clear()
+            self._ahead = None
+            self._loaded = self._done
+
+    # ---- inside ----
+
+    def _send_slowly(self, client, size):
+        # A message to be confirmed that stands in the transmit buffer, by all that ``_put`` may do.
+        if client._blocking and self.is_full(client):
+            packed = bytes(client._part)
+            self._make_room(client)
+            if client.up and not client._last:
+                client._out[:size] = packed
+        else:
+            packed = client._out
+        if self._put(packed, size, _CONFIRM, client.up) and self._sent == self._here - 1:
+            if client.up and not client._last:
+                self._sent = self._here
+                self._next = self._end
+                client._part = memoryview(client._out)[:size]
+                self._write_now(client, True)
+
+    def _write_now(self, client, confirm):
+        # Send what ``client._part`` shows; if that fails it is kept. Returns whether it is gone.
+        packed = client._part
+        size = len(packed)
+        try:
+            sent = client.stream.write(packed)
+            if sent == size:
+                return True
+            client._first = sent or 0
+            client._last = size
+            client._topic = None
+            client._push()
+            return not client._last
+        except LinkError:
+            pass
+        except OSError as error:
+            try:
+                client._fail(None, error)
+            except LinkError:
+                pass
+        if not confirm:
+            self._put(client._out, size, 0, False)  # what was half sent is sent whole again
+        return False
+
+    def _clear(self):
+        self._limit = 0  # where the room behind ``_end`` ends, for messages like the last one
+        self._here = self._sent = 0  # records here, and how many of them were sent
+        self._first = self._next = self._end = 0  # of the oldest, of the first unsent, of the room
+
+    def _is_behind(self):
+        # Whether the store has messages that were not here yet, and so come before a new one.
+        return self.store and self.store.last > self._loaded and self.store.count
+
+    def _make_room(self, client):
+        # Wait for answers, while there are any to come.
+        left = client.timeout_ms
+        while client.up and self.is_full(client) and left > 0:
+            start = ticks_ms()
+            client.poll(left)
+            left -= ticks_diff(ticks_ms(), start)
+
+    def _put(self, packed, size, state, up=True):
+        # Keep a new message; true if it is in the ring, and not only in the store.
+        store = self.store
+        if store:
+            if not up or self._is_behind() or self._place(size) is None:
+                if self._spill():
+                    self._write(self.sequence, int(time()), state, packed, size)
+                    self.sequence += 1
+                return False
+            if self._always and state:
+                self._write(self.sequence, int(time()), state, packed, size)
+        return self._keep(packed, size, state, self.sequence)
+
+    def _write(self, sequence, seconds, state, packed, size):
+        # Add a message to the store; true if it is there.
+        try:
+            self.store.append(sequence, seconds, state, memoryview(packed)[:size])
+            return True
+        except OSError:  # no room in flash, or a broken one
+            self._lost += 1
+            return False
+
+    def _keep(self, packed, size, state, sequence):
+        # Keep a message in the ring; true if it is there.
+        at = self._place(size)
+        while at is None:
+            if not self._here:
+                self._lost += 1
+                return False
+            # One that was sent, and waits for no answer, is no loss.
+            if not self._sent or self._buf[self._at(self._first) + 2] & _CONFIRM:
+                self._lost += 1
+                if self.newest:
+                    return False
+            self._remove()
+            at = self._place(size)
+        buf = self._buf
+        if at != self._end:  # from the start again
+            if self._end + 2 <= len(buf):
+                buf[self._end] = buf[self._end + 1] = 255
+        start = at + _HEAD
+        self._end = start + size
+        if size != self._size:
+            # To assign a slice of a bytearray would move all that is behind it, and take heap.
+            self._size = size
+            self._format = ">HBII%ds" % size
+        pack_into(self._format, buf, at, size, state, sequence, ticks_ms(), packed)
+        self._here += 1
+        if self._loaded < sequence:
+            self._loaded = sequence
+        if sequence >= self.sequence:
+            self.sequence = sequence + 1
+        self._measure()
+        return True
+
+    def _measure(self):
+        # What has a store takes the usual way.
+        self._limit = self._first if self._end <= self._first else len(self._buf)
+        if self.store:
+            self._limit = 0
+
+    def _place(self, size):
+        # Return where a message can be put, None if there is no room.
+        need = _HEAD + size
+        end = self._end
+        if not self._here:
+            self._clear()
+            return 0 if need <= len(self._buf) else None
+        if end <= self._first:
+            return end if end + need <= self._first else None
+        if end + need <= len(self._buf):
+            return end
+        return 0 if need <= self._first else None
+
+    def _at(self, at):
+        # Where the record is that comes next: the end of the buffer may be empty.
+        buf = self._buf
+        if at + 2 > len(buf) or (buf[at] == 255 and buf[at + 1] == 255):
+            return 0
+        return at
 
     def _remove(self):
-        size = self._size() + 2
-        self._first = (self._first + size) % len(self._ring)
-        self._used -= size
-        self.count -= 1
+        # The oldest goes; return its number.
+        buf = self._buf
+        at = self._at(self._first)
+        self._first = at + _HEAD + (buf[at] << 8 | buf[at + 1])
+        self._here -= 1
+        if self._sent:
+            self._sent -= 1
+        else:
+            self._next = self._first
+        if self._asked:
+            self._asked -= 1
+        self._done = _number(buf, at + 3)
+        self._measure()
+        return self._done
+
+    def _send_next(self, client):
+        at = self._at(self._next)
+        size = self._buf[at] << 8 | self._buf[at + 1]
+        start = at + _HEAD
+        if hasattr(client, "_renumber"):
+            client._renumber(self._buf, start)
+        client._topic = None
+        client._out[:size] = self._view[start : start + size]
+        client._last = size
+        self._next = start + size
+        self._sent += 1
+
+    def _settle(self, client):
+        # What was answered may go; and what was sent, if it waits for no answer.
+        confirmed = 0
+        if self._asked and client._is_answered(self._number):
+            confirmed = self._asked
+            self._asked = 0
+        done = 0
+        while self._sent:
+            state = self._buf[self._at(self._first) + 2]
+            if state & _CONFIRM and not confirmed and not state & _ANSWERED:
+                break
+            if confirmed:
+                confirmed -= 1
+            done = self._remove()
+        if done and self.store and done <= self.store.last:
+            try:
+                self.store.confirm(done)
+            except OSError:
+                pass  # it comes once more after a reset
+
+    def _spill(self):
+        # Write what is only here into the store; true if all of it is there now.
+        buf = self._buf
+        at = self._first
+        for _ in range(self._here):
+            at = self._at(at)
+            size = buf[at] << 8 | buf[at + 1]
+            start = at + _HEAD
+            sequence = _number(buf, at + 3)
+            if sequence > self.store.last:
+                age = ticks_diff(ticks_ms(), _number(buf, at + 7)) // 1000
+                view = self._view[start : start + size]
+                if not self._write(sequence, int(time()) - age, buf[at + 2] & _CONFIRM, view, size):
+                    return False
+            at = start + size
+        return True
+
+    def _load(self):
+        # Take the next message of the store into the ring; true if there was one, and room.
+        if not self._is_behind():
+            return False
+        found = self._ahead or self.store.read(self._loaded)
+        self._ahead = None
+        if found is None:
+            self._loaded = self.store.last
+            return False
+        sequence, state, message = found
+        if self._here and self._place(len(message)) is None:
+            self._ahead = found
+            return False
+        return self._keep(message, len(message), state, sequence)
+
+
+def _number(buf, at):
+    return buf[at] << 24 | buf[at + 1] << 16 | buf[at + 2] << 8 | buf[at + 3]

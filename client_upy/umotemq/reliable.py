@@ -40,12 +40,15 @@ _HOST = const(8)  # is added by the other end: a line may echo
 _GOOD = const(0x2144DF1C)  # the CRC-32 of anything and its CRC-32
 _HEAD = const(9)  # bytes: the delimiter, COBS's first code, and seven
 _MOST = const(243)  # bytes of payload
+_SHORT = const(96)  # the same for a console, whose driver holds a few hundred
 _AGAIN_MS = const(250)
+_AWAY_MS = const(100)
+_CONSOLE = const(0x80)  # in the kind: what comes back is to be disguised
 _DONE = const(0x20000000)  # instead of a transmission: it is acknowledged
 
 
 class Reliable:
-    """The link over the streams of ``transport``, a ``Uart`` or what is like it.
+    """The link over the streams of ``transport``, a ``Uart``, a ``Console`` or what is like them.
 
     ``patience_ms``: silence after which either end gives the link up, 200 to 65535; poll at least
     twice as often. Its buffers are 5 KB.
@@ -77,7 +80,7 @@ class Reliable:
         return self._do(_WRITE, data)
 
     def _start(self):
-        self._run = self._link(self._patience_ms)
+        self._run = self._link(self._patience_ms, getattr(self._transport, "holds", 0))
         next(self._run)
 
     def _do(self, what, data):
@@ -91,7 +94,7 @@ class Reliable:
             raise OSError(result)
         return result
 
-    def _link(self, patience_ms):
+    def _link(self, patience_ms, holds):
         # Each send(): take what has come, do what the program wants, judge, send what can go.
         at = size = slot = kind = now = most = number = base = read = wanted = 0
         result = left = bye = None
@@ -115,7 +118,10 @@ class Reliable:
             data = yield result
             what = self._what
             result = None
+            at = now
             now = ticks_ms()
+            if holds and ticks_diff(now, at) > _AWAY_MS:
+                owes = 8  # a console's other end waits for a word that the program reads again
             if what == _BEGIN:
                 line = data
                 session = session + 1 & 0xFFFF
@@ -273,8 +279,10 @@ class Reliable:
                         if slot < _AGAIN_MS:
                             break
                         kind = _OPEN
-                        size = 3
-                        pack_into("<BH", payload, 0, _MOST, patience_ms)
+                        size = 5 if holds else 3
+                        at = _SHORT if holds else _MOST
+                        pack_into("<BHH", payload, 0, at, patience_ms, holds)
+                        at = number
                     elif at < size:
                         kind = _DATA
                         slot = at & 7
@@ -300,7 +308,7 @@ class Reliable:
                         out,
                         1,
                         0,
-                        kind,
+                        kind | _CONSOLE if holds else kind,
                         session,
                         at & 255,
                         wanted & 255,

@@ -13,7 +13,7 @@ class Tcp:
 
     def __init__(self, host, port):
         self.where = (host, port)
-        self._left = []
+        self._addresses = []
 
     def open(self):
         """Return a stream that is being connected, to the host's next address.
@@ -25,9 +25,9 @@ class Tcp:
             from umotemq._cpython import Sockets as socket
         else:
             import socket
-        if not self._left:
-            self._left = socket.getaddrinfo(*self.where, 0, _STREAM)
-        address = self._left.pop(0)
+        if not self._addresses:
+            self._addresses = socket.getaddrinfo(*self.where, 0, _STREAM)
+        address = self._addresses.pop(0)
         sock = socket.socket(address[0])
         # For its whole life: on ESP32 and RP2 setblocking(True) also clears a timeout.
         sock.setblocking(False)
@@ -36,10 +36,10 @@ class Tcp:
         except OSError as error:
             if error.errno != EINPROGRESS:
                 sock.close()
-                if self._left:
+                if self._addresses:
                     return self.open()
                 raise
-        # TCP_NODELAY, by number: the unix port lacks the names. Without it, the second of two
-        # messages waits for the first's acknowledgement, some 40 ms.
-        sock.setsockopt(6, 1, 1)
+        # Without it, the second of two messages waits for the first's acknowledgement, some 40 ms.
+        # lwIP's number is 64; the unix port has no name for its own, which is 1.
+        sock.setsockopt(6, getattr(socket, "TCP_NODELAY", 1), 1)
         return sock

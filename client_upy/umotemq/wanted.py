@@ -13,18 +13,17 @@ class Publisher:
         self._client = client
         self._topic = topic
         self._by = set()  # topics that somebody is subscribed to, all equivalent to ours
-        self._end = client._drop  # its own, or that of another one that looks on
-        client._drop = self._drop
+        client._on_drop.append(self._forget)
         client.subscribe(topic, self._heard, feedback=True)
 
     @property
     def wanted(self):
         return self._client.up and len(self._by) > 0
 
-    def publish(self, payload, cache=False):
-        """Publish if wanted, or if ``cache`` is to keep it for later; returns whether it did."""
-        if self.wanted or cache:
-            self._client.publish(self._topic, payload, cache)
+    def publish(self, payload, *, retain=False):
+        """Publish if wanted, or if ``retain`` is to keep it for later; returns whether it did."""
+        if self.wanted or retain:
+            self._client.publish(self._topic, payload, retain=retain)
             return True
         return False
 
@@ -37,9 +36,8 @@ class Publisher:
             by.discard(topic)
         self._changed(was)
 
-    def _drop(self):
+    def _forget(self):
         # The link is lost; the broker tells anew on the next one.
-        self._end()
         was = len(self._by) > 0
         self._by.clear()
         self._changed(was)

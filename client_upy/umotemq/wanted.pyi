@@ -1,15 +1,16 @@
 from collections.abc import Callable
 
 from umotemq.fmqp import FmqpClient
+from umotemq.link import _Text
 
 class Publisher:
     on_change: Callable[[bool], object] | None
     def __init__(
         self,
         client: FmqpClient,
-        topic: bytes,
+        topic: _Text,
         on_change: Callable[[bool], object] | None = None,
     ) -> None: ...
     @property
     def wanted(self) -> bool: ...
-    def publish(self, payload: bytes | bytearray, cache: bool = False) -> bool: ...
+    def publish(self, payload: _Text, *, retain: bool = False) -> bool: ...

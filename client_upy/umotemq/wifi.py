@@ -46,6 +46,7 @@ class Wifi:
         self._timeout_ms = timeout_ms
         self._login = (ssid, password)
         self._more = more
+        self._failed = None  # what the driver raised
         self._until = None  # when the try that is under way has taken too long
 
     def up(self):
@@ -53,15 +54,18 @@ class Wifi:
 
         Never waits, never raises: what is wrong, ``why`` says.
         """
-        wlan = self.wlan
-        if wlan.isconnected():
-            self._until = None
-            return True
-        now = ticks_ms()
-        # A driver may be idle between two of its own tries: only time tells that it gave up.
-        if self._until is None or ticks_diff(self._until, now) <= 0:
-            self._until = ticks_add(now, self._timeout_ms)
-            self._begin()
+        self._failed = None
+        try:
+            if self.wlan.isconnected():
+                self._until = None
+                return True
+            now = ticks_ms()
+            # A driver may be idle between two of its own tries: only time tells that it gave up.
+            if self._until is None or ticks_diff(self._until, now) <= 0:
+                self._until = ticks_add(now, self._timeout_ms)
+                self._begin()
+        except Exception as error:  # OSError, RuntimeError, ValueError: each port has its own
+            self._failed = error
         return False
 
     def connect(self, timeout_ms=15000):
@@ -77,6 +81,8 @@ class Wifi:
 
     def why(self):
         """Return what the driver says of its last try, as text."""
+        if self._failed:
+            return "driver: %s" % self._failed
         status = self.wlan.status()
         for name, text in _WHY:
             if status == self._status(name):
@@ -95,16 +101,10 @@ class Wifi:
     def _begin(self):
         wlan = self.wlan
         wlan.active(True)
-        for step in (self._leave, self._join):
-            try:
-                step(wlan)
-            except OSError:
-                pass  # there was nothing to leave; or it is tried again, like all that fails
-
-    def _leave(self, wlan):
-        wlan.disconnect()  # an ESP32 that is still at its last try refuses another one
-
-    def _join(self, wlan):
+        try:
+            wlan.disconnect()  # an ESP32 that is still at its last try refuses another one
+        except Exception:
+            pass  # there was nothing to leave
         if not self._power_save and hasattr(wlan, "PM_NONE"):
             wlan.config(pm=wlan.PM_NONE)
         wlan.connect(*self._login, **self._more)

@@ -24,6 +24,7 @@ _ADDED = {
 _BOARDS_OWN = {
     "machine.pyi": (
         "def deepsleep(ms: int) -> None: ...\n"
+        "def lightsleep(ms: int) -> None: ...\n"
         "class WDT:\n"
         "    def __init__(self, timeout: int) -> None: ...\n"
         "    def feed(self) -> None: ...\n"

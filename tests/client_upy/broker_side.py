@@ -26,7 +26,7 @@ class BrokerSide(LoopbackPorts):
         self.broker = BrokerProcess("--ephemeral", *listen, *carried)
         self.ports |= self.broker.ports
         self.ports["carried"] = self.broker.ports["lightmq+fmqp"]
-        small = ["--set", "lightmq.carried_bytes=50"]
+        small = ["--set", "lightmq.tunnel_bytes=50"]
         self._pieces = BrokerProcess("--ephemeral", *carried, *small)
         self.ports["pieces"] = self._pieces.ports["lightmq+fmqp"]
         self.serve("cut", functools.partial(self._between, self._cut))

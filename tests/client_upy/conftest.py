@@ -12,22 +12,20 @@ from tests.client_upy.broker_side import BrokerSide
 from tests.client_upy.fault_server import FaultServer
 from tests.client_upy.fault_sides import fault_sides
 from tests.client_upy.interpreters import (
+    INTERPRETERS,
     ROOT,
     Interpreter,
     cpython,
     micropython,
     micropython_32,
+    micropython_lwip,
 )
 from tests.client_upy.tls_side import tls_side
-
-# From source, as `mip` installs it; from .mpy, as the rig installs it; with the object sizes of a
-# board; and on the next MicroPython.
-_INTERPRETERS = ["cpython", "micropython", "micropython-mpy", "micropython-32", "micropython-1.26"]
 
 
 # Of a module: else all modules' tests on one interpreter would come before all on the next one, and
 # each module would set up its brokers once for each.
-@pytest.fixture(scope="module", params=_INTERPRETERS)
+@pytest.fixture(scope="module", params=INTERPRETERS)
 def interpreter(request: pytest.FixtureRequest) -> Interpreter:
     match request.param:
         case "cpython":
@@ -40,6 +38,9 @@ def interpreter(request: pytest.FixtureRequest) -> Interpreter:
         case "micropython-32":
             board_files = request.getfixturevalue("board_files")
             return micropython_32(request.getfixturevalue("unix32_port"), board_files / "lib")
+        case "micropython-lwip":
+            files = request.getfixturevalue("board_files")
+            return micropython_lwip(request.getfixturevalue("unix_port"), files / "lib")
     return micropython(firmware.build.ensure("unix126"))
 
 

@@ -15,21 +15,36 @@ DEVICE = Path(__file__).parent / "device"
 # 64-bit objects are twice the size of a board's: this is a board with about 64 KB of free heap.
 HEAP = "128k"
 HEAP_32 = "64k"
+# What the fixture `interpreter` makes: from source, as `mip` installs it; from .mpy, as the rig
+# installs it; with the object sizes of a board; on the next MicroPython; with a Pico W's sockets.
+INTERPRETERS = (
+    "cpython",
+    "micropython",
+    "micropython-mpy",
+    "micropython-32",
+    "micropython-1.26",
+    "micropython-lwip",
+)
 _AT_ONCE = 4
+_LWIP = Path(__file__).parent / "lwip"
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A command line, and the folder whose ``umotemq`` it imports."""
+    """A command line, and the folder whose ``umotemq`` it imports.
+
+    ``modules``: a folder with MicroPython modules that take the place of built-in ones.
+    """
 
     command: tuple[str, ...]
     client: Path = CLIENT
+    modules: Path | None = None
 
     def start(self, script: Path, *arguments: str, cwd: Path | None = None) -> subprocess.Popen:
         """Start ``script``; stdout and stderr come as one text stream."""
         environment = {
             **os.environ,
-            "MICROPYPATH": f"{self.client}:.frozen",
+            "MICROPYPATH": ":".join(map(str, filter(None, (self.modules, self.client, ".frozen")))),
             "PYTHONPATH": str(self.client),
             "PYTHONUNBUFFERED": "1",
         }
@@ -63,6 +78,11 @@ def cpython() -> Interpreter:
 def micropython(executable: Path, client: Path = CLIENT, heap: str = HEAP) -> Interpreter:
     """Return MicroPython with a small heap."""
     return Interpreter((str(executable), "-X", f"heapsize={heap}"), client)
+
+
+def micropython_lwip(executable: Path, client: Path) -> Interpreter:
+    """Return MicroPython with the sockets of lwIP ports, as a Pico W's."""
+    return Interpreter((str(executable), "-X", f"heapsize={HEAP}"), client, _LWIP)
 
 
 def micropython_32(executable: Path, client: Path = CLIENT) -> Interpreter:
@@ -99,6 +119,7 @@ def judged(code: int, text: str) -> str:
     """Fail unless this is the output of checks that all passed. Return it."""
     passed = sum(line.startswith("ok ") for line in text.splitlines())
     assert code == 0, text
+    assert "Warning: lwip" not in text, text
     assert passed > 0, text
     assert text.splitlines()[-1] == f"done {passed} checks, 0 failed", text
     return text

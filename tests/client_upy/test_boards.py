@@ -29,7 +29,9 @@ _Run = tuple[str, ...]  # the name of a check file, and its arguments on the boa
 
 _ANYWHERE: list[_Run] = [
     *((name,) for name in ("lightmq", "lightmq_peer", "topic", "fmqp", "fmqp_alike", "fmqp_peer")),
-    *((name,) for name in ("link", "outage", "reliable", "uart", "wifi")),
+    *((name,) for name in ("link", "outage", "store", "reliable", "uart", "wifi")),
+    *((name, "-", "sync") for name in ("recovery", "misuse", "confirm")),
+    *((name, "-", "aio") for name in ("recovery", "misuse", "confirm")),
     ("vectors_fmqp", "/vectors/fmqp.jsonl"),
     ("vectors_lightmq", "/vectors/lightmq.jsonl"),
     ("vectors_link", "/vectors/link.jsonl"),
@@ -37,11 +39,17 @@ _ANYWHERE: list[_Run] = [
 ]
 _RUNS: dict[BoardKind, list[_Run]] = {
     # Its network is its UART: a real driver, a bridge, the real broker.
-    "rp2040": [*_ANYWHERE, ("chunks", "/live/uart.json"), ("aio", "/live/uart.json")],
+    "rp2040": [
+        *_ANYWHERE,
+        *((name, "/live/uart.json") for name in ("chunks", "aio", "aio_handlers")),
+    ],
     "esp32": [
         *_ANYWHERE,
         ("heap", "/live/faults.json"),
-        *((name, "/live/ports.json") for name in ("broker", "chunks", "aio", "aio_loss")),
+        *(
+            (name, "/live/ports.json")
+            for name in ("broker", "chunks", "aio", "aio_handlers", "aio_loss")
+        ),
         ("soak", "/live/ports.json", "5000", "10"),
         ("tls", "/tls"),
         *(("faults", "/faults/tcp.json", "tcp", "0/1", driver) for driver in ("sync", "aio")),

@@ -7,8 +7,22 @@ import pytest
 from tests.client_upy.interpreters import Begun, Interpreter, begun, judged
 
 # Over streams in memory; over scripted drivers; the wire contract.
-_NAMES = ["topic", "fmqp", "fmqp_alike", "fmqp_peer", "lightmq", "lightmq_peer", "link", "outage"]
+_NAMES = [
+    "topic",
+    "fmqp",
+    "fmqp_alike",
+    "fmqp_peer",
+    "lightmq",
+    "lightmq_peer",
+    "link",
+    "outage",
+    "store",
+]
 _DRIVERS = ["uart", "wifi"]
+# By either driver.
+_DRIVEN = [
+    (name, driver) for name in ("recovery", "misuse", "confirm") for driver in ("sync", "aio")
+]
 _VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_link"]
 
 
@@ -16,10 +30,16 @@ _VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_link"]
 def runs(interpreter: Interpreter, vectors: dict[str, str]) -> Iterator[Begun]:
     wire = [(name, vectors[name.removeprefix("vectors_")]) for name in _VECTORS]
     # The longest first.
-    with begun(interpreter, [*((name,) for name in reversed(_NAMES + _DRIVERS)), *wire]) as runs:
-        yield {run[:1]: result for run, result in runs.items()}
+    named = [(name,) for name in reversed(_NAMES + _DRIVERS)]
+    with begun(interpreter, [*_DRIVEN, *named, *wire]) as runs:
+        yield {run if run in _DRIVEN else run[:1]: result for run, result in runs.items()}
 
 
 @pytest.mark.parametrize("name", _NAMES + _DRIVERS + _VECTORS)
 def test_checks(runs: Begun, name: str) -> None:
     judged(*runs[name,].result())
+
+
+@pytest.mark.parametrize("run", _DRIVEN, ids="-".join)
+def test_driven_checks(runs: Begun, run: tuple[str, ...]) -> None:
+    judged(*runs[run].result())

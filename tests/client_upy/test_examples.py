@@ -1,4 +1,7 @@
-"""Every example does what it says: run as a user would, against a real broker."""
+"""Every example does what it says: run as a user would, against a real broker.
+
+Why so long: a test for each example.
+"""
 
 import hashlib
 import signal
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from host_broker.client import FmqpClient
+from host_broker.client import Client
 from tests.client_upy.example_board import (
     EXAMPLES,
     ExampleBoard,
@@ -38,7 +41,7 @@ def board(usual: Interpreter, live: BrokerProcess, tmp_path: Path) -> ExampleBoa
 
 
 @pytest.fixture
-def desk(live: BrokerProcess) -> Iterator[FmqpClient]:
+def desk(live: BrokerProcess) -> Iterator[Client]:
     with fmqp(live.ports["fmqp"]) as client:
         yield client
 
@@ -68,9 +71,7 @@ def test_the_sensor_comes_back_after_the_broker(board: ExampleBoard, live: Broke
             again.end()
 
 
-def test_the_work_is_done_only_while_somebody_listens(
-    board: ExampleBoard, desk: FmqpClient
-) -> None:
+def test_the_work_is_done_only_while_somebody_listens(board: ExampleBoard, desk: Client) -> None:
     with board.running("on_demand.py") as process:
         desk.subscribe("garden/*/moisture")
         assert lines_until(process, "wanted")
@@ -78,14 +79,14 @@ def test_the_work_is_done_only_while_somebody_listens(
         desk.unsubscribe("garden/*/moisture")
         assert lines_until(process, "nobody listens") == ["nobody listens"]
         desk.sync()
-        desk.subscribe("garden/kitchen/moisture", debug=True)  # hears, but is not heard of
+        desk.subscribe("garden/kitchen/moisture", uncounted=True)  # hears, but is not heard of
         assert desk.receive(timeout_s=2.5) is None
         desk.subscribe("garden/*/moisture")
         assert lines_until(process, "wanted") == ["wanted"]
         received(desk, "garden/kitchen/moisture")
 
 
-def test_commands_are_answered(board: ExampleBoard, desk: FmqpClient) -> None:
+def test_commands_are_answered(board: ExampleBoard, desk: Client) -> None:
     desk.subscribe("lightmq/kitchen/*")
     with board.running("command_responder.py") as process:
         received(desk, "lightmq/kitchen/status", b"online")
@@ -98,7 +99,7 @@ def test_commands_are_answered(board: ExampleBoard, desk: FmqpClient) -> None:
 
 
 def test_the_will_tells_who_is_gone_and_who_is_back(
-    board: ExampleBoard, live: BrokerProcess, desk: FmqpClient
+    board: ExampleBoard, live: BrokerProcess, desk: Client
 ) -> None:
     desk.subscribe("home/*/status")
     with board.running("last_will.py"):
@@ -137,11 +138,11 @@ def test_an_outage_loses_nothing(board: ExampleBoard, live: BrokerProcess) -> No
     assert before < numbers[0]
 
 
-def test_a_file_travels_both_ways(board: ExampleBoard, desk: FmqpClient) -> None:
+def test_a_file_travels_both_ways(board: ExampleBoard, desk: Client) -> None:
     content = hashlib.sha256(b"seed").digest() * 3125  # 100 kB, on a heap of about 64
     desk.subscribe("files/kitchen/got")
     with board.running("file_transfer.py") as process:
-        desk.publish("files/kitchen/put", content, cache=True)
+        desk.publish("files/kitchen/put", content, retain=True)
         assert lines_until(process, "got ") == ["got 100000 bytes"]
         assert received(desk, "files/kitchen/got").payload == content
         assert not list(board.folder.glob("*.part"))
@@ -171,7 +172,7 @@ def test_tasks_run_side_by_side(board: ExampleBoard, live: BrokerProcess) -> Non
             again.end()
 
 
-def test_the_board_sleeps_when_the_broker_has_it(board: ExampleBoard, desk: FmqpClient) -> None:
+def test_the_board_sleeps_when_the_broker_has_it(board: ExampleBoard, desk: Client) -> None:
     board.lend("machine.py")
     desk.subscribe("home/*/battery")
     with board.running("deep_sleep.py") as process:
@@ -187,6 +188,64 @@ def test_the_board_sleeps_when_there_is_no_broker(board: ExampleBoard, live: Bro
     assert lines[0].startswith("next time: ")
     assert "connect" in lines[0]
     assert lines[1:] == ["deepsleep 600000"]
+
+
+def test_the_client_outlives_a_light_sleep(
+    board: ExampleBoard, live: BrokerProcess, desk: Client
+) -> None:
+    board.lend("machine.py")
+    desk.subscribe("home/*/battery")
+    with board.running("light_sleep.py") as process:
+        for _ in range(3):
+            assert received(desk, "home/kitchen/battery").payload == b"3700"
+        assert lines_until(process, "lightsleep") == ["lightsleep 60000"]
+        live.end(signal.SIGKILL)
+        lines_until(process, "next time: ")
+        again = _restarted(live)
+        try:
+            with fmqp(live.ports["fmqp"]) as later:
+                later.subscribe("home/*/battery")
+                received(later, "home/kitchen/battery")
+        finally:
+            again.end()
+
+
+def _reading(desk: Client) -> int:
+    """Return the sequence number of the next reading."""
+    sequence, seconds, _ = received(desk, "meter/kitchen").payload.split()
+    assert int(seconds) > 0
+    return int(sequence)
+
+
+def test_no_reading_is_lost_by_an_outage_and_a_power_cut(
+    board: ExampleBoard, live: BrokerProcess
+) -> None:
+    seen: list[int] = []
+    with board.running("no_reading_lost.py") as process:
+        lines_until(process, "kept 0 from before")
+        with fmqp(live.ports["fmqp"]) as desk:
+            desk.subscribe("meter/kitchen")
+            seen += [_reading(desk) for _ in range(3)]
+        live.end(signal.SIGKILL)
+        lines_until(process, "kept 4 ")
+        process.kill()  # the power fails
+        process.wait()
+    with board.running("no_reading_lost.py") as process:
+        (line,) = lines_until(process, "kept ")
+        assert int(line.split()[1]) >= 4
+        lines_until(process, "kept ")
+        again = _restarted(live)
+        try:
+            with fmqp(live.ports["fmqp"]) as desk:
+                desk.subscribe("meter/kitchen")
+                while len(set(seen)) < 20:
+                    seen.append(_reading(desk))
+        finally:
+            again.end()
+    first, last = min(seen), max(seen)
+    # Its subscriber comes after the first ones that a link brings: they are the broker's by then.
+    assert sorted(set(seen[3:])) == list(range(min(seen[3:]), last + 1))
+    assert first >= 1
 
 
 def test_the_certificate_is_looked_at(usual: Interpreter, tmp_path: Path) -> None:

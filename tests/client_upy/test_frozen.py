@@ -19,7 +19,7 @@ from tests.client_upy.interpreters import CLIENT, HEAP, ROOT, Begun, Interpreter
 
 _BUILD_S = 300.0
 _MEMORY = ["link", "outage", "fmqp_peer", "lightmq_peer", "uart"]
-_BROKER = ["broker", "chunks", "aio", "aio_loss"]
+_BROKER = ["broker", "chunks", "aio", "aio_handlers", "aio_loss"]
 _WITHOUT = 'include("$(MPY_DIR)/extmod/asyncio")\n'
 
 

@@ -1,13 +1,19 @@
-"""What is published is complete, and installs: mip's lists, the compiled ones, the manifest."""
+"""What is published is complete, and installs: mip's lists, the compiled ones, the manifest.
+
+Why so long: each way of installing is tried.
+"""
 
 import ast
+import contextlib
 import functools
 import http.server
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +27,7 @@ from boards.virtual.board import VirtualBoard
 from firmware.cache import cache_dir
 from firmware.node_files import client_sha, client_sources
 from tests.client_upy.example_board import EXAMPLES, fmqp, received
-from tests.client_upy.interpreters import CLIENT, ROOT
+from tests.client_upy.interpreters import CLIENT, ROOT, micropython
 from tests.host_broker.net.broker_process import broker
 
 _WAIT_S = 90.0
@@ -115,18 +121,43 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_what_is_used_together_is_one_file(compiled: Path) -> None:
-    """And nothing in a compiled package is missing, or there for nothing."""
-    together = {"link", "tcp", "fmqp"}
-    apart = {name.removesuffix(".py") for name in _EVERY} - together
-    for package, stems in (
-        ("package", apart),
-        ("package-fmqp", {"__init__", "topic"}),
-        ("package-lightmq", {"__init__"}),
-    ):
-        urls = json.loads((compiled / f"{package}.json").read_text())["urls"]
-        assert {target for target, _ in urls} == {f"umotemq/{stem}.mpy" for stem in stems}
-        assert {compiled / source for _, source in urls} == set((compiled / package).iterdir())
+def test_compiled_packages_are_the_sources_compiled(compiled: Path) -> None:
+    """Module by module; nothing is missing, or there for nothing."""
+    written = set()
+    for path in (CLIENT / "package.json", *CLIENT.glob("package-*.json")):
+        stems = {Path(url).stem for _, url in json.loads(path.read_text())["urls"]}
+        urls = json.loads((compiled / path.name).read_text())["urls"]
+        assert urls == [[f"umotemq/{stem}.mpy"] * 2 for stem in sorted(stems)]
+        written |= {compiled / source for _, source in urls}
+    assert written == set((compiled / "umotemq").iterdir())
+
+
+def test_tracebacks_name_what_is_in_the_sources(
+    compiled: Path, unix_port: Path, tmp_path: Path
+) -> None:
+    """And whoever subclasses a client finds its methods under the names of the sources."""
+    (tmp_path / "script.py").write_text(
+        "import sys\n"
+        "from umotemq.fmqp import FmqpClient\n"
+        "class Counted(FmqpClient):\n"
+        "    packed = 0\n"
+        "    def _pack(self, *message):\n"
+        "        self.packed += 1\n"
+        "        FmqpClient._pack(self, *message)\n"
+        "    def readline(self): raise RuntimeError('a method of mine')\n"
+        "class Transport:\n"
+        "    where = 'here'\n"
+        "    def open(self): raise ZeroDivisionError\n"
+        "try:\n"
+        "    Counted(Transport()).connect()\n"
+        "except ZeroDivisionError as error:\n"
+        "    sys.print_exception(error)\n"
+    )
+    code, text = micropython(unix_port, compiled).output(tmp_path / "script.py")
+    assert code == 0, text
+    for where in ("umotemq/link.py", "in connect", "in poll", "in _step"):
+        assert where in text
+    assert "in readline" not in text
 
 
 def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
@@ -159,12 +190,19 @@ def installing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualBoar
 @pytest.fixture
 def published() -> Iterator[str]:
     """The repository as a web server shows it, so as GitHub does."""
+    with served(ROOT) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """A web server of a folder; gives its URL."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
             pass
 
-    handler = functools.partial(Handler, directory=str(ROOT))
+    handler = functools.partial(Handler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -228,6 +266,68 @@ def test_it_installs_and_works(
             assert file.endswith(".mpy") == ("compiled" in package)
             assert said == [_SAID[protocol]]
     tool("exec", _REMOVE)
+
+
+def test_it_installs_from_an_index(installing: VirtualBoard, tmp_path: Path) -> None:
+    """As from micropython-lib: by name, compiled for the board or as source."""
+    command = [sys.executable, "-m", "motemq", "firmware", "client", str(tmp_path / "out")]
+    done = subprocess.run(
+        [*command, "--index", str(tmp_path / "index")],
+        capture_output=True,
+        text=True,
+        timeout=_WAIT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    url = installing.address.serial_url
+    with served(tmp_path / "index") as index, broker() as running:
+        for name, flags, suffix in (
+            ("umotemq-fmqp", [], ".mpy"),
+            (f"umotemq-fmqp@{umotemq.__version__}", ["--no-mpy"], ".py"),
+        ):
+            mpremote(url, ["mip", "install", "--index", index, *flags, name], deadline_s=_WAIT_S)
+            setup = "from umotemq.tcp import Tcp\nimport umotemq, sys\nprint(umotemq.__file__)\n"
+            use = _USE["fmqp"].replace("PORT", str(running.ports["fmqp"]))
+            said = mpremote(url, ["soft-reset", "exec", setup + use], deadline_s=_WAIT_S)
+            assert said.splitlines() == [f"/lib/umotemq/__init__{suffix}", _SAID["fmqp"]]
+            mpremote(url, ["exec", _REMOVE], deadline_s=_WAIT_S)
+
+
+def test_a_clone_installs_with_one_module_more(installing: VirtualBoard) -> None:
+    """The README's commands, as typed in a clone."""
+    url = installing.address.serial_url
+    for command in (
+        ["mip", "install", "./client_upy/package-lightmq.json"],
+        ["cp", "client_upy/umotemq/outage.py", ":/lib/umotemq/outage.py"],
+    ):
+        text = (CLIENT / "README.md").read_text()
+        assert " ".join(command[:-1])[:20] in text
+        mpremote(url, command, deadline_s=_WAIT_S)
+    said = mpremote(
+        url,
+        ["soft-reset", "exec", "import umotemq.outage, umotemq.lightmq; print('there')"],
+        deadline_s=_WAIT_S,
+    )
+    assert said.strip() == "there"
+    mpremote(url, ["exec", _REMOVE], deadline_s=_WAIT_S)
+
+
+def test_the_distribution_for_computers_has_the_same_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    command += ["--wheel-dir", str(tmp_path)]
+    copy = tmp_path / "client_upy"  # the build leaves files behind
+    shutil.copytree(CLIENT, copy)
+    done = subprocess.run([*command, str(copy)], capture_output=True, text=True, timeout=_WAIT_S)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("umotemq-*.whl")
+    assert wheel.name.startswith(f"umotemq-{umotemq.__version__}-")
+    with zipfile.ZipFile(wheel) as files:
+        packed = {
+            name.removeprefix("umotemq/"): files.read(name)
+            for name in files.namelist()
+            if name.startswith("umotemq/")
+        }
+    there = {path.name: path.read_bytes() for path in (CLIENT / "umotemq").glob("*.*")}
+    assert packed == there
 
 
 def test_a_board_becomes_a_sensor(installing: VirtualBoard, compiled: Path, tmp_path: Path) -> None:

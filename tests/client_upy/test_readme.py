@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +12,10 @@ from mpremote.mip import _rewrite_url
 
 from firmware.client_package import write_packages
 from firmware.node_files import client_sources
+from host_broker.client import connect
 from tests.client_upy.board_typings import check_types
 from tests.client_upy.interpreters import CLIENT, ROOT, Interpreter
-from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.host_broker.net.broker_process import BrokerProcess, broker, line_of, spawn
 from umotemq.chunks import ChunkClient
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
@@ -61,8 +64,22 @@ def test_its_programs_run(
     assert usual.output(script) == (0, _SAID[number])
 
 
+def test_its_broker_can_be_reached_from_the_network() -> None:
+    """The first command as typed, but for the port. On loopback alone it has one address."""
+    command = re.findall(r"^motemq (broker .*)$", _TEXT, re.M)[0].replace(":8765", ":0")
+    process = spawn([sys.executable, "-m", "motemq", *shlex.split(command)])
+    try:
+        port = int(line_of(process, 30).rsplit(":", 1)[1])
+        for address in ("127.0.0.1", "127.0.0.2"):
+            with connect(f"fmqp://{address}:{port}") as client:
+                client.sync()
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
 def test_what_needs_a_board_fits_the_code(typings: Path, tmp_path: Path) -> None:
-    assert len(_BOARD_ONLY) == 4
+    assert len(_BOARD_ONLY) == 6
     for number, program in enumerate(_BOARD_ONLY):
         (tmp_path / "program.py").write_text(program)
         code, said = check_types(["program.py"], tmp_path, typings)
@@ -96,10 +113,19 @@ def test_its_errors_are_the_code_s() -> None:
 
 def test_its_sizes_are_about_right(tmp_path: Path) -> None:
     write_packages(tmp_path)
-    size = {path.stem: path.stat().st_size for path in (tmp_path / "package").iterdir()}
-    lightmq = (tmp_path / "package-lightmq" / "__init__.mpy").stat().st_size
-    both = sum(size[name] for name in ("__init__", "lightmq", "aio", "uart"))
-    real = [size["__init__"], lightmq, both, sum(size.values())]
+    size = {path.stem: path.stat().st_size for path in (tmp_path / "umotemq").iterdir()}
+
+    def of(package: str) -> int:
+        urls = json.loads((tmp_path / f"{package}.json").read_text())["urls"]
+        return sum(size[Path(target).stem] for target, _ in urls)
+
+    both = ("__init__", "link", "tcp", "fmqp", "lightmq", "aio", "uart")
+    real = [
+        of("package-fmqp"),
+        of("package-lightmq"),
+        sum(size[name] for name in both),
+        sum(size.values()),
+    ]
     for (_, written), found in zip(_rows("Size"), real, strict=True):
         assert found <= int(written) <= found + 500
 
@@ -114,7 +140,7 @@ def test_its_examples_exist() -> None:
 def test_what_it_installs_from_github_is_there() -> None:
     """By mpremote's own rule for where a package is, and where what it lists."""
     sources = set(re.findall(r"github:ORG/REPO[\w/.-]*", _TEXT))
-    assert len(sources) == 4
+    assert len(sources) == 3
     for source in sources:
         if not source.endswith((".py", ".json")):
             source += "/package.json"

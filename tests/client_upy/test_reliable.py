@@ -1,4 +1,4 @@
-"""The board's side of the reliable link, on every interpreter; tests/boards/link has both sides."""
+"""The board's side of the reliable link, everywhere; tests/boards/bridge/link has both sides."""
 
 from collections.abc import Callable
 

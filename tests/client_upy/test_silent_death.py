@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from host_broker.client import FmqpClient, connect
+from host_broker.client import Client, connect
 from tests.client_upy.interpreters import Interpreter
 from tests.host_broker.net.broker_process import broker
 
@@ -19,7 +19,7 @@ from umotemq.tcp import Tcp
 
 session = LightmqClient(Tcp("127.0.0.1", int(sys.argv[1])), b"mortal", tx_size=262)
 client = FmqpClient(Carried(session), tx_size=256, keepalive_ms=60000)
-client.connect(5000)
+client.connect(timeout_ms=5000)
 client.publish(b"will", b"gone", will=True)
 client.publish(b"will", b"here")
 for _ in range(60):
@@ -32,7 +32,6 @@ def test_a_stopped_board(interpreter: Interpreter, tmp_path: Path) -> None:
     script = tmp_path / "mortal.py"
     script.write_text(_PROGRAM)
     with broker(*_LISTEN, *_QUICK) as running, connect(running.urls["fmqp"]) as watcher:
-        assert isinstance(watcher, FmqpClient)
         watcher.subscribe("will")
         watcher.sync()
         with interpreter.start(script, str(running.ports["lightmq+fmqp"])) as process:
@@ -47,7 +46,7 @@ def test_a_stopped_board(interpreter: Interpreter, tmp_path: Path) -> None:
                 process.kill()
 
 
-def _next(watcher: FmqpClient) -> bytes:
+def _next(watcher: Client) -> bytes:
     message = watcher.receive(20.0)
     assert message is not None
     return message.payload

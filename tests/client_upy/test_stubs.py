@@ -105,12 +105,12 @@ from umotemq.tcp import Tcp
 
 client = FmqpClient(Tcp("127.0.0.1", 8765), rx_sise=64)
 client = FmqpClient(Tcp("127.0.0.1"))
-client.publish("home", b"x")
+client.publish(b"home", b"x", True)
 client.subscribe(b"home", lambda topic: None)
 client.subscribe(b"home", lambda topic, payload: None, raw=True)
 async def main() -> None:
     async with Aio(client) as link:
-        await link.do(client.unsubscribe, "home")
+        await link.do(client.unsubscribe, 5)
 """
 
 

@@ -1,4 +1,4 @@
-"""The parts without sockets on MicroPython 1.27, which Debian does not have: npm does, for Node."""
+"""The parts without sockets on MicroPython 1.28, which Debian does not have: npm does, for Node."""
 
 import os
 import shutil
@@ -35,16 +35,16 @@ def wasm() -> Interpreter:
         )
         assert done.returncode == 0, done.stderr
 
-    entry = cache.build_once("micropython-wasm", "1.27.0", install)
+    entry = cache.build_once("micropython-wasm", "1.28.0-6", install)
     package = entry / "node_modules/@micropython/micropython-webassembly-pyscript"
     return Interpreter((str(tools.node), str(_HERE / "run.mjs"), str(package)))
 
 
-def test_it_is_micropython_1_27(wasm: Interpreter, tmp_path: Path) -> None:
+def test_it_is_micropython_1_28(wasm: Interpreter, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys\nprint(sys.implementation[:2], sys.argv[1])\nsys.exit(3)\n")
     code, text = wasm.output(script, "argument")
-    assert (code, text) == (1, "('micropython', (1, 27, 0, '')) argument\n")
+    assert (code, text) == (1, "('micropython', (1, 28, 0, '')) argument\n")
 
 
 _VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_link"]
@@ -59,6 +59,10 @@ _NAMES = [
     "outage",
     "reliable",
     "wifi",
+    "recovery",
+    "misuse",
+    "confirm",
+    "store",
 ]
 # What this build cannot do, and what it says then.
 _UNABLE = {
@@ -67,7 +71,7 @@ _UNABLE = {
         "ImportError: no module named 'socket'",
     ),
     # Its asyncio is the browser's.
-    **dict.fromkeys(["aio", "aio_loss"], "module 'asyncio' has no attribute 'run'"),
+    **dict.fromkeys(["aio", "aio_handlers", "aio_loss"], "module 'asyncio' has no attribute 'run'"),
     "uart": "FAIL asyncio_works_over_it",
     "heap": "a_long_run_leaves_nothing_behind",  # it collects between two calls from JavaScript
 }
@@ -80,6 +84,7 @@ def runs(
     none = tmp_path_factory.mktemp("none") / "ports.json"
     none.write_text('{"fmqp": 1, "cut": 1}')
     arguments = {name: [vectors[name.removeprefix("vectors_")]] for name in _VECTORS}
+    arguments |= {name: ["sync"] for name in ("recovery", "misuse", "confirm")}
     arguments |= {name: [str(none)] for name in _UNABLE} | {"heap": ["memory"]}
     names = [*reversed(_NAMES), *_VECTORS, *_UNABLE]
     chosen = [(name, *arguments.get(name, [])) for name in names]

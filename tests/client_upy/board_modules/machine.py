@@ -6,6 +6,11 @@ import sys
 import time
 
 
+def lightsleep(ms):
+    print("lightsleep", ms)
+    time.sleep(0.2)
+
+
 def deepsleep(ms):
     print("deepsleep", ms)
     sys.exit()

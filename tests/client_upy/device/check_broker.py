@@ -3,7 +3,6 @@
 import time
 
 from checks import check, equal, raises, run, within
-from inside import inner, set_inner
 from live_clients import PORTS, fmqp, lightmq, until, up, way
 
 from umotemq.carried import Carried
@@ -15,6 +14,41 @@ from umotemq.wanted import Publisher
 
 
 @check
+def the_broker_confirms_what_it_has():
+    got = []
+    listener = up(fmqp())
+    listener.subscribe("confirm/1", lambda topic, payload: got.append(payload))
+    listener.ping()
+    client = up(fmqp(outage=Ring(400)))
+    for n in range(40):
+        client.publish("confirm/1", "%d" % n, confirm=True)
+    until(lambda: not client.outage.count and len(got) == 40, client, listener)
+    equal((got, client.outage.dropped), ([b"%d" % n for n in range(40)], 0))
+    board = up(lightmq(b"confirming", outage=Ring(400)))
+    for _ in range(10):
+        board.post("x", confirm=True)
+    until(lambda: not board.outage.count, board)
+    equal((board.outage.dropped, board.unanswered), (0, 0))
+    for each in (listener, client, board):
+        each.close()
+
+
+@check
+def pings_are_not_everybodys():
+    client = up(fmqp())
+    got = []
+    for levels in range(1, 6):
+        client.subscribe("/".join(["*"] * levels), lambda topic, payload: got.append(topic))
+    other = up(fmqp())
+    for _ in range(3):
+        other.ping()
+    other.close()
+    client.ping()
+    equal([topic for topic in got if b"ping" in topic], [])
+    client.close()
+
+
+@check
 def messages_wills_and_what_is_cached():
     got = []
     listener = up(fmqp())
@@ -22,7 +56,7 @@ def messages_wills_and_what_is_cached():
     listener.ping()
     client = up(fmqp())
     client.publish(b"c/will", b"gone", will=True)
-    client.publish(b"c/kept", b"1", cache=True)
+    client.publish(b"c/kept", b"1", retain=True)
     client.publish(b"c/now", b"2")
     client.ping()
     until(lambda: len(got) == 2, listener)
@@ -33,7 +67,7 @@ def messages_wills_and_what_is_cached():
     late.subscribe(b"c/*", lambda topic, payload: got.append(payload))
     late.ping()
     equal(got[3:], [b"1"])
-    late.publish(b"c/kept", b"", cache=True)
+    late.publish(b"c/kept", b"", retain=True)
     late.ping()
     late.close()
     listener.close()
@@ -43,16 +77,16 @@ def messages_wills_and_what_is_cached():
 def a_name_with_several_addresses_is_quick():
     # Here often ::1 first, where nobody listens.
     client = FmqpClient(Tcp("localhost", PORTS["fmqp"]), retry_ms=0)
-    within(0, 1000, client.connect, 5000)
+    within(0, 1000, client.connect, timeout_ms=5000)
     client.close()
 
 
 @check
 def a_refused_connect_is_told_at_once():
     client = fmqp("refused", retry_ms=0)
-    error = within(0, 1000, raises, LinkError, client.connect, 5000)
+    error = within(0, 1000, raises, LinkError, client.connect, timeout_ms=5000)
     equal(error.args[0], "connect")
-    error = raises(LinkError, FmqpClient(Tcp("256.0.0.1", 1), retry_ms=0).connect, 300)
+    error = raises(LinkError, FmqpClient(Tcp("256.0.0.1", 1), retry_ms=0).connect, timeout_ms=300)
     equal(error.args[0], "connect")
 
 
@@ -91,18 +125,18 @@ def a_sensor_works_only_while_somebody_listens():
     watcher.ping()
     client.ping()
     equal((sensor.wanted, changes), (False, [True, False]))
-    equal(sensor.publish(b"y", cache=True), True)
+    equal(sensor.publish(b"y", retain=True), True)
     listener.subscribe(b"w/1", lambda topic, payload: None)
     until(lambda: sensor.wanted, client, listener)
-    client.publish(b"w/1", b"", cache=True)
+    client.publish(b"w/1", b"", retain=True)
     client.ping()
     client.transport = way("refused")
     client.stream.close()
-    inner(client, "_drop")()
+    client._drop(None, time.ticks_ms())
     # A lost link is a change too, and the broker tells anew on the next one.
     equal((sensor.wanted, changes), (False, [True, False, True, False]))
     client.transport = way("fmqp")
-    set_inner(client, "_due", time.ticks_ms())
+    client._due = time.ticks_ms()
     until(lambda: sensor.wanted, client, listener)
     equal(changes, [True, False, True, False, True])
     client.close()
@@ -163,7 +197,7 @@ def _carried(port):
     client = carried(b"me", keepalive_ms=200)
     client.subscribe(b"l/*", lambda topic, payload: got.append((topic, payload)))
     client.publish(b"l/will", b"gone", will=True)
-    client.connect(30000)
+    client.connect(timeout_ms=30000)
     for n in range(20):
         client.publish(b"l/1", b"%d" % n)
     equal(client.ping() > 0, True)
@@ -174,12 +208,12 @@ def _carried(port):
     equal(client.connects, 1)
     other = carried(b"other")
     other.subscribe(b"l/will", lambda topic, payload: got.append(payload))
-    other.connect(30000)
+    other.connect(timeout_ms=30000)
     other.ping()
-    inner(client, "_drop")()
+    client._drop(None, time.ticks_ms())
     until(lambda: got, other)
     equal(got, [b"gone"])
-    client.connect(30000)
+    client.connect(timeout_ms=30000)
     client.publish(b"l/2", b"again")
     until(lambda: len(got) == 2, client, other)
     client.close()
@@ -220,7 +254,7 @@ def numbers_survive_cut_connections_in_order():
                 client.ping(20000)
             except LinkError:
                 pass  # it was cut
-    client.connect(30000)
+    client.connect(timeout_ms=30000)
     client.ping()
     until(lambda: heard[0] == number - 1, client, listener)
     equal(heard[2], 0, "in order, none twice")
@@ -240,10 +274,10 @@ def nothing_is_asked_of_a_lost_link():
     client.close()
     raises(LinkError, client.ping, 100)
     stuck = fmqp("stuck", timeout_ms=200, retry_ms=0)
-    error = within(190, 1200, raises, LinkError, stuck.connect, 5000)
+    error = within(190, 1200, raises, LinkError, stuck.connect, timeout_ms=5000)
     equal(error.args[0], "timeout")
     client = fmqp("stuck", name=b"", timeout_ms=200, retry_ms=0)
-    client.connect(1000)
+    client.connect(timeout_ms=1000)
     silent = up(fmqp())
     silent.subscribe(b"lightmq/blind/up/*", lambda topic, payload: None)  # and answers nothing
     silent.ping()

@@ -77,10 +77,10 @@ def a_source_that_ends_early_closes_the_link():
         def readinto(self, buffer):
             raise ValueError("no card")
 
-    client.connect(30000)
+    client.connect(timeout_ms=30000)
     error = raises(LinkError, client.publish_from, b"f/3", 1000, Broken())
     equal((error.args[0], str(error.args[1])), ("source", "no card"))
-    client.connect(30000)
+    client.connect(timeout_ms=30000)
     client.ping()
     client.close()
 

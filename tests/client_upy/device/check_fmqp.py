@@ -78,7 +78,7 @@ def several_handlers_hear_one_message():
     client.subscribe(b"a/b", lambda *places: got.append(3), raw=True)
     stream.feed(publication(b"a/b", b"x"))
     equal(client.poll(0), 1)
-    equal(got, [1, 2, 3])
+    equal(got, [3, 1, 2])  # those that copy nothing come first
 
 
 @check
@@ -125,7 +125,7 @@ def a_handlers_link_error_is_not_swallowed():
     client.subscribe(b"a", lambda topic, payload: other.publish(topic, payload))
     stream.feed(publication(b"a", b"x"))
     error = raises(LinkError, client.poll, 100)
-    equal(error.args, ("down",))
+    equal(error.args[0], "down")
     equal(client.up, True)
 
 
@@ -135,9 +135,9 @@ def publish_says_what_is_wrong():
     raises(ValueError, client.publish, b"", b"x")
     raises(ValueError, client.publish, b"t" * 256, b"x")
     error = raises(ValueError, client.publish, b"topic", b"0123456789")
-    equal(error.args, ("size",))
+    equal(error.args[0], "message of 21 bytes, tx_size is 20")
     equal(stream.take(), b"")
-    client.publish(b"topic", b"012345678", cache=True, will=True)
+    client.publish(b"topic", b"012345678", retain=True, will=True)
     equal(stream.take(), publication(b"topic", b"012345678", 0x0C))
     raises(LinkError, FmqpClient(Memory()).publish, b"a", b"b")
 
@@ -181,7 +181,7 @@ def close_is_final_and_never_raises():
     client.close()
     equal(stream.closed, True)
     raises(LinkError, client.publish, b"a", b"b")
-    raises(LinkError, client.connect, 100)
+    raises("closed", client.poll, 100)
     equal(stream.opened, 1)
 
 

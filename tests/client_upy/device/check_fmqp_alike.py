@@ -116,7 +116,7 @@ def publications_like_the_last_one_are_as_told():
     ):
         if topic is reused:
             reused[0] += 1  # d/c, e/c
-        client.publish(topic, payload, cache)
+        client.publish(topic, payload, retain=cache)
         equal(stream.take(), publication(bytes(topic), bytes(payload), 4 * cache))
     client.subscribe(a, print)
     client.publish(a, b"12")

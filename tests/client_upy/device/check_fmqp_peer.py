@@ -2,7 +2,6 @@
 
 from checks import Blocked, Memory, check, equal, publication, raises, run, within
 from clients_in_memory import broker, fmqp
-from inside import inner, set_inner
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
@@ -55,8 +54,8 @@ def keepalive_set_but_never_pinged():
     stream = Memory()
     stream.answer = broker
     client = FmqpClient(stream, name=b"n", keepalive_ms=100, timeout_ms=200, retry_ms=0)
-    client.connect(1000)
-    equal(stream.take()[:24], b"\x90\x06\0\0\0\0ping/n\0\x06\0\0\0\x01ping/n")
+    client.connect(timeout_ms=1000)
+    equal(stream.take()[:24], b"\x90\x12\0\0\0\0ping/-/-/-/-/-/-/n")
     for _ in range(4):
         client.poll(100)
     equal(client.up, True)
@@ -75,14 +74,14 @@ def ping_is_answered_by_its_echo_only():
     stream = Memory()
     stream.answer = broker
     client = FmqpClient(stream, name=b"n", retry_ms=0)
-    client.connect(1000)
+    client.connect(timeout_ms=1000)
     stream.answer = None
     within(90, 400, raises, "timeout", client.ping, 100)
     equal(client.up, True)
-    stream.feed(publication(b"ping/n", b"\x02"))  # the first one's, late
-    stream.feed(publication(b"ping/n", b"junk!"))
+    stream.feed(publication(b"ping/-/-/-/-/-/-/n", b"\x02"))  # the first one's, late
+    stream.feed(publication(b"ping/-/-/-/-/-/-/n", b"junk!"))
     within(90, 400, raises, "timeout", client.ping, 100)
-    stream.feed(publication(b"ping/n", b"\x04"))
+    stream.feed(publication(b"ping/-/-/-/-/-/-/n", b"\x04"))
     equal(client.ping(100) >= 0, True)
     raises(LinkError, FmqpClient(Memory(), retry_ms=0).ping, 100)
 
@@ -98,14 +97,14 @@ def a_peer_that_stops_reading_is_noticed_in_time():
 @check
 def a_slow_peer_gets_whole_messages():
     client, stream = fmqp(Blocked(), timeout_ms=200)
-    real_wait = inner(client, "_wait")
+    real_wait = client._wait
 
     def wait(ms):
         stream.room = 5
         real_wait(1)
 
     stream.room = 0
-    set_inner(client, "_wait", wait)
+    client._wait = wait
     for body in (b"payload", b"again 7", b"x"):
         client.publish(b"topic", body)
     equal(
@@ -147,7 +146,7 @@ def errors_say_where():
     stream = Memory()
     stream.ended = False
     client = FmqpClient(stream, retry_ms=0, timeout_ms=100)
-    error = within(90, 400, raises, "timeout", client.connect, 2000)
+    error = within(90, 400, raises, "timeout", client.connect, timeout_ms=2000)
     equal(error.args, ("timeout", "memory"))
 
 

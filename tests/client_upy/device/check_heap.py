@@ -30,7 +30,7 @@ def way(peer):
 
 
 def connected(client):
-    client.connect(2000)
+    client.connect(timeout_ms=2000)
     return client
 
 

@@ -2,7 +2,6 @@
 
 from checks import Memory, check, equal, raises, run, within
 from clients_in_memory import lightmq
-from inside import set_inner
 
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError
@@ -10,7 +9,7 @@ from umotemq.link import LinkError
 
 def answered(client, stream, number, frame):
     # The next id is set, so that the frame prepared for it fits.
-    set_inner(client, "_id", number - 1)
+    client._id = number - 1
     stream.feed(frame)
 
 
@@ -21,7 +20,7 @@ def refusals_say_what_to_do():
             stream = Memory()
             stream.feed(bytes([2, 0, 1, code]))
             client = LightmqClient(stream, b"me", dialect=dialect, retry_ms=0)
-            error = raises("refused", client.connect, 1000)
+            error = raises("refused", client.connect, timeout_ms=1000)
             equal((client.code, error.args[0], stream.closed), (code, "refused", True))
 
 
@@ -32,7 +31,7 @@ def a_refusal_is_tried_again():
     stream.feed(b"\x02\0\x01\x04\x02\0\x01\0")
     stream.step = 4
     client = LightmqClient(stream, b"me", retry_ms=50)
-    within(20, 500, client.connect, 1000)
+    within(20, 500, client.connect, timeout_ms=1000)
     equal((stream.opened, client.connects, client.error), (2, 1, None))
 
 
@@ -136,7 +135,7 @@ def a_handler_may_ask_and_close():
     answers = []
 
     def handler(data):
-        set_inner(client, "_id", 6)
+        client._id = 6
         stream.feed(b"\x06\0\x03\0\x07!")
         answers.append(client.send(b"?", 200))
         client.close()
@@ -151,33 +150,60 @@ def a_handler_may_ask_and_close():
 
 @check
 def an_answer_must_fit():
-    client, stream = lightmq(handler=lambda data: data * 9, tx_size=24)
-    stream.feed(b"\x05\0\x0d\0\x01\0datadatada")
-    raises(ValueError, client.poll, 0)
+    # The peer hears of it, and the program goes on.
+    client, stream = lightmq(handler=lambda data: data * 9, tx_size=40)
+    stream.feed(b"\x05\0\x0d\0\x01\0datadatada" + b"\x05\0\x04\0\x02\0x")
+    equal(client.poll(0), 2)
+    told = b"error: 90 bytes, room for 35"
+    want = b"\x06\0" + bytes([len(told) + 2]) + b"\0\x01" + told
+    equal(stream.take(), want + b"\x06\0\x0b\0\x02xxxxxxxxx")
+    equal((client.oversized, client.up), (1, True))
 
 
 @check
 def posts_keep_within_their_window():
     responses = []
     client, stream = lightmq(on_response=responses.append, window=2)
-    set_inner(client, "_id", 0xFFFE)
+    client._id = 0xFFFE
     client.post(b"a")
     client.post(b"b")
     equal(stream.take(), b"\x05\0\x04\xff\xff\0a\x05\0\x04\0\0\0b")
-    within(90, 400, raises, "timeout", client.post, b"c", 100)
-    set_inner(client, "_id", 4)
+    # A peer that does not answer costs one wait, and no message.
+    within(90, 400, client.post, b"c", 100)
+    for n in range(20):
+        within(0, 80, client.post, b"%d" % n, 1000)
+    sent = stream.take()
+    equal((sent[:7], len(sent)), (b"\x05\0\x04\0\x01\0c", 11 * 7 + 10 * 8))
+    error = within(90, 400, raises, "unanswered", client.flush, 100)
+    equal((error.args[1], client.unanswered), ("23 posts", 23))
+    client.flush(100)  # it has told of them
+    client._id = 4
     client.post(b"a")
     client.post(b"b")
     stream.feed(b"\x06\0\x03\0\x06B\x06\0\x03\0\x05A")
     client.flush(200)
     equal(responses, [b"B", b"A"])
+    # One that answers is waited for again.
+    client.post(b"a")
+    client.post(b"b")
+    within(90, 400, client.post, b"c", 100)
+
+
+@check
+def posts_without_a_window_are_not_awaited():
+    client, stream = lightmq(window=0)
+    for n in range(30):
+        within(0, 80, client.post, b"%d" % n)
+    equal(len(stream.take()), 10 * 7 + 20 * 8)
+    client.flush(100)
+    equal(client.unanswered, 0)
 
 
 @check
 def data_must_fit():
     client, stream = lightmq(tx_size=16)
     error = raises(ValueError, client.send, b"12345678901")
-    equal(error.args, ("size",))
+    equal(error.args[0], "message of 17 bytes, tx_size is 16")
     equal(stream.take(), b"")
 
 

@@ -2,7 +2,6 @@
 
 from checks import Memory, check, equal, raises, run, some, within
 from clients_in_memory import lightmq
-from inside import inner, set_inner
 
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError
@@ -12,11 +11,11 @@ from umotemq.outage import Ring
 @check
 def connect_has_a_deadline():
     client = LightmqClient(Memory(), b"me", timeout_ms=200, retry_ms=0)
-    error = within(190, 500, raises, "timeout", client.connect, 5000)
+    error = within(190, 500, raises, "timeout", client.connect, timeout_ms=5000)
     equal(error.args, ("timeout", "memory"))
     raises("timeout", client.ping, 100)
     client = LightmqClient(Memory(), b"me")
-    within(190, 500, raises, "timeout", client.connect, 200)
+    within(190, 500, raises, "timeout", client.connect, timeout_ms=200)
 
 
 @check
@@ -24,7 +23,7 @@ def anything_but_a_connack_is_an_error():
     for wrong in (b"\0", b"\x03\0\x02\0\0", b"\x02\0\x02\0\0", b"\x02\0\0", b"HTTP"):
         stream = Memory()
         stream.feed(wrong)
-        raises("wire", LightmqClient(stream, b"me", retry_ms=0).connect, 1000)
+        raises("wire", LightmqClient(stream, b"me", retry_ms=0).connect, timeout_ms=1000)
 
 
 @check
@@ -63,7 +62,7 @@ def a_lost_link_ends_waiting():
         stream.ended = True
         stream.feed(b"")
 
-    set_inner(client, "_wait", later)
+    client._wait = later
     within(0, 300, raises, "closed", client.send, b"x", 5000)
 
 
@@ -73,20 +72,21 @@ def stale_responses_after_an_outage_are_nobodys():
     ring = Ring(100)
     client, stream = lightmq(outage=ring, on_response=responses.append)
     client.retry_ms = 20
-    set_inner(client, "_id", 8)
+    client._id = 8
     client.post(b"before")
     stream.ended = True
     client.poll(100)
-    equal((client.up, len(inner(client, "_waiting")), len(ring)), (False, 1, 0))
+    equal((client.up, client.unanswered, len(ring)), (False, 1, 0))
     client.post(b"kept")
     equal(len(ring), 1)
     raises(LinkError, client.send, b"x", 100)
     stream.take()
     stream.feed(b"\x02\0\x01\0\x06\0\x02\0\x09\x06\0\x02\0\x0a")
-    client.connect(1000)
+    client.connect(timeout_ms=1000)
     client.poll(100)
-    equal(stream.take(), b"\x01\0\x03\x02me\x05\0\x07\0\x0a\0kept")
+    equal(stream.take(), b"\x01\0\x03\x02me\x05\0\x07\0\x0c\0kept")
     equal((responses, client.discarded, len(ring)), ([], 2, 0))
+    raises("unanswered", client.flush, 100)  # one is unanswered, though the link is up again
     client.flush(100)
 
 

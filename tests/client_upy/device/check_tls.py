@@ -43,7 +43,7 @@ def echoes(transport):
     client = FmqpClient(transport, timeout_ms=2000)
     got = []
     client.subscribe(b"tls/*", lambda topic, payload: got.append((topic, payload)))
-    client.connect(30000)
+    client.connect(timeout_ms=30000)
     client.publish(b"tls/a", b"hello")
     client.ping(5000)
     equal(got, [(b"tls/a", b"hello")])
@@ -53,7 +53,7 @@ def echoes(transport):
 def failure(transport, *words, timeout_ms=1000):
     """Return the error that must come within the time and have one of the words."""
     client = FmqpClient(transport, timeout_ms=timeout_ms, retry_ms=0)
-    error = within(0, timeout_ms + _GRACE, raises, LinkError, client.connect, 10000)
+    error = within(0, timeout_ms + _GRACE, raises, LinkError, client.connect, timeout_ms=10000)
     equal(any(word in str(error) for word in words), True, str(error))
     equal(client.stream, None)
     return error
@@ -63,7 +63,7 @@ def failure(transport, *words, timeout_ms=1000):
 def both_protocols():
     echoes(tls("fmqps"))
     answered = LightmqClient(tls("lightmqs"), b"attic", timeout_ms=2000)
-    answered.connect(30000)
+    answered.connect(timeout_ms=30000)
     equal(answered.send(b"x"), b"")
     equal(answered.ping(5000) > 0, True)
     answered.close()
@@ -142,7 +142,7 @@ def what_cannot_be_used_is_told_at_once():
 @check
 def a_peer_that_never_answers_the_handshake():
     client = FmqpClient(tls("silent"), timeout_ms=300, retry_ms=0)
-    error = within(290, 300 + _GRACE, raises, "timeout", client.connect, 10000)
+    error = within(290, 300 + _GRACE, raises, "timeout", client.connect, timeout_ms=10000)
     equal(error.args[0] == "timeout", True, str(error))
 
 
@@ -213,7 +213,7 @@ def messages_allocate_nothing():
         count += 1
 
     client.subscribe(b"tls/raw", came, raw=True)
-    client.connect(30000)
+    client.connect(timeout_ms=30000)
     client.publish(b"tls/raw", b"first")
     client.ping(5000)
     gc.collect()

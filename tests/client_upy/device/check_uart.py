@@ -6,7 +6,6 @@ import sys
 import time
 
 from checks import check, equal, now, raises, run, since, within
-from inside import set_inner
 from scripted_uart import ScriptedMachine
 
 from umotemq.aio import Aio
@@ -90,7 +89,7 @@ def a_client_works_over_it():
     client = FmqpClient(transport, name=b"")
     got = []
     client.subscribe(b"a/b", lambda topic, payload: got.append(payload))
-    client.connect(2000)
+    client.connect(timeout_ms=2000)
     client.publish(b"c", b"0123456789")
     said = b"\x80\x03\0\0\0\0a/b\0\x01\0\0\0\x0ac0123456789"
     equal(uart.outgoing.endswith(said), True, uart.outgoing)
@@ -112,7 +111,7 @@ def asyncio_works_over_it():
         client = FmqpClient(transport)
         client.subscribe(b"c", lambda topic, payload: got.append(payload))
         async with Aio(client) as link:
-            await link.connect(2000)
+            await link.connect(timeout_ms=2000)
             await link.publish(b"c", b"0123456789")
             await link.ping(2000)
         equal(got, [b"0123456789"])
@@ -124,7 +123,7 @@ def asyncio_works_over_it():
 def a_line_that_takes_nothing_is_noticed():
     transport = Uart(1, 115200, quiet_ms=0)
     client = FmqpClient(transport, name=b"", timeout_ms=100)
-    client.connect(1000)
+    client.connect(timeout_ms=1000)
     transport.uart.stuck = True
     within(90, 1100, raises, "timeout", client.publish, b"a", b"b")
     client.close()
@@ -134,7 +133,7 @@ def a_line_that_takes_nothing_is_noticed():
 def a_silence_that_is_longer_than_the_timeout():
     transport = Uart(1, 115200, quiet_ms=1000)
     client = FmqpClient(transport, timeout_ms=100, retry_ms=0)
-    error = within(90, 1100, raises, LinkError, client.connect, 2000)
+    error = within(90, 1100, raises, LinkError, client.connect, timeout_ms=2000)
     equal("uart 1" in str(error), True, str(error))
 
 
@@ -189,7 +188,7 @@ def messages_allocate_nothing():
     data = memoryview(bytes(16))
     uart.write = len
     uart.any = lambda: 0
-    set_inner(stream, "_sent", 0)
+    stream._sent = 0
     stream.write(data)
     gc.collect()
     before = gc.mem_alloc()

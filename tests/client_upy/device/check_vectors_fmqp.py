@@ -20,8 +20,8 @@ def received(vector, step):
     exact = packet["topic"].encode() if packet else b"a/b"
     feedback = bool(packet and packet["feedback"])
     for pattern in ("*", "*/*", "*/*/*", "*/*/*/*"):
-        client.subscribe(pattern.encode(), lambda t, p: got.append(("*", t, p)), feedback)
-    client.subscribe(exact, lambda t, p: got.append(("=", t, p)), feedback)
+        client.subscribe(pattern, lambda t, p: got.append(("*", t, p)), feedback=feedback)
+    client.subscribe(exact, lambda t, p: got.append(("=", t, p)), feedback=feedback)
     client.subscribe(b"sentinel", lambda t, p: after.append(p))
     for data, times in pieces(vector, "hex"):
         stream.feed(data, times)
@@ -82,20 +82,20 @@ def what_the_client_sends_is_as_the_vectors_say():
             continue
         stream = Memory()
         client = FmqpClient(stream, name=b"", tx_size=4000)
-        client.connect(1000)
+        client.connect(timeout_ms=1000)
         stream.take()
         topic = packet["topic"].encode()
         if packet["kind"] == "publication":
             if packet["unsubscribe"] or packet["debug"] or packet["feedback"]:
                 continue  # bits a client never sets
-            client.publish(topic, whole(body), cache=packet["cache"], will=packet["will"])
+            client.publish(topic, whole(body), retain=packet["cache"], will=packet["will"])
         else:
             if packet["will"] or packet["cache"] or size_of(body):
                 continue
-            client.subscribe(topic, print, packet["feedback"], packet["debug"])
+            client.subscribe(topic, print, feedback=packet["feedback"], debug=packet["debug"])
             if packet["unsubscribe"]:
                 stream.take()
-                client.unsubscribe(topic, packet["feedback"])
+                client.unsubscribe(topic, feedback=packet["feedback"])
         equal(stream.take(), whole(parts), vector["name"])
         count += 1
     equal(count >= 15, True, "%d vectors" % count)

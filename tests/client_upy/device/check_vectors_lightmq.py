@@ -1,7 +1,6 @@
 """tests/vectors/lightmq.json through the client. Argument: the vectors, one JSON object a line."""
 
 from checks import Memory, check, equal, raises, run
-from inside import inner, set_inner
 from vector_lines import pieces, size_of, steps, vectors, whole
 
 from umotemq.lightmq import LightmqClient
@@ -22,7 +21,7 @@ def connected(dialect, step=1 << 20, **kwargs):
     stream = Memory(step)
     stream.feed(b"\x02\0\x01" + (b"\x01" if dialect == "gbaranski" else b"\0"))
     client = LightmqClient(stream, b"me", dialect=dialect, rx_size=_RX, retry_ms=0, **kwargs)
-    client.connect(1000)
+    client.connect(timeout_ms=1000)
     stream.take()
     return client, stream
 
@@ -43,9 +42,9 @@ def connack(vector, dialect, step):
     client = LightmqClient(stream, b"me", dialect=dialect, retry_ms=0)
     feed(stream, vector)
     if vector["frame"]["accepted"]:
-        client.connect(1000)
+        client.connect(timeout_ms=1000)
     else:
-        raises("refused", client.connect, 1000)
+        raises("refused", client.connect, timeout_ms=1000)
     equal(client.code, vector["frame"]["code"])
 
 
@@ -60,7 +59,7 @@ def ping(vector, dialect, step):
 def pong(vector, dialect, step):
     client, stream = connected(dialect, step)
     number = vector["frame"]["id"]
-    set_inner(client, "_id", (7 if number is None else number) - 1)
+    client._id = (7 if number is None else number) - 1
     feed(stream, vector)
     equal(client.ping(1000) >= 0, True)
 
@@ -81,7 +80,7 @@ def send(vector, dialect, step):
 
 def sendresp(vector, dialect, step):
     client, stream = connected(dialect, step)
-    set_inner(client, "_id", vector["frame"]["id"] - 1)
+    client._id = vector["frame"]["id"] - 1
     feed(stream, vector)
     data = pieces(vector["frame"], "data_hex")
     if size_of(data) > _RX:
@@ -95,7 +94,7 @@ def violation(vector, dialect, step):
     first = Memory(step)
     feed(first, vector)
     client = LightmqClient(first, b"me", dialect=dialect, retry_ms=0)
-    raises(LinkError, client.connect, 1000)
+    raises(LinkError, client.connect, timeout_ms=1000)
     client, stream = connected(dialect, step)
     feed(stream, vector)
     raises("wire", drained, client, stream)
@@ -132,17 +131,17 @@ def sent(vector, dialect):
         stream = Memory()
         stream.feed(b"\x02\0\x01" + (b"\x01" if dialect == "gbaranski" else b"\0"))
         client = LightmqClient(stream, frame["client_id"].encode(), dialect=dialect, tx_size=300)
-        client.connect(1000)
+        client.connect(timeout_ms=1000)
         return stream.take()
     number = frame["id"].to_bytes(2, "big")
     data = whole(pieces(frame, "data_hex")) if operation.startswith("SEND") else b""
     client, stream = connected(dialect, handler=lambda _: data, tx_size=4000)
-    set_inner(client, "_id", frame["id"] - 1)
+    client._id = frame["id"] - 1
     if operation == "SEND":
         client.post(data)
     elif operation == "PING":
-        inner(client, "_ask")(True)
-        inner(client, "_flush")()
+        client._ask(True)
+        client._flush()
     elif operation == "PONG":
         stream.feed(bytes([ping_code, 0, 2]) + number)
     else:

@@ -5,18 +5,23 @@ from checks import Memory, equal, publication
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 
-SUBSCRIBED = b"\x90\x06\0\0\0\0ping/n"  # of a client with the name n, to its own pings
+# Of a client with the name n, to its own pings.
+SUBSCRIBED = b"\x90\x12\0\0\0\0ping/-/-/-/-/-/-/n"
 
 
 def ping(number):
     """Return the FMQP packet of the client n that asks for a sign of life."""
-    return publication(b"ping/n", bytes([number]))
+    return publication(b"ping/-/-/-/-/-/-/n", bytes([number]))
 
 
 def broker(data):
     """Answer pings as an FMQP broker does; nothing else."""
-    at = data.find(b"\0\x06\0\0\0\x01ping/n")
-    return data[at : at + 13] if at >= 0 else b""
+    at = data.find(b"ping/") - 6
+    while at >= 0:
+        if not data[at]:
+            return data[at : at + 6 + data[at + 1] + data[at + 5]]
+        at = data.find(b"ping/", at + 7) - 6
+    return b""
 
 
 def named(**options):
@@ -35,7 +40,7 @@ def fmqp(stream=None, **options):
     if "retry_ms" not in options:
         options["retry_ms"] = 0
     client = FmqpClient(stream, name=b"", **options)
-    client.connect(1000)
+    client.connect(timeout_ms=1000)
     equal(stream.take(), b"\0\x04\0\0\0\0ping", "the sign of life that proves the stream")
     return client, stream
 
@@ -45,6 +50,6 @@ def lightmq(stream=None, **options):
     stream = stream or Memory()
     stream.feed(b"\x02\0\x01" + (b"\x01" if options.get("dialect") == "gbaranski" else b"\0"))
     client = LightmqClient(stream, b"me", retry_ms=0, **options)
-    client.connect(1000)
+    client.connect(timeout_ms=1000)
     equal(stream.take(), b"\x01\0\x03\x02me")
     return client, stream

@@ -4,6 +4,8 @@ import asyncio
 import sys
 import time
 
+from checks import is_kind
+
 _AIO = sys.argv[-1] == "aio"
 _LONG = 60000  # ms, for what must come in the end
 
@@ -38,8 +40,17 @@ class Sync:
                 raise AssertionError("not within %d ms; %s" % (ms, self.client.error))
             self.client.poll(10)
 
-    async def publish(self, topic, payload):
-        self.client.publish(topic, payload)
+    async def connect(self, ms):
+        self.client.connect(timeout_ms=ms)
+
+    async def publish(self, topic, payload, **flags):
+        self.client.publish(topic, payload, **flags)
+
+    async def post(self, data, timeout_ms, **flags):
+        self.client.post(data, timeout_ms, **flags)
+
+    async def rest(self, ms):
+        self.client.run(ms)
 
     async def send(self, data, timeout_ms):
         return self.client.send(data, timeout_ms)
@@ -58,6 +69,7 @@ class Tasks:
         self._link = Aio(client)
         self.publish = self._link.publish
         self.send = self._link.send
+        self.post = self._link.post
         self.ping = self._link.ping
 
     async def __aenter__(self):
@@ -66,6 +78,12 @@ class Tasks:
 
     async def __aexit__(self, *_):
         await self._link.__aexit__(None, None, None)
+
+    async def connect(self, ms):
+        await self._link.connect(timeout_ms=ms)
+
+    async def rest(self, ms):
+        await asyncio.sleep_ms(ms)
 
     async def until(self, condition, ms=_LONG):
         start = time.ticks_ms()
@@ -85,6 +103,15 @@ def to_end(coroutine):
     except StopIteration:
         return
     raise AssertionError("the synchronous driver waited")
+
+
+async def raised(kind, awaitable):
+    """Await; return the exception that this must raise, as ``checks.raises``."""
+    try:
+        await awaitable
+    except Exception as error:
+        return is_kind(error, kind)
+    raise AssertionError("%s was not raised" % (kind,))
 
 
 Driver = Tasks if _AIO else Sync

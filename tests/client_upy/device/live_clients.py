@@ -43,7 +43,7 @@ def lightmq(client_id, port="lightmq", **options):
 
 def up(client):
     """Connect; return the client."""
-    client.connect(_SOON_MS)
+    client.connect(timeout_ms=_SOON_MS)
     return client
 
 

@@ -4,8 +4,6 @@ import gc
 import time
 from binascii import crc32
 
-from inside import set_inner
-
 import umotemq.reliable as reliable
 
 SESSION = 0x1234
@@ -33,7 +31,7 @@ def transport(line, session=SESSION):
     gc.collect()
     chosen.session = session
     reliable.random = chosen
-    set_inner(reliable, "ticks_ms", chosen.ticks_ms)
+    reliable.ticks_ms = chosen.ticks_ms
     return reliable.Reliable(line)
 
 

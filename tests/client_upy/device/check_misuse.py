@@ -1,0 +1,187 @@
+"""Mistakes of programs, and of whoever they talk to, by both drivers; over streams in memory.
+
+The last argument is the driver: sync or aio.
+"""
+
+import time
+
+from checks import Blocked, Memory, check, equal, publication, raises, run
+from clients_in_memory import named
+from drivers import Driver, raised, to_end
+
+from umotemq.fmqp import FmqpClient
+from umotemq.lightmq import LightmqClient
+
+_SOON_MS = 3000
+
+
+def lightmq(**options):
+    """Return a LightMQ client that is not connected yet, and a stream that accepts it."""
+    stream = Memory()
+    stream.answer = lambda data: b"\x02\0\x01\0" if data[0] == 1 else b""
+    return LightmqClient(stream, b"me", **options), stream
+
+
+@check
+def what_never_fits_is_refused_before_it_is_kept():
+    async def main():
+        client, stream = named(tx_size=60)
+        async with Driver(client) as link:
+            for flags in ({"again": True}, {"will": True}, {"again": True, "retain": True}):
+                error = await raised(ValueError, link.publish(b"a", bytes(100), **flags))
+                equal(error.args[0], "message of 107 bytes, tx_size is 60")
+            raises(ValueError, client.subscribe, b"a" * 60, print)
+            await link.connect(_SOON_MS)
+            for count in range(2, 5):
+                await raised(ValueError, link.publish(b"a", bytes(100), again=True))
+                stream.ended = True
+                await link.until(lambda count=count: client.connects == count, _SOON_MS)
+            stream.take()
+            await link.publish(b"a", b"x")
+            equal(stream.take(), publication(b"a", b"x"))
+
+    to_end(main())
+
+
+@check
+def text_is_sent_as_utf_8():
+    text = "21.5 °C"
+
+    async def main():
+        client, stream = named()
+        got = []
+        client.subscribe("zimmer/küche", lambda topic, payload: got.append((topic, payload)))
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            await link.ping(_SOON_MS)
+            stream.take()
+            for _ in range(3):
+                await link.publish("zimmer/küche", text)
+            await link.publish(b"a", "°°°°°")
+            await link.publish(b"a", "o°°°°")
+            await link.publish(b"a", "ooooo")
+            want = publication("zimmer/küche".encode(), text.encode()) * 3
+            for each in ("°°°°°", "o°°°°", "ooooo"):
+                want += publication(b"a", each.encode())
+            equal(stream.take(), want)
+            for wrong in (None, 5, 2.5, ["x"]):
+                await raised(Exception, link.publish(b"a", wrong))
+                await raised(Exception, link.publish(wrong, b"a"))
+            equal(stream.take(), b"")
+            stream.feed(want[: len(want) // 2])
+            await link.until(lambda: got, _SOON_MS)
+            equal(got[0], ("zimmer/küche".encode(), text.encode()))
+
+    async def requests():
+        client, stream = lightmq()
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            stream.take()
+            await link.post(text, 100)
+            equal(stream.take()[6:], text.encode())
+
+    to_end(main())
+    to_end(requests())
+
+
+@check
+def no_ping_is_answered_without_a_name():
+    async def main():
+        stream = Blocked()
+        client = FmqpClient(stream, name=b"")
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            stream.room = 0
+            await raised(ValueError, link.ping(100))
+
+    to_end(main())
+
+
+@check
+def a_response_that_does_not_fit_is_told_to_who_asked():
+    async def main():
+        client, stream = lightmq(handler=lambda data: data * 30, tx_size=50)
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            stream.take()
+            stream.feed(b"\x05\0\x0d\0\x01\0datadatada")
+            await link.until(lambda: client.oversized, _SOON_MS)
+            await link.until(lambda: stream.sent, _SOON_MS)
+            told = b"error: 300 bytes, room for 45"
+            equal(stream.take(), b"\x06\0" + bytes([2 + len(told)]) + b"\0\x01" + told)
+            equal(client.up, True)
+
+    to_end(main())
+
+
+@check
+def every_handler_gets_a_message_whatever_the_others_do():
+    async def main():
+        client, stream = named()
+        got = []
+
+        def greedy(topic, payload):
+            got.append((1, payload))
+            if hasattr(client, "run"):
+                client.poll(5)  # takes what came behind it, where this one was
+            if payload == b"raise":
+                raise KeyError("mine")
+
+        client.subscribe(b"a/*", greedy)
+        client.subscribe(b"*/b", lambda topic, payload: got.append((2, topic, payload)))
+        client.subscribe(b"a/b", lambda v, a, b, c, d: got.append((3, bytes(v[c:d]))), raw=True)
+        try:
+            async with Driver(client) as link:
+                await link.connect(_SOON_MS)
+                stream.feed(publication(b"a/b", b"first") + publication(b"a/c", b"2nd" * 9))
+                await link.until(lambda: len(got) == 4, _SOON_MS)
+                for one in ((1, b"first"), (2, b"a/b", b"first"), (3, b"first"), (1, b"2nd" * 9)):
+                    equal(one in got, True, "%r in %r" % (one, got))
+                del got[:]
+                stream.feed(publication(b"a/b", b"raise"))
+                await link.rest(300)
+        except KeyError:
+            equal(sorted([one[0] for one in got]), [1, 2, 3])
+            return
+        raise AssertionError("it was not raised")
+
+    to_end(main())
+
+
+@check
+def a_megabyte_is_not_five_bytes():
+    big = bytes((1 << 20) + 5) if hasattr(time, "process_time") else None
+    if big is None:
+        return  # no board has it; a computer has
+
+    async def main():
+        client, stream = named()
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            await link.publish(b"ab", b"12345")
+            await link.publish(b"ab", b"12345")
+            await raised(ValueError, link.publish(b"abc", big))
+            equal(client.up, True)
+            stream.take()
+            await link.publish(b"a", b"54321")
+            equal(stream.take(), publication(b"a", b"54321"))
+
+    to_end(main())
+
+
+@check
+def calls_in_the_shape_of_umqtt_are_refused():
+    client, stream = named()
+    for wrong in (
+        lambda: client.publish(b"a", b"b", True),
+        lambda: client.publish(b"a", b"b", True, 1),
+        lambda: client.subscribe(b"a"),
+        lambda: client.subscribe(b"a", 1),
+        lambda: client.connect(True),
+        lambda: FmqpClient("umqtt_client", "192.168.1.2"),
+        lambda: FmqpClient(stream, keepalive=30),
+    ):
+        raises(TypeError, wrong)
+
+
+run()
