@@ -22,6 +22,7 @@ _ENTER_TRY_S = 3.0  # a board that is still booting loses the first Ctrl-C
 _LOOK_S = 0.01
 _SETTLED_S = 0.5
 _OUTPUT_LIMIT = 1024 * 1024
+_CLEAR_LINE = b"\3"  # in the raw REPL Ctrl-C does that, and says nothing
 
 
 class ReplError(Exception):
@@ -80,6 +81,8 @@ class Repl:
         lines = _Lines(on_line)
         self._serial.until = time.monotonic() + deadline_s
         try:
+            # Forget what came since the last prompt: a frame of the link that shares this line.
+            self._serial.write(_CLEAR_LINE)
             with contextlib.redirect_stdout(io.StringIO()):  # the transport prints its failures
                 _, error = self._transport.exec_raw(
                     code, timeout=deadline_s, data_consumer=lines.feed

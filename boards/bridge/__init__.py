@@ -5,6 +5,6 @@
 pipe, ``link_mode`` the reliable link (LINK.md, ``reliable_…``). ``raw`` is the bridge as other
 programs use it. ``expose`` is the reverse direction: programs reach a port by TCP.
 
-``cli`` is the command, ``config`` its file, ``plan`` what both say; a ``crew`` runs all of it and
+``cli`` is the command, ``config`` its file, ``plan`` what both say; a ``pool`` runs all of it and
 ``status`` tells about it.
 """

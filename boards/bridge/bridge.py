@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Self
 
 from boards.bridge.broker_side import BrokerSide
+from boards.bridge.console_end import ConsoleEnd
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.mode import LineMode
 from boards.bridge.notices import Notices, Report
@@ -40,7 +41,10 @@ class SerialBridge:
         mode: LineMode,
         counters: BridgeCounters,
         report: Report | None = None,
+        console: ConsoleEnd | None = None,
     ) -> None:
+        """``console``: of the board, where its line carries both; it is closed with the bridge."""
+        self.console = console
         self.settings, self.broker = port, broker
         self.mode, self.counters = mode, counters
         self._notices = Notices(report)
@@ -63,6 +67,8 @@ class SerialBridge:
             self._open_port()
         except PortError as error:
             if not wait_for_port:
+                if self.console is not None:
+                    self.console.close()
                 raise
             self._port_missing(error)
         self._woken, self._waker = socket.socketpair()
@@ -77,6 +83,8 @@ class SerialBridge:
         if self._thread.ident is not None:
             self.wake()
             self._thread.join(_JOIN_S)
+        elif self.console is not None:
+            self.console.close()  # it never ran
 
     def __enter__(self) -> Self:
         return self.start()
@@ -191,6 +199,8 @@ class SerialBridge:
         events = self._wait()
         self._serve_requests()
         self._with_port(lambda port: self._serve_port(port, events.get(port.fileno(), 0)))
+        if self.console is not None:
+            self.console.serve(events, time.monotonic())
         self._broker_side.serve(events)
         self._with_port(self._send_to_board)
         now = time.monotonic()
@@ -207,6 +217,8 @@ class SerialBridge:
             if self.mode.to_board or self._port.unsent_bytes:
                 wanted |= select.POLLOUT
             poll.register(self._port, wanted)
+        if self.console is not None:
+            self.console.register(poll)
         self._broker_side.register(poll)
         due = [self.mode.next_deadline(), *self._broker_side.deadlines()]
         if self._misses_port:
@@ -286,6 +298,8 @@ class SerialBridge:
             self._port.close(drain_s=_STOP_S)
             self._port = None
         self._broker_side.end(_STOP_S)
+        if self.console is not None:
+            self.console.close()
         self._serve_requests()
         for end in (self._woken, self._waker):
             if end is not None:

@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.live import Live
 
 from boards.bridge import status, status_view
+from boards.bridge.bridge_pool import BridgePool
 from boards.bridge.config import ConfigError, Plan, default_name, load_config
-from boards.bridge.crew import Crew
+from boards.bridge.console_end import ConsoleError
 from boards.bridge.expose import ListenError
 from boards.bridge.log import Log
-from boards.bridge.plan import (
+from boards.bridge.port_plan import (
     DEFAULT_BAUD,
     DEFAULT_SILENCE_S,
     MIN_BAUD,
@@ -34,6 +35,7 @@ from boards.bridge.plan import (
     PlanError,
     broker_address,
     check_exposure,
+    console_of,
     listen_address,
     token_of,
 )
@@ -85,6 +87,11 @@ def _reading(read: Callable[[str], _T]) -> Callable[[Any, Any, str | None], _T |
     help="Raw mode: close the TCP session when the board sent nothing for so long.",
 )
 @click.option(
+    "--console",
+    metavar="PATH",
+    help="Reliable mode over a board's own console: make a terminal for the console there.",
+)
+@click.option(
     "--listen",
     callback=_reading(listen_address),
     metavar="[HOST:]PORT",
@@ -109,7 +116,7 @@ def _reading(read: Callable[[str], _T]) -> Callable[[Any, Any, str | None], _T |
     metavar="FILE",
     help="Many ports: a TOML file, see docs/bridge.md.",
 )
-@click.option("--status", "asks", is_flag=True, help="Show what running bridges do.")
+@click.option("--status", "asks", is_flag=True, help="LiveTable what running bridges do.")
 @click.option("--json", "as_json", is_flag=True, help="With --status: once, as JSON.")
 @click.option(
     "--runtime-dir",
@@ -121,8 +128,9 @@ def command(**options: Any) -> None:
     """Join a serial port to a broker, or many (--config); or give it to programs (--listen).
 
     Raw mode is a transparent pipe: the first byte of the board opens a TCP connection, SECONDS of
-    silence close it. Reliable mode needs the client's reliable stream on the board. A port or
-    broker that goes away is tried again.
+    silence close it. Reliable mode needs the client's reliable stream on the board; it also works
+    over the line of the board's REPL, which --console keeps within reach. A port or broker that
+    goes away is tried again.
 
     Limits of raw mode: a serial line has no connection, so a board must send keepalives more
     often than the silence; a board reset within the silence goes on in its old stream; a byte
@@ -159,7 +167,14 @@ def _plans(options: dict[str, Any]) -> list[Plan]:
     if options["broker"] is not None:
         if options["rfc2217"] or options["token_file"] or options["insecure"]:
             raise click.UsageError("--rfc2217, --token-file and --insecure go with --listen")
-        return [BridgePlan(name, port, options["broker"], mode, options["silence_s"])]
+        try:
+            console = console_of(options["console"], mode)
+        except PlanError as error:
+            raise click.UsageError(f"--console: {error}") from None
+        broker, silence_s = options["broker"], options["silence_s"]
+        return [BridgePlan(name, port, broker, mode, silence_s, console)]
+    if options["console"]:
+        raise click.UsageError("--console goes with --to and --mode reliable")
     host, tcp_port = options["listen"]
     token = options["token_file"] or b""
     try:
@@ -181,24 +196,24 @@ def _run(plans: list[Plan], folder: Path, *, wait_for_ports: bool) -> None:
         signal.signal(number, _on_signal)
     _allow_descriptors()
     with Log(click.echo) as log:
-        crew = Crew(plans, log.say)
-        _serve(crew, folder, done, wait_for_ports=wait_for_ports)
-        crew.farewell()
+        pool = BridgePool(plans, log.say)
+        _serve(pool, folder, done, wait_for_ports=wait_for_ports)
+        pool.farewell()
     if signal.SIGINT in received:
         raise SystemExit(130)
 
 
-def _serve(crew: Crew, folder: Path, done: threading.Event, *, wait_for_ports: bool) -> None:
+def _serve(pool: BridgePool, folder: Path, done: threading.Event, *, wait_for_ports: bool) -> None:
     """Run until ``done`` is set."""
     try:
         with contextlib.ExitStack() as stack:
-            crew.start(stack, wait_for_ports=wait_for_ports)
-            _serve_status(stack, folder, crew)
-            while not done.wait(_POLL_S) and crew.running:
+            pool.start(stack, wait_for_ports=wait_for_ports)
+            _serve_status(stack, folder, pool)
+            while not done.wait(_POLL_S) and pool.running:
                 continue
             if not done.is_set():
                 raise click.ClickException("a bridge ended by itself; that is a bug")
-    except (PortError, ListenError) as error:
+    except (PortError, ListenError, ConsoleError) as error:
         raise click.ClickException(str(error)) from None
 
 
@@ -208,9 +223,9 @@ def _allow_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _serve_status(stack: contextlib.ExitStack, folder: Path, crew: Crew) -> None:
+def _serve_status(stack: contextlib.ExitStack, folder: Path, pool: BridgePool) -> None:
     try:
-        stack.enter_context(status.StatusServer(folder, lambda: crew.snapshot(os.getpid())))
+        stack.enter_context(status.StatusServer(folder, lambda: pool.snapshot(os.getpid())))
     except status.StatusError as error:
         # The bytes are more important than the news about them.
         click.echo(f"warning: {error}", err=True)

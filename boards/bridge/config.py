@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from boards.bridge.plan import (
+from boards.bridge.port_plan import (
     DEFAULT_BAUD,
     DEFAULT_SILENCE_S,
     MIN_BAUD,
@@ -33,6 +33,7 @@ from boards.bridge.plan import (
     PlanError,
     broker_address,
     check_exposure,
+    console_of,
     listen_address,
     token_of,
 )
@@ -42,7 +43,7 @@ Plan = BridgePlan | ExposePlan
 MAX_PORTS = 256
 _MAX_FILE_BYTES = 1024 * 1024
 
-_BRIDGE_ONLY = ("to", "mode", "silence_s")
+_BRIDGE_ONLY = ("to", "mode", "silence_s", "console")
 _EXPOSE_ONLY = ("listen", "rfc2217", "token_file", "insecure")
 
 
@@ -69,12 +70,13 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         f"a number of seconds, {MIN_SILENCE_S:g} or more",
         lambda v: _is_number(v) and MIN_SILENCE_S <= v < float("inf"),
     ),
+    "console": ("a file's name, as text", lambda v: isinstance(v, str) and bool(v)),
     "listen": ("HOST:PORT, as text", lambda v: isinstance(v, str)),
     "rfc2217": ("true or false", lambda v: isinstance(v, bool)),
     "token_file": ("a file's name, as text", lambda v: isinstance(v, str) and bool(v)),
     "insecure": ("true or false", lambda v: isinstance(v, bool)),
 }
-_NOT_FOR_ALL = ("name", "serial", "listen")
+_NOT_FOR_ALL = ("name", "serial", "listen", "console")
 
 
 def load_config(path: Path) -> list[Plan]:
@@ -186,12 +188,16 @@ class _Reader:
                     self._at("port", number, None),
                     "this port has neither 'to' (a broker) nor 'listen' (whoever connects)",
                 )
+            mode = given.get("mode", "raw")
+            broker = broker_address(given["to"])
+            key = "console"
             return BridgePlan(
                 name,
                 settings,
-                broker_address(given["to"]),
-                given.get("mode", "raw"),
+                broker,
+                mode,
                 float(given.get("silence_s", DEFAULT_SILENCE_S)),
+                console_of(given.get("console"), mode),
             )
         except PlanError as error:
             raise self._error(self._at("port", number, key), str(error)) from None

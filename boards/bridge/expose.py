@@ -13,7 +13,7 @@ from typing import Self
 
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.notices import Notices, Report
-from boards.bridge.plan import ExposePlan
+from boards.bridge.port_plan import ExposePlan
 from boards.bridge.rfc2217_server import Rfc2217Server
 from boards.bridge.token_gate import TokenGate
 from boards.network_line import keep_alive

@@ -22,6 +22,8 @@ class LinkMode:
         self.link = HostLink()
         self.to_broker = bytearray()
         self.to_board = bytearray()
+        self.to_console = bytearray()
+        self.has_console = False
         self._counters = counters
         self._stream = self._number = 0
         self._connected = False
@@ -74,6 +76,11 @@ class LinkMode:
         """Take what the line gave."""
         self._handle(self.link.receive_data(data, now), now)
         self._move(now)
+
+    def console_sent(self, data: bytes, now: float) -> None:
+        """Pass on what was typed, between two frames; the program may end by it."""
+        self.link.hold()
+        self.to_board += data
 
     def session_opened(self, now: float) -> None:
         """Tell the board."""
@@ -178,6 +185,8 @@ class LinkMode:
 
     def _hear(self, stray: Stray, now: float) -> None:
         """Tell whole lines of text that the board says beside the link: boot, REPL, tracebacks."""
+        if self.has_console:
+            self.to_console += stray.data
         self._text += stray.data
         *lines, rest = bytes(self._text).split(b"\n")
         self._text[:] = rest[-_TEXT_LIMIT:]

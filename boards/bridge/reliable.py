@@ -1,6 +1,7 @@
 """A bridge in reliable mode, as other programs use it: one call with what it needs."""
 
 from boards.bridge.bridge import SerialBridge
+from boards.bridge.console_end import ConsoleEnd
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.link_mode import LinkMode
 from boards.bridge.notices import Report
@@ -13,15 +14,36 @@ class ReliableBridge(SerialBridge):
 
     ``serial_url`` is a device or pyserial URL, ``baud`` in bits/s, ``host`` and ``port`` the
     broker's. ``report`` gets one line per event, from the thread. ``start`` raises ``PortError``.
+    ``console``: the line is the board's console; ``console_url`` is then where that goes on.
+    Raises ``ConsoleError``.
     """
 
     def __init__(
-        self, serial_url: str, baud: int, host: str, port: int, *, report: Report | None = None
+        self,
+        serial_url: str,
+        baud: int,
+        host: str,
+        port: int,
+        *,
+        console: bool = False,
+        report: Report | None = None,
     ) -> None:
         counters = BridgeCounters()
         self._link = LinkMode(counters)
-        broker = Address("tcp", host, port)
-        super().__init__(PortSettings(serial_url, baud), broker, self._link, counters, report)
+        end = ConsoleEnd(self._link) if console else None
+        super().__init__(
+            PortSettings(serial_url, baud),
+            Address("tcp", host, port),
+            self._link,
+            counters,
+            report,
+            end,
+        )
+
+    @property
+    def console_url(self) -> str:
+        """The terminal on which the board's console is, "" if its line carries none."""
+        return self.console.path if self.console is not None else ""
 
     @property
     def stray_bytes(self) -> int:

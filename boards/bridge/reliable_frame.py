@@ -8,10 +8,15 @@ VERSION = 1
 PAYLOAD_LIMIT = 243  # so that a body has 254 bytes, and its COBS coding one more
 WINDOW = 8  # frames; numbers are modulo 256, and the mask has 7 bits
 _BY_HOST = 8  # in the kind, so that nobody takes an echo for the other end
+_ON_CONSOLE = 128  # in the kind, beside the version
 _HEADER = 7
 _SHORTEST, _LONGEST = _HEADER + 4, _HEADER + PAYLOAD_LIMIT + 4
 _RESIDUE = 0x2144DF1C  # of a CRC-32 over anything and its own CRC-32
 _AHEAD = b"\0\0"  # the delimiter and the code byte, as the CRC sees them
+# What a REPL or a driver acts upon: Ctrl-A to Ctrl-E, Return; and what stands before a disguise.
+_MEANT = bytes((1, 2, 3, 4, 5, 13, 16))
+_DISGUISED = {byte: bytes((16, byte ^ 64)) for byte in _MEANT}
+_WHOLE_S = 0.1  # a frame that has begun is whole by then, or it was none
 
 
 class Kind(IntEnum):
@@ -46,6 +51,7 @@ class Frame:
     mask: int
     payload: bytes = b""
     by_host: bool = False
+    on_console: bool = False  # of the board: the line is its console
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class OtherVersion:
     """An intact OPEN of a version that is not spoken here."""
 
     session: int
+    on_console: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ def encode(frame: Frame) -> bytes:
     """Return the frame's bytes on the line. Raises ``ValueError`` if its payload is too long."""
     if len(frame.payload) > PAYLOAD_LIMIT:
         raise ValueError(f"{len(frame.payload)} bytes of payload; the limit is {PAYLOAD_LIMIT}")
-    kind = frame.kind | _BY_HOST * frame.by_host
+    kind = frame.kind | _BY_HOST * frame.by_host | _ON_CONSOLE * frame.on_console
     header = bytes((kind, frame.session & 255, frame.session >> 8))
     body = header + bytes((frame.seq, frame.next, frame.room, frame.mask)) + frame.payload
     body += zlib.crc32(_AHEAD + body).to_bytes(4, "little")
@@ -74,9 +81,16 @@ def encode(frame: Frame) -> bytes:
     return b"\0" + b"".join([bytes((len(run) + 1,)) + run for run in runs]) + b"\0"
 
 
+def disguise(wire: bytes) -> bytes:
+    """Return the bytes of a frame as a console gets them: none that its REPL would act upon."""
+    return b"".join(_DISGUISED.get(byte) or bytes((byte,)) for byte in wire)
+
+
 def carries_data(frame: bytes) -> bool:
     """Return whether the bytes of a frame, as ``encode`` returns them, are those of a DATA."""
-    return frame[2] & ~_BY_HOST == Kind.DATA  # no kind is 0, so it is itself in COBS
+    return (
+        frame[2] & ~(_BY_HOST | _ON_CONSOLE) == Kind.DATA
+    )  # no kind is 0, so it is itself in COBS
 
 
 def decode(piece: bytes) -> Frame | OtherVersion | None:
@@ -96,13 +110,15 @@ def decode(piece: bytes) -> Frame | OtherVersion | None:
     if at != size or zlib.crc32(_AHEAD[:1] + body) != _RESIDUE:
         return None
     code, low, high, seq, number, room, mask = body[1 : 1 + _HEADER]
-    session = low | high << 8
+    session, on_console = low | high << 8, bool(code & _ON_CONSOLE)
+    code &= ~_ON_CONSOLE
     if code >> 4 != VERSION:
-        return OtherVersion(session) if code & 15 == Kind.OPEN & 15 else None
+        return OtherVersion(session, on_console) if code & 15 == Kind.OPEN & 15 else None
     kind, payload = _KINDS.get(code & ~_BY_HOST), bytes(body[1 + _HEADER : -4])
     if kind is None or not _fits(kind, payload):
         return None
-    return Frame(kind, session, seq, number, room, mask, payload, bool(code & _BY_HOST))
+    by_host = bool(code & _BY_HOST)
+    return Frame(kind, session, seq, number, room, mask, payload, by_host, on_console)
 
 
 _KINDS = {int(kind): kind for kind in Kind}
@@ -124,29 +140,63 @@ def _fits(kind: Kind, payload: bytes) -> bool:
 class Cutter:
     """Cuts what comes from a line into frames and strays, however the reads cut it.
 
-    It keeps 255 bytes at most. Long strays come in several pieces.
+    Strays are told as they come, with the zeros among them; only what follows a zero waits a moment
+    for the zero that would end a frame. It keeps 255 bytes at most.
     """
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._kept = bytearray()  # since the last zero
+        self._told = 0  # so many of these are told already
+        self._opened: float | None = None  # the last zero may begin a frame; when it came
         self._too_long = False  # until the next zero
 
-    def receive(self, data: bytes) -> list[Frame | OtherVersion | Stray]:
+    def receive(self, data: bytes, now: float = 0.0) -> list[Frame | OtherVersion | Stray]:
         """Return what ``data`` completes, in order. Garbage is a stray, never an exception."""
         found: list[Frame | OtherVersion | Stray] = []
         *pieces, last = data.split(b"\0")
         for piece in pieces:
-            if self._kept:
-                piece = bytes(self._kept) + piece
-                self._kept.clear()
-            if piece:
-                frame = None if self._too_long else decode(piece)
-                found.append(frame or Stray(piece))
-            self._too_long = False
+            self._kept += piece
+            self._end_piece(found, now)
         self._kept += last
-        if self._too_long or len(self._kept) > _LONGEST + 1:
-            if self._kept:
-                found.append(Stray(bytes(self._kept)))
+        if len(self._kept) > _LONGEST + 1:
+            self._tell(found)
             self._kept.clear()
-            self._too_long = True
+            self._told, self._too_long = 0, True
+        elif self._opened is None:
+            self._tell(found)
         return found
+
+    def next_deadline(self) -> float | None:
+        """Return when ``tick`` has something to tell, None if it has not."""
+        return None if self._opened is None else self._opened + _WHOLE_S
+
+    def tick(self, now: float) -> list[Frame | OtherVersion | Stray]:
+        """Return what began as a frame does, and has not become one."""
+        found: list[Frame | OtherVersion | Stray] = []
+        if self._opened is not None and now >= self._opened + _WHOLE_S:
+            self._tell(found)
+        return found
+
+    def _end_piece(self, found: list[Frame | OtherVersion | Stray], now: float) -> None:
+        """A zero has come: the end of a frame, or perhaps the beginning of one."""
+        frame = None
+        if self._kept and not self._too_long:
+            frame = decode(bytes(self._kept))
+        if frame is None:
+            self._tell(found)
+            self._opened = now
+        else:
+            found.append(frame)
+            self._opened = None
+        self._kept.clear()
+        self._told, self._too_long = 0, False
+
+    def _tell(self, found: list[Frame | OtherVersion | Stray]) -> None:
+        """Tell what is not told yet, as a stray."""
+        stray = bytes(self._kept[self._told :])
+        if self._opened is not None:
+            stray = b"\0" + stray
+            self._opened = None
+        if stray:
+            found.append(Stray(stray))
+        self._told = len(self._kept)

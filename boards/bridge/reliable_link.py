@@ -14,10 +14,17 @@ For an edge, which owns the serial port and the TCP connection::
     link.finish(now)                        # the broker closed: CLOSE, once all has arrived
     events = link.abort("why", now)         # at once: the port is gone, or the bridge stops
 
+    link.hold()                             # something else was sent to the board's console
+
 Look at ``readable``, ``sendable`` and ``data_to_send`` after each call. ``now`` is seconds of a
 clock that never goes back. Nothing here raises for what the line or the board does.
+
+A board whose line is its console says so in each frame. Then frames to it go in disguise, no more
+of them than it holds unread, and only while its program is known to read: not after ``hold``, nor
+after the raw REPL's Ctrl-D, until the board's next frame.
 """
 
+from collections import deque
 from dataclasses import dataclass, replace
 
 from boards.bridge.reliable_frame import (
@@ -29,12 +36,15 @@ from boards.bridge.reliable_frame import (
     OtherVersion,
     Reason,
     Stray,
+    disguise,
     encode,
 )
 from boards.bridge.reliable_window import SLACK_S, ReceiveWindow, SendWindow
 
 _PATIENCE_LIMITS_MS = (200, 65535)
 _TEXT_LIMIT = 200  # bytes, of a CLOSE
+_CONSOLE_FRAME = 120  # bytes: a frame to a console with its disguises is rarely longer
+_PROGRAM_ENDS = b"\4"  # what the raw REPL says then
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,13 @@ class _Session:
         self.heard = self.said = now
         self.outgoing = SendWindow(size, room, patience_s, now)
         self.incoming = ReceiveWindow()
+        self.unread: deque[tuple[int, int]] = deque()  # DATA: which transmission, bytes
+
+    def unread_bytes(self) -> int:
+        """Return how many bytes of DATA the board may not have read."""
+        while self.unread and self.unread[0][0] <= self.outgoing.read:
+            self.unread.popleft()
+        return sum(size for _, size in self.unread)
 
 
 class HostLink:
@@ -92,6 +109,9 @@ class HostLink:
         self.counters = LinkCounters()
         self._cutter = Cutter()
         self._session: _Session | None = None
+        self._on_console = False
+        self._holds = 0  # bytes, of a console
+        self._held = False
         self._control: list[Frame] = []  # ACCEPT and CLOSE, before all else
 
     @property
@@ -120,19 +140,33 @@ class HostLink:
     def receive_data(self, data: bytes, now: float) -> list[Event]:
         """Take what the port gave. Returns what happened, in order."""
         events: list[Event] = []
-        for found in self._cutter.receive(data):
-            if isinstance(found, Stray):
-                self.counters.stray_bytes += len(found.data)
-                events.append(found)
-            elif isinstance(found, OtherVersion):
-                self._close(found.session, Reason.VERSION, "version 1 is spoken here")
-            else:
-                self.counters.frames_in += 1
-                events += self._handle(found, now)
+        for found in self._cutter.receive(data, now):
+            events += self._found(found, now)
         return events
+
+    def _found(self, found: Frame | OtherVersion | Stray, now: float) -> list[Event]:
+        if isinstance(found, Stray):
+            self.counters.stray_bytes += len(found.data)
+            self._held |= _PROGRAM_ENDS in found.data
+            return [found]
+        if isinstance(found, OtherVersion):
+            self._on_console = found.on_console
+            self._close(found.session, Reason.VERSION, "version 1 is spoken here")
+            return []
+        self.counters.frames_in += 1
+        if not found.by_host:
+            self._on_console = found.on_console
+            self._held = False
+        return self._handle(found, now)
 
     def tick(self, now: float) -> list[Event]:
         """Do what is due. Returns what happened."""
+        events: list[Event] = []
+        for found in self._cutter.tick(now):
+            events += self._found(found, now)
+        return events + self._look(now)
+
+    def _look(self, now: float) -> list[Event]:
         session = self._session
         if session is None:
             return []
@@ -140,6 +174,8 @@ class HostLink:
             return self._end(f"the board was silent for {session.patience_s:g} s")
         if session.accepted:
             session.outgoing.tick(now)
+            if session.outgoing.is_lost(session.heard):
+                session.unread.clear()
             if session.outgoing.stuck(now):
                 self._close(session.number, Reason.GAVE_UP, "nothing was acknowledged")
                 return self._end(f"the board acknowledged nothing new for {session.patience_s:g} s")
@@ -150,25 +186,51 @@ class HostLink:
 
     def next_deadline(self) -> float | None:
         """Return when ``tick`` or ``data_to_send`` has something to do without further bytes."""
+        due = [self._session_deadline(), self._cutter.next_deadline()]
+        return min((at for at in due if at is not None), default=None)
+
+    def _session_deadline(self) -> float | None:
         session = self._session
         if session is None:
             return None
         until = session.heard + session.patience_s + SLACK_S
-        if session.accepted:
+        if session.accepted and not self._is_held:
             until = min(until, session.said + session.patience_s / 8)
             if session.finishing and session.outgoing.empty:
                 return session.said
-            resend = session.outgoing.next_deadline()
+            resend = session.outgoing.next_deadline() if self._may_send_data else None
             until = until if resend is None else min(until, resend)
         return until
 
     def data_to_send(self, now: float) -> bytes:
         """Return the next frame for the port, ``b""`` if there is none; it counts as sent."""
-        frame = self._next_frame(now)
+        frame = None if self._is_held else self._next_frame(now)
         if frame is None:
             return b""
+        wire = encode(replace(frame, by_host=True))
+        if self._on_console:
+            wire = disguise(wire)
+        if frame.kind is Kind.DATA and self._session is not None:
+            self._session.unread.append((self._session.outgoing.transmissions, len(wire)))
         self.counters.frames_out += 1
-        return encode(replace(frame, by_host=True))
+        return wire
+
+    def hold(self) -> None:
+        """Send no frame until the board does: its console was given something else."""
+        self._held = True
+
+    @property
+    def _is_held(self) -> bool:
+        return self._on_console and self._held
+
+    @property
+    def _may_send_data(self) -> bool:
+        # The rest is answers: small, and as few as the board's frames.
+        session = self._session
+        if session is None or not self._on_console:
+            return True
+        unread = session.unread_bytes()
+        return not unread or unread + _CONSOLE_FRAME <= self._holds
 
     def accept(self, now: float) -> None:
         """Tell the board that its session is open. Nothing if it is no longer asked for."""
@@ -231,7 +293,7 @@ class HostLink:
                 session.incoming.store(frame.seq, frame.payload)
         elif frame.kind is Kind.CLOSE:
             return self._closed(session, frame)
-        return self.tick(now) if session.finishing else []
+        return self._look(now) if session.finishing else []
 
     def _opened(self, frame: Frame, now: float) -> list[Event]:
         session = self._session
@@ -242,7 +304,8 @@ class HostLink:
             return []
         events = self._end("the board opened anew")
         least, most = _PATIENCE_LIMITS_MS
-        asked_ms = frame.payload[1] | frame.payload[2] << 8
+        asked_ms = int.from_bytes(frame.payload[1:3], "little")
+        self._holds = int.from_bytes(frame.payload[3:5], "little")
         patience_s = min(max(asked_ms, least), most) / 1000
         self._control.clear()  # what was meant for the board's last life
         self._session = _Session(frame.session, frame.payload[0], patience_s, frame.room, now)
@@ -285,7 +348,7 @@ class HostLink:
         if session is None or not session.accepted:
             return None
         before = session.outgoing.resent
-        due = session.outgoing.due(now)
+        due = session.outgoing.due(now) if self._may_send_data else None
         self.counters.resent += session.outgoing.resent - before
         quiet = now >= session.said + session.patience_s / 8
         if due is None and not (session.owes or session.incoming.has_news or quiet):

@@ -38,7 +38,7 @@ class SendWindow:
         self._patience_s = patience_s
         self._base = self._number = 0  # the oldest that is kept; the next new one
         self._kept: dict[int, _Kept] = {}
-        self._order = 0
+        self._order = self._read = 0
         self._rtt = _FIRST_RTT_S
         self._timed: tuple[int, float] | None = None  # one transmission, and when it was
         self._last_sent = now
@@ -48,6 +48,19 @@ class SendWindow:
     def number(self) -> int:
         """The number of the next new frame."""
         return self._number
+
+    @property
+    def transmissions(self) -> int:
+        """How many frames have gone, those that went again counted again."""
+        return self._order
+
+    @property
+    def read(self) -> int:
+        """The newest of these that the peer has; a line does not reorder: none before it is on it.
+
+        Those before it that the peer has not were lost.
+        """
+        return self._read
 
     @property
     def empty(self) -> bool:
@@ -107,6 +120,7 @@ class SendWindow:
                 newest = max(newest, self._dropped((next_number + 1 + bit) & 255))
         if newest < 0:
             return
+        self._read = max(self._read, newest)
         # A line does not reorder: older transmissions that did not arrive never will.
         for kept in self._kept.values():
             if kept.order < newest:
@@ -119,22 +133,28 @@ class SendWindow:
 
     def next_deadline(self) -> float | None:
         """Return when ``tick`` or ``stuck`` will have something to say."""
-        if self.empty:
-            return None
-        return (
-            min(self._resend_at(), self._moved + self._patience_s + SLACK_S)
-            if self._room
-            else self._resend_at()
-        )
+        due = [self._resend_at()] if self._may_be_lost else []
+        if not self.empty and self._room:
+            due.append(self._moved + self._patience_s + SLACK_S)
+        return min(due, default=None)
 
     def tick(self, now: float) -> None:
         """Have the oldest frame sent again if it is time."""
-        if not self.empty and now >= self._resend_at():
+        if self._may_be_lost and now >= self._resend_at():
             self._kept[self._base].order = 0
             self._room = max(self._room, 1)
-            self._last_sent = now
             self._tries += 1
             self._timed = None
+
+    def is_lost(self, heard: float) -> bool:
+        """Return whether all that was sent is lost: the peer spoke a round trip later, at
+        ``heard``, and had not even the oldest."""
+        return not self.empty and not self._may_be_lost and heard > self._last_sent + self._rtt
+
+    @property
+    def _may_be_lost(self) -> bool:
+        """The oldest frame was sent and is not waiting to be sent again, or there was no room."""
+        return not self.empty and (self._kept[self._base].order > 0 or not self._room)
 
     def stuck(self, now: float) -> bool:
         """Return whether the peer has room and acknowledged nothing new for so long."""

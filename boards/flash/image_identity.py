@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boards.flash.errors import FlashError
-from boards.models import Loader
+from boards.inventory.models import Loader
 
 _ESP_MAGIC = 0xE9
 _ESP_HEADER = struct.Struct("<BBBBI")

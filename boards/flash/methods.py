@@ -15,7 +15,7 @@ from boards.flash.image_identity import Image
 from boards.flash.picotool_flash import flash_picotool, read_rp2_chip
 from boards.flash.target import Place, Progress, Target
 from boards.flash.uf2_drive import flash_uf2_drive
-from boards.models import FlashMethod
+from boards.inventory.models import FlashMethod
 from boards.repl import NoReply, Repl
 from boards.serial_port import PortError, Tap
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from boards.models import Model, UsbState
+from boards.inventory.models import Model, UsbState
 
 Progress = Callable[[str], None]
 

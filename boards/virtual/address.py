@@ -44,14 +44,21 @@ class BoardAddress:
     # The same console by other ways: "socket", "pty", and "rfc2217" where DTR and RTS matter.
     serial_urls: Mapping[str, str] = field(default_factory=dict)
     uart0_url: str | None = None  # UART0 as socket://127.0.0.1:PORT, where the console is not on it
+    lan: Path | None = None  # the folder of the access point that it can join
 
 
-def command(kind: BoardKind, id: str, state_dir: Path) -> list[str]:
-    """Return the command line of a board's process."""
+def command(kind: BoardKind, id: str, state_dir: Path, lan: Path | None = None) -> list[str]:
+    """Return the command line of a board's process; ``lan``: the folder of its access point."""
     is_chip = kind in ("rp2040", "esp32")
     chip, fault = (kind, []) if is_chip else ("esp32", ["--fault", kind])
     where = ["--id", id, "--state-dir", str(state_dir)]
-    return [sys.executable, "-m", f"boards.virtual.{chip}", *where, *fault]
+    network = ["--lan", str(lan)] if lan is not None and has_network(kind) else []
+    return [sys.executable, "-m", f"boards.virtual.{chip}", *where, *fault, *network]
+
+
+def has_network(kind: BoardKind) -> bool:
+    """Return whether boards of this kind have a network."""
+    return kind != "rp2040"
 
 
 def read_address(
@@ -62,14 +69,18 @@ def read_address(
     Raises ``BoardError`` with the end of the board's log if none comes in ``timeout_s`` seconds.
     """
     try:
-        return _address(kind, id, _read_ready(stdout, timeout_s))
+        return _address(kind, id, read_ready(stdout, timeout_s))
     except (BoardError, ValueError, KeyError, TypeError) as error:
         raise BoardError(
-            f"virtual {kind} board {id!r} did not start: {error}{_tail(state_dir / 'board.log')}"
+            f"virtual {kind} board {id!r} did not start: {error}{tail(state_dir / 'board.log')}"
         ) from None
 
 
-def _read_ready(stdout: int, timeout_s: float) -> Mapping[str, Any]:
+def read_ready(stdout: int, timeout_s: float) -> Mapping[str, Any]:
+    """Read the JSON line that a process prints when it is ready.
+
+    Raises ``BoardError`` if none comes, ``ValueError`` if it is no JSON.
+    """
     deadline = time.monotonic() + timeout_s
     line = b""
     while not line.endswith(b"\n"):
@@ -90,7 +101,7 @@ def _read_ready(stdout: int, timeout_s: float) -> Mapping[str, Any]:
 
 def _address(kind: BoardKind, id: str, ready: Mapping[str, Any]) -> BoardAddress:
     data_url, bootsel_dir = ready.get("data_url"), ready.get("bootsel_dir")
-    uart0_url = ready.get("uart0_url")
+    uart0_url, lan = ready.get("uart0_url"), ready.get("lan")
     return BoardAddress(
         id=id,
         kind=kind,
@@ -101,9 +112,11 @@ def _address(kind: BoardKind, id: str, ready: Mapping[str, Any]) -> BoardAddress
         control_port=int(str(ready["control_port"])),
         serial_urls={str(way): str(url) for way, url in ready["serial_urls"].items()},
         uart0_url=str(uart0_url) if uart0_url else None,
+        lan=Path(str(lan)) if lan else None,
     )
 
 
-def _tail(log: Path) -> str:
+def tail(log: Path) -> str:
+    """Return the end of a log, for the message that says what went wrong."""
     text = log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
     return f"\nend of {log}:\n{text}" if text else f" (nothing in {log})"

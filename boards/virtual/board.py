@@ -40,20 +40,28 @@ class VirtualBoard:
 
     @classmethod
     def start(
-        cls, kind: BoardKind, id: str, state_dir: Path, *, timeout_s: float = 30.0
+        cls,
+        kind: BoardKind,
+        id: str,
+        state_dir: Path,
+        *,
+        lan: Path | None = None,
+        timeout_s: float = 30.0,
     ) -> "VirtualBoard":
         """Start a board and wait until its console and control port answer.
 
         ``state_dir`` is made if absent and holds the board's flash and its ``board.log``; a board
-        started again on it finds its files. ``timeout_s`` is in seconds. Raises ``BoardError``
-        with the end of the log when the board does not come up.
+        started again on it finds its files. ``lan``: the folder of the access point that it can
+        join (``VirtualLan``); without, a board that has a network uses this machine's sockets.
+        ``timeout_s`` is in seconds. Raises ``BoardError`` with the end of the log when the board
+        does not come up.
         """
         state_dir = state_dir.absolute()
         state_dir.mkdir(parents=True, exist_ok=True)
         log = state_dir / "board.log"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                command(kind, id, state_dir),
+                command(kind, id, state_dir, lan),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -65,7 +73,7 @@ class VirtualBoard:
             stdout = process.stdout.fileno()
             return cls(process, read_address(kind, id, stdout, state_dir, timeout_s))
         except BaseException:
-            _end(process)
+            end_process(process)
             raise
 
     @property
@@ -75,7 +83,7 @@ class VirtualBoard:
 
     def stop(self) -> None:
         """Stop the board and everything it started; harmless when it has stopped already."""
-        _end(self._process)
+        end_process(self._process)
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +97,8 @@ class VirtualBoard:
         self.stop()
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def end_process(process: "subprocess.Popen[bytes]") -> None:
+    """End a process that ends with its standard input, and leads a session of its own."""
     if process.stdin is not None:
         process.stdin.close()
     try:

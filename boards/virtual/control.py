@@ -2,7 +2,8 @@
 
 Request ``{"do": "reset"}``, answer ``{"ok": true, ...}`` or ``{"ok": false, "error": "..."}``.
 Requests: ``reset``, ``boot``, ``power`` (``on``), ``state``, ``gpio`` (``pin``),
-``set_gpio`` (``pin``, ``level``), ``gpio_changes`` (``since``), ``stop``.
+``set_gpio`` (``pin``, ``level``), ``gpio_changes`` (``since``), ``stop``; of boards on a LAN also
+``link`` (what is to change of ``up``, ``loss``, ``delay_ms``) and ``link_seen``.
 """
 
 import json
@@ -79,11 +80,30 @@ class BoardControl:
             "count": answer["count"],  # type: ignore[typeddict-item]  # from JSON
         }
 
+    def set_link(
+        self,
+        *,
+        up: bool | None = None,
+        loss: float | None = None,
+        delay_ms: float | None = None,
+    ) -> dict[str, object]:
+        """Change what is given of the board's link to its access point; return how it is now.
+
+        ``loss``: the share of frames, 0 to 1; like ``delay_ms`` it counts each way. ``at`` of the
+        answer is when that was, on the clock of ``time.monotonic``. For boards on a LAN.
+        """
+        wanted = {"up": up, "loss": loss, "delay_ms": delay_ms}
+        return self._call("link", **{k: v for k, v in wanted.items() if v is not None})
+
+    def link_seen(self) -> dict[str, object]:
+        """Return what the link has carried: counts, and each FIN and RST (``endings``)."""
+        return self._call("link_seen")
+
     def stop(self) -> None:
         """Switch the board off: its process ends, its flash stays."""
         self._call("stop")
 
-    def _call(self, what: str, **arguments: int | bool) -> dict[str, object]:
+    def _call(self, what: str, **arguments: float) -> dict[str, object]:
         deadline = time.monotonic() + self._timeout_s
         try:
             with socket.create_connection(("127.0.0.1", self._port), self._timeout_s) as link:

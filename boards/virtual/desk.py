@@ -1,8 +1,8 @@
 """Virtual boards that stay on the desk when the shell that put them there has gone.
 
 Below one folder of the user: ``desk/ID.toml`` is the board's file as the rig reads it,
-``boards/ID/`` its flash, log and lock. What runs is known by kernel locks, never by files that
-could be stale: a board that was killed holds none.
+``boards/ID/`` its flash, log and lock, ``lan/`` the access point's. What runs is known by kernel
+locks, never by files that could be stale: a board that was killed holds none.
 """
 
 import contextlib
@@ -17,9 +17,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
-from boards.virtual.address import BoardAddress, BoardKind, command, read_address
+from boards.virtual.address import (
+    BoardAddress,
+    BoardKind,
+    command,
+    has_network,
+    read_address,
+)
 from boards.virtual.control import BoardControl, BoardError, BoardState
+from boards.virtual.lan import process as lan_process
+from boards.virtual.lan.client import LanControl
 from boards.virtual.lifetime import handle, holder
 
 _START_S = 60.0
@@ -28,6 +37,9 @@ _LOOK_S = 0.02
 _EXIT_S = 10.0  # for a process to end that has left its folder
 _ADDRESS = "address.json"
 _PREFIXES = {"rp2040": "vpico", "esp32": "vesp32"}
+
+_T = TypeVar("_T")
+Preload = Callable[[BoardKind, Path], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,7 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self._files = folder / "desk"
         self._boards = folder / "boards"
+        self._lan = folder / "lan"
         self._leashes: list[int] = []  # the standard inputs of boards that end with us
 
     def up(
@@ -53,11 +66,14 @@ class Desk:
         *,
         blank: bool,
         attached: bool = False,
-        preload: Callable[[BoardKind, Path], None],
+        lan: bool = False,
+        preload: Preload,
     ) -> list[BoardAddress]:
         """Start one board of each of ``kinds``; it stays until ``down``.
 
-        ``attached``: or until our process ends, however that may be. Ids are the lowest that are
+        ``attached``: or until our process ends, however that may be. ``lan``: those that have a
+        network have it on a LAN of the desk's own, which begins with the first and ends with the
+        last of them. Ids are the lowest that are
         free. A board finds the flash that the last one of its id had;
         where there is none, or with ``blank``, it is made anew: erased, or filled by ``preload``.
         Raises ``BoardError``, after taking down what was started already.
@@ -66,8 +82,10 @@ class Desk:
             self._tidy()
             with ExitStack() as undo:
                 started = []
+                undo.callback(self._end_lan)
+                host = self._begin_lan(attached) if lan else ""
                 for kind in kinds:
-                    address = self._start(kind, blank, attached, preload)
+                    address = self._start(kind, blank, attached, host, preload)
                     undo.callback(self._stop, address.id)
                     started.append(address)
                 undo.pop_all()
@@ -90,11 +108,43 @@ class Desk:
                 self._stop(id)
                 if forget:
                     shutil.rmtree(self._boards / id, ignore_errors=True)
+            self._end_lan()
             return chosen
 
     def boards(self) -> list[Seen]:
         """Return the boards of the desk by id, those too whose process is gone."""
         return [self._look(id) for id in self._ids()]
+
+    def lan(self) -> LanControl | None:
+        """Return the desk's LAN, None if there is none."""
+        return LanControl(self._lan) if holder(self._lan) else None
+
+    def _begin_lan(self, attached: bool) -> str:
+        """Start the access point unless it is there; return our address on its LAN."""
+        if (there := self.lan()) is not None:
+            return str(there.state()["host"])
+        self._lan.mkdir(parents=True, exist_ok=True)
+        with self._leashed(attached) as leash:
+            host = _spawn(
+                lan_process.command(self._lan),
+                self._lan / lan_process.LOG,
+                leash,
+                lambda stdout: lan_process.read_host(stdout, self._lan),
+            )
+        for id in self._ids():  # boards whose LAN was killed are on this one from now on
+            if (address := self._address(id)).lan:
+                _write(self._files / f"{id}.toml", _board_file(address, host))
+        return host
+
+    def _end_lan(self) -> None:
+        """Stop the access point if no board is left that could join."""
+        there = self.lan()
+        if there is None or any(self._address(id).lan for id in self._ids()):
+            return
+        process = handle(self._lan)
+        with contextlib.suppress(BoardError):
+            there.stop()
+        _end(self._lan, process, "the LAN")
 
     def _ids(self) -> list[str]:
         return sorted(path.stem for path in self._files.glob("*.toml"))
@@ -111,15 +161,11 @@ class Desk:
 
     def _address(self, id: str) -> BoardAddress:
         data = json.loads((self._boards / id / _ADDRESS).read_text())
-        folder = data["bootsel_dir"]
-        return BoardAddress(**{**data, "bootsel_dir": Path(folder) if folder else None})
+        folders = {key: Path(data[key]) if data[key] else None for key in ("bootsel_dir", "lan")}
+        return BoardAddress(**{**data, **folders})
 
     def _start(
-        self,
-        kind: BoardKind,
-        blank: bool,
-        attached: bool,
-        preload: Callable[[BoardKind, Path], None],
+        self, kind: BoardKind, blank: bool, attached: bool, host: str, preload: Preload
     ) -> BoardAddress:
         id = self._free_id(kind)
         state_dir = self._boards / id
@@ -128,18 +174,30 @@ class Desk:
         elif not (state_dir / "flash.bin").exists():
             preload(kind, state_dir)
         state_dir.mkdir(parents=True, exist_ok=True)
-        leash = None
-        if attached:
-            leash, held = os.pipe()
-            self._leashes.append(held)
-        try:
-            address = _spawn(kind, id, state_dir, leash)
-        finally:
-            if leash is not None:
-                os.close(leash)
+        lan = self._lan if host and has_network(kind) else None
+        with self._leashed(attached) as leash:
+            address = _spawn(
+                command(kind, id, state_dir, lan),
+                state_dir / "board.log",
+                leash,
+                lambda stdout: read_address(kind, id, stdout, state_dir, _START_S),
+            )
         _write(state_dir / _ADDRESS, json.dumps(asdict(address), default=str) + "\n")
-        _write(self._files / f"{id}.toml", _board_file(address))
+        _write(self._files / f"{id}.toml", _board_file(address, host))
         return address
+
+    @contextmanager
+    def _leashed(self, attached: bool) -> Iterator[int | None]:
+        """A standard input that ends with our process, None for what is to outlive us."""
+        if not attached:
+            yield None
+            return
+        leash, held = os.pipe()
+        self._leashes.append(held)
+        try:
+            yield leash
+        finally:
+            os.close(leash)
 
     def _tidy(self) -> None:
         """Forget boards whose process is gone."""
@@ -164,19 +222,7 @@ class Desk:
             control = BoardControl(self._address(id).control_port, timeout_s=_ASKED_S)
             with contextlib.suppress(BoardError):  # it may hang, or be ending: then by its process
                 control.stop()
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
-            pid = holder(state_dir)
-            # It holds the lock, so this id is its own; it leads a process group of its own.
-            if number is not None and pid:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, number)
-            if _await_end(state_dir):
-                break
-        else:
-            raise BoardError(f"virtual board {id!r}: process {holder(state_dir)} does not end")
-        if process is not None:  # what holds its folder no more may still be ending
-            with process:
-                select.select([process], [], [], _EXIT_S)
+        _end(state_dir, process, f"virtual board {id!r}")
         (self._files / f"{id}.toml").unlink(missing_ok=True)
 
     @contextmanager
@@ -188,14 +234,15 @@ class Desk:
             yield
 
 
-def _spawn(kind: BoardKind, id: str, state_dir: Path, leash: int | None) -> BoardAddress:
-    """Start a board that belongs to no shell: a session of its own, no terminal.
+def _spawn(argv: list[str], log: Path, leash: int | None, read: Callable[[int], _T]) -> _T:
+    """Start a process that belongs to no shell: a session of its own, no terminal.
 
-    ``leash``: its standard input, whose end is its own; without, it has none to end with.
+    ``leash``: its standard input, whose end is its own; without, it has none to end with. ``read``
+    gets the descriptor of its output, and returns what that says once it is ready.
     """
     read_end, write_end = os.pipe()
-    log = os.open(state_dir / "board.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    argv = [*command(kind, id, state_dir), *(["--detached"] if leash is None else [])]
+    stderr = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    argv = [*argv, *(["--detached"] if leash is None else [])]
     stdin = (
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
         if leash is None
@@ -209,15 +256,15 @@ def _spawn(kind: BoardKind, id: str, state_dir: Path, leash: int | None) -> Boar
             file_actions=[
                 stdin,
                 (os.POSIX_SPAWN_DUP2, write_end, 1),
-                (os.POSIX_SPAWN_DUP2, log, 2),
+                (os.POSIX_SPAWN_DUP2, stderr, 2),
             ],
             setsid=True,
         )
     finally:
         os.close(write_end)
-        os.close(log)
+        os.close(stderr)
     try:
-        return read_address(kind, id, read_end, state_dir, _START_S)
+        return read(read_end)
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
@@ -225,6 +272,23 @@ def _spawn(kind: BoardKind, id: str, state_dir: Path, leash: int | None) -> Boar
         raise
     finally:
         os.close(read_end)
+
+
+def _end(folder: Path, process: BinaryIO | None, what: str) -> None:
+    """Wait for the process that holds ``folder`` to end, which it was asked to; else make it."""
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        pid = holder(folder)
+        # It holds the lock, so this id is its own; it leads a process group of its own.
+        if number is not None and pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, number)
+        if _await_end(folder):
+            break
+    else:
+        raise BoardError(f"{what}: process {holder(folder)} does not end")
+    if process is not None:  # what holds its folder no more may still be ending
+        with process:
+            select.select([process], [], [], _EXIT_S)
 
 
 def _await_end(state_dir: Path) -> bool:
@@ -236,8 +300,11 @@ def _await_end(state_dir: Path) -> bool:
     return True
 
 
-def _board_file(address: BoardAddress) -> str:
-    """Return the board's file, see docs/rig.md. TOML's basic strings are JSON's here."""
+def _board_file(address: BoardAddress, host: str) -> str:
+    """Return the board's file, see docs/rig.md. TOML's basic strings are JSON's here.
+
+    ``host``: our address on the LAN of a board that is on one.
+    """
     is_rp2040 = address.kind == "rp2040"
     number = int(address.id.rpartition("-")[2])
     lines = [
@@ -245,6 +312,7 @@ def _board_file(address: BoardAddress) -> str:
         f"id = {json.dumps(address.id)}",
         f'model = "{"virtual-rp2040" if is_rp2040 else "virtual-esp32"}"',
         f"serial_url = {json.dumps(address.serial_url)}",
+        *(['caps = ["wifi"]'] if address.lan else []),
         "[identity]",
         f'{"uid" if is_rp2040 else "mac"} = "{address.uid}"',
         "[link]",
@@ -257,6 +325,8 @@ def _board_file(address: BoardAddress) -> str:
         lines.append(f"bootsel_dir = {json.dumps(str(address.bootsel_dir))}")
     if address.data_url:
         lines.append(f"data_url = {json.dumps(address.data_url)}")
+    if address.lan:
+        lines += [f'host = "{host}"', f'ssid = "{lan_process.SSID}"']
     return "\n".join(lines) + "\n"
 
 

@@ -81,7 +81,7 @@ def _connect(client_id=None, will=None, timeout_ms=10000, options=None):
     return {"ms": ticks_diff(ticks_ms(), start)}
 
 
-def _publish(topic="", payload="", count=1, cache=False):
+def _publish(topic="", payload="", count=1, retain=False):
     connection = _open()
     client = connection.client
     responses = []
@@ -93,7 +93,7 @@ def _publish(topic="", payload="", count=1, cache=False):
     for number in range(count):
         text = payload if rest is None or count == 1 else "#%d%s" % (number, rest)
         if connection.is_fmqp:
-            client.publish(topic, text.encode(), cache=cache)
+            client.publish(topic, text.encode(), retain=retain)
         else:
             client.post(text.encode(), _WINDOW_MS)
     if not connection.is_fmqp:
@@ -157,11 +157,11 @@ class _Hearing:
         _hearing = None
 
 
-def _send_sizes(topic="", sizes=(), seed=0, cache=False):
+def _send_sizes(topic="", sizes=(), seed=0, retain=False):
     import traffic
 
     with _Hearing(traffic.TakeDigests()) as hearing:
-        refused = traffic.send_sizes(_open(), topic.encode(), sizes, seed, cache)
+        refused = traffic.send_sizes(_open(), topic.encode(), sizes, seed, retain)
     result = hearing.result()
     result["refused"] = refused
     return result

@@ -32,7 +32,7 @@ def load(path=CONFIG):
         config = None
     if not isinstance(config, dict):
         raise ValueError("%s: not a JSON object" % path)
-    where = ("uart",) if _is_uart(config) else ("host", "port")
+    where = {"uart": ("uart",), "console": ()}.get(config.get("transport"), ("host", "port"))
     for key in ("board", "protocol", "transport") + where:
         if key not in config:
             raise ValueError('%s: "%s" is missing' % (path, key))
@@ -41,13 +41,14 @@ def load(path=CONFIG):
     return config
 
 
-def _is_uart(config):
-    return config.get("transport") == "uart"
-
-
 def transport(config):
     """Return what the configuration calls the way to the broker, not opened yet."""
-    if _is_uart(config):
+    if config["transport"] == "console":
+        from umotemq.console import Console
+        from umotemq.reliable import Reliable
+
+        return Reliable(Console(), config.get("patience_ms", 5000))
+    if config["transport"] == "uart":
         from umotemq.uart import Uart
 
         line = config["uart"]
@@ -83,7 +84,7 @@ class Connection:
             left = ticks_diff(until, ticks_ms())
             self.client = self._client(client_id.encode(), handler)
             try:
-                self.client.connect(min(left, 3000))
+                self.client.connect(timeout_ms=min(left, 3000))
                 return
             except OSError:
                 self.client.close()

@@ -2,7 +2,7 @@
 
 Patterned: byte i of a payload is ``(seed + 7 * i) & 255``, so every value occurs and any shift
 shows. Numbered: CRC-32 of the rest, a number, both four bytes and big-endian, then the pattern with
-seed 0. The host's side is boards/rig/payloads.py.
+seed 0. The host's side is boards/checks/payloads.py.
 """
 
 import gc
@@ -19,7 +19,7 @@ def patterned(size, seed):
     return bytes([(seed + 7 * i) & 255 for i in range(size)])
 
 
-def send_sizes(connection, topic, sizes, seed=0, cache=False):
+def send_sizes(connection, topic, sizes, seed=0, retain=False):
     """Publish one patterned payload of each size, seeds ascending; wait until all is processed.
 
     Return the sizes that the client refused.
@@ -29,7 +29,7 @@ def send_sizes(connection, topic, sizes, seed=0, cache=False):
         payload = patterned(size, seed + index)
         try:
             if connection.is_fmqp:
-                connection.client.publish(topic, payload, cache=cache)
+                connection.client.publish(topic, payload, retain=retain)
             else:
                 connection.client.post(payload, _CONFIRM_MS)
         except ValueError:  # too long for the client's buffer

@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from boards.models import all_models
-from boards.rig.desk.board_file import load_board
-from boards.rig.desk.target import DeskBoard
+from boards.inventory.board_file import load_board
+from boards.inventory.models import all_models
+from boards.inventory.target import BoardHandle
 from boards.virtual.board import VirtualBoard
 from firmware.build import ensure
 
@@ -43,8 +43,8 @@ def write_virtual(folder: Path, board: VirtualBoard, *, id: str = "", **changes:
     return path
 
 
-def desk_board(folder: Path, board: VirtualBoard, **changes: str) -> DeskBoard:
-    return DeskBoard(load_board(write_virtual(folder, board, **changes)))
+def desk_board(folder: Path, board: VirtualBoard, **changes: str) -> BoardHandle:
+    return BoardHandle(load_board(write_virtual(folder, board, **changes)))
 
 
 def motemq_rig(

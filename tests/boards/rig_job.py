@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from boards.rig.plan import BoardPlan, Job
+from boards.session.plan import BoardPlan, Job
 from tests.boards.rig_process import Broker
 
 

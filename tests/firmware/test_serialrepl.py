@@ -64,14 +64,12 @@ def _execute(repl: _Terminal, code: bytes) -> bytes:
 
 def test_the_friendly_repl_ends_lines_as_boards_do(repl: _Terminal) -> None:
     repl.type(b"print(6 * 7)\r")
-    # What MicroPython ends with CR LF itself gets another CR, which terminals show alike.
-    answer = repl.read_until(b">>> ").replace(b"\r\r\n", b"\r\n")
-    assert answer == b"print(6 * 7)\r\n42\r\n>>> "
+    assert repl.read_until(b">>> ") == b"print(6 * 7)\r\n42\r\n>>> "
 
 
 def test_the_raw_repl_answers_as_mpremote_expects(repl: _Terminal) -> None:
     _enter_raw(repl)
-    assert _execute(repl, b"print(6 * 7)") == b"OK42\n\x04\x04>"
+    assert _execute(repl, b"print(6 * 7)") == b"OK42\r\n\x04\x04>"
 
 
 def test_an_exception_comes_on_the_error_channel(repl: _Terminal) -> None:
@@ -83,13 +81,13 @@ def test_an_exception_comes_on_the_error_channel(repl: _Terminal) -> None:
 
 def test_line_feeds_in_source_stay_line_feeds(repl: _Terminal) -> None:
     _enter_raw(repl)
-    assert _execute(repl, b"print(repr('''a\nb'''))") == b"OK'a\\nb'\n\x04\x04>"
+    assert _execute(repl, b"print(repr('''a\nb'''))") == b"OK'a\\nb'\r\n\x04\x04>"
 
 
 def test_binary_output_is_not_changed(repl: _Terminal) -> None:
     _enter_raw(repl)
     code = b"import sys\nsys.stdout.buffer.write(bytes(range(5, 32)))\nprint()"
-    assert _execute(repl, code) == b"OK" + bytes(range(5, 32)) + b"\n\x04\x04>"
+    assert _execute(repl, code) == b"OK" + bytes(range(5, 32)) + b"\r\n\x04\x04>"
 
 
 def test_raw_paste_has_flow_control(repl: _Terminal) -> None:
@@ -97,23 +95,23 @@ def test_raw_paste_has_flow_control(repl: _Terminal) -> None:
     repl.type(b"\x05A\x01")
     repl.read_until(b"R\x01\x80\x00\x01")  # supported; a window of 128 bytes; go on
     repl.type(b"print('pasted')\x04")
-    assert repl.read_until(b"\x04>") == b"\x04pasted\n\x04\x04>"
+    assert repl.read_until(b"\x04>") == b"\x04pasted\r\n\x04\x04>"
 
 
 def test_ctrl_c_interrupts_a_loop(repl: _Terminal) -> None:
     _enter_raw(repl)
     repl.type(b"print('go')\nwhile True: pass\x04")
-    repl.read_until(b"OKgo\n")
+    repl.read_until(b"OKgo\r\n")
     repl.type(b"\x03")
     assert b"KeyboardInterrupt" in repl.read_until(b"\x04>")
-    assert _execute(repl, b"print('alive')") == b"OKalive\n\x04\x04>"
+    assert _execute(repl, b"print('alive')") == b"OKalive\r\n\x04\x04>"
 
 
 def test_ctrl_c_interrupts_a_sleep(repl: _Terminal) -> None:
     _enter_raw(repl)
     for _ in range(20):
         repl.type(b"import time\nprint('go')\ntime.sleep(300)\x04")
-        repl.read_until(b"OKgo\n")
+        repl.read_until(b"OKgo\r\n")
         repl.type(b"\x03")
         assert b"KeyboardInterrupt" in repl.read_until(b"\x04>")
 
@@ -151,7 +149,7 @@ def test_a_ctrl_c_on_the_way_into_a_sleep_is_not_lost(unix_port: Path, tmp_path:
             b"t = time.ticks_ms()\ntime.sleep(0.1)\n"
             b"print(time.ticks_diff(time.ticks_ms(), t) >= 100)\x04"
         )
-        assert repl.read_until(b"\x04>") == b"OKTrue\n\x04\x04>"
+        assert repl.read_until(b"\x04>") == b"OKTrue\r\n\x04\x04>"
     finally:
         repl.close()
 
@@ -162,14 +160,25 @@ def test_ctrl_c_can_be_data(repl: _Terminal) -> None:
         b"import micropython, sys\nmicropython.kbd_intr(-1)\nprint('go')\n"
         b"print(sys.stdin.buffer.read(3))\nmicropython.kbd_intr(3)\x04"
     )
-    repl.read_until(b"OKgo\n")
+    repl.read_until(b"OKgo\r\n")
     repl.type(b"\x03\x03\x03")
-    assert repl.read_until(b"\x04>") == b"b'\\x03\\x03\\x03'\n\x04\x04>"
+    assert repl.read_until(b"\x04>") == b"b'\\x03\\x03\\x03'\r\n\x04\x04>"
+
+
+def test_a_read_waits_for_all_that_was_asked_for(repl: _Terminal) -> None:
+    _enter_raw(repl)
+    repl.type(b"import sys\nprint('go')\nprint(sys.stdin.buffer.read(3), sys.stdin.read(2))\x04")
+    repl.read_until(b"OKgo\r\n")
+    repl.type(b"a\r")
+    with pytest.raises(AssertionError, match="waited for"):
+        repl.read_until(b"\x04>", within_s=0.2)
+    repl.type(b"b\rc")
+    assert repl.read_until(b"\x04>") == b"b'a\\rb' \nc\r\n\x04\x04>".replace(b"\nc", b"\r\nc")
 
 
 def test_code_runs_in_main(repl: _Terminal) -> None:
     _enter_raw(repl)
-    assert _execute(repl, b"print(__name__)") == b"OK__main__\n\x04\x04>"
+    assert _execute(repl, b"print(__name__)") == b"OK__main__\r\n\x04\x04>"
 
 
 @pytest.mark.parametrize("raw", [False, True])
@@ -177,8 +186,7 @@ def test_ctrl_d_asks_for_a_soft_reset(repl: _Terminal, raw: bool) -> None:
     if raw:
         _enter_raw(repl)
     repl.type(b"\x04")
-    end = b"soft True\n" if raw else b"soft False\r\n"
-    assert repl.read_until(end).endswith(end)
+    repl.read_until(b"soft True\r\n" if raw else b"soft False\r\n")
 
 
 def test_a_line_that_hangs_up_ends_the_interpreter(unix_port: Path) -> None:

@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from host_broker.client import FmqpClient
+from host_broker.client import Client
 from tests.firmware_node.board import AgentProcess
 from tests.firmware_node.conftest import BrokerPorts
 
 
-def _texts(observer: FmqpClient, count: int) -> list[str]:
+def _texts(observer: Client, count: int) -> list[str]:
     texts = []
     while len(texts) < count and (message := observer.receive(timeout_s=5.0)) is not None:
         texts.append(message.payload.decode())
@@ -21,7 +21,7 @@ def test_info(fmqp_agent: AgentProcess) -> None:
     assert info["ok"] is True
     assert info["machine"].startswith("linux")
     assert info["version"].count(".") == 2
-    assert info["client"] == "0.2.0"
+    assert info["client"] == "0.3.0"
     assert info["uid"] == ""
     assert info["heap_free"] > 50_000
 
@@ -35,7 +35,7 @@ def test_fmqp_publish(fmqp_agent: AgentProcess, broker: BrokerPorts) -> None:
         assert (result["ok"], result["sent"], result["responses"]) == (True, 20, 0)
         assert result["us"] > 0
         assert _texts(observer, 20) == [f"#{n} up" for n in range(20)]
-        fmqp_agent.step("publish", topic="check/b1", payload="#n kept", cache=True)
+        fmqp_agent.step("publish", topic="check/b1", payload="#n kept", retain=True)
         assert _texts(observer, 1) == ["#n kept"]
     with broker.observer() as late:
         late.subscribe("check/b1")

@@ -86,10 +86,9 @@ def _serve(port: int, end: threading.Event) -> None:
     """A broker on the port of the first, which publishes until the board has heard it."""
     listen = ["--listen", f"fmqp://127.0.0.1:{port}", "--listen", "lightmq://127.0.0.1:0"]
     with broker_process.broker(*listen) as second:
-        from host_broker.client import FmqpClient, connect
+        from host_broker.client import connect
 
         client = connect(second.urls["fmqp"])
-        assert isinstance(client, FmqpClient)
         with client:
             while not end.wait(0.05):
                 client.publish("back", f"again {time.monotonic()}".encode())

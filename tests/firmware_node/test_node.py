@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from host_broker.client import FmqpClient
+from host_broker.client import Client
 from tests.firmware_node.board import Board
 from tests.firmware_node.conftest import BrokerPorts
 
@@ -12,7 +12,7 @@ _SENSORS = ["temperature", "humidity", "pressure"]
 _PROGRESS = [f"node: sent {n}00/600" for n in range(1, 7)]
 
 
-def _collect(observer: FmqpClient, count: int) -> list[tuple[str, dict[str, object]]]:
+def _collect(observer: Client, count: int) -> list[tuple[str, dict[str, object]]]:
     messages = []
     while len(messages) < count and (message := observer.receive(timeout_s=5.0)) is not None:
         messages.append((message.topic, json.loads(message.payload)))

@@ -7,6 +7,7 @@ import click
 
 from boards.virtual.esp32.faults import FAULTS
 from boards.virtual.esp32.supervisor import Supervisor
+from boards.virtual.lan.nic import LanError
 from boards.virtual.lifetime import FolderInUse, log_to_stderr
 
 
@@ -19,8 +20,15 @@ from boards.virtual.lifetime import FolderInUse, log_to_stderr
     help="Folder for its flash; made if absent. A board started again finds its files.",
 )
 @click.option("--fault", type=click.Choice(sorted(FAULTS)), help="What is to be wrong with it.")
+@click.option(
+    "--lan",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder of the access point within reach.  [default: this machine's own sockets]",
+)
 @click.option("--detached", is_flag=True, help="Outlive the parent; stopped by its control port.")
-def main(board_id: str, state_dir: Path, fault: str | None, detached: bool) -> None:
+def main(
+    board_id: str, state_dir: Path, fault: str | None, lan: Path | None, detached: bool
+) -> None:
     """Run a virtual ESP32 until standard input ends.
 
     Prints one JSON line when it is ready: serial_url (console and loader), serial_urls (the same
@@ -32,8 +40,10 @@ def main(board_id: str, state_dir: Path, fault: str | None, detached: bool) -> N
     """
     log_to_stderr()
     try:
-        supervisor = Supervisor(board_id, state_dir.absolute(), fault=fault, detached=detached)
-    except (FolderInUse, OSError) as error:
+        supervisor = Supervisor(
+            board_id, state_dir.absolute(), fault=fault, lan=lan, detached=detached
+        )
+    except (FolderInUse, LanError, OSError) as error:
         raise click.ClickException(str(error)) from None
     supervisor.run(lambda ready: click.echo(json.dumps(ready)))
 

@@ -16,15 +16,17 @@ from boards.virtual.esp32 import banner
 from boards.virtual.esp32.console import Console
 from boards.virtual.esp32.flash import SIZE, Flash
 from boards.virtual.esp32.image import ImageError, executable_in, read_image
+from boards.virtual.esp32.radio import Radio
 from boards.virtual.esp32.rom_loader import RomLoader
 from boards.virtual.esp32.wires import Wires
+from boards.virtual.lan.nic import LanError
 
 IMAGE_OFFSET = 0x1000
 FILES_OFFSET = 0x200000
 HEAP = "160k"  # bytes; about what MicroPython leaves free on an ESP32
 
 _RESTART_S = 0.2  # a program that ends at once is started again no faster than this
-_EXIT_SOFT_FRIENDLY, _EXIT_SOFT_RAW, _EXIT_RESET = 42, 43, 44  # firmware/unixport/vesp32
+_EXIT_SOFT_FRIENDLY, _EXIT_SOFT_RAW = 42, 43  # firmware/unixport/vesp32
 _log = logging.getLogger(__name__)
 
 
@@ -60,11 +62,13 @@ class Chip:
         state_dir: Path,
         mac: bytes,
         flash: Flash,
+        radio: Radio,
         outside: Outside,
     ) -> None:
         self._dir = state_dir
         self._mac = mac
         self._flash = flash
+        self._radio = radio
         self._say = outside.serial
         self.state: RunState = "held"
         self.boots = 0  # since the process began
@@ -76,6 +80,7 @@ class Chip:
 
     def close(self) -> None:
         """Switch it off for good."""
+        self._radio.close()
         self._console.close()
         self.wires.close()
         self._flash.close()
@@ -84,6 +89,7 @@ class Chip:
         """Hold it in reset: nothing runs, nobody answers."""
         self._due = None
         self._loader = None
+        self._radio.cut()  # first: whoever it is connected to is told nothing
         self._console.kill()
         self.wires.reset(hard=True)
         self.state = "held"
@@ -138,8 +144,13 @@ class Chip:
 
     def tick(self, now: float) -> None:
         """Do what is due at ``now``: an end of the interpreter, its restart, the watchdog."""
+        self._radio.tick(now)
         if self.wires.bites_at is not None and now >= self.wires.bites_at:
             self.boot(banner.WATCHDOG)
+        if self.wires.asks_reset:
+            at = max(now, self._started_at + _RESTART_S)
+            self.hold()
+            self._due = _Start(at, banner.SOFTWARE, raw=False, boot=True)
         code = self._console.ended()
         if code is not None:
             self._due = self._next_start(code, now)
@@ -154,9 +165,8 @@ class Chip:
         at = max(now, self._started_at + _RESTART_S)
         if code in (_EXIT_SOFT_FRIENDLY, _EXIT_SOFT_RAW):
             return _Start(at, banner.SOFT, raw=code == _EXIT_SOFT_RAW, boot=False)
-        if code != _EXIT_RESET:
-            _log.warning("the interpreter ended with code %d, the board resets", code)
-            self._say(banner.crashed(code))
+        _log.warning("the interpreter ended with code %d, the board resets", code)
+        self._say(banner.crashed(code))
         return _Start(at, banner.SOFTWARE, raw=False, boot=True)
 
     def _start_interpreter(self, cause: banner.Cause, *, raw: bool) -> None:
@@ -166,10 +176,15 @@ class Chip:
         who = [self._mac.hex(), str(cause.number), "raw" if raw else "friendly"]
         argv = [str(self._dir / "app"), "-X", f"heapsize={HEAP}", "-m", "vesp32_boot"]
         self.wires.reset(hard=cause is not banner.SOFT)
-        wires = self.wires.descriptors
+        ends = (*self.wires.descriptors, self._radio.descriptor)
         try:
-            self._console.start([*argv, *where, *who, *map(str, wires)], self._dir, wires)
-        except OSError as error:  # a file system that runs no programs, no more processes
+            if cause is banner.SOFT:
+                self._radio.new_program()
+            else:
+                self._radio.power_on()
+            argv += [*where, *who, *map(str, ends)]
+            self._console.start(argv, self._dir, ends, self._radio.enter)
+        except (OSError, LanError) as error:  # it cannot be executed, no more processes, no LAN
             self.state = "invalid-image"
             self._say(banner.refused(f"virtual ESP32: cannot run the image: {error}"))
             _log.error("cannot run the image: %s", error)

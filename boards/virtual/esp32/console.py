@@ -44,19 +44,30 @@ class Console:
         self._process: subprocess.Popen[bytes] | None = None
         selector.register(self._master, selectors.EVENT_READ, self._ready)
 
-    def start(self, argv: Sequence[str], cwd: Path, inherited: Sequence[int] = ()) -> None:
+    def start(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        inherited: Sequence[int] = (),
+        enter: Callable[[], None] = lambda: None,
+    ) -> None:
         """Start a program with an environment of its own; the one before has ended.
 
-        ``inherited``: descriptors that it gets, by the same numbers. Raises ``OSError`` if it
-        cannot be run.
+        ``inherited``: descriptors that it gets, by the same numbers; ``enter`` is called in its
+        process before it begins. Raises ``OSError`` if it cannot be run.
         """
         slave = self._slave
+
+        def begin() -> None:
+            _begin_session(slave)
+            enter()
+
         self._process = subprocess.Popen(
             argv,
             cwd=cwd,
             env={"MICROPYPATH": ".frozen"},
             pass_fds=inherited,
-            preexec_fn=lambda: _begin_session(slave),
+            preexec_fn=begin,
         )
 
     def pause(self, paused: bool) -> None:

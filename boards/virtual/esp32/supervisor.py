@@ -12,10 +12,12 @@ from boards.virtual.control import RunState
 from boards.virtual.control_server import Answer, ControlServer, Refused, Request
 from boards.virtual.esp32.chip import Chip
 from boards.virtual.esp32.faults import FAULTS, Fault
+from boards.virtual.esp32.radio import Radio
 from boards.virtual.esp32.reset_lines import ResetLines, Strap
 from boards.virtual.esp32.serial_line import SerialLine
 from boards.virtual.esp32.serial_ports import SerialPorts
 from boards.virtual.esp32.wires import PIN_COUNT
+from boards.virtual.lan.client import LanControl
 from boards.virtual.lifetime import Life, take_folder
 from boards.virtual.pin_changes import PinChanges
 from boards.virtual.rfc2217 import LinesSet
@@ -37,9 +39,18 @@ class Supervisor:
     """Owns one board's folder, chip, serial ports and control port."""
 
     def __init__(
-        self, board_id: str, state_dir: Path, *, fault: str | None = None, detached: bool = False
+        self,
+        board_id: str,
+        state_dir: Path,
+        *,
+        fault: str | None = None,
+        lan: Path | None = None,
+        detached: bool = False,
     ) -> None:
-        """Plug the board in. Raises ``FolderInUse`` if it is already, ``OSError``."""
+        """Plug the board in, ``lan``: within reach of the access point that has this folder.
+
+        Raises ``FolderInUse`` if it is plugged in already, ``LanError``, ``OSError``.
+        """
         self._lock = take_folder(state_dir)
         self._fault: Fault = (FAULTS[fault] if fault else Fault)(state_dir)
         self._label = board_mac(board_id)
@@ -52,13 +63,18 @@ class Supervisor:
         self._ports = SerialPorts(self._selector, self._received, self._lines_set)
         self._data = SerialLine(self._selector, self._uart_received)
         mac = self._fault.mac(self._label)
-        self._chip = Chip(self._selector, state_dir, mac, self._fault.flash(), self)
+        self._id, self._lan = board_id, lan
+        radio = Radio(self._selector, board_id, mac, lan, time.monotonic)
+        radio.power_on()  # now, so that who starts us is told if there can be no LAN
+        self._chip = Chip(self._selector, state_dir, mac, self._fault.flash(), radio, self)
         self._control = ControlServer(
             self._selector,
             {
                 "reset": self._reset,
                 "boot": self._boot,
                 "power": self._power,
+                "link": self._link,
+                "link_seen": self._link_seen,
                 "state": self._tell_state,
                 "stop": self._stop,
                 "gpio": self._gpio,
@@ -106,6 +122,7 @@ class Supervisor:
             "control_port": self._control.port,
             "bootsel_dir": None,
             "uid": self._label.hex(),
+            "lan": str(self._lan) if self._lan else None,
         }
 
     def _poll_s(self) -> float:
@@ -183,6 +200,18 @@ class Supervisor:
         else:
             self._chip.boot()
         answer(self._state())
+
+    def _link(self, request: Request, answer: Answer) -> None:
+        known = ("up", "loss", "delay_ms")
+        answer(self._on_lan().set_link(self._id, **{k: request[k] for k in known if k in request}))
+
+    def _link_seen(self, _request: Request, answer: Answer) -> None:
+        answer(self._on_lan().seen(self._id))
+
+    def _on_lan(self) -> LanControl:
+        if self._lan is None:
+            raise Refused("the board is on no LAN: it uses this machine's sockets")
+        return LanControl(self._lan)
 
     def _refuse_if_gone(self, *, off_too: bool = True) -> None:
         if self._gone:

@@ -2,7 +2,9 @@
 //
 // The unix port 1.25 has no raw REPL, so mpremote cannot drive it. This module includes
 // MicroPython's own shared/runtime/pyexec.c, so that the friendly, raw and raw-paste REPL are
-// MicroPython's; only the terminal handling below is new.
+// MicroPython's; only the terminal handling below is new. It also gives sys.stdin and sys.stdout
+// what they do on boards (shared/runtime/sys_stdio_mphal.c): text ends its lines with CR LF, .buffer
+// changes nothing, and a read waits until there is all that was asked for.
 //
 //   serialrepl.open(raw)   make stdin/stdout a serial line; raw = start in the raw REPL
 //   serialrepl.file(name)  run a file as boards run boot.py; False if it ended by SystemExit
@@ -18,6 +20,7 @@
 
 #include "py/mphal.h"
 #include "py/runtime.h"
+#include "py/stream.h"
 // pyexec.c prints MICROPY_BANNER_MACHINE, which on this port is spelled with these macros.
 #include "extmod/modplatform.h"
 
@@ -34,9 +37,31 @@ static int serialrepl_rx_chr(void) {
 }
 #define mp_hal_stdin_rx_chr serialrepl_rx_chr
 
+static bool is_open;
+
+// The unix port leaves the ends of lines to a terminal. Wrapped by the linker.
+void __real_mp_hal_stdout_tx_strn_cooked(const char *str, size_t len);
+void __wrap_mp_hal_stdout_tx_strn_cooked(const char *str, size_t len);
+void __wrap_mp_hal_stdout_tx_strn_cooked(const char *str, size_t len) {
+    if (!is_open) {
+        __real_mp_hal_stdout_tx_strn_cooked(str, len);
+        return;
+    }
+    const char *last = str;
+    for (const char *end = str + len; str < end; str++) {
+        if (*str == '\n') {
+            mp_hal_stdout_tx_strn(last, str - last);
+            mp_hal_stdout_tx_strn("\r\n", 2);
+            last = str + 1;
+        }
+    }
+    if (str > last) {
+        mp_hal_stdout_tx_strn(last, str - last);
+    }
+}
+
 #include "shared/runtime/pyexec.c"
 
-static bool is_open;
 static struct termios line_settings;
 
 // A signal that comes after MicroPython looked for a pending exception and before it waits in the
@@ -63,19 +88,12 @@ static void again_handler(int signum) {
     }
 }
 
-// The line is 8-bit clean. While `interrupt` is on, Ctrl-C (and nothing else) is a signal. In the
-// friendly REPL "\n" is sent as "\r\n", as boards do for print() (and pyexec's own "\r\n" as
-// "\r\r\n", which terminals show alike); in the raw REPL tools may send binary data through
-// stdout, so nothing is changed.
+// The line is 8-bit clean. While `interrupt` is on, Ctrl-C (and nothing else) is a signal.
 static void set_line(bool interrupt) {
     line_settings.c_iflag &= ~(BRKINT | ICRNL | INLCR | IGNCR | INPCK | ISTRIP | IXON | IXOFF);
     line_settings.c_cflag = (line_settings.c_cflag & ~(CSIZE | PARENB)) | CS8;
     line_settings.c_lflag = NOFLSH | (interrupt ? ISIG : 0);
-    if (pyexec_mode_kind == PYEXEC_MODE_FRIENDLY_REPL) {
-        line_settings.c_oflag |= OPOST | ONLCR;
-    } else {
-        line_settings.c_oflag &= ~OPOST;
-    }
+    line_settings.c_oflag &= ~OPOST;
     line_settings.c_cc[VINTR] = CHAR_CTRL_C;
     line_settings.c_cc[VQUIT] = _POSIX_VDISABLE;
     line_settings.c_cc[VSUSP] = _POSIX_VDISABLE;
@@ -93,6 +111,86 @@ void __wrap_mp_hal_set_interrupt_char(char c) {
         return;
     }
     set_line(c == CHAR_CTRL_C);
+}
+
+// What the objects of the unix port have in common.
+typedef struct _stdio_obj_t {
+    mp_obj_base_t base;
+    int fd;
+} stdio_obj_t;
+extern stdio_obj_t mp_sys_stdin_obj, mp_sys_stdout_obj, mp_sys_stderr_obj;
+extern stdio_obj_t mp_sys_stdin_buffer_obj, mp_sys_stdout_buffer_obj, mp_sys_stderr_buffer_obj;
+extern const mp_obj_type_t mp_type_vfs_posix_fileio;
+
+static mp_uint_t line_read(mp_obj_t self, void *buffer, mp_uint_t size, int *errcode) {
+    bool is_text = MP_OBJ_TO_PTR(self) == &mp_sys_stdin_obj;
+    for (mp_uint_t i = 0; i < size; i++) {
+        int c = serialrepl_rx_chr();
+        ((byte *)buffer)[i] = is_text && c == '\r' ? '\n' : c;
+    }
+    return size;
+}
+
+static mp_uint_t line_write(mp_obj_t self, const void *buffer, mp_uint_t size, int *errcode) {
+    void *object = MP_OBJ_TO_PTR(self);
+    if (object == &mp_sys_stdout_obj || object == &mp_sys_stderr_obj) {
+        __wrap_mp_hal_stdout_tx_strn_cooked(buffer, size);
+        return size;
+    }
+    return mp_hal_stdout_tx_strn(buffer, size);
+}
+
+static mp_uint_t line_ioctl(mp_obj_t self, mp_uint_t request, uintptr_t arg, int *errcode) {
+    if (request == MP_STREAM_CLOSE) {
+        return 0;
+    }
+    const mp_stream_p_t *file = MP_OBJ_TYPE_GET_SLOT(&mp_type_vfs_posix_fileio, protocol);
+    return file->ioctl(self, request, arg, errcode);
+}
+
+static void line_attr(mp_obj_t self, qstr attr, mp_obj_t *dest) {
+    stdio_obj_t *object = MP_OBJ_TO_PTR(self);
+    if (dest[0] != MP_OBJ_NULL) {
+        return;
+    }
+    if (attr == MP_QSTR_buffer) {
+        dest[0] = MP_OBJ_FROM_PTR(object == &mp_sys_stdin_obj ? &mp_sys_stdin_buffer_obj :
+            object == &mp_sys_stdout_obj ? &mp_sys_stdout_buffer_obj : &mp_sys_stderr_buffer_obj);
+    } else {
+        dest[1] = MP_OBJ_SENTINEL;
+    }
+}
+
+static const mp_rom_map_elem_t line_locals_table[] = {
+    { MP_ROM_QSTR(MP_QSTR_read), MP_ROM_PTR(&mp_stream_read_obj) },
+    { MP_ROM_QSTR(MP_QSTR_readinto), MP_ROM_PTR(&mp_stream_readinto_obj) },
+    { MP_ROM_QSTR(MP_QSTR_readline), MP_ROM_PTR(&mp_stream_unbuffered_readline_obj) },
+    { MP_ROM_QSTR(MP_QSTR_readlines), MP_ROM_PTR(&mp_stream_unbuffered_readlines_obj) },
+    { MP_ROM_QSTR(MP_QSTR_write), MP_ROM_PTR(&mp_stream_write_obj) },
+    { MP_ROM_QSTR(MP_QSTR_flush), MP_ROM_PTR(&mp_stream_flush_obj) },
+    { MP_ROM_QSTR(MP_QSTR_close), MP_ROM_PTR(&mp_identity_obj) },
+};
+static MP_DEFINE_CONST_DICT(line_locals, line_locals_table);
+
+static const mp_stream_p_t text_stream = {
+    .read = line_read, .write = line_write, .ioctl = line_ioctl, .is_text = true,
+};
+static const mp_stream_p_t bytes_stream = {
+    .read = line_read, .write = line_write, .ioctl = line_ioctl,
+};
+static MP_DEFINE_CONST_OBJ_TYPE(
+    text_type, MP_QSTR_TextIOWrapper, MP_TYPE_FLAG_ITER_IS_STREAM,
+    protocol, &text_stream, attr, line_attr, locals_dict, &line_locals
+    );
+static MP_DEFINE_CONST_OBJ_TYPE(
+    bytes_type, MP_QSTR_FileIO, MP_TYPE_FLAG_ITER_IS_STREAM,
+    protocol, &bytes_stream, locals_dict, &line_locals
+    );
+
+static void behave_as_a_board(void) {
+    mp_sys_stdin_obj.base.type = mp_sys_stdout_obj.base.type = mp_sys_stderr_obj.base.type = &text_type;
+    mp_sys_stdin_buffer_obj.base.type = mp_sys_stdout_buffer_obj.base.type = &bytes_type;
+    mp_sys_stderr_buffer_obj.base.type = &bytes_type;
 }
 
 static mp_obj_t serialrepl_open(mp_obj_t raw) {
@@ -114,6 +212,7 @@ static mp_obj_t serialrepl_open(mp_obj_t raw) {
         sigaction(SIGINT, &action, NULL);
     }
     is_open = true;
+    behave_as_a_board();
     set_line(false);
     return mp_const_none;
 }

@@ -1,12 +1,13 @@
 # What the virtual ESP32 does at power-on, after its image was verified: mount the files of the
 # flash as "/", run boot.py and main.py, serve the REPL. Frozen into the image.
 #
-# Arguments: FLASH OFFSET LENGTH UID RESET_CAUSE MODE WIRES UART
+# Arguments: FLASH OFFSET LENGTH UID RESET_CAUSE MODE WIRES UART RADIO
 #   FLASH OFFSET LENGTH  the flash image and where in it (bytes) the file system is
 #   UID                  the MAC address, hex
 #   RESET_CAUSE          as machine.reset_cause() of an ESP32
 #   MODE                 "friendly", or "raw" after a soft reset from the raw REPL
 #   WIRES UART           descriptors for vesp32_machine: pins and watchdog; the data line
+#   RADIO                a descriptor for vesp32_network
 
 import gc
 import os
@@ -70,9 +71,9 @@ def _mount(blocks):
 
 
 def _run(mode):
-    path, offset, length, uid, cause, _, wires, uart = sys.argv[1:9]
+    path, offset, length, uid, cause, _, wires, uart, radio = sys.argv[1:10]
     vesp32_machine.install(uid, int(cause), int(wires), int(uart))
-    vesp32_network.install(bytes.fromhex(uid))
+    vesp32_network.install(bytes.fromhex(uid), int(radio))
     _mount(FlashBlocks(path, int(offset), int(length)))
     sys.path[:] = ["", ".frozen", "/lib"]
     sys.argv[:] = []
@@ -82,7 +83,7 @@ def _run(mode):
     if serialrepl.file("boot.py") and mode != "raw":
         serialrepl.file("main.py")
     raw = serialrepl.repl()
-    sys.stdout.write("MPY: soft reboot\r\n" if raw else "MPY: soft reboot\n")
+    print("MPY: soft reboot")
     sys.exit(SOFT_RESET_RAW if raw else SOFT_RESET_FRIENDLY)
 
 

@@ -10,9 +10,6 @@ import sys
 import time
 
 import machine as _unix
-import serialrepl
-
-HARD_RESET_EXIT_CODE = 44  # the supervisor boots the flash again
 
 PWRON_RESET = 1
 HARD_RESET = 2
@@ -21,7 +18,8 @@ DEEPSLEEP_RESET = 4
 SOFT_RESET = 5
 
 # A message of the wires: what, which pin, value. To the supervisor D (a pin drives), R (it is an
-# input again), W (watchdog: milliseconds), F (fed); from it L (the level of a pin from outside).
+# input again), W (watchdog: milliseconds), F (fed), Z (reset); from it L (the level of a pin from
+# outside).
 _WIRE = "<BBI"
 _WIRE_LENGTH = 6
 _PINS = 40
@@ -39,12 +37,12 @@ def install(uid, cause, wires, uart):
     global _uid, _cause, _wires, _uart
     _uid = bytes.fromhex(uid)
     _cause = cause
-    _wires = _Line(wires)
-    _uart = _Line(uart)
+    _wires = Line(wires)
+    _uart = Line(uart)
     sys.modules["machine"] = sys.modules[__name__]
 
 
-class _Line:
+class Line:
     """One end of a socket pair that does not block, as a file."""
 
     def __init__(self, descriptor):
@@ -56,6 +54,12 @@ class _Line:
         for _, events in self._poll.ipoll(0):
             return events
         return 0
+
+    def wait(self, events):
+        """Wait until one of these events is there; Ctrl-C ends the wait."""
+        self._poll.modify(self.file, events)
+        self._poll.poll(1000)
+        self._poll.modify(self.file, select.POLLIN | select.POLLOUT)
 
     def send(self, data):
         data = memoryview(data)
@@ -266,8 +270,16 @@ def reset_cause():
 
 
 def reset():
-    """Reset the board: the process ends here, as a chip does, without closing anything."""
-    serialrepl.halt(HARD_RESET_EXIT_CODE)
+    """Reset the board: the supervisor ends this process, as a chip ends, without closing anything.
+
+    To end by itself would close its sockets, and tell everybody.
+    """
+    _tell("Z", 0, 0)
+    while True:
+        try:
+            time.sleep(1)
+        except KeyboardInterrupt:
+            pass
 
 
 def freq(*args):

@@ -1,4 +1,4 @@
-"""A virtual board with the node on it, and a bench for one check at a time."""
+"""A virtual board with the node on it, and a session for one check at a time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,23 +7,23 @@ from typing import Any, Protocol
 
 import pytest
 
+from boards.checks.declared import Samples
+from boards.checks.registry import CHECKS
+from boards.faults.process import FaultProxy
 from boards.repl import Repl
-from boards.rig.bench import Bench
-from boards.rig.checks.declared import Samples
-from boards.rig.checks.registry import CHECKS
-from boards.rig.installation import copy_node, node_config, stage_node
-from boards.rig.plan import BoardPlan, Need
-from boards.rig.plan import Protocol as Speaks
-from boards.rig.proxy.process import FaultProxy
-from boards.rig.serial_log import SerialLog
-from boards.rig.way import Way
+from boards.session.board_session import BoardSession
+from boards.session.broker_route import BrokerRoute
+from boards.session.installation import copy_node, node_config, stage_node
+from boards.session.plan import BoardPlan, Need
+from boards.session.plan import Protocol as Speaks
+from boards.session.serial_log import SerialLog
 from boards.virtual.board import VirtualBoard
 from tests.boards.checks.broken_broker import BrokenBroker, Fault
 from tests.boards.desk_files import desk_board, running_esp32
 from tests.boards.rig_job import job_for
 from tests.boards.rig_process import Broker
 
-Lay = Callable[[Speaks], Bench]
+Lay = Callable[[Speaks], BoardSession]
 Change = Callable[[str, dict[str, Any]], None]
 Calls = Callable[[Change], None]
 
@@ -59,11 +59,11 @@ def run_check(esp32: VirtualBoard, broker: Broker, tmp_path: Path) -> RunCheck:
         address = getattr(broker, protocol)
         with (
             BrokenBroker(address, protocol, fault or (lambda _way, packet: [packet])) as between,
-            _bench(esp32, plan, broker, between.port, tmp_path) as bench,
+            _bench(esp32, plan, broker, between.port, tmp_path) as session,
         ):
             if on_board:
-                bench.repl.exec(on_board, deadline_s=10)
-            return CHECKS[name].run(bench)
+                session.repl.exec(on_board, deadline_s=10)
+            return CHECKS[name].run(session)
 
     return run
 
@@ -71,7 +71,7 @@ def run_check(esp32: VirtualBoard, broker: Broker, tmp_path: Path) -> RunCheck:
 @contextmanager
 def _bench(
     board: VirtualBoard, plan: BoardPlan, broker: Broker, port: int, folder: Path
-) -> Iterator[Bench]:
+) -> Iterator[BoardSession]:
     # What an earlier check left in the board's memory is not to judge this one.
     board.control.reset()
     log = SerialLog(folder / "serial.log")
@@ -80,8 +80,8 @@ def _bench(
     try:
         with Repl.open(board.address.serial_url, deadline_s=30, tap=log.tap) as repl:
             repl.exec(code, deadline_s=10)
-            yield Bench(
-                board=plan,
+            yield BoardSession(
+                plan=plan,
                 target=desk_board(folder, board),
                 broker=broker.fmqp,
                 log=log,
@@ -106,12 +106,12 @@ def lay(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> Iterator[Lay]:
-    """Lay out a bench on which the board meets the broker through the proxy."""
-    open_now: list[Bench] = []
+    """Lay out a session on which the board meets the broker through the proxy."""
+    open_now: list[BoardSession] = []
 
-    def bench(protocol: Speaks) -> Bench:
+    def session(protocol: Speaks) -> BoardSession:
         plan = BoardPlan(request.node.name, "virtual-esp32", protocol, has=_HAS | {"proxy"})
-        way = Way(job_for(plan, broker, tmp_path, proxy_port=proxy.port))
+        way = BrokerRoute(job_for(plan, broker, tmp_path, proxy_port=proxy.port))
         way.open()
         esp32.control.reset()
         log = SerialLog(tmp_path / "serial.log")
@@ -119,27 +119,27 @@ def lay(
         config = node_config(plan, None, way.address, autostart=False)
         repl.exec(f"with open('/node.json', 'w') as file:\n file.write({config!r})", deadline_s=10)
         target = desk_board(tmp_path, esp32)
-        open_now.append(Bench(plan, target, broker.fmqp, log, None, repl, way=way))
+        open_now.append(BoardSession(plan, target, broker.fmqp, log, None, repl, broker_route=way))
         return open_now[-1]
 
-    yield bench
+    yield session
     for each in open_now:
         each.repl.close()
         each.log.close()
-        assert each.way is not None
-        each.way.close()
+        assert each.broker_route is not None
+        each.broker_route.close()
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """Have a function look at each of the agent's steps, and change its arguments."""
-    real = Bench.call
+    real = BoardSession.call
 
     def install(change: Change) -> None:
-        def call(self: Bench, name: str, **arguments: Any) -> dict[str, Any]:
+        def call(self: BoardSession, name: str, **arguments: Any) -> dict[str, Any]:
             change(name, arguments)
             return real(self, name, **arguments)
 
-        monkeypatch.setattr(Bench, "call", call)
+        monkeypatch.setattr(BoardSession, "call", call)
 
     return install

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from boards.rig.bench import CheckFailed
-from boards.rig.limits import beyond
-from boards.rig.plan import Protocol
+from boards.checks.limits import beyond
+from boards.session.board_session import CheckFailed
+from boards.session.plan import Protocol
 from tests.boards.checks.broken_broker import Fault, Way, body_of, topic_of
 from tests.boards.checks.conftest import RunCheck
 
@@ -33,7 +33,11 @@ def test_a_good_board_and_a_good_broker_pass(
 
 
 def _nth(
-    way: Way, place: int, change: Callable[[bytes], list[bytes]], kind: int = 0x00, least: int = 8
+    way: Way,
+    place: int,
+    change: Callable[[bytes], list[bytes]],
+    kind: int = 0x00,
+    least: int = 8,
 ) -> Fault:
     """Change the ``place``-th FMQP packet of that way and kind whose body has ``least`` bytes."""
     seen = 0
@@ -154,10 +158,10 @@ def test_a_broker_that_breaks_fmqp_is_told(
 
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not come has not to be waited for as long as on a board."""
-    monkeypatch.setattr("boards.rig.checks.requests._TAKE_MS", 3_000)
+    monkeypatch.setattr("boards.checks.requests._TAKE_MS", 3_000)
     for module in ("pubsub", "topics", "streams"):
-        monkeypatch.setattr(f"boards.rig.checks.{module}._ARRIVAL_S", 2.0)
-        monkeypatch.setattr(f"boards.rig.checks.{module}._RECEIVE_MS", 2_000)
+        monkeypatch.setattr(f"boards.checks.{module}._ARRIVAL_S", 2.0)
+        monkeypatch.setattr(f"boards.checks.{module}._RECEIVE_MS", 2_000)
 
 
 def _lightmq(way: Way, opcode: int, place: int, change: Callable[[bytes], list[bytes]]) -> Fault:

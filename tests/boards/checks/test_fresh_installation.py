@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from boards.repl import Repl
-from boards.rig.installation import copy_node, stage_node
+from boards.session.installation import copy_node, stage_node
 from boards.virtual.board import VirtualBoard
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from boards.rig.agent import AgentError
-from boards.rig.bench import Bench, CheckFailed, Invalid
-from boards.rig.checks.registry import CHECKS
-from boards.rig.plan import Protocol
+from boards.checks.registry import CHECKS
+from boards.session.agent import AgentError
+from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.plan import Protocol
 from tests.boards.checks.broken_broker import BrokenBroker, Fault, Way, body_of, topic_of
 from tests.boards.checks.conftest import Calls, Lay
 
@@ -42,11 +42,11 @@ def _connecting(calls: Calls, **options: int) -> None:
     calls(change)
 
 
-def _broken(bench: Bench, fault: Fault) -> BrokenBroker:
+def _broken(session: BoardSession, fault: Fault) -> BrokenBroker:
     """Stand between the proxy and the run's broker."""
-    assert bench.way is not None
-    between = BrokenBroker(bench.way.broker, bench.board.protocol, fault)
-    bench.way.broker = f"127.0.0.1:{between.port}"
+    assert session.broker_route is not None
+    between = BrokenBroker(session.broker_route.broker, session.plan.protocol, fault)
+    session.broker_route.broker = f"127.0.0.1:{between.port}"
     return between
 
 
@@ -57,8 +57,8 @@ def test_a_board_that_does_not_try_again_fails(lay: Lay, calls: Calls) -> None:
 
 
 def test_a_subscription_that_is_forgotten_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boards.rig.checks.reconnect._BACK_MS", 3000)
-    bench = lay("fmqp")
+    monkeypatch.setattr("boards.checks.reconnect._BACK_MS", 3000)
+    session = lay("fmqp")
     subscribed = 0
 
     def forget(way: Way, packet: bytes) -> list[bytes]:
@@ -69,23 +69,23 @@ def test_a_subscription_that_is_forgotten_fails(lay: Lay, monkeypatch: pytest.Mo
         return [packet]
 
     with (
-        _broken(bench, forget),
+        _broken(session, forget),
         pytest.raises(CheckFailed, match="heard 0 messages instead of 5: it is not subscribed"),
     ):
-        CHECKS["reconnect_rst"].run(bench)
+        CHECKS["reconnect_rst"].run(session)
 
 
 def test_a_message_that_comes_twice_after_it_fails(lay: Lay) -> None:
-    bench = lay("fmqp")
+    session = lay("fmqp")
 
     def double(way: Way, packet: bytes) -> list[bytes]:
         return [packet, packet] if way == "down" and body_of(packet)[:1] == b"#" else [packet]
 
     with (
-        _broken(bench, double),
+        _broken(session, double),
         pytest.raises(CheckFailed, match=r"heard a message twice: \[(\d+), \1"),
     ):
-        CHECKS["reconnect_fin"].run(bench)
+        CHECKS["reconnect_fin"].run(session)
 
 
 def test_a_board_that_hammers_the_broker_fails(lay: Lay, calls: Calls) -> None:
@@ -97,17 +97,17 @@ def test_a_board_that_hammers_the_broker_fails(lay: Lay, calls: Calls) -> None:
 def test_a_board_that_gives_up_for_long_fails(
     lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.reconnect._TRY_S", 2.0)
+    monkeypatch.setattr("boards.checks.reconnect._TRY_S", 2.0)
     _connecting(calls, retry_ms=60_000)
     with pytest.raises(CheckFailed, match="tried 0 times in 2 s, not 1"):
         CHECKS["reconnect_black_hole"].run(lay("fmqp"))
 
 
 def test_a_fault_that_did_nothing_is_no_verdict(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = lay("lightmq")
-    monkeypatch.setattr(bench.route, "cut", lambda _how: (1, 1))
+    session = lay("lightmq")
+    monkeypatch.setattr(session.route, "cut", lambda _how: (1, 1))
     with pytest.raises(Invalid, match="never down"):
-        CHECKS["reconnect_rst"].run(bench)
+        CHECKS["reconnect_rst"].run(session)
 
 
 def test_a_lost_pong_that_is_noticed_late_fails(lay: Lay, calls: Calls) -> None:
@@ -119,7 +119,7 @@ def test_a_lost_pong_that_is_noticed_late_fails(lay: Lay, calls: Calls) -> None:
 def test_a_board_that_notices_nothing_fails(
     lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.ping._NOTICED_MS", 500)
+    monkeypatch.setattr("boards.checks.ping._NOTICED_MS", 500)
     with pytest.raises(CheckFailed, match="without an answer the link is still up"):
         CHECKS["ping_lost"].run(lay("lightmq"))
 
@@ -139,17 +139,17 @@ def test_a_link_that_never_pings_fails(lay: Lay, calls: Calls) -> None:
 def test_a_line_that_swallows_bytes_fails(
     lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.baseline._PIECE_MS", 500)
-    bench = lay("fmqp")
-    lead_to = bench.route.lead_to
+    monkeypatch.setattr("boards.checks.baseline._PIECE_MS", 500)
+    session = lay("fmqp")
+    lead_to = session.route.lead_to
 
     def away(_to: str) -> None:
-        bench.route.set_mode("black_hole")
-        lead_to(bench.broker)
+        session.route.set_mode("black_hole")
+        lead_to(session.broker)
 
-    monkeypatch.setattr(bench.route, "lead_to", away)
+    monkeypatch.setattr(session.route, "lead_to", away)
     with pytest.raises(AgentError, match=r"0 of \d+ bytes came back"):
-        CHECKS["baseline"].run(bench)
+        CHECKS["baseline"].run(session)
 
 
 def test_a_burst_that_was_held_back_passes(lay: Lay) -> None:
@@ -159,8 +159,8 @@ def test_a_burst_that_was_held_back_passes(lay: Lay) -> None:
 def test_a_message_that_is_lost_while_it_is_held_back_fails(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.streams._ARRIVAL_S", 10.0)  # for 10,000 through Python
-    bench = lay("fmqp")
+    monkeypatch.setattr("boards.checks.streams._ARRIVAL_S", 10.0)  # for 10,000 through Python
+    session = lay("fmqp")
     seen = 0
 
     def lose(way: Way, packet: bytes) -> list[bytes]:
@@ -169,11 +169,11 @@ def test_a_message_that_is_lost_while_it_is_held_back_fails(
         return [] if way == "up" and seen == 4_000 else [packet]
 
     with (
-        _broken(bench, lose),
-        bench.disturbed(),
+        _broken(session, lose),
+        session.disturbed(),
         pytest.raises(CheckFailed, match=r"expected 10000 .*, got 9\d{3}: \d+ missing"),
     ):
-        CHECKS["stream_held_back"].run(bench)
+        CHECKS["stream_held_back"].run(session)
 
 
 _SAYS_THAT_ALL_IS_SENT = """
@@ -194,29 +194,29 @@ Tcp.open = lambda self: Hasty(_open(self))
 def test_a_board_that_drops_what_nobody_takes_fails(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.streams._ARRIVAL_S", 2.0)
-    bench = lay("fmqp")
-    bench.repl.exec(_SAYS_THAT_ALL_IS_SENT, deadline_s=10)
+    monkeypatch.setattr("boards.checks.streams._ARRIVAL_S", 2.0)
+    session = lay("fmqp")
+    session.repl.exec(_SAYS_THAT_ALL_IS_SENT, deadline_s=10)
     with pytest.raises((CheckFailed, AgentError), match=r"missing|send_numbered: LinkError"):
-        CHECKS["stream_held_back"].run(bench)
+        CHECKS["stream_held_back"].run(session)
 
 
 def test_a_line_that_holds_nothing_back_is_no_verdict(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = lay("fmqp")
-    monkeypatch.setattr(bench.route, "set_mode", lambda _mode, **_more: 1)
+    session = lay("fmqp")
+    monkeypatch.setattr(session.route, "set_mode", lambda _mode, **_more: 1)
     with pytest.raises(Invalid, match=r"all was handed over within \d+ ms: nothing held it back"):
-        CHECKS["stream_held_back"].run(bench)
+        CHECKS["stream_held_back"].run(session)
 
 
 def test_a_slow_line_that_is_not_slow_is_no_verdict(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = lay("fmqp")
-    monkeypatch.setattr(bench.route, "set_mode", lambda _mode, **_more: 1)
+    session = lay("fmqp")
+    monkeypatch.setattr(session.route, "set_mode", lambda _mode, **_more: 1)
     with pytest.raises(Invalid, match="the line was not slow"):
-        CHECKS["slow_line"].run(bench)
+        CHECKS["slow_line"].run(session)
 
 
 def test_a_board_that_takes_a_slow_line_for_a_dead_one_fails(lay: Lay, calls: Calls) -> None:
@@ -236,17 +236,17 @@ FmqpClient.ping = ping
 
 
 def test_a_board_that_does_not_see_how_slow_it_is_fails(lay: Lay) -> None:
-    bench = lay("fmqp")
-    bench.repl.exec(_TIMES_NOTHING, deadline_s=10)
+    session = lay("fmqp")
+    session.repl.exec(_TIMES_NOTHING, deadline_s=10)
     with pytest.raises(CheckFailed, match=r"by the board's clock it was 0 ms, expected 0 to"):
-        CHECKS["slow_line"].run(bench)
+        CHECKS["slow_line"].run(session)
 
 
 def test_a_message_that_is_lost_on_a_slow_line_fails(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.slow_line._ARRIVAL_S", 2.0)
-    bench = lay("fmqp")
+    monkeypatch.setattr("boards.checks.slow_line._ARRIVAL_S", 2.0)
+    session = lay("fmqp")
     seen = 0
 
     def lose(way: Way, packet: bytes) -> list[bytes]:
@@ -255,7 +255,7 @@ def test_a_message_that_is_lost_on_a_slow_line_fails(
         return [] if way == "up" and seen == 7 else [packet]
 
     with (
-        _broken(bench, lose),
+        _broken(session, lose),
         pytest.raises(CheckFailed, match=r"from the board: .* missing"),
     ):
-        CHECKS["slow_line"].run(bench)
+        CHECKS["slow_line"].run(session)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from boards.rig.bench import CheckFailed
-from boards.rig.checks.registry import CHECKS
-from boards.rig.observer import connect_fmqp
-from boards.rig.own_broker import PATIENT, QUICK
+from boards.checks.registry import CHECKS
+from boards.session.board_session import CheckFailed
+from boards.session.broker_process import PATIENT, QUICK
+from boards.session.observer import connect_fmqp
 from host_broker.client import Refused
 from tests.boards.checks.conftest import Calls, Lay
 
@@ -15,7 +15,7 @@ from tests.boards.checks.conftest import Calls, Lay
 def test_a_slow_keepalive_and_a_silent_death_pass(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.last_will.PATIENT", QUICK)
+    monkeypatch.setattr("boards.checks.last_will.PATIENT", QUICK)
     delay, earliest, latest = (each.values[0] for each in CHECKS["will_slow"].run(lay("fmqp")))
     assert 3000 == earliest <= delay + 20 <= latest
 
@@ -28,8 +28,8 @@ def test_a_board_that_is_refused_nothing_passes(lay: Lay) -> None:
 def test_a_board_that_is_silent_for_longer_than_it_may_fails(
     lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.last_will.PATIENT", QUICK)
-    bench = lay("fmqp")
+    monkeypatch.setattr("boards.checks.last_will.PATIENT", QUICK)
+    session = lay("fmqp")
 
     def forget(name: str, arguments: dict[str, Any]) -> None:
         if name == "connect":
@@ -37,30 +37,30 @@ def test_a_board_that_is_silent_for_longer_than_it_may_fails(
 
     calls(forget)
     with pytest.raises(CheckFailed, match="an idle link did not stay up for 4250 ms"):
-        CHECKS["will_slow"].run(bench)
+        CHECKS["will_slow"].run(session)
 
 
 def test_a_broker_that_lets_a_second_client_in_fails(lay: Lay) -> None:
-    bench = lay("lightmq")
-    assert bench.way is not None
-    own = bench.way.own_broker
-    bench.way.own_broker = lambda _temper=None: own()  # type: ignore[method-assign]
+    session = lay("lightmq")
+    assert session.broker_route is not None
+    own = session.broker_route.own_broker
+    session.broker_route.own_broker = lambda _temper=None: own()  # type: ignore[method-assign]
     with pytest.raises(CheckFailed, match=r"a second client was let in as .*check"):
-        CHECKS["will_reject"].run(bench)
+        CHECKS["will_reject"].run(session)
 
 
 def test_a_refused_client_that_costs_the_board_its_presence_fails(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = lay("lightmq")
+    session = lay("lightmq")
 
     def refuse(_url: str, **_more: float) -> None:
-        own = bench.own_broker(PATIENT).addresses["fmqp"]
+        own = session.own_broker(PATIENT).addresses["fmqp"]
         with connect_fmqp(own) as other:
-            other.publish(f"lightmq/{bench.client_id}/status", b"offline")
+            other.publish(f"lightmq/{session.client_id}/status", b"offline")
             other.ping(10.0)
         raise Refused("no", 5)
 
-    monkeypatch.setattr("boards.rig.checks.doubles.connect_client", refuse)
+    monkeypatch.setattr("boards.checks.client_takeover.connect_client", refuse)
     with pytest.raises(CheckFailed, match=r"expected \[\] on lightmq/.*, got \['offline'\]"):
-        CHECKS["will_reject"].run(bench)
+        CHECKS["will_reject"].run(session)

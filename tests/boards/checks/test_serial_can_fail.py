@@ -9,16 +9,16 @@ import pytest
 from boards.bridge.link_mode import LinkMode
 from boards.bridge.reliable import ReliableBridge
 from boards.bridge.reliable_window import SendWindow
-from boards.models import all_models
+from boards.checks.limits import beyond
+from boards.checks.registry import CHECKS
+from boards.inventory.models import all_models
 from boards.repl import Repl
-from boards.rig.agent import AgentError
-from boards.rig.bench import Bench, CheckFailed, Invalid
-from boards.rig.checks.registry import CHECKS
-from boards.rig.installation import copy_node, node_config, stage_node
-from boards.rig.limits import beyond
-from boards.rig.line import start_bridge
-from boards.rig.plan import BoardPlan, Need
-from boards.rig.serial_log import SerialLog
+from boards.session.agent import AgentError
+from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.installation import copy_node, node_config, stage_node
+from boards.session.message_line import start_bridge
+from boards.session.plan import BoardPlan, Need
+from boards.session.serial_log import SerialLog
 from boards.virtual.board import VirtualBoard
 from boards.virtual.preload import preload
 from firmware.build import ensure
@@ -42,7 +42,7 @@ def pico(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualBoard]:
 
 
 @pytest.fixture
-def bench(pico: VirtualBoard, broker: Broker, tmp_path: Path) -> Iterator[Bench]:
+def session(pico: VirtualBoard, broker: Broker, tmp_path: Path) -> Iterator[BoardSession]:
     plan = BoardPlan("s1", "virtual-rp2040", "fmqp", has=_HAS)
     host, _, port = broker.fmqp.rpartition(":")
     uart = all_models()["virtual-rp2040"].uart
@@ -59,7 +59,7 @@ def bench(pico: VirtualBoard, broker: Broker, tmp_path: Path) -> Iterator[Bench]
         with Repl.open(pico.address.serial_url, deadline_s=60, tap=log.tap) as repl:
             config = node_config(plan, uart, (host, int(port)), autostart=False)
             repl.exec(f"with open('/node.json', 'w') as f:\n f.write({config!r})", deadline_s=30)
-            made = Bench(plan, desk_board(tmp_path, pico), broker.fmqp, log, bridge, repl)
+            made = BoardSession(plan, desk_board(tmp_path, pico), broker.fmqp, log, bridge, repl)
             yield made
             try:
                 made.recover()
@@ -70,14 +70,14 @@ def bench(pico: VirtualBoard, broker: Broker, tmp_path: Path) -> Iterator[Bench]
         log.close()
 
 
-def test_noise_on_a_reliable_line_costs_nothing(bench: Bench) -> None:
-    assert CHECKS["noise_reliable"].run(bench) == []
+def test_noise_on_a_reliable_line_costs_nothing(session: BoardSession) -> None:
+    assert CHECKS["noise_reliable"].run(session) == []
 
 
 def test_a_bridge_that_loses_what_is_beside_noise_fails(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    session: BoardSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.noise._ARRIVAL_S", 5.0)
+    monkeypatch.setattr("boards.checks.noise._ARRIVAL_S", 5.0)
     take = LinkMode.board_sent
 
     def careless(mode: LinkMode, data: bytes, now: float) -> None:
@@ -88,10 +88,12 @@ def test_a_bridge_that_loses_what_is_beside_noise_fails(
 
     monkeypatch.setattr(LinkMode, "board_sent", careless)
     with pytest.raises((CheckFailed, AgentError), match=r"the board: |LinkError|OSError"):
-        CHECKS["noise_reliable"].run(bench)
+        CHECKS["noise_reliable"].run(session)
 
 
-def test_a_bridge_that_never_resends_fails(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bridge_that_never_resends_fails(
+    session: BoardSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     due = SendWindow.due
 
     def once(window: SendWindow, now: float) -> tuple[int, bytes] | None:
@@ -100,51 +102,53 @@ def test_a_bridge_that_never_resends_fails(bench: Bench, monkeypatch: pytest.Mon
         return due(window, now)
 
     monkeypatch.setattr(SendWindow, "due", once)
-    monkeypatch.setattr("boards.rig.checks.noise._TAKE_MS", 5_000)
+    monkeypatch.setattr("boards.checks.noise._TAKE_MS", 5_000)
     with pytest.raises((CheckFailed, AgentError), match=r"the board: |LinkError|OSError"):
-        CHECKS["noise_reliable"].run(bench)
+        CHECKS["noise_reliable"].run(session)
 
 
-def test_noise_that_was_not_made_is_no_verdict(bench: Bench, calls: Calls) -> None:
+def test_noise_that_was_not_made_is_no_verdict(session: BoardSession, calls: Calls) -> None:
     def quiet(name: str, arguments: dict[str, Any]) -> None:
         arguments.pop("noise", None)
 
     calls(quiet)
     with pytest.raises(Invalid, match="the board made noise, but none came through the line"):
-        CHECKS["noise_reliable"].run(bench)
+        CHECKS["noise_reliable"].run(session)
 
 
 def test_noise_to_the_board_that_spoils_nothing_is_no_verdict(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    session: BoardSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ReliableBridge, "make_noise", lambda _self, _data: None)
     with pytest.raises(Invalid, match="none had to be sent again"):
-        CHECKS["noise_reliable"].run(bench)
+        CHECKS["noise_reliable"].run(session)
 
 
-def test_a_board_whose_cable_was_pulled_is_back(bench: Bench) -> None:
-    (reconnect,) = CHECKS["reconnect_cable"].run(bench)
+def test_a_board_whose_cable_was_pulled_is_back(session: BoardSession) -> None:
+    (reconnect,) = CHECKS["reconnect_cable"].run(session)
     assert reconnect.values[0] > 0
 
 
-def test_a_board_that_does_not_come_back_to_its_cable_fails(bench: Bench, calls: Calls) -> None:
+def test_a_board_that_does_not_come_back_to_its_cable_fails(
+    session: BoardSession, calls: Calls
+) -> None:
     def forget(name: str, arguments: dict[str, Any]) -> None:
         if name == "connect":
             arguments["options"]["retry_ms"] = 0
 
     calls(forget)
     with pytest.raises(CheckFailed, match="was not back in"):
-        CHECKS["reconnect_cable"].run(bench)
+        CHECKS["reconnect_cable"].run(session)
 
 
 def test_a_cable_that_was_not_pulled_is_no_verdict(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    session: BoardSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ReliableBridge, "unplug", lambda _self: None)
     with pytest.raises(Invalid, match="the bridge went on without its cable"):
-        CHECKS["reconnect_cable"].run(bench)
+        CHECKS["reconnect_cable"].run(session)
 
 
-def test_what_the_link_keeps_of_each_length_is_no_leak(bench: Bench) -> None:
-    slope, *_ = CHECKS["stream_heap"].run(bench)
+def test_what_the_link_keeps_of_each_length_is_no_leak(session: BoardSession) -> None:
+    slope, *_ = CHECKS["stream_heap"].run(session)
     assert not beyond(slope.of.limit, {}, slope.values), slope.values

@@ -2,11 +2,11 @@
 
 import time
 
-from boards.rig.stalls import Stalls
+from boards.session.scheduling_delay import SchedulingDelay
 
 
 def test_a_process_that_is_held_up_is_seen() -> None:
-    with Stalls() as stalls:
+    with SchedulingDelay() as stalls:
         began = time.monotonic()
         assert 3**2_000_000 & 1  # one step of the interpreter: no other thread runs meanwhile
         held_ms = (time.monotonic() - began) * 1e3

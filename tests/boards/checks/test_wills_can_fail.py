@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from boards.rig.bench import Bench, CheckFailed, Invalid
-from boards.rig.checks.registry import CHECKS
-from boards.rig.observer import connect_fmqp
-from boards.rig.plan import Protocol
-from boards.rig.proxy.control import Mode, Route
-from boards.rig.proxy.trace import How
+from boards.checks.registry import CHECKS
+from boards.faults.control import Mode, Route
+from boards.faults.trace import How
+from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.observer import connect_fmqp
+from boards.session.plan import Protocol
 from tests.boards.checks.conftest import Calls, Lay
 
 
@@ -33,14 +33,14 @@ def test_a_right_will_passes_and_is_measured(lay: Lay, name: str, protocol: Prot
     assert (earliest > 0) == (name in ("will_silent", "will_power"))
 
 
-def _publish(bench: Bench, topic: str, text: str) -> None:
-    with connect_fmqp(bench.broker) as other:
+def _publish(session: BoardSession, topic: str, text: str) -> None:
+    with connect_fmqp(session.broker) as other:
         other.publish(topic, text.encode())
         other.ping(10.0)
 
 
 def test_a_will_that_is_forgotten_fails(lay: Lay, calls: Calls) -> None:
-    bench = lay("fmqp")
+    session = lay("fmqp")
 
     def forget(name: str, arguments: dict[str, Any]) -> None:
         if name == "connect":
@@ -48,11 +48,11 @@ def test_a_will_that_is_forgotten_fails(lay: Lay, calls: Calls) -> None:
 
     calls(forget)
     with pytest.raises(CheckFailed, match=r"nothing came in 1000 ms and \d{4,5} ms more"):
-        CHECKS["will_rst"].run(bench)
+        CHECKS["will_rst"].run(session)
 
 
 def test_a_will_with_other_content_fails(lay: Lay, calls: Calls) -> None:
-    bench = lay("fmqp")
+    session = lay("fmqp")
 
     def change(name: str, arguments: dict[str, Any]) -> None:
         if name == "connect":
@@ -60,75 +60,75 @@ def test_a_will_with_other_content_fails(lay: Lay, calls: Calls) -> None:
 
     calls(change)
     with pytest.raises(CheckFailed, match=r"exactly one 'gone' on .*, got \['went'\]"):
-        CHECKS["will_fin"].run(bench)
+        CHECKS["will_fin"].run(session)
 
 
 def test_a_will_that_comes_twice_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = lay("fmqp")
-    cut = bench.route.cut
+    session = lay("fmqp")
+    cut = session.route.cut
 
     def twice(how: How) -> tuple[int, int]:
         done = cut(how)
-        _publish(bench, bench.topic("will_rst"), "gone")
+        _publish(session, session.topic("will_rst"), "gone")
         return done
 
-    monkeypatch.setattr(bench.route, "cut", twice)
+    monkeypatch.setattr(session.route, "cut", twice)
     with pytest.raises(CheckFailed, match=r"exactly one 'gone' on .*, got \['gone', 'gone'\]"):
-        CHECKS["will_rst"].run(bench)
+        CHECKS["will_rst"].run(session)
 
 
 def test_a_will_before_the_end_fails(lay: Lay, calls: Calls) -> None:
-    bench = lay("fmqp")
+    session = lay("fmqp")
 
     def publish(name: str, _arguments: dict[str, Any]) -> None:
         if name == "ping":
-            _publish(bench, bench.topic("will_rst"), "gone")
+            _publish(session, session.topic("will_rst"), "gone")
 
     calls(publish)
     with pytest.raises(CheckFailed, match="'gone' arrived before the end"):
-        CHECKS["will_rst"].run(bench)
+        CHECKS["will_rst"].run(session)
 
 
 def test_a_will_of_a_client_that_may_still_live_fails(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = lay("fmqp")
-    set_mode = bench.route.set_mode
+    session = lay("fmqp")
+    set_mode = session.route.set_mode
 
     def early(mode: Mode, **more: float) -> int:
         since = set_mode(mode, **more)
         if mode == "black_hole":
-            with connect_fmqp(bench.own_broker().addresses["fmqp"]) as other:
-                other.publish(bench.topic("will_silent"), b"gone")
+            with connect_fmqp(session.own_broker().addresses["fmqp"]) as other:
+                other.publish(session.topic("will_silent"), b"gone")
                 other.ping(10.0)
         return since
 
-    monkeypatch.setattr(bench.route, "set_mode", early)
+    monkeypatch.setattr(session.route, "set_mode", early)
     with pytest.raises(CheckFailed, match="not before 3000 ms was right"):
-        CHECKS["will_silent"].run(bench)
+        CHECKS["will_silent"].run(session)
 
 
 def test_a_will_that_comes_late_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = lay("fmqp")
-    cut = bench.route.cut
+    session = lay("fmqp")
+    cut = session.route.cut
 
     def long_ago(how: How) -> tuple[int, int]:
         at_ns, count = cut(how)
         return at_ns - 60_000_000_000, count
 
-    monkeypatch.setattr(bench.route, "cut", long_ago)
+    monkeypatch.setattr(session.route, "cut", long_ago)
     with pytest.raises(Invalid, match="not proven to be a FIN on the way"):
-        CHECKS["will_fin"].run(bench)
-    monkeypatch.setattr("boards.rig.checks.endings.expect_cause", lambda *_proof: None)
+        CHECKS["will_fin"].run(session)
+    monkeypatch.setattr("boards.checks.connection_ends.expect_cause", lambda *_proof: None)
     with pytest.raises(CheckFailed, match=r"came after 6\d{4} ms, at the latest 1000 ms"):
-        CHECKS["will_fin"].run(bench)
+        CHECKS["will_fin"].run(session)
 
 
 def test_a_board_that_is_present_under_another_name_fails(
     lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.rig.checks.vigil._ONLINE_S", 0.5)
-    bench = lay("lightmq")
+    monkeypatch.setattr("boards.checks.will_watcher._ONLINE_S", 0.5)
+    session = lay("lightmq")
 
     def rename(name: str, arguments: dict[str, Any]) -> None:
         if name == "connect":
@@ -136,62 +136,62 @@ def test_a_board_that_is_present_under_another_name_fails(
 
     calls(rename)
     with pytest.raises(CheckFailed, match="expected presence 'online', got"):
-        CHECKS["will_rst"].run(bench)
+        CHECKS["will_rst"].run(session)
 
 
 def test_another_end_than_was_asked_for_is_no_verdict(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = lay("fmqp")
-    cut = bench.route.cut
-    monkeypatch.setattr(bench.route, "cut", lambda _how: cut("fin"))
+    session = lay("fmqp")
+    cut = session.route.cut
+    monkeypatch.setattr(session.route, "cut", lambda _how: cut("fin"))
     with pytest.raises(Invalid, match="not proven to be a RST on the way"):
-        CHECKS["will_rst"].run(bench)
+        CHECKS["will_rst"].run(session)
 
 
 def test_a_cut_that_cut_nothing_is_no_verdict(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = lay("fmqp")
-    monkeypatch.setattr(bench.route, "cut", lambda _how: (1, 0))
+    session = lay("fmqp")
+    monkeypatch.setattr(session.route, "cut", lambda _how: (1, 0))
     with pytest.raises(Invalid, match="0 connections were cut"):
-        CHECKS["will_fin"].run(bench)
+        CHECKS["will_fin"].run(session)
 
 
 def test_a_black_hole_that_says_goodbye_is_no_verdict(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = lay("lightmq")
-    cut, set_mode = bench.route.cut, bench.route.set_mode
+    session = lay("lightmq")
+    cut, set_mode = session.route.cut, session.route.set_mode
 
     def leaky(mode: Mode, **more: float) -> int:
         return cut("fin")[0] if mode == "black_hole" else set_mode(mode, **more)
 
-    monkeypatch.setattr(bench.route, "set_mode", leaky)
+    monkeypatch.setattr(session.route, "set_mode", leaky)
     with pytest.raises(Invalid, match="not proven to be silence"):
-        CHECKS["will_silent"].run(bench)
+        CHECKS["will_silent"].run(session)
 
 
 def test_a_power_cut_that_cut_nothing_is_no_verdict(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = lay("fmqp")
+    session = lay("fmqp")
     monkeypatch.setattr("boards.virtual.control.BoardControl.power", lambda _self, *, on: None)
     with pytest.raises(Invalid, match="was not switched off"):
-        CHECKS["will_power"].run(bench)
+        CHECKS["will_power"].run(session)
 
 
 def test_without_a_proxy_there_is_no_verdict(lay: Lay) -> None:
-    bench = lay("fmqp")
-    assert bench.way is not None
-    bench.way.route = None
+    session = lay("fmqp")
+    assert session.broker_route is not None
+    session.broker_route.route = None
     with pytest.raises(Invalid, match="no fault proxy"):
-        CHECKS["will_fin"].run(bench)
+        CHECKS["will_fin"].run(session)
 
 
 def test_the_route_is_whole_again_after_a_check(lay: Lay) -> None:
-    bench = lay("fmqp")
-    CHECKS["will_fin"].run(bench)
-    route: Route = bench.route
-    bench.connect()
+    session = lay("fmqp")
+    CHECKS["will_fin"].run(session)
+    route: Route = session.route
+    session.connect()
     last = route.traces()[-1]
     assert last.dialled_ns > 0 and not last.cut
-    bench.hang_up()
+    session.hang_up()

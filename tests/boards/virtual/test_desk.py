@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from boards.inventory.board_file import load_board
+from boards.inventory.rig_file import load_rig
 from boards.repl import Repl
-from boards.rig.desk.files import load_rig
 from boards.virtual.control import BoardControl
 from boards.virtual.lifetime import holder
 from firmware import build
+from tests.boards.lan_possible import is_here, require_lan
 from tests.processes import command_lines
 
 _COMMAND_S = 120.0
@@ -217,3 +219,37 @@ def test_its_file_is_the_one_that_the_docs_show(virtual: Motemq, runtime: Path) 
     assert data["id"] == "vpico-1"
     assert data["model"] == "virtual-rp2040"
     assert set(data["virtual"]) == {"control_port", "bootsel_dir", "data_url"}
+
+
+def test_boards_on_a_lan_of_their_own(virtual: Motemq, runtime: Path) -> None:
+    require_lan()
+
+    def host(id: str) -> str:
+        board = load_board(runtime / "desk" / f"{id}.toml")
+        assert board.caps == ("wifi",)
+        assert board.virtual is not None and board.virtual.ssid == "virtual"
+        return board.virtual.host
+
+    esp, pico = _up(virtual, "--lan", "esp32", "rp2040")
+    assert esp["lan"] == str(runtime / "lan") and pico["lan"] is None
+    first = host("vesp32-1")
+    assert is_here(first)
+    said = virtual("link", "vesp32-1", "--down", "--loss", "0.5", "--delay-ms", "20").stdout
+    assert said == "vesp32-1: down, loss 0.5, 20.0 ms\n"
+    assert "on no LAN" in virtual("link", "vpico-1", "--down", code=3).stderr
+    # Another board joins the LAN that is there; a killed access point is replaced by the next.
+    _up(virtual, "--lan", "esp32")
+    assert host("vesp32-2") == first
+    virtual("down", "vesp32-1")
+    assert is_here(first)
+    pid = holder(runtime / "lan")
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    _await(lambda: not is_here(first))
+    _up(virtual, "--lan", "esp32")
+    assert host("vesp32-1") == host("vesp32-2")
+    second = host("vesp32-2")
+    assert is_here(second)
+    virtual("down")
+    assert not is_here(second)
+    assert not command_lines(str(runtime))

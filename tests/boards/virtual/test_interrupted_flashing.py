@@ -10,8 +10,8 @@ import pytest
 from boards.flash.image_identity import Image, check_image
 from boards.flash.ledger import Ledger
 from boards.flash.rule import flash_board
-from boards.models import all_models
-from boards.rig.desk.locks import BoardLock
+from boards.inventory.locks import BoardLock
+from boards.inventory.models import all_models
 from boards.tool import ToolError
 from boards.virtual.board import VirtualBoard
 from firmware.build import ensure

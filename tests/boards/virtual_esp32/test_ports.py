@@ -111,7 +111,7 @@ def test_who_opens_a_flooded_terminal_hears_what_is_said_from_then_on(
         port.write_all(b"\x03\r\x01", 10)
         _read_until(port, b"exit\r\n>")
         port.write_all(b"while True: print('x' * 100)\n\x04", 10)
-        _read_until(port, b"xxx\n")
+        _read_until(port, b"xxx\r\n")
     for _ in range(3):
         time.sleep(0.7)  # until what nobody reads is dropped; a shorter wait passes too
         with closing(SerialPort.open(url)) as port:  # flushes
@@ -140,7 +140,7 @@ def test_a_program_that_does_not_read_does_not_stop_the_board(running: VirtualBo
         port.write_all(b"\x03\r\x01", 10)
         _read_until(port, b"exit\r\n>")
         port.write_all(b"for i in range(200_000): print('.' * 100)\nprint('done')\n\x04", 10)
-        _read_until(port, b"done\n\x04\x04>")
+        _read_until(port, b"done\r\n\x04\x04>")
         assert idle.read(10)
 
 

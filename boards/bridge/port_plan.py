@@ -1,0 +1,133 @@
+"""What one serial port is to be joined to: a broker, or whoever connects."""
+
+import ipaddress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from boards.bridge.port_settings import PortSettings
+from boards.network_line import read_token
+from host_broker.address import Address, AddressError, parse_address
+
+Mode = Literal["raw", "reliable"]
+MODES: tuple[Mode, ...] = ("raw", "reliable")
+DEFAULT_BAUD = 921600
+MIN_BAUD = 300
+DEFAULT_SILENCE_S = 2.0
+MIN_SILENCE_S = 0.05
+
+_TLS_FILES = ("ca", "cert", "key")
+
+
+class PlanError(ValueError):
+    """Something in a plan cannot be; the text says what could."""
+
+
+@dataclass(frozen=True, slots=True)
+class BridgePlan:
+    """A port whose board is a client of ``broker``. ``silence_s`` is raw mode's.
+
+    ``console``: where a terminal for the board's console is to be, of a board whose line is that.
+    """
+
+    name: str
+    port: PortSettings
+    broker: Address
+    mode: Mode = "raw"
+    silence_s: float = DEFAULT_SILENCE_S
+    console: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExposePlan:
+    """A port that one program at a time reaches by TCP; ``token`` is what it must say first."""
+
+    name: str
+    port: PortSettings
+    host: str
+    tcp_port: int
+    rfc2217: bool = False
+    token: bytes = field(default=b"", repr=False)
+
+
+def broker_address(text: str) -> Address:
+    """Read where a bridge leads to: any of the broker's addresses, or ``tcp://HOST:PORT``.
+
+    Raises ``PlanError``.
+    """
+    try:
+        if text.startswith(("tcp://", "tcps://")):
+            return _plain_address(text)
+        address = parse_address(text)
+    except AddressError as error:
+        raise PlanError(str(error)) from None
+    if address.client_id:
+        raise PlanError(f"'{text}' names a client, but the board itself says who it is")
+    _check_files(text, address)
+    return address
+
+
+def _plain_address(text: str) -> Address:
+    """Any server that takes the bytes: only the transport matters to a bridge."""
+    address = parse_address(text.replace("tcp", "fmqp", 1))
+    try:
+        port = urlsplit(text).port
+    except ValueError as error:
+        raise PlanError(f"'{text}': {error}") from None
+    if port is None:
+        raise PlanError(f"'{text}' names no port; write {text.partition(':')[0]}://HOST:PORT")
+    _check_files(text, address)
+    return replace(address, protocol="tcp")
+
+
+def _check_files(text: str, address: Address) -> None:
+    for name in _TLS_FILES:
+        path = address.options.get(name)
+        if path and not Path(path).is_file():
+            raise PlanError(f"'{text}': {name}={path} is no file")
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """Read ``HOST:PORT`` or ``PORT``; without a host it is 127.0.0.1. Raises ``PlanError``."""
+    host, _, port_text = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    try:
+        port = int(port_text)
+    except ValueError:
+        port = -1
+    if not 0 <= port <= 65535:
+        raise PlanError(f"'{text}' is not HOST:PORT, e.g. 127.0.0.1:7001")
+    return host, port
+
+
+def check_exposure(host: str, token: bytes, *, insecure: bool) -> None:
+    """Refuse to give a board to a whole network by accident. Raises ``PlanError``."""
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not (loopback or token or insecure):
+        raise PlanError(
+            f"whoever reaches {host} could use this board: give a token file, or say 'insecure' "
+            "if everybody may, or listen on 127.0.0.1"
+        )
+
+
+def console_of(path: str | None, mode: Mode) -> Path | None:
+    """Return where the console's terminal is to be. Raises ``PlanError``."""
+    if path and mode != "reliable":
+        raise PlanError("a console beside messages takes the mode 'reliable'")
+    return Path(path).absolute() if path else None
+
+
+def token_of(path: str | None) -> bytes:
+    """Return the token in a file, ``b""`` without a file. Raises ``PlanError``."""
+    if path is None:
+        return b""
+    try:
+        return read_token(path)
+    except OSError as error:
+        raise PlanError(f"token file {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise PlanError(f"token file {error}") from None

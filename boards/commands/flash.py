@@ -1,0 +1,99 @@
+"""``motemq rig flash``: firmware on boards of the desk, one after another, by the flash rule."""
+
+import time
+from pathlib import Path
+
+import click
+
+from boards.commands.exits import FAULT, FAULTS, boards_option, ending, open_rig, rig_option
+from boards.flash.image_identity import check_image
+from boards.flash.images import image_of
+from boards.flash.ledger import Ledger
+from boards.flash.rule import flash_board
+from boards.inventory import unresponsive
+from boards.inventory.locks import BoardLock
+from boards.inventory.permits import flash_permit
+from boards.inventory.rig_file import Rig
+from boards.inventory.target import BoardHandle
+from boards.session.plan import plan_desk
+
+
+@click.command()
+@rig_option
+@boards_option
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Write even where the same firmware is already, and on a board that is marked as wedged.",
+)
+@click.option("--trust-ledger", is_flag=True, help="Believe the rig's own book; saves reading.")
+@click.option(
+    "--image",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="This file, not what the board's file says; only with one --board.",
+)
+@click.option("--limit", "limit_s", default=180.0, show_default=True, help="Seconds per board.")
+def command(
+    rig_file: Path | None,
+    board_ids: tuple[str, ...],
+    force: bool,
+    trust_ledger: bool,
+    image: Path | None,
+    limit_s: float,
+) -> None:
+    """Flash boards of the desk, all of them or those named with --board.
+
+    Before a byte is written the image must be for the board's chip, exactly one device must be
+    where the board is, and the chip itself must say that it is this board. Afterwards the board
+    must boot and say so. A board that does not fit is left alone, and the others go on.
+
+    Exit codes: 0 all are flashed, 2 usage, 3 a board was not, 130 interrupted.
+    """
+    if image is not None and len(board_ids) != 1:
+        raise click.UsageError("--image goes with exactly one --board")
+    with ending("the board in work may be half-flashed; flash it again"):
+        rig = open_rig(rig_file)
+        failed = 0
+        for plan in plan_desk(rig, board_ids, ()):
+            try:
+                _flash(rig, plan.id, image, force, trust_ledger, limit_s)
+            except FAULTS as error:
+                failed += 1
+                click.secho(f"{plan.id}: error: {error}", fg="red", err=True)
+    if failed:
+        raise SystemExit(FAULT)
+
+
+def _flash(
+    rig: Rig, id: str, file: Path | None, force: bool, trust_ledger: bool, limit_s: float
+) -> None:
+    began = time.monotonic()
+    board = BoardHandle(rig.board(id))
+    if not force:
+        unresponsive.refuse(rig.state_dir, id)
+    with BoardLock.take(rig.state_dir, id, "motemq rig flash") as held:
+        path = file or image_of(board.board.image, board.board.file.parent, click.echo)
+        image = check_image(
+            path,
+            board.model.flash,
+            virtual=board.model.virtual,
+            sha256="" if file else board.board.sha256,
+        )
+        click.echo(f"{id}: {path.name} for {image.about}, {image.size_bytes} bytes")
+        with flash_permit(
+            rig.state_dir, board.controller(), rig.flash_parallel, deadline_s=limit_s
+        ):
+            done = flash_board(
+                board,
+                image,
+                held=held,
+                ledger=Ledger(rig.state_dir / "ledger.jsonl"),
+                deadline_s=limit_s,
+                progress=lambda text: None,
+                force=force,
+                trust_ledger=trust_ledger,
+            )
+        # New firmware heals what no reset did: the board itself has said who it is.
+        unresponsive.clear(rig.state_dir, id, f"flashed; it runs {done.running.text}")
+    what = "written and verified" if done.written else "the same firmware was there"
+    click.echo(f"{id}: {what} in {time.monotonic() - began:.1f} s; runs {done.running.text}")

@@ -1,0 +1,46 @@
+"""``motemq rig list``: the desk as it is now."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from boards.commands.exits import ending, open_rig, rig_option
+from boards.inventory.states import inventory_states
+
+_COLORS = {"ready": "green", "in use": "yellow", "loader": "yellow", "unknown": "cyan"}
+
+
+@click.command()
+@rig_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per board and device.")
+def command(rig_file: Path | None, as_json: bool) -> None:
+    """List the boards of the desk: port, state, and who has them. Touches no board.
+
+    Devices that are plugged in and could be boards, but have no file, come last as unknown.
+
+    Exit codes: 0, 2 usage, 3 the desk's files are wrong.
+    """
+    with ending():
+        rows = inventory_states(open_rig(rig_file))
+        if as_json:
+            for row in rows:
+                click.echo(json.dumps(dataclasses.asdict(row)))
+            return
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for name in ("board", "model", "port", "state"):
+            table.add_column(name, overflow="fold", no_wrap=True)
+        for row in rows:
+            style = _COLORS.get(row.state, "red")
+            table.add_row(row.id or "-", row.model, row.port or "-", f"[{style}]{row.state}[/]")
+        console = Console(soft_wrap=False)
+        console.print(table)
+        for row in rows:
+            if row.detail:
+                text = f"{row.id or row.port} {row.state}: {row.detail}"
+                console.print(text, markup=False, highlight=False, soft_wrap=True)
+        if any(row.state == "unknown" for row in rows):
+            click.echo("an unknown one gets a file by: motemq rig add")

@@ -1,0 +1,275 @@
+"""``motemq rig run``: boards from whatever they are to a verdict."""
+
+import hashlib
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from boards.checks.declared import Check
+from boards.checks.registry import CHECKS, NoSuchCheck, choose
+from boards.commands.exits import boards_option, ending, open_rig, rig_option
+from boards.faults.process import FaultProxy, can_stand_at
+from boards.flash.images import image_of
+from boards.inventory.models import all_models, virtual_models
+from boards.inventory.rig_file import Rig
+from boards.reports.junit import junit_xml
+from boards.reports.record import read_run
+from boards.session.installation import stage_node
+from boards.session.plan import STEP_LIMITS_S, BoardPlan, Job, PlanError, plan_boards, plan_desk
+from boards.session.run import run as run_rig
+from firmware.node_files import client_sha
+
+_PLAIN_WIDTH = 150
+
+
+def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT, e.g. 127.0.0.1:8765")
+    return value
+
+
+def _pairs(
+    _context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    pairs = dict(value.partition("=")[::2] for value in values)
+    if not all(pairs.values()):
+        raise click.BadParameter(f"write {parameter.metavar}")
+    return pairs
+
+
+def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    width = max(map(len, CHECKS))
+    for check in CHECKS.values():
+        only = "" if len(check.protocols) > 1 else f" [{check.protocols[0]}]"
+        needs = f" [needs {', '.join(sorted(check.needs))}]" if check.needs else ""
+        click.echo(f"{check.name:<{width}}  {check.about}{only}{needs}")
+    context.exit()
+
+
+@click.command()
+@rig_option
+@boards_option
+@click.option("--cap", "caps", multiple=True, help="Only boards of the desk that have CAP.")
+@click.option(
+    "--virtual",
+    "virtual",
+    multiple=True,
+    metavar="KIND:COUNT",
+    help="Instead of the desk: virtual boards to start, rp2040 or esp32. Within a kind they speak "
+    "FMQP and LightMQ in turn.",
+)
+@click.option("--fmqp", required=True, callback=_address, metavar="HOST:PORT", help="The broker.")
+@click.option("--lightmq", required=True, callback=_address, metavar="HOST:PORT")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for results (OUT/rig) and logs (OUT/logs).",
+)
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where virtual boards keep their flash, and the rig its locks when there is no rig.toml.  "
+    "[default: OUT/boards]",
+)
+@click.option("--keep-flash", is_flag=True, help="Start with the flash of the last run, not blank.")
+@click.option("--force", is_flag=True, help="Write the firmware even where it is already.")
+@click.option(
+    "--trust-ledger",
+    is_flag=True,
+    help="Believe the rig's own book about what is in a board's flash; saves reading it.",
+)
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    callback=_pairs,
+    metavar="BOARD=FILE",
+    help="Flash FILE instead of our own firmware, e.g. vpico-1=my.uf2.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    callback=_pairs,
+    metavar="STEP=SECONDS",
+    help=f"How long a step may take; steps: {', '.join(STEP_LIMITS_S)}.",
+)
+@click.option(
+    "--checks",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN,…",
+    help="Only checks whose names fit, e.g. 'pubsub*,ping'.  [default: all that the board can do]",
+)
+@click.option(
+    "--list-checks",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_checks,
+    help="Say which checks there are, and end.",
+)
+@click.option(
+    "--retries",
+    default=2,
+    show_default=True,
+    type=click.IntRange(0, 5),
+    help="How often a step is tried again that failed through no verdict; it is flaky then.",
+)
+@click.option(
+    "--repeat",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Do each check N times and judge it by all of them; those that need a peer once.",
+)
+@click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write JUnit XML there, one suite per board.",
+)
+@click.option("--name", help="The rig's name in the results.  [default: that of rig.toml, or desk]")
+def command(
+    rig_file: Path | None,
+    board_ids: tuple[str, ...],
+    caps: tuple[str, ...],
+    virtual: tuple[str, ...],
+    fmqp: str,
+    lightmq: str,
+    out: Path,
+    state_dir: Path | None,
+    keep_flash: bool,
+    force: bool,
+    trust_ledger: bool,
+    images: dict[str, str],
+    limits: dict[str, str],
+    patterns: tuple[str, ...],
+    retries: int,
+    repeat: int,
+    junit: Path | None,
+    name: str | None,
+) -> None:
+    """Take boards to a verdict, all in parallel: those of the desk, or virtual ones.
+
+    For each board: take its lock, flash (unless the same firmware is there), install the client,
+    run the checks against the broker, let it send a minute of telemetry, leave it quiet. A board
+    that fails never stops the others.
+
+    Exit codes: 0 all passed, 1 a check failed, 2 usage, 3 rig fault (a board could not be
+    flashed, never answered, …: no verdict on the code), 4 nothing ran, 130 interrupted.
+    """
+    console = Console(soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(width=_PLAIN_WIDTH)
+    out = out.absolute()
+    with ending(), ExitStack() as stack:
+        checks = _checks(patterns)
+        boards_dir = (state_dir or out / "boards").absolute()
+        if virtual:
+            if rig_file or board_ids or caps:
+                raise PlanError("--virtual boards or boards of the desk, not both in one run")
+            rig = None
+            plans = plan_boards(virtual, virtual_models())
+        else:
+            rig = open_rig(rig_file)
+            plans = plan_desk(rig, board_ids, caps)
+        _known_boards(images, plans)
+        (out / "logs").mkdir(parents=True, exist_ok=True)
+        paths = {plan.id: _image(plan, rig, images) for plan in plans}
+        node_dir = stage_node(out / "node")
+        plans = [_reachable(plan, fmqp if plan.protocol == "fmqp" else lightmq) for plan in plans]
+        proxy = FaultProxy.start(out / "logs" / "proxy.jsonl")
+        stack.enter_context(proxy)
+        jobs = [
+            Job(
+                board=plan,
+                image=str(paths[plan.id]),
+                node_dir=str(node_dir),
+                state_dir=str(boards_dir / plan.id),
+                rig_dir=str(rig.state_dir if rig else boards_dir),
+                log_dir=str(out / "logs"),
+                fmqp=fmqp,
+                lightmq=lightmq,
+                keep_flash=keep_flash,
+                force=force,
+                trust_ledger=trust_ledger,
+                flash_parallel=rig.flash_parallel if rig else 1,
+                retries=retries,
+                repeat=repeat,
+                fw_sha=_sha256(paths[plan.id]),
+                client_sha=client_sha(),
+                limits_s=_limits(limits, _fitting(checks, plan), repeat),
+                checks=tuple(check.name for check in _fitting(checks, plan)),
+                proxy_port=proxy.port if "proxy" in plan.has else 0,
+                wifi_ssid=rig.wifi_ssid if rig else "",
+                wifi_psk_env=rig.wifi_psk_env if rig else "",
+            )
+            for plan in plans
+        ]
+        name = name or (rig.name if rig else "desk")
+        code, folder = run_rig(jobs, all_models(), out=out, rig=name, console=console)
+        if junit is not None:
+            junit.write_bytes(junit_xml(read_run(folder)))
+    sys.exit(code)
+
+
+def _reachable(plan: BoardPlan, broker: str) -> BoardPlan:
+    """A broker on another machine is reached without the proxy: it listens where brokers do."""
+    here = can_stand_at(broker.rpartition(":")[0])
+    return replace(plan, has=plan.has | {"proxy"}) if here else plan
+
+
+def _sha256(image: Path) -> str:
+    return hashlib.sha256(image.read_bytes()).hexdigest() if image.is_file() else ""
+
+
+def _image(plan: BoardPlan, rig: Rig | None, images: dict[str, str]) -> Path:
+    if plan.id in images:
+        return Path(images[plan.id]).absolute()
+    board = rig.board(plan.id) if rig else None
+    folder = board.file.parent if board else Path()
+    name = board.image if board else all_models()[plan.model].flash.image
+    return image_of(name, folder, lambda line: click.echo(line))
+
+
+def _checks(patterns: tuple[str, ...]) -> list[Check]:
+    try:
+        return choose(patterns)
+    except NoSuchCheck as error:
+        raise PlanError(str(error)) from None
+
+
+def _fitting(checks: list[Check], plan: BoardPlan) -> list[Check]:
+    return [check for check in checks if check.fits(plan.protocol, plan.has)]
+
+
+def _limits(limits: dict[str, str], checks: list[Check], repeat: int) -> dict[str, float]:
+    # Of a step that hangs, the pool tells; no single check may take the others' time.
+    most_s = repeat * sum(check.deadline_s for check in checks)
+    chosen = {**STEP_LIMITS_S, "check": max(STEP_LIMITS_S["check"], most_s)}
+    for step, text in limits.items():
+        if step not in chosen:
+            raise PlanError(f"no step {step!r}; there are {', '.join(chosen)}")
+        try:
+            chosen[step] = float(text)
+        except ValueError:
+            raise PlanError(f"step {step}: {text!r} is no number of seconds") from None
+    return chosen
+
+
+def _known_boards(images: dict[str, str], plans: list[BoardPlan]) -> None:
+    ids = [plan.id for plan in plans]
+    for id, path in images.items():
+        if id not in ids:
+            raise PlanError(f"--image: no board {id!r} in this run; there are {', '.join(ids)}")
+        if not Path(path).is_file():
+            raise PlanError(f"--image {id}: {path} is no file")

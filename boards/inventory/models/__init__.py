@@ -1,0 +1,156 @@
+"""Board models as data: one TOML file each, here, named as MicroPython names the board.
+
+``toml_tables`` reads them, and the desk's own files, with errors that name file and line.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
+
+from boards.toml_file import Table, TomlError, read_table
+
+__all__ = ["LineMode", "Loader", "Model", "TomlError", "Uart", "UsbId", "all_models", "load_model"]
+
+Chip = Literal["rp2040", "rp2350", "esp32", "esp32s3", "esp32c3", "unix"]
+FlashMethod = Literal["uf2_drive", "picotool", "esptool", "none"]
+Transport = Literal["uart", "tcp"]
+LineMode = Literal["raw", "reliable"]  # of a UART: docs/bridge.md
+Reset = Literal["control", "rts", "repl", "power"]
+UsbState = Literal["running", "loader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Uart:
+    """The board's UART that carries messages: id, bits/s, GPIO numbers."""
+
+    id: int
+    baud: int
+    tx: int
+    rx: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsbId:
+    """A USB identity under which boards of a model are seen, and in which state they are then."""
+
+    vid: int
+    pid: int
+    state: UsbState
+    what: str  # the bridge chip or interface, as people call it
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """How firmware gets on a board, and what an image must be to be allowed there."""
+
+    method: FlashMethod
+    image: str  # a build of firmware.build, or a name in firmware/images.toml
+    offset: int = 0  # in flash, of an ESP image; a UF2 says it itself
+    chip_ids: tuple[int, ...] = ()  # in the image: ESP chip id, or UF2 families
+    drive: str = ""  # Board-ID in INFO_UF2.TXT
+    baud: int = 115200
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What all boards of one kind have in common."""
+
+    id: str
+    about: str
+    kind: Chip
+    prefix: str  # of the ids that boards without a name get
+    virtual: bool
+    machine: str  # how sys.implementation._machine ends, "" if that says nothing
+    usb: tuple[UsbId, ...]
+    flash: Loader
+    resets: tuple[Reset, ...]  # in the order of the reset ladder
+    transport: Transport
+    mode: LineMode
+    uart: Uart | None
+
+    @property
+    def chip_name(self) -> str:
+        """The chip as esptool and picotool print it, e.g. ESP32-S3."""
+        return self.kind.upper().replace("ESP32", "ESP32-").rstrip("-")
+
+
+def load_model(path: Path) -> Model:
+    """Read one model file. Raises ``TomlError``."""
+    top = read_table(path)
+    flash = top.table("flash", required=True)
+    link = top.table("link", required=True)
+    transport: Transport = link.choice("transport", get_args(Transport))
+    model = Model(
+        id=top.take("id", str),
+        about=top.take("about", str),
+        kind=top.choice("kind", get_args(Chip)),
+        prefix=top.take("prefix", str),
+        virtual=top.take("virtual", bool, False),
+        machine=top.take("machine", str, ""),
+        usb=tuple(_usb_id(name, table) for name, table in top.table("usb").tables()),
+        flash=_loader(flash),
+        resets=_resets(top),
+        transport=transport,
+        mode=link.choice("mode", get_args(LineMode), "raw"),
+        uart=_uart(link.table("uart", required=True)) if transport == "uart" else None,
+    )
+    for table in (top, flash, link):
+        table.end()
+    return model
+
+
+@cache
+def all_models() -> dict[str, Model]:
+    """Return every model by its id."""
+    models = [load_model(path) for path in sorted(Path(__file__).parent.glob("*.toml"))]
+    return {model.id: model for model in models}
+
+
+def virtual_models() -> dict[str, Model]:
+    """Return the models of virtual boards by their kind."""
+    return {model.kind: model for model in all_models().values() if model.virtual}
+
+
+def _usb_id(name: str, table: Table) -> UsbId:
+    found = UsbId(
+        vid=table.number("vid", 0, 0xFFFF),
+        pid=table.number("pid", 0, 0xFFFF),
+        state=table.choice("state", get_args(UsbState), "running"),
+        what=name,
+    )
+    table.end()
+    return found
+
+
+def _loader(table: Table) -> Loader:
+    method: FlashMethod = table.choice("method", get_args(FlashMethod))
+    ids = table.take("chip_ids", list, [] if method == "none" else None)
+    return Loader(
+        method=method,
+        image=table.take("image", str, "" if method == "none" else None),
+        offset=table.number("offset", 0, 0xFFFFFF, 0),
+        chip_ids=tuple(ids),
+        drive=table.take("drive", str, ""),
+        baud=table.number("baud", 300, 4_000_000, 115200),
+    )
+
+
+def _resets(table: Table) -> tuple[Reset, ...]:
+    names = table.texts("resets")
+    allowed: tuple[Reset, ...] = get_args(Reset)
+    for name in names:
+        if name not in allowed:
+            raise table.error(f"resets: {name!r} is not one of {', '.join(allowed)}", "resets")
+    return tuple(name for wanted in names for name in allowed if name == wanted)
+
+
+def _uart(table: Table) -> Uart:
+    uart = Uart(
+        id=table.number("id", 0, 8),
+        baud=table.number("baud", 300, 4_000_000),
+        tx=table.number("tx", 0, 64),
+        rx=table.number("rx", 0, 64),
+    )
+    table.end()
+    return uart

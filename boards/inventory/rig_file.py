@@ -1,0 +1,145 @@
+"""``rig.toml`` and the boards of the desk, every mistake with file and line."""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from boards.inventory.board_file import Board, load_board, require_schema, take_id
+from boards.inventory.models import TomlError
+from boards.toml_file import Table, read_table
+
+RIG_FILE = "rig.toml"
+_FLASH_PARALLEL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """The whole desk."""
+
+    file: Path
+    name: str
+    state_dir: Path
+    flash_parallel: int  # per USB controller
+    bind: str  # address on which the run's broker listens
+    wifi_ssid: str
+    wifi_psk_env: str  # the name of an environment variable, never the secret
+    boards: Mapping[str, Board]
+
+    def board(self, id: str) -> Board:
+        """Return a board; raises ``TomlError`` that names those there are."""
+        if id not in self.boards:
+            known = ", ".join(self.boards) or "none yet; add one with: motemq rig add"
+            raise TomlError(f"{self.file}: no board {id!r} on this desk; there are: {known}")
+        return self.boards[id]
+
+
+def load_rig(file: Path) -> Rig:
+    """Read ``file`` and all of its boards. Raises ``TomlError``."""
+    file = file.absolute()
+    top = read_table(file)
+    require_schema(top)
+    broker, wifi = top.table("broker"), top.table("wifi")
+    folders = [file.parent / top.take("boards", str, "boards")]
+    if top.take("virtual", bool, False):
+        folders.append(virtual_folder())
+    state = os.path.expanduser(top.take("state_dir", str, ".rig"))
+    rig = Rig(
+        file=file,
+        name=take_id(top, "name", "desk"),
+        state_dir=file.parent / state,
+        flash_parallel=top.number("flash_parallel", 1, 64, _FLASH_PARALLEL),
+        bind=broker.take("bind", str, "127.0.0.1"),
+        wifi_ssid=wifi.take("ssid", str, ""),
+        wifi_psk_env=_environment_name(wifi),
+        boards=_boards(folders),
+    )
+    for table in (top, broker, wifi):
+        table.end()
+    return rig
+
+
+def virtual_folder() -> Path:
+    """Return where virtual boards that are up have their files: ``motemq rig virtual up``.
+
+    It is ``desk`` in ``runtime_dir()``. A file appears by a rename and goes with its board.
+    """
+    return runtime_dir() / "desk"
+
+
+def runtime_dir() -> Path:
+    """Return the folder for what does not outlive a session.
+
+    ``$MOTEMQ_RUNTIME``, or ``motemq`` in the user's runtime folder, or one in the folder for
+    temporary files that is named by the user's id.
+    """
+    if override := os.environ.get("MOTEMQ_RUNTIME"):
+        return Path(override)
+    if session := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(session) / "motemq"
+    return Path(tempfile.gettempdir()) / f"motemq-{os.getuid()}"
+
+
+def virtual_rig() -> Rig | None:
+    """Return the desk of the virtual boards that are up, None if none is. Raises ``TomlError``."""
+    folder = virtual_folder()
+    boards = _boards([folder])
+    if not boards:
+        return None
+    return Rig(
+        file=folder,
+        name="virtual",
+        state_dir=folder.parent / "rig",
+        flash_parallel=_FLASH_PARALLEL,
+        bind="127.0.0.1",
+        wifi_ssid="",
+        wifi_psk_env="",
+        boards=boards,
+    )
+
+
+def _boards(folders: Sequence[Path]) -> dict[str, Board]:
+    found: dict[str, Board] = {}
+    for file in (file for folder in folders for file in sorted(folder.glob("*.toml"))):
+        board = load_board(file)
+        if board.id in found:
+            raise TomlError(
+                f"{file}:1: id {board.id!r} is that of {found[board.id].file} too; change one"
+            )
+        for other in found.values():
+            _tell_apart(board, other)
+        found[board.id] = board
+    return found
+
+
+def _tell_apart(board: Board, other: Board) -> None:
+    """Two boards that the USB shows alike must have different places."""
+    if board.serial_url and board.serial_url == other.serial_url:
+        raise TomlError(f"{board.file}:1: serial_url is that of {other.file} too; change one")
+    one, two = board.usb, other.usb
+    if one is None or two is None or (one.vid, one.pid) != (two.vid, two.pid):
+        return
+    if one.path and two.path:
+        if one.path == two.path:
+            raise TomlError(
+                f"{board.file}:1: usb.path {one.path!r} is that of {other.file} too: one port "
+                "holds one board; change one"
+            )
+    elif one.serial == two.serial or not one.serial or not two.serial:
+        raise TomlError(
+            f"{board.file}:1: usb.vid, usb.pid and usb.serial do not tell this board from "
+            f"{other.file}: give both a usb.path ('motemq rig list' shows it)"
+        )
+
+
+def _environment_name(wifi: Table) -> str:
+    name: str = wifi.take("psk_env", str, "")
+    if name and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
+        raise wifi.error(
+            "wifi.psk_env is the NAME of an environment variable (A-Z, 0-9, _), never the secret "
+            "itself",
+            "psk_env",
+        )
+    return name

@@ -1,0 +1,89 @@
+"""The state of each board of the desk at this moment, without touching any of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from boards.flash.errors import NotThere
+from boards.inventory import unresponsive
+from boards.inventory.locks import holder
+from boards.inventory.models import all_models
+from boards.inventory.port_users import port_users
+from boards.inventory.rig_file import Rig
+from boards.inventory.target import BoardHandle, Look, find
+from boards.inventory.usb import UsbDevice, read_usb
+
+
+@dataclass(frozen=True, slots=True)
+class BoardStatus:
+    """One board, or one device that no file names."""
+
+    id: str  # "" for a device without a file
+    model: str
+    port: str
+    state: str  # ready, in use, absent, ambiguous, wedged, loader, port busy, unknown
+    detail: str
+    virtual: bool = False
+
+
+def inventory_states(rig: Rig, look: Look = read_usb) -> list[BoardStatus]:
+    """Return every board of the desk, then what is plugged in and could be a board of ours."""
+    devices = look()
+    known: set[str] = set()
+    rows = []
+    for board in rig.boards.values():
+        target = BoardHandle(board, look=lambda: devices)
+        if board.usb is not None:
+            known |= _paths(target, devices)
+        rows.append(_status(rig, target))
+    return rows + [_unknown(device) for device in devices if _is_new(device, known)]
+
+
+def _paths(target: BoardHandle, devices: Sequence[UsbDevice]) -> set[str]:
+    try:
+        return {device.path for device in find(target.board, devices)}
+    except NotThere:
+        return set()
+
+
+def _status(rig: Rig, target: BoardHandle) -> BoardStatus:
+    state, port, detail = _state(rig, target)
+    return BoardStatus(target.id, target.model.id, port, state, detail, target.model.virtual)
+
+
+def _state(rig: Rig, target: BoardHandle) -> tuple[str, str, str]:
+    port = target.board.serial_url
+    if held := holder(rig.state_dir, target.id):
+        return "in use", port, held.text
+    if text := unresponsive.why(rig.state_dir, target.id):
+        return "wedged", port, f"since {text}"
+    try:
+        place = target.place()
+    except NotThere as error:
+        state = "ambiguous" if "could be it" in str(error) else "absent"
+        return state, port, str(error).removeprefix(f"{target.id}: ")
+    port = place.serial_url or place.hub_path
+    if place.state == "loader":
+        return "loader", port, "waits to be flashed"
+    # A virtual board's console is open in its own process.
+    users = port_users(port) if port.startswith("/dev/") and not target.model.virtual else []
+    if users:
+        return "port busy", port, "open in " + ", ".join(user.text for user in users)
+    return "ready", port, ""
+
+
+def _is_new(device: UsbDevice, known: set[str]) -> bool:
+    return device.path not in known and bool(_models(device))
+
+
+def _models(device: UsbDevice) -> list[str]:
+    return [
+        model.id
+        for model in all_models().values()
+        if any((usb.vid, usb.pid) == (device.vid, device.pid) for usb in model.usb)
+    ]
+
+
+def _unknown(device: UsbDevice) -> BoardStatus:
+    port = device.ttys[0] if device.ttys else str(device.drive or device.path)
+    detail = f"{device.product} serial {device.serial or '-'} at {device.path}"
+    return BoardStatus("", " or ".join(_models(device)), port, "unknown", detail)

@@ -1,0 +1,153 @@
+"""A board of the desk as a handle: found anew at every look, with the buttons that it has."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from boards.flash.errors import NotThere
+from boards.flash.target import Identity, Place
+from boards.inventory.board_file import Board, UsbMatch
+from boards.inventory.models import Model
+from boards.inventory.usb import UsbDevice, read_usb
+from boards.virtual.control import BoardControl, BoardError
+
+Look = Callable[[], Sequence[UsbDevice]]
+
+
+class BoardHandle:
+    """One board of the desk; what flashing calls a ``Target``."""
+
+    def __init__(self, board: Board, look: Look = read_usb) -> None:
+        self.board = board
+        self.id = board.id
+        self.identity: Identity = board.identity
+        self.baud = board.baud
+        self._look = look
+        loader = replace(board.model.flash, method=board.method, offset=board.offset)
+        self.model: Model = replace(board.model, flash=loader, resets=board.resets)
+
+    @property
+    def buttons(self) -> BoardControl | None:
+        """RESET and BOOT: only virtual boards have them within reach."""
+        virtual = self.board.virtual
+        return BoardControl(virtual.control_port) if virtual else None
+
+    @property
+    def place_is_proof(self) -> bool:
+        """True if the file names the port into which this board is plugged."""
+        usb = self.board.usb
+        return self.board.virtual is not None or (usb is not None and bool(usb.path))
+
+    @property
+    def data_url(self) -> str:
+        """The far end of the UART that carries messages, "" if there is none."""
+        virtual = self.board.virtual
+        return self.board.data_url or (virtual.data_url if virtual else "")
+
+    def answers(self) -> bool:
+        """Return False if it is known that no program runs."""
+        return self.buttons is None or self.buttons.state()["state"] == "running"
+
+    def place(self) -> Place:
+        """Look where the board is. Raises ``NotThere`` unless there is exactly one."""
+        if self.board.virtual is not None:
+            return self._virtual_place(self.board.virtual.bootsel_dir)
+        if self.board.usb is None:
+            return Place(None, self.board.serial_url)
+        found = find(self.board, self._look())
+        device = found[0]
+        if len(found) > 1:
+            raise NotThere(
+                f"{self.id}: {len(found)} devices could be it: "
+                + "; ".join(one.text for one in found)
+                + f". Give usb.serial or usb.path in {self.board.file}; nothing was touched"
+            )
+        in_loader = _usb_state(self.model, device) == "loader"
+        if not device.ttys and not in_loader:
+            raise NotThere(
+                f"{self.id}: {device.text} has no serial port: is its driver loaded, and does the "
+                "cable carry data?"
+            )
+        return Place(
+            state="loader" if in_loader else None,
+            serial_url="" if in_loader else device.ttys[0],
+            hub_path=device.path,
+            bus=device.bus,
+            address=device.address,
+            drive=device.drive,
+        )
+
+    def controller(self) -> str:
+        """Return the USB controller that the board hangs on, "" off the USB."""
+        if self.board.usb is None:
+            return ""
+        found = find(self.board, self._look())
+        return found[0].controller
+
+    def _virtual_place(self, drive: Path | None) -> Place:
+        if self.buttons is None:
+            raise NotThere(f"{self.id}: it has no control port")
+        try:
+            state = self.buttons.state()["state"]
+        except BoardError as error:
+            raise NotThere(f"{self.id}: the virtual board is not up: {error}") from None
+        in_loader = state in ("bootsel", "download")
+        return Place(
+            state="loader" if in_loader else "running" if state == "running" else None,
+            serial_url=self.board.serial_url,
+            drive=drive,
+        )
+
+
+def find(board: Board, devices: Sequence[UsbDevice]) -> list[UsbDevice]:
+    """Return the devices that could be ``board``, at least one. Raises ``NotThere``."""
+    match = board.usb
+    if match is None:
+        raise NotThere(f"{board.id}: it is not looked for on the USB")
+    found = [device for device in devices if _fits(match, board.model, device)]
+    if found:
+        # Another board that waits in BOOTSEL mode is no doubt about one that runs.
+        running = [one for one in found if _usb_state(board.model, one) == "running"]
+        return running or found
+    near = [device.text for device in devices if _is_kind(board.model, device)]
+    raise NotThere(
+        f"{board.id}: not plugged in: no device is {_describe(match)} (from {board.file}). "
+        + (f"There is {'; '.join(near)}" if near else f"There is no {board.model.id} at all")
+    )
+
+
+def _fits(match: UsbMatch, model: Model, device: UsbDevice) -> bool:
+    in_loader = _usb_state(model, device) == "loader"
+    if match.path and not match.path.endswith(device.path):
+        return False
+    if in_loader:
+        # In BOOTSEL mode all ids are the chip's: only the place tells this board from others.
+        return _is_kind(model, device)
+    return (
+        (match.vid is None or device.vid == match.vid)
+        and (match.pid is None or device.pid == match.pid)
+        and (not match.serial or device.serial == match.serial)
+        and (match.vid is not None or _is_kind(model, device))
+    )
+
+
+def _is_kind(model: Model, device: UsbDevice) -> bool:
+    return any((usb.vid, usb.pid) == (device.vid, device.pid) for usb in model.usb)
+
+
+def _usb_state(model: Model, device: UsbDevice) -> str:
+    for usb in model.usb:
+        if (usb.vid, usb.pid) == (device.vid, device.pid):
+            return usb.state
+    return "running"
+
+
+def _describe(match: UsbMatch) -> str:
+    words = []
+    if match.vid is not None:
+        words.append(f"{match.vid:04x}:{match.pid or 0:04x}")
+    if match.serial:
+        words.append(f"serial {match.serial!r}")
+    if match.path:
+        words.append(f"at {match.path}")
+    return " ".join(words)

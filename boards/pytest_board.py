@@ -1,0 +1,139 @@
+"""A board as a test sees it; what the fixtures of ``pytest_plugin`` are made of."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from boards.flash.image_identity import check_image
+from boards.flash.images import image_of
+from boards.flash.ledger import Ledger
+from boards.flash.rule import flash_board
+from boards.inventory import unresponsive
+from boards.inventory.locks import BoardLock
+from boards.inventory.permits import flash_permit
+from boards.inventory.rig_file import Rig
+from boards.inventory.target import BoardHandle
+from boards.repl import Repl
+from boards.session.installation import copy_node, node_config, stage_node
+from boards.session.plan import BoardPlan, Need
+from boards.session.reset_ladder import admit
+from boards.session.serial_log import SerialLog
+
+_FLASH_S = 180.0
+_INSTALL_S = 120.0
+_REPL_S = 20.0
+_LOCK_S = 600.0
+_BROKER_PORT = 8765  # tests that use rig_broker tell their board its address
+
+
+class RigBoard:
+    """One board of the desk, ours for the session."""
+
+    def __init__(self, target: BoardHandle, log: SerialLog, firmware_sha: str) -> None:
+        self.target = target
+        self.id = target.id
+        self.caps = target.board.caps
+        self.firmware_sha = firmware_sha
+        self._log = log
+
+    @property
+    def serial_url(self) -> str:
+        """The console, for pyserial and mpremote."""
+        return self.target.place().serial_url
+
+    @property
+    def log_path(self) -> Path:
+        """The file of all that the board has said in this session."""
+        return self._log.path
+
+    def repl(self, *, deadline_s: float = _REPL_S) -> Repl:
+        """Open the raw REPL, to be used in a ``with`` block; what the board says is logged.
+
+        Raises ``NoReply``, ``PortError``.
+        """
+        return Repl.open(self.serial_url, deadline_s=deadline_s, tap=self._log.tap)
+
+    def tail(self, count: int) -> list[str]:
+        """Return the last lines that the board said."""
+        return self._log.path.read_text(encoding="utf-8").splitlines()[-count:]
+
+
+class BoardPool:
+    """The boards of this session: who asks for one that is ours already, shares it."""
+
+    def __init__(self, rig: Rig, *, out: Path, flash: bool) -> None:
+        self._rig, self._out, self._flash = rig, out, flash
+        self._users: dict[str, int] = {}
+        self._stacks: dict[str, ExitStack] = {}
+        self._boards: dict[str, RigBoard] = {}
+
+    @contextmanager
+    def board(self, id: str) -> Iterator[RigBoard]:
+        """Hold a board while the block lasts. Raises like ``take_board``."""
+        if id not in self._boards:
+            stack = ExitStack()
+            taken = take_board(self._rig, id, out=self._out, flash=self._flash)
+            self._boards[id] = stack.enter_context(taken)
+            self._stacks[id] = stack
+        self._users[id] = self._users.get(id, 0) + 1
+        try:
+            yield self._boards[id]
+        finally:
+            self._users[id] -= 1
+            if not self._users[id]:
+                del self._boards[id]
+                self._stacks.pop(id).close()
+
+
+@contextmanager
+def take_board(rig: Rig, id: str, *, out: Path, flash: bool) -> Iterator[RigBoard]:
+    """Lock a board, flash it by the flash rule, install the client; give it back at the end.
+
+    With ``flash`` False it only has to answer and be the one. Waits up to ten minutes for others.
+    Raises ``Locked``, ``Unresponsive``, ``FlashError``, ``ToolError``, ``ReplError``.
+    """
+    (out / "logs").mkdir(parents=True, exist_ok=True)
+    log = SerialLog(out / "logs" / f"{id}.serial.log")
+    target = BoardHandle(rig.board(id))
+    lock = BoardLock.take(rig.state_dir, id, "pytest --rig", wait_s=_LOCK_S)
+    try:
+        sha = ""
+        if flash:
+            sha = _prepare(rig, target, lock, log, out / "node" / id)
+        else:
+            admit(target, tap=log.tap, progress=log.mark, state_dir=rig.state_dir)
+        yield RigBoard(target, log, sha)
+    finally:
+        lock.release()
+        log.close()
+
+
+def _prepare(rig: Rig, target: BoardHandle, held: BoardLock, log: SerialLog, folder: Path) -> str:
+    unresponsive.refuse(rig.state_dir, target.id)
+    board = target.board
+    image = check_image(
+        image_of(board.image, board.file.parent, log.mark),
+        target.model.flash,
+        virtual=target.model.virtual,
+        sha256=board.sha256,
+    )
+    with flash_permit(rig.state_dir, target.controller(), rig.flash_parallel, deadline_s=_FLASH_S):
+        flash_board(
+            target,
+            image,
+            held=held,
+            ledger=Ledger(rig.state_dir / "ledger.jsonl"),
+            deadline_s=_FLASH_S,
+            progress=lambda text: None,
+            tap=log.tap,
+        )
+    stage_node(folder)
+    uart = target.model.uart if board.transport == "uart" else None
+    has: frozenset[Need] = frozenset({"reliable"} if uart and board.mode == "reliable" else ())
+    plan = BoardPlan(target.id, target.model.id, board.protocol, has=has)
+    config = folder.parent / "config" / target.id / "node.json"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(node_config(plan, uart, (rig.bind, _BROKER_PORT), autostart=False))
+    url = target.place().serial_url
+    copy_node(url, folder, config, deadline_s=_INSTALL_S, on_line=log.mark)
+    return image.sha256

@@ -1,0 +1,234 @@
+"""One board under check: its console, its bridge, its buttons and the broker's other end."""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from boards.faults.control import Route
+from boards.inventory.power import switch
+from boards.inventory.target import BoardHandle
+from boards.repl import NoReply, Repl
+from boards.serial_port import PortGone
+from boards.session.agent import AgentLink
+from boards.session.broker_process import QUICK, BrokerProcess, BrokerTiming
+from boards.session.broker_route import BrokerRoute
+from boards.session.message_line import Bridge, set_silence
+from boards.session.observer import Observer, Seen
+from boards.session.plan import BoardPlan
+from boards.session.serial_log import SerialLog
+
+# While a check runs, the board falls silent between two calls of the REPL: no keepalive then.
+BUSY_SILENCE_S = 8.0
+HANG_UP_SILENCE_S = 0.5
+_CALL_S = 30.0
+_REPL_S = 30.0
+_HUNG_UP_S = 10.0
+_RESET_S = 10.0
+_LOOK_S = 0.02
+
+
+class CheckFailed(Exception):
+    """A check came to its verdict: not as expected. The text says expected and got."""
+
+
+class NotRun(Exception):
+    """The check cannot be made here and now, through no fault of this board's; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Boards that do a check together: id and protocol each, in an order that all of them see."""
+
+    peers: Sequence[tuple[str, str]]
+    token: str  # of this meeting, for its topics
+
+
+class Invalid(Exception):
+    """The rig could not make or prove what a check is about: there is no verdict on the board."""
+
+
+@dataclass(slots=True)
+class BoardSession:
+    """What a check needs. A check uses one ``session`` and may call the agent within it."""
+
+    plan: BoardPlan
+    target: BoardHandle
+    broker: str  # HOST:PORT of the FMQP listener, for observers
+    log: SerialLog
+    bridge: Bridge | None
+    repl: Repl
+    broker_route: BrokerRoute | None = None  # to the broker
+    group: Group | None = None  # in checks that need a peer
+    until: float = math.inf  # when the check's time is up, on the clock of time.monotonic
+
+    @property
+    def is_fmqp(self) -> bool:
+        """True if the board speaks FMQP, False for LightMQ."""
+        return self.plan.protocol == "fmqp"
+
+    @property
+    def route(self) -> Route:
+        """The board's way through the fault proxy. Raises ``Invalid`` if it goes without."""
+        if self.broker_route is None or self.broker_route.route is None:
+            raise Invalid("there is no fault proxy between this board and its broker")
+        return self.broker_route.route
+
+    @contextmanager
+    def disturbed(self, to: str = "") -> Iterator[Route]:
+        """Give the board's line into the check's hands (see ``BrokerRoute.disturbed``)."""
+        route = self.route
+        if self.broker_route is None:
+            raise Invalid("this board has no way to its broker")
+        with self.broker_route.disturbed(route, to):
+            yield route
+
+    def own_broker(self, timing: BrokerTiming = QUICK) -> BrokerProcess:
+        """Return the rig's own broker, which has deadlines of ours and may be killed."""
+        if self.broker_route is None:
+            raise Invalid("this board has no way to its broker")
+        return self.broker_route.own_broker(timing)
+
+    @property
+    def client_id(self) -> str:
+        """The ClientID of checks, which is not the telemetry's."""
+        return f"{self.plan.id}.check"
+
+    def topic(self, check: str) -> str:
+        """The topic of this board for one check."""
+        return f"check/{self.plan.id}.{check}"
+
+    def seen_at(self, topic: str) -> str:
+        """Return where an observer sees what the board publishes to ``topic``."""
+        return topic if self.is_fmqp else f"lightmq/{self.client_id}/up"
+
+    def sent_to(self, topic: str) -> str:
+        """Return where to publish what the board shall receive, subscribed to ``topic``."""
+        return topic if self.is_fmqp else f"lightmq/{self.client_id}/down"
+
+    def call(self, name: str, *, deadline_s: float = _CALL_S, **arguments: Any) -> dict[str, Any]:
+        """Run one agent step (see ``AgentLink.call``), within the check's time.
+
+        Raises ``CheckFailed`` if that was up already.
+        """
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise CheckFailed(f"the check's time was up before the step {name}")
+        return AgentLink(self.repl).call(name, deadline_s=min(deadline_s, left), **arguments)
+
+    def connect(self, will: tuple[str, str] | None = None, **options: Any) -> None:
+        """Connect the board, after its last session was seen to end; ``will``: topic and text.
+
+        ``options`` go before node.json (docs/node.md).
+        """
+        if self.bridge is not None:
+            if not self.bridge.wait_idle(_HUNG_UP_S):
+                raise CheckFailed("the bridge's last session did not end; the board still sends")
+            set_silence(self.bridge, BUSY_SILENCE_S)
+        self.call(
+            "connect", client_id=self.client_id, will=will, timeout_ms=10_000, options=options
+        )
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Connect the board for the block and close cleanly at its end."""
+        self.connect()
+        yield
+        self.hang_up()
+
+    def hang_up(self) -> int:
+        """Close the board's connection cleanly; return when that was asked for, monotonic ns.
+
+        On a raw bridge the line just falls silent, and the bridge closes its side.
+        """
+        closed_ns = time.monotonic_ns()
+        self.call("close")
+        set_silence(self.bridge, HANG_UP_SILENCE_S)
+        return closed_ns
+
+    def kill(self) -> int:
+        """End the connection abruptly; return the monotonic time of the kill in ns.
+
+        Behind the bridge its TCP side is reset (RST); a board with sockets of its own is reset.
+        Raises ``Invalid`` if there was nothing to kill: then a will proves nothing.
+        """
+        if self.bridge is not None:
+            killed_ns = time.monotonic_ns()
+            if not self.bridge.cut():
+                raise Invalid("the session had ended before it was cut")
+            return killed_ns
+        return self.reset()
+
+    def reset(self) -> int:
+        """Press RESET, or have ``machine.reset()`` do it; return when, monotonic ns.
+
+        On a raw bridge the session ends when the line has been silent for half a second.
+        """
+        if self.bridge is not None:
+            set_silence(self.bridge, HANG_UP_SILENCE_S)
+        control = self.target.buttons
+        if control is None:
+            return self._reset_by_itself()
+        boots = control.state()["boots"]
+        killed_ns = time.monotonic_ns()
+        control.reset()
+        until = time.monotonic() + _RESET_S
+        while control.state()["boots"] == boots:
+            if time.monotonic() > until:
+                raise Invalid("the board was not reset")
+            time.sleep(_LOOK_S)
+        return killed_ns
+
+    def power(self, *, on: bool) -> int:
+        """Cut the board's power, or give it back; return when it was done, monotonic ns.
+
+        Raises ``PowerError``, ``BoardError``.
+        """
+        control = self.target.buttons
+        if control is None:
+            switch(self.target.board.power, on=on)
+        else:
+            control.power(on=on)
+            if (control.state()["state"] == "held") == on:
+                raise Invalid(f"the board was not switched {'on' if on else 'off'}")
+        return time.monotonic_ns()
+
+    def _reset_by_itself(self) -> int:
+        """``machine.reset()`` closes no socket: to the broker the board falls silent."""
+        killed_ns = time.monotonic_ns()
+        with contextlib.suppress(NoReply, PortGone):  # it goes without a farewell
+            self.repl.exec("import machine\nmachine.reset()", deadline_s=1.0)
+            raise Invalid("the board was not reset")
+        return killed_ns
+
+    def recover(self) -> None:
+        """Get a REPL again, whatever the last check did. Raises ``NoReply``, ``PortError``.
+
+        A check that failed half-way may have left the board connected, or busy.
+        """
+        self.until = math.inf
+        self.repl.close(friendly=False)
+        self.repl = Repl.open(self.target.place().serial_url, deadline_s=_REPL_S, tap=self.log.tap)
+        self.hang_up()
+
+    def observe(self, topic: str) -> Observer:
+        """Return an observer of ``topic``, to be used in a ``with`` block."""
+        return Observer(self.broker, topic)
+
+
+def expect_texts(expected: list[str], seen: list[Seen]) -> None:
+    """Raise ``CheckFailed`` unless exactly ``expected`` arrived, in order."""
+    got = [message.text for message in seen]
+    if got == expected:
+        return
+    missing = [text for text in expected if text not in got]
+    extra = [text for text in got if text not in expected]
+    raise CheckFailed(
+        f"expected {len(expected)} messages in order, got {len(got)}"
+        + (f"; missing {missing[:3]}" if missing else "")
+        + (f"; unexpected {extra[:3]}" if extra else "")
+        + (f"; as they came: {got[:4]}" if not missing and not extra else "")
+    )

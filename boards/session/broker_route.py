@@ -1,0 +1,63 @@
+"""How a board finds its broker: straight, or through the fault proxy, which may lead elsewhere."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from boards.faults.control import ProxyControl, Route
+from boards.session.broker_process import QUICK, BrokerProcess, BrokerTiming
+from boards.session.plan import Job
+
+
+class BrokerRoute:
+    """The way of one board to the run's broker.
+
+    ``broker`` is that of the board's protocol, HOST:PORT; ``address`` is where the board, or its
+    bridge, connects. ``route`` is None where no proxy can stand.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.broker = job.fmqp if job.board.protocol == "fmqp" else job.lightmq
+        host, _, port = self.broker.rpartition(":")
+        self.address = (host, int(port))
+        self.route: Route | None = None
+        self._own: dict[str, BrokerProcess] = {}
+
+    def open(self) -> None:
+        """Have the proxy open the route, unless it has. Raises ``ProxyError``."""
+        if self._job.proxy_port and self.route is None:
+            proxy = ProxyControl(self._job.proxy_port)
+            self.route = proxy.route(self._job.board.id, self.address[0], self.broker)
+            self.address = self.route.address
+
+    def close(self) -> None:
+        """End what the rig started for this board alone."""
+        for own in self._own.values():
+            own.kill()
+
+    def own_broker(self, timing: BrokerTiming = QUICK) -> BrokerProcess:
+        """Return the rig's own broker, started at its first use. Raises ``BrokerDown``."""
+        own = self._own.get(timing.name)
+        if own is None:
+            host = self.broker.rpartition(":")[0].strip("[]")
+            log = Path(self._job.log_dir) / f"{self._job.board.id}.{timing.name}-broker.log"
+            own = self._own[timing.name] = BrokerProcess(host, log, timing)
+        if not own.addresses:
+            own.start()
+        return own
+
+    @contextmanager
+    def disturbed(self, route: Route, to: str = "") -> Iterator[Route]:
+        """Lead ``route`` to ``to`` for the block, whatever is done to it there.
+
+        ``to``: HOST:PORT, "" for the run's broker. Afterwards no connection is left, and it leads
+        to the run's broker as before. Raises ``ProxyError``.
+        """
+        route.lead_to(to or self.broker)
+        try:
+            yield route
+        finally:
+            route.set_mode("forward")
+            route.cut("rst")
+            route.lead_to(self.broker)

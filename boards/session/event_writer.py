@@ -1,0 +1,134 @@
+"""Turns what workers say into lines of the run's files and the state that is shown."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from boards.inventory.models import Model
+from boards.reports.axes import amount
+from boards.reports.board_state import BoardState
+from boards.reports.console import read_sections
+from boards.reports.percentiles import percentile
+from boards.reports.record import NOT_RUN
+from boards.session.events import RunFiles
+from boards.session.plan import STEPS, Job
+
+Message = dict[str, Any]
+
+
+class EventWriter:
+    """Writes one run's files and keeps the states of its boards."""
+
+    def __init__(
+        self, files: RunFiles, boards: dict[str, BoardState], models: Mapping[str, Model]
+    ) -> None:
+        self._files = files
+        self._boards = boards
+        self._models = models
+        self._ports: dict[str, str] = {}
+
+    def write_down(self, job: Job, message: Message) -> list[str]:
+        """Write one message of a worker; return plain lines to show."""
+        board = self._boards[job.board.id]
+        kind = message.pop("kind")
+        if kind == "progress":
+            _progress(board, message["text"])
+        elif kind == "about":
+            self._ports[job.board.id] = message["port"]
+        elif kind == "samples":
+            self._samples(job, board, message)
+        elif kind == "lost":
+            return self._lost(job, board, message)
+        else:
+            if message["event"] == "board_finished":
+                self._console(job)
+            self._files.event(**self._columns(job), **message)
+            return _event(board, message)
+        return []
+
+    def _console(self, job: Job) -> None:
+        """Keep what the board said with the run: its log is written over by the next one."""
+        for said in read_sections(Path(job.log_dir) / f"{job.board.id}.serial.log"):
+            words = {"step": said.step, "check": said.check, "message": said.text}
+            self._files.event(**self._columns(job), event="console", **words)
+
+    def _columns(self, job: Job) -> dict[str, object]:
+        model = self._models[job.board.model]
+        return {
+            "board_id": job.board.id,
+            "model": model.id,
+            "port": self._ports.get(job.board.id, ""),
+            "virtual": model.virtual,
+            "fw_sha": job.fw_sha,
+            "client_sha": job.client_sha,
+        }
+
+    def _samples(self, job: Job, board: BoardState, message: Message) -> None:
+        values = message.pop("values")
+        for seq, value in enumerate(values):
+            self._files.sample(**self._columns(job), **message, value=value, seq=seq)
+        if message["metric"] == "rtt":
+            board.rtt_us = values
+        if values:
+            figure = amount(percentile(values, 50), message["unit"])
+            board.figures.setdefault(message["check"], figure)
+
+    def _lost(self, job: Job, board: BoardState, message: Message) -> list[str]:
+        """A worker is gone: its step and all later ones are errors."""
+        lines = []
+        step = message["step"] or STEPS[0]
+        for name in STEPS[STEPS.index(step) :]:
+            text = message["message"] if name == step else f"{NOT_RUN}{step} failed"
+            finished: Message = {"event": "step_finished", "step": name, "outcome": "error"}
+            finished |= {"message": text, "duration_s": 0.0}
+            self._files.event(**self._columns(job), **finished)
+            lines += _event(board, finished)
+        ended: Message = {"event": "board_finished", "outcome": "error"}
+        ended["duration_s"] = board.elapsed_s
+        self._console(job)
+        self._files.event(**self._columns(job), **ended)
+        return [*lines, *_event(board, ended)]
+
+
+def _progress(board: BoardState, text: str) -> None:
+    if board.step == "check" and text in board.job.checks:
+        board.check, board.detail, board.since_s = text, "", time.monotonic()
+    else:
+        board.detail = text
+
+
+def _event(board: BoardState, message: Message) -> list[str]:
+    """Change the board's state; return lines for people."""
+    event, outcome = message["event"], message.get("outcome", "")
+    attempt = message.get("attempt", 1)
+    what = f"{message.get('step', '')} {message.get('check', '')}".strip()
+    if event == "step_started":
+        board.step, board.check, board.detail = message["step"], "", ""
+        board.since_s = time.monotonic()
+        if attempt == 1:
+            return [f"{board.id}: {what} …"]
+        board.retries += 1
+        return [f"{board.id}: {what}, attempt {attempt} …"]
+    if event == "board_finished":
+        board.ended_s, board.outcome = time.monotonic(), outcome
+        board.step = board.check = board.detail = ""
+        return [f"{board.id}: {outcome} in {message['duration_s']:.1f} s"]
+    if event not in ("step_finished", "check_finished"):
+        return []
+    text = message["message"]
+    if event == "check_finished":
+        board.checks[message["check"]] = outcome
+        if outcome == "passed" and text and board.job.repeat > 1:
+            board.repeated.append(f"{message['check']}: {text}")
+        board.check, board.since_s = "", time.monotonic()
+    else:
+        board.steps[message["step"]] = "not run" if text.startswith(NOT_RUN) else outcome
+    if outcome == "passed" and attempt > 1:
+        board.flaky.append(f"{what} passed at attempt {attempt}")
+    elif outcome == "absent":
+        board.absent = text
+    elif outcome != "passed" and not text.startswith(NOT_RUN):
+        board.failures.append(f"{what} {outcome}: {text}")
+    took = f"{board.id}: {what} {outcome} in {message['duration_s']:.1f} s"
+    return [f"{took}: {text}" if text else took]

@@ -1,0 +1,131 @@
+"""The reset ladder: from asking nicely to cutting the power, until a board answers.
+
+Ctrl-C (part of asking), then the rungs that the board's ``[reset] order`` names.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import serial
+
+from boards.flash.boot_proof import Running, ask_running
+from boards.flash.errors import NotThere, WrongBoard
+from boards.inventory import power, unresponsive
+from boards.inventory.models import Reset
+from boards.inventory.target import BoardHandle
+from boards.repl import NoReply, Repl, ReplError
+from boards.serial_port import PortError, Tap
+from boards.virtual.control import BoardError
+
+_ASK_S = 5.0
+_BACK_S = 15.0  # until a board that was reset has booted and its port is back
+_RTS_S = 0.1
+_LOOK_S = 0.2
+
+Progress = Callable[[str], None]
+
+
+class NotBack(Exception):
+    """No rung brought the board back; the text is the evidence: each rung and what came of it."""
+
+
+def bring_back(board: BoardHandle, *, tap: Tap | None, progress: Progress) -> Running:
+    """Return what runs on the board, after as few rungs as possible.
+
+    Raises ``NotBack``; ``WrongBoard`` if what answers is another board, or is not there.
+    """
+    seen = []
+    try:
+        return _ask(board, _ASK_S, tap)
+    except (ReplError, PortError, NotThere) as error:
+        seen.append(f"asked: {error}")
+    for rung in board.model.resets:
+        if rung == "repl" and not board.answers():
+            continue  # in its loader, where nobody listens to Python
+        progress(f"reset: {rung}")
+        try:
+            _RUNGS[rung](board, tap)
+            return _await(board, tap)
+        except (ReplError, PortError, NotThere, BoardError, power.PowerError, OSError) as error:
+            seen.append(f"{rung}: {error}")
+    raise NotBack("; ".join(seen))
+
+
+def admit(board: BoardHandle, *, tap: Tap | None, progress: Progress, state_dir: Path) -> Running:
+    """Bring a board back, or mark it as wedged with the evidence. Raises like ``bring_back``."""
+    unresponsive.refuse(state_dir, board.id)
+    try:
+        return bring_back(board, tap=tap, progress=progress)
+    except NotBack as error:
+        unresponsive.mark(state_dir, board.id, str(error))
+        raise
+
+
+def _ask(board: BoardHandle, deadline_s: float, tap: Tap | None) -> Running:
+    place = board.place()
+    if not place.serial_url or not board.answers():
+        raise NotThere(f"{board.id}: it waits to be flashed: no program runs")
+    running = ask_running(place.serial_url, deadline_s=deadline_s, tap=tap)
+    if board.identity.text and running.uid != board.identity.text:
+        raise WrongBoard(
+            f"{board.id}: the board at {place.hub_path or place.serial_url} says it is "
+            f"{running.uid or 'nobody'}, expected {board.identity.text}"
+        )
+    return running
+
+
+def _await(board: BoardHandle, tap: Tap | None) -> Running:
+    until = time.monotonic() + _BACK_S
+    while True:
+        try:
+            return _ask(board, max(1.0, until - time.monotonic()), tap)
+        except (NotThere, PortError):  # its port is on the way back
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_S)
+
+
+def _repl(board: BoardHandle, tap: Tap | None) -> None:
+    """``machine.reset()``, where a REPL answers at all."""
+    repl = Repl.open(board.place().serial_url, deadline_s=_ASK_S, tap=tap)
+    try:
+        # It goes without a farewell: no answer is the answer.
+        with contextlib.suppress(NoReply, PortError):
+            repl.exec("import machine\nmachine.reset()", deadline_s=1.0)
+    finally:
+        repl.close(friendly=False)
+
+
+def _rts(board: BoardHandle, _tap: Tap | None) -> None:
+    """Pull EN low by RTS, with IO0 left high: the usual two-transistor circuit of ESP boards."""
+    url = board.place().serial_url
+    port = serial.serial_for_url(url, do_not_open=True, exclusive=True)
+    port.dtr, port.rts = False, True
+    try:
+        port.open()
+        time.sleep(_RTS_S)
+        port.rts = False
+    except (OSError, ValueError) as error:
+        raise PortError(f"serial port {url}: its RTS cannot be driven: {error}") from None
+    finally:
+        port.close()
+
+
+def _control(board: BoardHandle, _tap: Tap | None) -> None:
+    if board.buttons is None:
+        raise BoardError("only virtual boards have buttons within reach")
+    board.buttons.reset()
+
+
+def _power(board: BoardHandle, _tap: Tap | None) -> None:
+    power.cycle(board.board.power)
+
+
+_RUNGS: Mapping[Reset, Callable[[BoardHandle, Tap | None], None]] = {
+    "repl": _repl,
+    "rts": _rts,
+    "control": _control,
+    "power": _power,
+}

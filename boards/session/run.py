@@ -1,0 +1,92 @@
+"""One run of the rig: start the pool, write down what it says, come to a verdict."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from boards.checks.registry import CHECKS
+from boards.inventory.models import Model
+from boards.reports.board_state import BoardState
+from boards.reports.environment import environment
+from boards.reports.history import FORMER, read_runs, runs_before, usual_seconds
+from boards.reports.live_table import LiveTable
+from boards.reports.page import write_page
+from boards.reports.summary import print_summary
+from boards.reports.time_estimate import TimeEstimate
+from boards.session.event_writer import EventWriter
+from boards.session.events import RunFiles
+from boards.session.plan import Job
+from boards.session.worker_pool import WorkerPool
+
+_PACE_RUNS = 5  # former runs that say how long things take
+PASSED, FAILED, FAULT, NOTHING_RAN = 0, 1, 3, 4
+
+
+def run(
+    jobs: Sequence[Job], models: Mapping[str, Model], *, out: Path, rig: str, console: Console
+) -> tuple[int, Path]:
+    """Run all jobs in parallel; return an exit code and the folder of the run's files.
+
+    0 passed, 1 a check failed, 3 rig fault, 4 nothing ran. Writes the files below
+    ``out``. Ends every process it started, whatever happens.
+    """
+    files = RunFiles(out, rig)
+    boards = {
+        job.board.id: BoardState(job, models[job.board.model].id, models[job.board.model].virtual)
+        for job in jobs
+    }
+    writer = EventWriter(files, boards, models)
+    wanted = {name for job in jobs for name in job.checks}
+    checks = [name for name in CHECKS if name in wanted]
+    former = runs_before(files.folder, _PACE_RUNS)
+    pace = TimeEstimate(usual_seconds(read_runs(former, samples=False)))
+    began = time.monotonic()
+    files.event(event="run_started", message=", ".join(boards))
+    files.event(event="environment", message=json.dumps(environment(sys.argv)))
+    try:
+        with LiveTable(console, list(boards.values()), pace) as show, WorkerPool(jobs) as pool:
+            for said in pool.messages():
+                if said is None:
+                    show.refresh()
+                    continue
+                for line in writer.write_down(*said):
+                    show.line(line)
+        code = verdict(boards)
+        files.event(
+            event="run_finished",
+            outcome={PASSED: "passed", FAILED: "failed"}.get(code, "error"),
+            duration_s=time.monotonic() - began,
+        )
+    finally:
+        files.close()
+    print_summary(console, list(boards.values()), checks, sys.argv)
+    for line in (f"rig: {files.folder}", f"report: {_page(files.folder)}"):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return code, files.folder
+
+
+def _page(folder: Path) -> str:
+    try:
+        return str(write_page(folder, former=runs_before(folder, FORMER)))
+    except Exception as error:  # the verdict stands without a page, whatever is wrong with it
+        return f"none: {type(error).__name__}: {error}"
+
+
+def verdict(boards: dict[str, BoardState]) -> int:
+    """Return the exit code: a failed check outranks a rig fault, as it is a verdict."""
+    outcomes = [
+        outcome
+        for board in boards.values()
+        for outcome in [*board.steps.values(), *board.checks.values()]
+    ]
+    if "failed" in outcomes:
+        return FAILED
+    if "error" in outcomes or "invalid" in outcomes:
+        return FAULT
+    if not any(board.checks for board in boards.values()):
+        return NOTHING_RAN
+    return PASSED

@@ -1,0 +1,304 @@
+"""The life of one board in a run: start, flash, install, check, telemetry, stop."""
+
+import threading
+import time
+from pathlib import Path
+from typing import cast
+
+from boards.flash.errors import NoWayIn
+from boards.flash.image_identity import Image, check_image
+from boards.flash.ledger import Ledger
+from boards.flash.rule import Flashed, flash_board
+from boards.inventory import unresponsive
+from boards.inventory.board_file import Board, VirtualDesk, load_board, started_board
+from boards.inventory.locks import BoardLock
+from boards.inventory.models import Model
+from boards.inventory.permits import flash_permit
+from boards.inventory.presence import find_place
+from boards.inventory.target import BoardHandle
+from boards.mpremote_cli import copy_to_board
+from boards.repl import Repl
+from boards.session import installation
+from boards.session.board_session import BoardSession
+from boards.session.broker_route import BrokerRoute
+from boards.session.message_line import SILENCE_S, Bridge, set_silence, start_bridge
+from boards.session.plan import Job
+from boards.session.reporter import Reporter
+from boards.session.reset_ladder import NotBack, bring_back
+from boards.session.serial_log import SerialLog
+from boards.session.telemetry import await_telemetry
+from boards.session.verdicts import StepFailed
+from boards.session.wifi import Wifi, forget, join, wifi_files
+from boards.virtual.board import BoardKind, VirtualBoard
+
+_REPL_S = 30.0
+_EXEC_S = 30.0
+_START_ENDS_S = 8.0
+_VERSION = "import sys\nprint(sys.version)"
+_DYING_S = 4.0  # the worker of a rig that was killed just now still stops its bridge
+
+
+class BoardRun:
+    """One board and its steps, in order; ``stop`` at any time, from any thread."""
+
+    def __init__(self, job: Job, model: Model, report: Reporter) -> None:
+        self.job = job
+        self.model = model
+        self.log = SerialLog(Path(job.log_dir) / f"{job.board.id}.serial.log")
+        self._report = report
+        self._started: VirtualBoard | None = None
+        self._lock: BoardLock | None = None
+        self._target: BoardHandle | None = None
+        self._bridge: Bridge | None = None
+        self._broker_route = BrokerRoute(job)
+        self._session: BoardSession | None = None
+        self._starting = threading.Lock()
+        self._stopped = False
+        self._is_installed = False
+        self._has_wifi = False
+        self._rig_dir = Path(job.rig_dir)
+
+    @property
+    def target(self) -> BoardHandle:
+        """The board, once it is there and ours."""
+        if self._target is None:
+            raise StepFailed("the board was not started")
+        return self._target
+
+    def start(self, until: float) -> str:
+        """Take the board's lock and find it; a virtual board of this run is started."""
+        what = f"motemq rig, logs in {self.job.log_dir}"
+        with self._starting:
+            if self._stopped:
+                raise StepFailed("the run was stopped")
+            self._lock = BoardLock.take(self._rig_dir, self.job.board.id, what, wait_s=_DYING_S)
+            if self.job.board.file:
+                unresponsive.refuse(self._rig_dir, self.job.board.id)
+                board = load_board(Path(self.job.board.file))
+            else:
+                board = self._start_virtual(until)
+        self._target = BoardHandle(board)
+        place = find_place(self._target)
+        self._broker_route.open()
+        url = place.serial_url or place.hub_path
+        self._report.about(port=url)
+        return f"{self.model.id} on {url}"
+
+    def flash(self, until: float) -> str:
+        """Put the firmware on the board by the flash rule."""
+        target = self.target
+        if self.model.flash.method == "none":
+            with self._open_repl(until) as repl:
+                return f"nothing to flash: {repl.exec(_VERSION, deadline_s=_EXEC_S).strip()}"
+        image = check_image(
+            Path(self.job.image),
+            target.model.flash,
+            virtual=self.model.virtual,
+            sha256=target.board.sha256,
+        )
+        with flash_permit(
+            self._rig_dir, target.controller(), self.job.flash_parallel, deadline_s=_left(until)
+        ):
+            try:
+                done = self._flash_once(target, image, until)
+            except NoWayIn:
+                self.revive()
+                done = self._flash_once(target, image, until)
+        return ("" if done.written else "the same firmware was there: ") + done.running.text
+
+    def _flash_once(self, target: BoardHandle, image: Image, until: float) -> Flashed:
+        if self._lock is None:
+            raise StepFailed("the board's lock is not held")
+        return flash_board(
+            target,
+            image,
+            held=self._lock,
+            ledger=Ledger(self._rig_dir / "ledger.jsonl"),
+            deadline_s=_left(until),
+            progress=self._report.progress,
+            tap=self.log.tap,
+            force=self.job.force,
+            trust_ledger=self.job.trust_ledger,
+        )
+
+    def revive(self) -> None:
+        """Bring the board back after a failed step. Raises ``NotBack``, ``WrongBoard``.
+
+        A board that waits to be flashed is no wedged one: it is only not flashed yet.
+        """
+        try:
+            bring_back(self.target, tap=self.log.tap, progress=self._report.progress)
+        except NotBack as error:
+            if not self.target.answers():
+                return
+            if self.job.board.file:
+                unresponsive.mark(self._rig_dir, self.target.id, str(error))
+            raise
+
+    def _start_virtual(self, until: float) -> Board:
+        state_dir = Path(self.job.state_dir)
+        if not self.job.keep_flash:
+            (state_dir / "flash.bin").unlink(missing_ok=True)
+        kind = cast(BoardKind, self.model.kind)
+        self._started = VirtualBoard.start(
+            kind, self.job.board.id, state_dir, timeout_s=_left(until)
+        )
+        address = self._started.address
+        return started_board(
+            self.job.board.id,
+            self.model,
+            serial_url=address.serial_url,
+            uid=address.uid,
+            virtual=VirtualDesk(address.control_port, address.bootsel_dir, address.data_url or ""),
+            protocol=self.job.board.protocol,
+            mode="reliable" if "reliable" in self.job.board.has else "raw",
+        )
+
+    def install(self, until: float) -> str:
+        """Copy the client and the node with mpremote, and compare what the board then holds."""
+        self._write_config(autostart=False)
+        node_dir = Path(self.job.node_dir)
+        size = installation.copy_node(
+            self.target.place().serial_url,
+            node_dir,
+            self._config,
+            deadline_s=_left(until),
+            on_line=self._tool_line,
+            into=installation.root_of(self.model),
+        )
+        self._is_installed = True
+        self._join_wifi(until)
+        self._report.progress("comparing")
+        wanted = installation.digests(node_dir, self._config)
+        with self._open_repl(until) as repl:
+            code = installation.hash_code(wanted)
+            printed = repl.exec(code, deadline_s=min(_EXEC_S, _left(until)))
+        if wrong := installation.differing(wanted, printed):
+            raise StepFailed(f"after the installation {wrong} on the board is not what was sent")
+        return f"{len(wanted)} files, {size} bytes, verified"
+
+    def _join_wifi(self, until: float) -> None:
+        virtual = self.target.board.virtual
+        if virtual is not None and virtual.ssid:
+            wifi = Wifi(virtual.ssid, "")  # its LAN is no other board's
+        else:
+            wifi = Wifi(self.job.wifi_ssid, self.job.wifi_psk_env)
+        if not wifi.ssid or "wifi" not in self.target.board.caps:
+            return
+        url = self.target.place().serial_url
+        with wifi_files(wifi, Path(self.job.state_dir)) as files:
+            copy_to_board(url, folders=[], files=files, deadline_s=_left(until))
+        self._report.progress(f"joining {wifi.ssid}")
+        self._has_wifi = True
+        with self._open_repl(until) as repl:
+            join(repl, wifi)
+
+    def open_session(self, until: float) -> BoardSession:
+        """Open the console and the bridge for checks."""
+        self._start_bridge()
+        self._session = BoardSession(
+            plan=self.job.board,
+            target=self.target,
+            broker=self.job.fmqp,
+            log=self.log,
+            bridge=self._bridge,
+            repl=self._open_repl(until),
+            broker_route=self._broker_route,
+        )
+        return self._session
+
+    def close_session(self) -> None:
+        """Close the console that checks used."""
+        if self._session is not None:
+            self._session.repl.close()
+            self._session = None
+
+    def telemetry(self, until: float) -> str:
+        """Let the board run by itself and count what arrives. Raises ``CheckFailed``."""
+        self._start_bridge()
+        if self._bridge is not None:
+            # The last check's session must be over, or the node's first words are dropped.
+            if not self._bridge.wait_idle(_left(until)):
+                raise StepFailed("the bridge's last session did not end; the board still sends")
+            set_silence(self._bridge, SILENCE_S)
+        self._send_config(until, autostart=True)
+        return await_telemetry(
+            self.job, self.target, self.log, until=until, progress=self._report.progress
+        )
+
+    def stop(self) -> None:
+        """Stop the bridge and the board; harmless when they never ran.
+
+        A board that is just starting is waited for, so that it can be seen to end.
+        """
+        if self._starting.acquire(timeout=_START_ENDS_S):
+            self._stopped = True
+            self._starting.release()
+        if self._bridge is not None:
+            self._bridge.stop()
+            self._bridge = None
+        self._broker_route.close()
+        if self._started is not None:
+            self._started.stop()
+            self._started = None
+        self.log.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def restore(self, until: float) -> None:
+        """Leave a board of the desk quiet: at its REPL, starting nothing by itself."""
+        if self._target is None or self._started is not None or not self._is_installed:
+            return
+        self._send_config(until, autostart=False)
+        if self._has_wifi:
+            with self._open_repl(until) as repl:
+                forget(repl)
+
+    def _send_config(self, until: float, *, autostart: bool) -> None:
+        self._write_config(autostart=autostart)
+        copy_to_board(
+            self.target.place().serial_url,
+            folders=[],
+            files=[self._config],
+            deadline_s=_left(until),
+            on_line=self._tool_line,
+            into=installation.root_of(self.model),
+        )
+
+    def _open_repl(self, until: float) -> Repl:
+        return Repl.open(
+            self.target.place().serial_url, deadline_s=min(_REPL_S, _left(until)), tap=self.log.tap
+        )
+
+    def _start_bridge(self) -> None:
+        if self.target.board.transport != "uart" or self._bridge is not None:
+            return
+        if not self.target.data_url or self.model.uart is None:
+            raise StepFailed(f"{self.model.id} has a UART, but its data line is nowhere")
+        self._bridge = start_bridge(
+            self.target.data_url,
+            self.model.uart.baud,
+            self._broker_route.address,
+            reliable="reliable" in self.job.board.has,
+            report=self._report.bridge_line,
+        )
+
+    @property
+    def _config(self) -> Path:
+        return Path(self.job.state_dir) / "node.json"
+
+    def _write_config(self, *, autostart: bool) -> None:
+        uart = self.model.uart if self.target.board.transport == "uart" else None
+        about = self.job.board, uart, self._broker_route.address
+        self._config.write_text(installation.node_config(*about, autostart=autostart))
+
+    def _tool_line(self, line: str) -> None:
+        self.log.mark(line)
+        self._report.progress(line[:60])
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise StepFailed("the step's time was up")
+    return left

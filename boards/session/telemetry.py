@@ -1,0 +1,99 @@
+"""Let a board send its minute of telemetry by itself, and count what arrives."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+
+from boards.inventory.target import BoardHandle
+from boards.serial_port import SerialPort
+from boards.session.board_session import CheckFailed
+from boards.session.observer import Observer, Seen
+from boards.session.plan import Job
+from boards.session.serial_log import SerialLog
+
+TELEMETRY: Mapping[str, int] = {"seconds": 60, "rate_hz": 10}
+_ARRIVAL_S = 15.0
+_LOOK_S = 0.1
+_LINE_LIMIT = 4096
+_SOFT_RESET = b"\r\x03\x03\x02\x04"  # interrupt twice, friendly REPL, Ctrl-D
+_BEGIN = b"\r\x03\x03\x02import node; node.main()\r"
+_WRITE_S = 5.0
+
+
+def await_telemetry(
+    job: Job,
+    board: BoardHandle,
+    log: SerialLog,
+    *,
+    until: float,
+    progress: Callable[[str], None],
+) -> str:
+    """Reset the board, wait for ``node: done N``, and compare with what an observer received.
+
+    ``until`` is on the clock of ``time.monotonic``. Raises ``CheckFailed`` when the node fails,
+    is not done in time, or a message is missing, doubled or out of order.
+    """
+    count = TELEMETRY["seconds"] * TELEMETRY["rate_hz"]
+    topic = f"telemetry/{job.board.id}/*"
+    if job.board.protocol == "lightmq":
+        topic = f"lightmq/{job.board.id}/up"
+    port = SerialPort.open(board.place().serial_url, tap=log.tap)
+    try:
+        with Observer(job.fmqp, topic) as observer:
+            _restart(board, port)
+            said = _await_done(port, until, log, progress)
+            observer.wait_for(lambda seen: len(seen) > count, _ARRIVAL_S)
+            seen = observer.seen()
+    finally:
+        port.close()
+    if said != count:
+        raise CheckFailed(f"the board says it sent {said} readings, not {count}")
+    expect_all(seen, count)
+    seconds = (seen[-1].at_ns - seen[0].at_ns) / 1e9
+    return f"{count} readings, {count / max(seconds, 1e-9):.0f}/s"
+
+
+def _restart(board: BoardHandle, port: SerialPort) -> None:
+    """Press RESET; without buttons a soft reset, which also runs main.py, but on the unix port."""
+    if board.buttons is not None:
+        board.buttons.reset()
+    elif board.model.kind == "unix":
+        port.write_all(_BEGIN, _WRITE_S)
+    else:
+        port.write_all(_SOFT_RESET, _WRITE_S)
+
+
+def _await_done(
+    port: SerialPort, until: float, log: SerialLog, progress: Callable[[str], None]
+) -> int:
+    pending = b""
+    last = ""
+    while time.monotonic() < until:
+        *lines, pending = (pending + port.read(_LOOK_S)).split(b"\n")
+        pending = pending[-_LINE_LIMIT:]
+        for line in (raw.decode(errors="replace").strip() for raw in lines):
+            if not line.startswith("node: "):
+                continue
+            last = line
+            progress(line)
+            if line.startswith("node: failed"):
+                raise CheckFailed(f"the board says {line!r}")
+            if line.startswith("node: done "):
+                return int(line.removeprefix("node: done "))
+    raise CheckFailed(f"the board was not done in time; its last line: {last!r}; log: {log.path}")
+
+
+def expect_all(seen: list[Seen], count: int) -> None:
+    """Raise ``CheckFailed`` unless seq 0..count (the end message) came once each, in order."""
+    try:
+        numbers = [int(json.loads(message.text)["seq"]) for message in seen]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckFailed(f"a telemetry message is not as docs/node.md says: {error}") from None
+    if numbers == list(range(count + 1)):
+        return
+    missing = sorted(set(range(count + 1)) - set(numbers))
+    doubled = len(numbers) - len(set(numbers))
+    raise CheckFailed(
+        f"expected {count + 1} telemetry messages in order, got {len(numbers)}"
+        f" ({doubled} doubled, {len(missing)} missing, first {missing[:3]})"
+    )

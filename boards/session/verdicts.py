@@ -1,0 +1,137 @@
+"""What a check came to: a verdict on the board, or none because the rig could not do its part."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from boards.checks.declared import Check, Samples
+from boards.checks.limits import beyond
+from boards.faults.control import ProxyError
+from boards.flash.errors import FlashError
+from boards.inventory.locks import Locked
+from boards.inventory.models import TomlError
+from boards.inventory.permits import NoPermit
+from boards.inventory.power import PowerError
+from boards.inventory.unresponsive import Unresponsive
+from boards.repl import NoReply, ReplError
+from boards.reports.axes import amount
+from boards.reports.percentiles import percentile
+from boards.serial_port import PortError
+from boards.session.agent import AgentError
+from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.broker_process import BrokerDown
+from boards.session.reset_ladder import NotBack
+from boards.session.wifi import WifiError
+from boards.tool import ToolError
+from boards.virtual.control import BoardError
+from host_broker.client import ClientError
+
+
+class StepFailed(Exception):
+    """A step came to nothing; the text says why."""
+
+
+# What may go wrong around a board without being a verdict on the code under test.
+FAULTS = (
+    BoardError,
+    BrokerDown,
+    ClientError,
+    FlashError,
+    Invalid,
+    PortError,
+    PowerError,
+    ProxyError,
+    ReplError,
+    Locked,
+    NoPermit,
+    NotBack,
+    StepFailed,
+    TomlError,
+    ToolError,
+    Unresponsive,
+    WifiError,
+    OSError,
+)
+VERDICTS = (CheckFailed, AgentError)
+_REASONS = 3  # of repetitions that failed
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``outcome``: passed, failed or error. ``fault``: of the rig, then no check goes on."""
+
+    outcome: str
+    message: str
+    samples: list[Samples]
+    fault: Exception | None = None
+
+
+def judge(check: Check, board: BoardSession, limits: Mapping[str, float]) -> Result:
+    """Do a check once. Raises ``NotRun``; ``limits`` are those of the board's file."""
+    try:
+        samples = check.run(board)
+    except VERDICTS as error:
+        return Result("failed", str(error), [])
+    except NoReply as error:
+        # The board accepted a call and never came back: that is the code's fault to explain.
+        return Result("failed", f"the board hung: {error}", [])
+    except Invalid as error:
+        return Result("error", f"invalid: {error}", [])
+    except FAULTS as error:
+        return Result("error", f"{type(error).__name__}: {error}", [], error)
+    texts = [beyond(each.of.limit, limits, each.values) for each in samples]
+    message = "; ".join(filter(None, texts))
+    return Result("failed" if message else "passed", message, samples)
+
+
+class Repeated:
+    """The same check ``count`` times, judged as one.
+
+    A failure does not end it: what all of them measured is the answer. An error does; when it is
+    run again, only those are done that came to no verdict.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._done = 0
+        self._failures: list[str] = []
+        self._values: dict[str, Samples] = {}  # metric -> all that was measured so far
+
+    def run(
+        self,
+        once: Callable[[], Result],
+        recover: Callable[[], None],
+        progress: Callable[[str], None],
+    ) -> Result:
+        """Do the rest; ``recover`` is called after a failure if another one follows."""
+        if self._count == 1:
+            return once()
+        while self._done < self._count:
+            number = self._done + 1
+            progress(f"{number}/{self._count}")
+            result = once()
+            for each in result.samples:
+                known = self._values.get(each.of.metric)
+                values = [*(known.values if known else ()), *each.values]
+                self._values[each.of.metric] = Samples(each.of, values)
+            if result.outcome == "error":
+                message = f"time {number} of {self._count}: {result.message}"
+                return Result("error", message, list(self._values.values()), result.fault)
+            self._done = number
+            if result.outcome != "passed":
+                self._failures.append(f"time {number}: {result.message}")
+                if number < self._count:
+                    recover()
+        outcome = "failed" if self._failures else "passed"
+        return Result(outcome, self._text(), list(self._values.values()))
+
+    def _text(self) -> str:
+        parts = [f"{self._count} times"]
+        if self._failures:
+            parts[0] = f"{len(self._failures)} of {self._count} failed"
+            parts += self._failures[:_REASONS]
+        for each in self._values.values():
+            least, median, most = (
+                amount(percentile(each.values, percent), each.of.unit) for percent in (0, 50, 100)
+            )
+            parts.append(f"{each.of.metric} {least} to {most}, median {median}")
+        return "; ".join(parts)

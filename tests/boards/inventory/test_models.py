@@ -1,0 +1,139 @@
+"""Board models as data, and TOML errors that name the line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boards.inventory.models import TomlError, Uart, all_models, load_model, virtual_models
+from boards.toml_file import key_lines, read_table
+
+_GOOD = """\
+id = "x"
+about = "a board"
+kind = "rp2040"
+prefix = "x"
+virtual = true
+resets = ["repl"]
+[flash]
+method = "uf2_drive"
+image = "rpi_pico"
+chip_ids = [0xe48bff56]
+[link]
+transport = "uart"
+uart = { id = 1, baud = 115200, tx = 4, rx = 5 }
+"""
+
+
+def test_the_virtual_models() -> None:
+    models = virtual_models()
+    assert models["rp2040"].flash.method == "uf2_drive"
+    assert models["rp2040"].uart == Uart(id=1, baud=921600, tx=4, rx=5)
+    assert models["esp32"].flash.method == "esptool"
+    assert models["esp32"].flash.offset == 0x1000
+    assert models["esp32"].uart is None
+
+
+def test_every_model_that_ships_can_be_told_and_flashed() -> None:
+    models = all_models()
+    assert set(models) == {
+        *("ESP32_GENERIC", "ESP32_GENERIC_S3", "ESP32_GENERIC_C3"),
+        *("RPI_PICO", "RPI_PICO_W", "RPI_PICO2_W"),
+        *("unix", "virtual-rp2040", "virtual-esp32"),
+    }
+    for model in models.values():
+        assert bool(model.usb) == (not model.virtual and model.id != "unix")
+        assert bool(model.flash.chip_ids) == (model.flash.method != "none")
+    assert models["ESP32_GENERIC"].flash.offset == 0x1000
+    assert models["ESP32_GENERIC_S3"].flash.offset == models["ESP32_GENERIC_C3"].flash.offset == 0
+    names = {model.chip_name for model in models.values()}
+    assert names == {"ESP32", "ESP32-S3", "ESP32-C3", "RP2040", "RP2350", "UNIX"}
+
+
+def test_a_good_file_loads(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(_GOOD)
+    assert load_model(path).uart == Uart(1, 115200, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ('id = "x"\n', "", 1, "id is missing; it is text in quotes"),
+        ('"uf2_drive"', '"magic"', 8, "flash.method = 'magic' is not one of uf2_drive, picotool"),
+        ("baud = 115200", 'baud = "fast"', 13, "link.uart.baud = 'fast' is not a whole number"),
+        ("baud = 115200", "baud = true", 13, "link.uart.baud = True is not a whole number"),
+        ("baud = 115200", "baud = 5", 13, "link.uart.baud = 5 is not from 300 to 4000000"),
+        ("rx = 5", "rx = 5, cts = 6", 13, "unknown key link.uart.cts; here are known: baud, id"),
+        ("virtual = true", "virtual = true\ncolour = 1", 6, "unknown key colour"),
+        ('transport = "uart"\n', "", 11, "link.transport is missing"),
+        ('["repl"]', '["repl", "kick"]', 6, "resets: 'kick' is not one of control, rts"),
+        ("[flash]", "[flash", 7, "is no TOML: Expected"),
+    ],
+)
+def test_a_wrong_file_is_named_with_line_and_key(
+    tmp_path: Path, old: str, new: str, line: int, words: str
+) -> None:
+    path = tmp_path / "x.toml"
+    assert old in _GOOD
+    path.write_text(_GOOD.replace(old, new))
+    with pytest.raises(TomlError) as raised:
+        load_model(path)
+    assert str(raised.value).startswith(f"{path}:{line}: ")
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a = 1\n" * 200_000, "larger than 1 MiB"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_what_is_no_configuration_is_refused(
+    tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    path = tmp_path / "x.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(TomlError, match=words):
+        read_table(path)
+
+
+def test_lines_are_found_around_values_of_many_lines() -> None:
+    text = '''\
+# a = 1
+one = """
+two = 2
+[three]
+"""
+four = [
+  "[five]",  # six = 6
+]
+[seven."ei.ght"]
+"nine".ten = \'\'\'
+eleven = 1\'\'\'
+[[twelve]]
+thirteen = "a \\" # b"
+fourteen = { x = [
+ 1 ] }
+fifteen = 1979-05-27
+'''
+    assert key_lines(text) == {
+        ("one",): 2,
+        ("four",): 6,
+        ("seven", "ei.ght"): 9,
+        ("seven", "ei.ght", "nine"): 10,
+        ("seven", "ei.ght", "nine", "ten"): 10,
+        ("twelve",): 12,
+        ("twelve", "thirteen"): 13,
+        ("twelve", "fourteen"): 14,
+        ("twelve", "fifteen"): 16,
+    }
+
+
+@given(st.text(max_size=200))
+def test_the_scanner_ends_on_any_text(text: str) -> None:
+    assert all(1 <= line <= text.count("\n") + 1 for line in key_lines(text).values())

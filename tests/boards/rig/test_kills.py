@@ -1,0 +1,78 @@
+"""The rig is killed at random instants; the next one finds free boards and passes.
+
+``MOTEMQ_RIG_KILLS`` says how often (default 2); ``MOTEMQ_RIG_SEED`` repeats a run.
+"""
+
+import os
+import random
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from boards.inventory import unresponsive
+from boards.inventory.locks import holder
+from boards.virtual.board import VirtualBoard
+from tests.boards.desk_files import write_rig, write_virtual
+from tests.boards.rig_process import (
+    Broker,
+    eventually,
+    processes_naming,
+    rig_command,
+    rows,
+    run_rig,
+)
+
+_KILLS = int(os.environ.get("MOTEMQ_RIG_KILLS", "2"))
+_BOARDS = ("e1", "p1")
+
+
+def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
+    broker: Broker, tmp_path: Path, say: Callable[[str], None]
+) -> None:
+    seed = int(os.environ.get("MOTEMQ_RIG_SEED", time.time_ns() % 1_000_000))
+    say(f"{_KILLS} kills, MOTEMQ_RIG_SEED={seed}")
+    chance = random.Random(seed)
+    rig, out = write_rig(tmp_path), tmp_path / "out"
+    with (
+        VirtualBoard.start("esp32", "e1", tmp_path / "e1") as esp32,
+        VirtualBoard.start("rp2040", "p1", tmp_path / "p1") as pico,
+    ):
+        for board in (esp32, pico):
+            write_virtual(tmp_path, board)
+        began = time.monotonic()
+        first = run_rig(out, broker, "--rig", str(rig))
+        assert first.returncode == 0, first.stdout
+        whole_s = time.monotonic() - began
+        for number in range(_KILLS):
+            at_s = chance.uniform(0.0, whole_s)
+            # --force: each life writes flash, so that some die in the middle of it.
+            _kill_after(at_s, rig_command(out, broker, "--rig", str(rig), "--force"))
+            where = f"kill {number}, after {at_s:.2f} of {whole_s:.2f} s, seed {seed}"
+            eventually(lambda: not _left_over(out), 20, f"{where}: {_left_over(out)}")
+            for id in _BOARDS:
+                assert holder(tmp_path / ".rig", id) is None, where
+                assert unresponsive.why(tmp_path / ".rig", id) == "", where
+            if list((out / "rig").glob("date=*/rig=*/run=*/events.jsonl")):
+                assert rows(out, "events.jsonl"), where
+            again = run_rig(out, broker, "--rig", str(rig))
+            assert again.returncode == 0, f"{where}\n{again.stdout}"
+
+
+def _kill_after(seconds: float, command: list[str]) -> None:
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as rig:
+        try:
+            rig.wait(seconds)
+        except subprocess.TimeoutExpired:
+            rig.kill()
+
+
+def _left_over(out: Path) -> list[str]:
+    # The virtual boards are the test's own; everything of a rig names its --out.
+    return processes_naming(str(out))
