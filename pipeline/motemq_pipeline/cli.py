@@ -5,11 +5,18 @@ from pathlib import Path
 
 import click
 
-from motemq_pipeline import store
-from motemq_pipeline.cli_errors import FOLDER, interruptible, need, refusals
+from motemq_pipeline.cli_errors import (
+    FOLDER,
+    NEW_TABLES,
+    TABLES,
+    interruptible,
+    need,
+    refusals,
+)
 from motemq_pipeline.cli_look import compact, package, query
 from motemq_pipeline.cli_run import run, status
 from motemq_pipeline.registry import BUILT_IN, load_registry
+from motemq_pipeline.storage import Storage
 
 
 @click.group(name="pipeline", context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,12 +33,7 @@ def command() -> None:
 @command.command()
 @click.option("--journal", type=FOLDER, required=True, help="The broker's DATA/journal.")
 @click.option("--rig", type=FOLDER, required=True, help="The rig's OUT/rig.")
-@click.option(
-    "--tables",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    help="Folder for the Parquet tables; made if missing, tables in it are replaced.",
-)
+@NEW_TABLES
 @click.option(
     "--report",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -43,7 +45,7 @@ def command() -> None:
     default=BUILT_IN,
     help="TOML rules: which paths carry telemetry.  [default: the built-in rules]",
 )
-def backfill(journal: Path, rig: Path, tables: Path, report: Path | None, registry: Path) -> None:
+def backfill(journal: Path, rig: Path, place: Storage, report: Path | None, registry: Path) -> None:
     """Write all tables from a journal and rig results, with Spark on this machine.
 
     The same input gives the same tables. The broker may be running: what it has journalled at
@@ -52,32 +54,29 @@ def backfill(journal: Path, rig: Path, tables: Path, report: Path | None, regist
     started = time.monotonic()
     need(journal, rig, registry)
     with refusals(), interruptible():
-        _backfill(journal.absolute(), rig.absolute(), tables.absolute(), registry)
+        _backfill(journal.absolute(), rig.absolute(), place, registry)
     if report is not None:
-        _write_report(tables, report)
-    click.echo(f"pipeline: done in {time.monotonic() - started:.1f} s, tables in {tables}")
+        _write_report(place, report)
+    click.echo(f"pipeline: done in {time.monotonic() - started:.1f} s, tables in {place.uri}")
 
 
-def _backfill(journal: Path, rig: Path, tables: Path, registry: Path) -> None:
+def _backfill(journal: Path, rig: Path, place: Storage, registry: Path) -> None:
     # Spark costs a second to import: only those who run it pay.
     from motemq_pipeline.failures import in_words, spark_log
     from motemq_pipeline.job import Sources, Written, write_tables
     from motemq_pipeline.session import spark_session
-    from motemq_pipeline.streams import refuse_fed
-    from motemq_pipeline.writer import only_writer
 
     def progress(written: Written) -> None:
         click.echo(f"  {written.table:<20} {written.rows:>9} rows  {written.seconds:6.1f} s")
 
     sources = Sources(journal, rig, load_registry(registry))
-    refuse_fed(tables)
     click.echo("pipeline: starting Spark")
-    with only_writer(tables), spark_log() as log, spark_session(log) as spark, in_words(log):
-        write_tables(spark, sources, tables, progress)
+    with spark_log() as log, spark_session(log) as spark, in_words(log):
+        write_tables(spark, sources, place, progress)
 
 
 @command.command()
-@click.option("--tables", type=FOLDER, required=True, help="What 'run' or 'backfill' wrote.")
+@TABLES
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -90,39 +89,38 @@ def _backfill(journal: Path, rig: Path, tables: Path, registry: Path) -> None:
     metavar="parquet|csv DIR",
     help="Write every table as one file, DIR/NAME.parquet or DIR/NAME.csv.",
 )
-def report(tables: Path, out: Path | None, export: tuple[str, Path] | None) -> None:
+def report(place: Storage, out: Path | None, export: tuple[str, Path] | None) -> None:
     """Write the tables as one self-contained HTML file, or as files; needs no Spark."""
     if out is None and export is None:
         raise click.UsageError("give --out FILE.html, --export parquet|csv DIR, or both")
-    need(tables)
     if out is not None:
-        _write_report(tables, out)
+        _write_report(place, out)
     if export is not None:
         from motemq_pipeline.report.export import export_tables
 
         with refusals(), interruptible():
-            for table, rows in export_tables(tables, *export):
+            for table, rows in export_tables(place, *export):
                 click.echo(f"  {table:<20} {rows:>9} rows")
 
 
-def _write_report(tables: Path, out: Path) -> None:
+def _write_report(place: Storage, out: Path) -> None:
     from motemq_pipeline.report import write_report
 
     started = time.monotonic()
     with refusals():
-        write_report(tables, out)
+        write_report(place, out)
     click.echo(f"  {'report':<20} {out}  {time.monotonic() - started:.1f} s")
 
 
 @command.command("tables")
-@click.option("--tables", type=FOLDER, required=True, help="What 'run' or 'backfill' wrote.")
-def show_tables(tables: Path) -> None:
+@TABLES
+def show_tables(place: Storage) -> None:
     """Print every table with its number of rows; needs no Spark."""
-    need(tables)
-    present = [table for table in store.TABLES if (tables / table).is_dir()]
+    from motemq_pipeline.delta import Table, present
+
     with refusals():
-        for table in present or store.TABLES:
-            click.echo(f"{table:<20} {store.count(table, tables):>9}")
+        for name in present(place) or ["bronze_messages"]:
+            click.echo(f"{name:<20} {Table(place, name).count():>9}")
 
 
 for _more in (run, status, query, compact, package):

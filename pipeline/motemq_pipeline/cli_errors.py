@@ -1,14 +1,48 @@
 """How every command of ``motemq pipeline`` refuses and is interrupted."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.storage import Storage
 
 FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+def _place(made: bool) -> Callable[[click.Context, click.Parameter, str], Storage]:
+    """Return what reads a folder or a URI; ``made``: the folder need not be there."""
+
+    def read(ctx: click.Context, param: click.Parameter, value: str) -> Storage:
+        try:
+            found = Storage.at(value)
+        except PipelineError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+        if not made and found.folder is not None:
+            need(found.folder)
+        return found
+
+    return read
+
+
+TABLES = click.option(
+    "--tables",
+    "place",
+    callback=_place(made=False),
+    required=True,
+    metavar="DIR|URI",
+    help="What 'run' or 'backfill' wrote.",
+)
+NEW_TABLES = click.option(
+    "--tables",
+    "place",
+    callback=_place(made=True),
+    required=True,
+    metavar="DIR|URI",
+    help="Folder, or s3://BUCKET/PATH, for the tables; made if missing, tables in it are replaced.",
+)
 _CANNOT = 3
 _INTERRUPTED = 130
 

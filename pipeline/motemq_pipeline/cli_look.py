@@ -11,18 +11,16 @@ from typing import Any
 
 import click
 
-from motemq_pipeline.cli_errors import FOLDER, interruptible, need, refusals
+from motemq_pipeline.cli_errors import TABLES, interruptible, refusals
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.storage import Storage
 
-_TABLES = click.option(
-    "--tables", type=FOLDER, required=True, help="What 'run' or 'backfill' wrote."
-)
 _SHOWN = 80  # characters of a cell on a terminal
 
 
 @click.command()
 @click.argument("sql")
-@_TABLES
+@TABLES
 @click.option("--json", "form", flag_value="json", help="A JSON object a line.")
 @click.option("--csv", "form", flag_value="csv", help="CSV with a header.")
 @click.option(
@@ -32,30 +30,46 @@ _SHOWN = 80  # characters of a cell on a terminal
     show_default=True,
     help="At most so many rows; 0: all.",
 )
+@click.option("--spark", "by_spark", is_flag=True, help="Ask Spark, in its SQL.")
 @click.option("--master", metavar="URL", help="Where Spark runs; sc://HOST:PORT: a Connect server.")
-def query(sql: str, tables: Path, form: str | None, limit: int, master: str | None) -> None:
-    """Ask the tables in Spark SQL: motemq pipeline query "select …" --tables DIR.
+def query(
+    sql: str, place: Storage, form: str | None, limit: int, by_spark: bool, master: str | None
+) -> None:
+    """Ask the tables in SQL: motemq pipeline query "select …" --tables DIR.
 
-    Every table is a view of its name (docs/tables.md). Times are UTC. Rows that --limit leaves
-    out are said on stderr.
+    DuckDB answers at once; with --spark or --master Spark does, in its own SQL. Every table is a
+    view of its name (docs/tables.md). Times are UTC. Rows that --limit leaves out are said on
+    stderr.
     """
-    need(tables)
+    with refusals(), interruptible():
+        if by_spark or master:
+            _ask_spark(sql, place, limit, form or "table", master)
+            return
+        from motemq_pipeline.sql import by_duckdb
+
+        names, rows = by_duckdb(sql, place, limit)
+        _show(names, rows, limit, form or "table")
+
+
+def _ask_spark(sql: str, place: Storage, limit: int, form: str, master: str | None) -> None:
     from motemq_pipeline.elsewhere import any_session
     from motemq_pipeline.failures import in_words, spark_log
-    from motemq_pipeline.views import answer
+    from motemq_pipeline.sql import by_spark
 
     settings = {"spark.master": master} if master else None
     with (
-        refusals(),
-        interruptible(),
         spark_log() as log,
         any_session(log, settings=settings) as spark,
         in_words(log),
     ):
-        names, rows = answer(spark, sql, tables, limit)
-        _print(names, islice(rows, limit or None), form or "table")
-        if next(rows, None) is not None:
-            click.echo(f"pipeline: only the first {limit} rows; see --limit", err=True)
+        names, rows = by_spark(spark, sql, place, limit)
+        _show(names, rows, limit, form)
+
+
+def _show(names: list[str], rows: Iterator[tuple[Any, ...]], limit: int, form: str) -> None:
+    _print(names, islice(rows, limit or None), form)
+    if next(rows, None) is not None:
+        click.echo(f"pipeline: only the first {limit} rows; see --limit", err=True)
 
 
 def _print(names: list[str], rows: Iterator[tuple[Any, ...]], form: str) -> None:
@@ -101,22 +115,22 @@ def _plain(value: Any) -> Any:
 
 
 @click.command()
-@_TABLES
-def compact(tables: Path) -> None:
+@TABLES
+def compact(place: Storage) -> None:
     """Put many small files together to few large ones; needs no Spark.
 
     Runs beside 'run' and readers, which are not disturbed: files that are no longer needed stay
-    for a minute. 'run' does a part of it by itself.
+    for an hour. 'run' does it by itself.
     """
-    need(tables)
-    from motemq_pipeline.compaction import compact as put_together
+    from motemq_pipeline.delta import Table, present
 
     with refusals(), interruptible():
-        done = put_together(tables)
-        if not done:
-            raise PipelineError(f"there are no tables in {tables}")
-        for each in done:
-            click.echo(f"  {each.table:<20} {each.before:>6} files -> {each.after}")
+        found = present(place)
+        if not found:
+            raise PipelineError(f"there are no tables in {place.uri}")
+        for name in found:
+            before, after = Table(place, name).compact()
+            click.echo(f"  {name:<20} {before:>6} files -> {after}")
 
 
 @click.command()

@@ -15,7 +15,7 @@ from motemq_pipeline.cli_errors import interruptible, need, refusals
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.source_options import source_options, token_file
-from motemq_pipeline.status import QueryStatus, RunStatus, behind, positions, read_status
+from motemq_pipeline.status import BRONZE, QueryStatus, RunStatus, behind, position, read_status
 
 _LINE_EVERY_S = 10.0  # where the output is no terminal
 _NOT_RUNNING = 1
@@ -71,7 +71,7 @@ def _run(config: RunConfig, once: bool, progress: "_Progress") -> None:
         any_session(log, brief=once, settings=config.spark) as spark,
         in_words(log),
     ):
-        progress.say(f"running, tables in {config.tables}")
+        progress.say(f"running, tables in {config.place.uri}")
         keep_up(spark, config, once, progress.show, ended)
     progress.end()
 
@@ -151,7 +151,7 @@ def status(config: Path, as_json: bool) -> None:
     need(config)
     with refusals():
         read = load_config(config)
-        found = read_status(read.checkpoint, read.tables)
+        found = read_status(read.checkpoint)
         lags = _lags(read, found)
     if as_json:
         told = asdict(found)
@@ -171,15 +171,22 @@ def status(config: Path, as_json: bool) -> None:
 
 
 def _lags(config: RunConfig, found: RunStatus) -> dict[str, int]:
+    from pyspark_motemq.blocks import JournalError
     from pyspark_motemq.options import Options
-    from pyspark_motemq.records import JournalError
 
     with token_file(config) as token:
         try:
-            shelves = Options.read(source_options(config.source, token)).feed().shelves()
+            options = Options.read(source_options(config.source, token))
+            partitions = options.journal().partitions()
         except JournalError as error:
             raise PipelineError(str(error)) from error
+    from motemq_pipeline.delta import Backlog, Table
+
+    of_bronze = behind(position(config.checkpoint, BRONZE) or {}, partitions)
+    backlog = Backlog(Table(config.place, "bronze_messages"))
     return {
-        query.name: behind(positions(config.checkpoint, query.name) or {}, shelves)
+        query.name: of_bronze
+        if query.name == BRONZE
+        else of_bronze + backlog.rows(position(config.checkpoint, query.name))
         for query in found.queries
     }

@@ -10,10 +10,13 @@ from typing import Any
 from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.registry import BUILT_IN
+from motemq_pipeline.schemas import DATED_BY
+from motemq_pipeline.storage import HISTORY_S, Storage, refuse_secrets
 from motemq_pipeline.toml_lines import fault_line, lines_of, nearest
 
-_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h)")
+_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
+_CHECKPOINT = 'tables at a URI need checkpoint = "FOLDER": a folder that driver and executors share'
 _TEXT, _TEXTS, _PATH, _DURATION_S, _COUNT = "a text", "a text or texts", "a path", "a time", "count"
 _KINDS: dict[str, dict[str, str]] = {
     "source": {
@@ -27,7 +30,15 @@ _KINDS: dict[str, dict[str, str]] = {
         "max_rows": _COUNT,
         "group": _TEXT,
     },
-    "tables": {"folder": _PATH, "checkpoint": _PATH, "registry": _PATH, "rig": _PATH},
+    "tables": {
+        "folder": _PATH,
+        "checkpoint": _PATH,
+        "registry": _PATH,
+        "rig": _PATH,
+        "history": _DURATION_S,
+        "keep": "a table",
+        "options": "a table",
+    },
     "run": {"trigger": _DURATION_S, "gold_every": _DURATION_S, "compact_every": _DURATION_S},
 }
 _FREE = {"spark", "alerts"}  # their keys are checked by those who use them
@@ -54,13 +65,15 @@ class RunConfig:
 
     file: Path
     source: Source
-    tables: Path
+    place: Storage  # of the tables
     checkpoint: Path
     registry: Path
     rig: Path | None
     trigger_s: float
     gold_every_s: float
     compact_every_s: float
+    history_s: float = HISTORY_S
+    keep_s: Mapping[str, float] = field(default_factory=dict)  # of tables whose rows are to go
     spark: Mapping[str, str] = field(default_factory=dict)
     alerts: Mapping[str, Any] | None = None  # None: no alerts
 
@@ -91,25 +104,77 @@ class _Reader:
         for section, keys in self._said.items():
             self._check(section, keys)
         source = self._source()
-        tables = self._path("tables", "folder")
-        if tables is None and "folder" not in self._section("tables"):
+        place = self._place()
+        if place is None and "folder" not in self._section("tables"):
             self._error("tables", "", '[tables] needs folder = "…", where the tables are kept')
         config = RunConfig(
             file=self._file,
             source=source,
-            tables=tables or Path(),
-            checkpoint=self._path("tables", "checkpoint") or (tables or Path()) / ".checkpoint",
+            place=place or Storage(""),
+            checkpoint=self._checkpoint(place),
             registry=self._path("tables", "registry") or BUILT_IN,
             rig=self._path("tables", "rig"),
             trigger_s=self._duration("run", "trigger", 0.0),
             gold_every_s=self._duration("run", "gold_every", 10.0),
             compact_every_s=self._duration("run", "compact_every", 60.0),
+            history_s=self._duration("tables", "history", HISTORY_S),
+            keep_s=self._keep(),
             spark=self._spark(),
             alerts=self._alerts(),
         )
         if self._wrong:
             raise PipelineError("\n".join(text for _, text in sorted(self._wrong)))
         return config
+
+    def _place(self) -> Storage | None:
+        text = self._text("tables", "folder")
+        if not text:
+            return None
+        options = self._section("tables").get("options", {})
+        if not isinstance(options, dict) or not all(isinstance(o, str) for o in options.values()):
+            self._error("tables", "options", "options must be a table of texts")
+            options = {}
+        if refused := refuse_secrets(options):
+            self._error("tables", "options", refused)
+        try:
+            if "://" in text:
+                return Storage.at(text, options)
+            return Storage.at(self._file.parent / Path(text).expanduser())
+        except PipelineError as error:
+            self._error("tables", "folder", str(error))
+            return None
+
+    def _checkpoint(self, place: Storage | None) -> Path:
+        text = self._text("tables", "checkpoint")
+        if "://" in text:
+            self._error("tables", "checkpoint", _CHECKPOINT)
+            return Path()
+        found = self._path("tables", "checkpoint")
+        if found is not None or place is None:
+            return found or Path()
+        if place.folder is None:
+            self._error("tables", "folder", _CHECKPOINT)
+            return Path()
+        return place.folder / ".checkpoint"
+
+    def _keep(self) -> dict[str, float]:
+        said = self._section("tables").get("keep", {})
+        if not isinstance(said, dict):
+            self._error(
+                "tables", "keep", 'keep must be a table such as { bronze_messages = "30d" }'
+            )
+            return {}
+        found = {}
+        for name, value in said.items():
+            match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+            if name not in DATED_BY:
+                known = ", ".join(DATED_BY)
+                self._error("tables", "keep", f"{name} keeps all its rows; keep is of {known}")
+            elif match is None:
+                self._error("tables", "keep", f'{name} must be a time such as "30d", not {value!r}')
+            else:
+                found[name] = float(match[1]) * _UNITS[match[2]]
+        return found
 
     def _source(self) -> Source:
         brokers = self._texts("source", "brokers")

@@ -1,51 +1,21 @@
-"""Readings to what a person looks at: per board and sensor, per board."""
+"""Boards at a glance: what came from each, what was lost, who is silent, what runs on it."""
 
-from pyspark.sql import DataFrame
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from motemq_pipeline.rules import Registry
 from motemq_pipeline.schemas import shaped
-from motemq_pipeline.silver import distinct
-
-WINDOW_MS = 10_000  # of simulated time
-END = "end"  # the sensor of a stream's last message, docs/node.md
-_STREAM = ["board", "connection"]
 
 
-def sensor_rollup(silver: DataFrame) -> DataFrame:
-    """Return ``gold_sensor_rollup``: each reading counts once, however often it arrived."""
-    window_ms = (F.floor(F.col("t_ms") / WINDOW_MS) * WINDOW_MS).cast("long")
-    return (
-        distinct(silver.where(F.col("sensor") != END))
-        .withColumn("window_start_ms", window_ms)
-        .groupBy(*_STREAM, "sensor", "unit", "window_start_ms")
-        .agg(
-            F.count("*").alias("count"),
-            F.avg("value").alias("mean"),
-            F.min("value").alias("min"),
-            F.max("value").alias("max"),
-            F.percentile("value", 0.5).alias("p50"),
-            F.percentile("value", 0.95).alias("p95"),
-        )
-        .transform(shaped, "gold_sensor_rollup")
-        .sort(*_STREAM, "sensor", "unit", "window_start_ms")
-    )
-
-
-def board_health(silver: DataFrame) -> DataFrame:
-    """Return ``gold_board_health``.
+def board_health(streams: DataFrame) -> DataFrame:
+    """Return ``gold_board_health`` from ``gold_streams``: a row a board, over all its streams.
 
     Gaps are the numbers below a stream's highest that never arrived; duplicates are arrivals of a
-    number beyond its first. The end message has the number after the last reading, so a stream
-    that is ``complete`` has no unseen loss at its end.
+    number beyond its first; both are null of a board that numbers nothing. The end message has the
+    number after the last reading, so a stream that is ``complete`` has no unseen loss at its end.
     """
-    streams = silver.groupBy(*_STREAM, "protocol").agg(
-        F.count("*").alias("messages"),
-        F.countDistinct("seq").alias("numbers"),
-        (F.max("seq") + 1).alias("expected"),
-        F.bool_or(F.col("sensor") == END).alias("complete"),
-        F.min("received_at").alias("first_at"),
-        F.max("received_at").alias("last_at"),
-    )
     seconds = (F.unix_micros("last_at") - F.unix_micros("first_at")) / F.lit(1e6)
     # Over the time that streams were there, not over the pauses between them.
     return (
@@ -57,8 +27,8 @@ def board_health(silver: DataFrame) -> DataFrame:
             F.sum("messages").alias("messages"),
             F.min("first_at").alias("first_at"),
             F.max("last_at").alias("last_at"),
-            F.sum(F.col("expected") - F.col("numbers")).alias("gaps"),
-            F.sum(F.col("messages") - F.col("numbers")).alias("duplicates"),
+            F.sum("gaps").alias("gaps"),
+            F.sum("duplicates").alias("duplicates"),
             F.bool_and("complete").alias("complete"),
             F.sum("seconds").alias("seconds"),
         )
@@ -69,3 +39,58 @@ def board_health(silver: DataFrame) -> DataFrame:
         .transform(shaped, "gold_board_health")
         .sort("board")
     )
+
+
+def fleet(
+    health: DataFrame,
+    streams: DataFrame,
+    events: DataFrame,
+    registry: Registry | None = None,
+    as_of: datetime | None = None,
+) -> DataFrame:
+    """Return ``gold_fleet`` from ``gold_board_health``, ``gold_streams`` and ``rig_events``.
+
+    A board is silent if it sent nothing for the ``silent_after_s`` of the rule by which it last
+    sent, before ``as_of``; that is, unless given, when the broker last read any reading, so the
+    same tables give the same rows. Boards that only the rig knows are there, too.
+    """
+    now = F.lit(as_of) if as_of is not None else F.col("newest")
+    heard = streams.groupBy("board").agg(F.max_by("path", "last_at").alias("path"))
+    newest = streams.agg(F.max("last_at").alias("newest"))
+    numbers = streams.groupBy("board").agg(F.sum("expected").alias("expected"))
+    last_on_rig = (
+        events.where((F.col("board_id") != "") & (F.col("fw_sha") != ""))
+        .groupBy(F.col("board_id").alias("board"))
+        .agg(
+            *[
+                F.max_by(name, F.struct("ts", "mono_ns")).alias(name)
+                for name in ("model", "virtual", "fw_sha", "client_sha", "run_id")
+            ],
+            F.max("ts").alias("checked_at"),
+        )
+    )
+    silence_s = F.unix_micros("as_of") - F.unix_micros("last_at")
+    return shaped(
+        health.join(heard, "board", "left")
+        .join(numbers, "board", "left")
+        .join(last_on_rig, "board", "full")
+        .crossJoin(newest)
+        .withColumn("as_of", now.cast("timestamp"))
+        .withColumn("silent_after_s", _silent_after_s(registry))
+        .withColumn(
+            "silent_since",
+            F.when(silence_s > F.col("silent_after_s") * F.lit(1e6), F.col("last_at")),
+        )
+        .withColumnsRenamed({"first_at": "first_seen", "last_at": "last_seen", "gaps": "lost"})
+        .withColumn("loss", F.try_divide("lost", "expected"))
+        .withColumns({name: F.coalesce(name, F.lit(0)) for name in ("streams", "messages")}),
+        "gold_fleet",
+    ).sort("board")
+
+
+def _silent_after_s(registry: Registry | None) -> Column:
+    found = F.lit(None).cast("double")
+    for rule in reversed(registry.rules if registry else ()):
+        own = F.lit(rule.silent_after_s).cast("double")
+        found = F.when(F.col("path").rlike(rule.pattern.java), own).otherwise(found)
+    return found

@@ -1,30 +1,21 @@
-"""All tables in their order."""
+"""All tables in their order, once: ``motemq pipeline backfill``."""
 
-import json
-import os
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from motemq_pipeline import adding, rig, silver, store
-from motemq_pipeline.adding import Target
-from motemq_pipeline.derived import FROM_RIG as OF_RIG
-from motemq_pipeline.derived import FROM_SILVER, derived
+from motemq_pipeline import rig, silver
+from motemq_pipeline.delta import Table
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.parquet_files import Target, collected, writing
+from motemq_pipeline.refresh import Refresh
 from motemq_pipeline.rules import Registry
-from motemq_pipeline.schemas import TABLES, shaped
+from motemq_pipeline.schemas import shaped
+from motemq_pipeline.storage import Storage
 
-__all__ = ["ABOUT", "FROM_RIG", "FROM_SILVER", "Sources", "Written", "write_tables"]
-
-ABOUT = "about.json"  # beside the tables: what made them, and when
-FROM_RIG = ("rig_events", "rig_samples", *OF_RIG)  # in this order
-Builder = Callable[[], DataFrame]
-Job = tuple[Sequence[Target], Builder]  # what one job of Spark writes, and what makes its rows
 _ORDER = ("board", "connection", "partition", "message_seq", "path", "payload")
 
 
@@ -50,83 +41,49 @@ class Written:
 
 
 def write_tables(
-    spark: SparkSession, sources: Sources, tables: Path, progress: Callable[[Written], None]
+    spark: SparkSession, sources: Sources, place: Storage, progress: Callable[[Written], None]
 ) -> None:
-    """Write every table of ``schemas.TABLES`` into ``tables``; ``progress`` is told of each.
+    """Write every table of ``schemas.TABLES`` into ``place``; ``progress`` is told of each.
 
-    A second run over the same files gives the same rows. Raises what Spark raises; the tables
-    written before stay, later ones are those of the previous run.
+    A second run over the same files gives the same rows. Raises what Spark raises, and
+    ``PipelineError``; the tables written before stay, later ones are those of the previous run.
     """
-    tables.mkdir(parents=True, exist_ok=True)
-    for targets, rows in jobs(spark, sources, tables):
-        started = time.monotonic()
-        written = adding.write_each(targets, rows(), tables)
-        for target, count in zip(targets, written, strict=True):
-            last = target is targets[-1]
-            seconds = time.monotonic() - started if last else 0.0
-            progress(Written(target.table, count, seconds))
-    write_about(spark, tables)
+    place.prove()
+    _refuse_fed(place)
+    messages = spark.read.format("motemq").option("path", str(sources.journal)).load()
+    _write(place, [Target("bronze_messages")], shaped(messages, "bronze_messages"), progress)
+    bronze = Table(place, "bronze_messages").read(spark)
+    rows = silver.telemetry_and_quarantine(silver.decoded(bronze, sources.rules))
+    for name in ("rig_events", "rig_samples"):
+        bad = rig.bad(rig.read_lines(spark, sources.rig, name))
+        rows = rows.unionByName(bad, allowMissingColumns=True)
+    # Within what a task has, which is a piece of the journal's order. An order of all rows
+    # would be looked for in a sample, and to take that is to decode everything twice.
+    _write(place, silver.TARGETS, rows.sortWithinPartitions(*_ORDER), progress)
+    refresh = Refresh(spark, place, sources.rules, sources.rig)
+    refresh.everything(lambda table, rows, seconds: progress(Written(table, rows, seconds)))
+    Table(place, "alerts").create()
 
 
-def jobs(spark: SparkSession, sources: Sources, tables: Path) -> list[Job]:
-    """Return what makes the tables of ``schemas.TABLES``, in an order in which they can be made."""
-
-    def bronze() -> DataFrame:
-        messages = spark.read.format("motemq").option("path", str(sources.journal)).load()
-        return shaped(messages, "bronze_messages")
-
-    def readings() -> DataFrame:
-        messages = silver.decoded(store.read(spark, "bronze_messages", tables), sources.rules)
-        rows = silver.telemetry_and_quarantine(messages)
-        for name in ("rig_events", "rig_samples"):
-            bad = rig.bad(rig.read_lines(spark, sources.rig, name))
-            rows = rows.unionByName(bad, allowMissingColumns=True)
-        # Within what a task has, which is a piece of the journal's order. An order of all rows
-        # would be looked for in a sample, and to take that is to decode everything twice.
-        return rows.sortWithinPartitions(*_ORDER)
-
-    made = builders(spark, tables, sources.rules, rig_folder=sources.rig)
-    return [
-        ((Target("bronze_messages"),), bronze),
-        (silver.TARGETS, readings),
-        *(((Target(name),), made[name]) for name in TABLES if name in made),
-    ]
+def _write(
+    place: Storage,
+    targets: Sequence[Target],
+    rows: DataFrame,
+    progress: Callable[[Written], None],
+) -> None:
+    started = time.monotonic()
+    for target, files in zip(
+        targets, collected(writing(rows, place, targets), place, targets), strict=True
+    ):
+        Table(place, target.table).replace(files)
+        seconds = time.monotonic() - started if target is targets[-1] else 0.0
+        progress(Written(target.table, sum(file.rows for file in files), seconds))
 
 
-def builders(
-    spark: SparkSession, tables: Path, rules: Registry, rig_folder: Path | None
-) -> dict[str, Builder]:
-    """Return what makes each of the tables ``FROM_RIG`` and ``FROM_SILVER``."""
-
-    def table(name: str) -> DataFrame:
-        return store.read(spark, name, tables)
-
-    def lines(name: str) -> DataFrame:
-        return rig.good(rig.read_lines(spark, rig_folder or Path(), name), name)
-
-    return {
-        "rig_events": lambda: lines("rig_events"),
-        "rig_samples": lambda: lines("rig_samples"),
-        **derived(table, rules),
-    }
-
-
-def write_about(spark: SparkSession, tables: Path) -> None:
-    """Say beside the tables what made them, and when."""
-    fresh = tables / f".{ABOUT}.new"
-    fresh.write_text(json.dumps(_about(spark), indent=1) + "\n")
-    os.replace(fresh, tables / ABOUT)
-
-
-def _about(spark: SparkSession) -> dict[str, str]:
-    property_of = "java_method('java.lang.System', 'getProperty', 'java.version')"
-    (java,) = spark.sql(f"SELECT {property_of}").collect()[0]
-    return {
-        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "motemq": version("motemq"),
-        "spark": spark.version,
-        "java": str(java),
-        "python": platform.python_version(),
-        "pyarrow": version("pyarrow"),
-        "machine": f"{platform.system()} {platform.machine()}",
-    }
+def _refuse_fed(place: Storage) -> None:
+    """Refuse tables that a continuous run feeds: it would go on in the middle of others."""
+    bronze = Table(place, "bronze_messages")
+    if bronze.exists() and bronze.owner():
+        raise PipelineError(
+            f"the tables in {place.uri} are those of 'motemq pipeline run'; choose another place"
+        )

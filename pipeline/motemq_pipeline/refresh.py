@@ -1,70 +1,286 @@
-"""Tables that are made from others, made again when those changed."""
+"""Gold: tables that are made from silver and from the rig's files, kept up to date.
 
+Every table notes in its own log up to which version of silver it was made, so a refresh that was
+killed goes on where it was. It costs what is new: roll-ups are made again for the hours in which
+something new happened, and of ``gold_streams`` for the streams of which something came. Where that
+is not known any more, because the log of silver was cleared, they are made from all of silver.
+"""
+
+import bisect
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from motemq_pipeline import adding, job, store
-from motemq_pipeline.config import RunConfig
-from motemq_pipeline.registry import load_registry
-from motemq_pipeline.rollups import WINDOWS, refreshed, touched_hours
+from motemq_pipeline import gold, rig, rig_history, rollups
+from motemq_pipeline.about import write_about
+from motemq_pipeline.delta import Conflict, Table
+from motemq_pipeline.parquet_files import File, Target, collected, writing
+from motemq_pipeline.rules import Registry
+from motemq_pipeline.sequence_numbers import stream_states
+from motemq_pipeline.storage import HISTORY_S, Storage
 
-_RIG_FILES = ("events.jsonl", "samples.jsonl")
+# In the order in which they need each other.
+FROM_RIG: Final = (
+    "rig_events",
+    "rig_samples",
+    "gold_checks",
+    "gold_rtt",
+    "gold_latency",
+    "gold_flakes",
+    "gold_regressions",
+)
+FROM_SILVER: Final = (
+    "gold_sensor_rollup",
+    "gold_rollup_minute",
+    "gold_rollup_hour",
+    "gold_streams",
+    "gold_board_health",
+    "gold_fleet",
+)
+_SILVER: Final = "silver_telemetry"
+_HOURS_OF: Final = {"gold_sensor_rollup": "hour"}  # the column of time, where not window_start
+_RIG_FILES: Final = ("events.jsonl", "samples.jsonl")
+_MOST_BEHIND: Final = 50  # versions without rows, after which a table notes that it has seen them
+# Statistics of times are in milliseconds, and of files that delta-rs compacted they are cut off.
+_CUT_OFF_US: Final = 999
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Told = Callable[[str, int, float], None]  # a table that was made, its rows, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What of silver a table has not seen: ``files`` with new rows; None: nobody knows."""
+
+    version: int  # of silver
+    app: str  # under which the table notes that version
+    files: list[File] | None
 
 
 class Refresh:
-    """Follows silver and the rig's files: at most every ``gold_every_s``, and by no more than
-    a fifth of the time, so that the streams have the machine."""
+    """Keeps gold up to date in ``place``. ``rig``: a folder of a rig's results, or None."""
 
-    def __init__(self, spark: SparkSession, config: RunConfig) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        place: Storage,
+        rules: Registry,
+        rig: Path | None,
+        history_s: float = HISTORY_S,
+    ) -> None:
         self._spark = spark
-        self._config = config
-        self._rules = load_registry(config.registry)
-        self._rig_seen: tuple[tuple[str, int], ...] = ()
-        self._silver_seen: int | None = None  # a run makes everything once
-        self._next = time.monotonic() + config.gold_every_s
+        self._place = place
+        self._rules = rules
+        self._rig = rig
+        self._history_s = history_s
+        self._tables: dict[str, Table] = {}
+        self._rig_seen: tuple[tuple[str, int], ...] | None = None
 
-    def follow(self, at_once: bool = False) -> None:
-        """Make again what is out of date, if it is time. Raises what Spark raises."""
-        if not at_once and time.monotonic() < self._next:
-            return
+    def everything(self, told: Told) -> None:
+        """Make all tables from all there is."""
+        for name in FROM_RIG[:2]:
+            self._replaced(name, told)
+        for name in (*FROM_SILVER, *FROM_RIG[2:]):
+            self._replaced(name, told)
+        write_about(self._spark, self._place)
+
+    def follow(self) -> bool:
+        """Make again what is out of date; False if nothing was, or another program was at it."""
+        rig_files = self._rig_files()
+        again = False
+        if rig_files != self._rig_seen:
+            for name in FROM_RIG:
+                self._replaced(name)
+            again = True
+        try:
+            changed = [self._follow(name) for name in FROM_SILVER[:4]]
+        except Conflict:
+            return False  # a compaction by hand
+        if changed[-1]:
+            self._replaced("gold_board_health")
+        if changed[-1] or again:
+            self._replaced("gold_fleet")
+        if any(changed) or again:
+            write_about(self._spark, self._place)
+        self._rig_seen = rig_files
+        return again or any(changed)
+
+    def _follow(self, name: str) -> bool:
+        """Bring a table up to date with silver; False if there was nothing new."""
+        news = self._news(name)
+        table = self._table(name)
+        if news.files is None:
+            self._replaced(name, version=news.version)
+            return True
+        if not news.files:
+            seen = table.handle().transaction_version(news.app) or 0
+            if news.version - seen > _MOST_BEHIND:
+                table.change([], [], news.app, news.version)
+            return False
+        if name == "gold_streams":
+            return self._streams_again(table, news, news.files)
+        return self._hours_again(table, news, news.files)
+
+    def _hours_again(self, table: Table, news: _News, new: list[File]) -> bool:
+        column = _HOURS_OF.get(table.name, "window_start")
+        hours = self._touched_hours(new)
+        replaced = overlapping(table.files(), column, rollups.all_between(hours))
+        rows = self._rollup_of(table.name, hours, news.version)
+        kept = table.read(self._spark, replaced).where(~rollups.within(F.col(column), hours))
+        if replaced:
+            rows = rows.unionByName(kept, allowMissingColumns=True)
+        return table.change(self._written(table.name, rows), replaced, news.app, news.version)
+
+    def _touched_hours(self, new: list[File]) -> list[datetime]:
+        """Return the hours in which readings happened; a file of one hour is not looked at."""
+        found: set[datetime] = set()
+        unclear = []
+        for file in new:
+            low, high = (_hour(bounds.get("event_time")) for bounds in (file.low, file.high))
+            if low is not None and low == high:
+                found.add(low)
+            else:
+                unclear.append(file)
+        if unclear:
+            found.update(rollups.touched_hours(self._table(_SILVER).read(self._spark, unclear)))
+        return sorted(found)
+
+    def _rollup_of(self, name: str, hours: Sequence[datetime] | None, version: int) -> DataFrame:
+        """Return a roll-up of some hours, or of all."""
+        of_minutes = name == "gold_rollup_hour"
+        source = self._table("gold_rollup_minute" if of_minutes else _SILVER)
+        column = "window_start" if of_minutes else "event_time"
+        files = source.files(at=None if of_minutes else version)
+        if hours is not None:
+            files = overlapping(files, column, rollups.all_between(hours))
+        rows = source.read(self._spark, files)
+        if hours is not None:
+            rows = rows.where(rollups.within(F.col(column), hours))
+        return ROLLUPS[name](rows)
+
+    def _streams_again(self, table: Table, news: _News, new: list[File]) -> bool:
+        low = min((file.low.get("connection", 0) for file in new), default=0)
+        high = max((file.high.get("connection", 2**63) for file in new), default=0)
+        replaced = [
+            file
+            for file in table.files()
+            if file.low.get("connection", low) <= high and file.high.get("connection", high) >= low
+        ]
+        previous = table.read(self._spark, replaced)
+        silver = self._table(_SILVER).read(self._spark, new)
+        rows = stream_states(silver, previous).persist()
+        try:
+            key = ["board", "connection"]
+            kept = previous.join(F.broadcast(rows.select(*key)), key, "left_anti")
+            files = self._written(table.name, rows.unionByName(kept))
+        finally:
+            rows.unpersist()
+        return table.change(files, replaced, news.app, news.version)
+
+    def _replaced(self, name: str, told: Told | None = None, version: int | None = None) -> None:
+        """Make a table from all there is."""
         began = time.monotonic()
-        rig = self._rig_files() if self._config.rig is not None else ()
-        silver = self._silver()
-        again: tuple[str, ...] = ()
-        if rig != self._rig_seen:
-            again += (*job.FROM_RIG, "gold_fleet")
-        if silver != self._silver_seen:
-            again += job.FROM_SILVER
-        for table in dict.fromkeys(again):
-            adding.write(table, self._made(table), self._config.tables)
-        if again:
-            self._rig_seen, self._silver_seen = rig, silver
-            job.write_about(self._spark, self._config.tables)
-        now = time.monotonic()
-        self._next = now + max(self._config.gold_every_s, 4 * (now - began))
+        table = self._table(name)
+        app = ""
+        if name in FROM_SILVER[:4]:
+            news = self._news(name)
+            app, version = news.app, version if version is not None else news.version
+        files = self._written(name, self._made(name, version or 0))
+        table.replace(files, app, version or 0)
+        if told is not None:
+            told(name, sum(file.rows for file in files), time.monotonic() - began)
 
-    def _made(self, table: str) -> DataFrame:
-        tables, seen = self._config.tables, self._silver_seen
-        if table not in WINDOWS or seen is None:
-            config = self._config
-            return job.builders(self._spark, tables, self._rules, config.rig)[table]()
-        # Only the hours in which something happened since.
-        added = store.read(self._spark, "silver_telemetry", tables, after=seen)
-        previous = store.read(self._spark, table, tables)
-        silver = store.read(self._spark, "silver_telemetry", tables)
-        return refreshed(previous, silver, touched_hours(added), table)
+    def _made(self, name: str, version: int) -> DataFrame:
+        if name in ROLLUPS:
+            return self._rollup_of(name, None, version)
+        if name == "gold_streams":
+            silver = self._table(_SILVER)
+            return stream_states(silver.read(self._spark, silver.files(at=version)))
+        if name in ("rig_events", "rig_samples"):
+            return rig.good(rig.read_lines(self._spark, self._rig or Path(), name), name)
+        return self._from_tables(name)
 
-    def _silver(self) -> int | None:
-        """Return the number of the last batch."""
-        live, _ = store.pieces("silver_telemetry", self._config.tables)
-        return live[-1].high if live else None
+    def _from_tables(self, name: str) -> DataFrame:
+        def rows(of: str) -> DataFrame:
+            return self._table(of).read(self._spark)
+
+        makers: dict[str, Callable[[], DataFrame]] = {
+            "gold_board_health": lambda: gold.board_health(rows("gold_streams")),
+            "gold_fleet": lambda: gold.fleet(
+                rows("gold_board_health"), rows("gold_streams"), rows("rig_events"), self._rules
+            ),
+            "gold_checks": lambda: rig.checks(rows("rig_events")),
+            "gold_rtt": lambda: rig.rtt(rows("rig_samples")),
+            "gold_latency": lambda: rig_history.latency(rows("rig_samples")),
+            "gold_flakes": lambda: rig_history.flakes(rows("gold_checks")),
+            "gold_regressions": lambda: rig_history.regressions(rows("gold_rtt")),
+        }
+        return makers[name]()
+
+    def _news(self, name: str) -> _News:
+        silver = self._table(_SILVER)
+        handle = silver.handle()
+        version = handle.version()
+        app = f"refresh {handle.metadata().id}"
+        table = self._table(name)
+        seen = table.handle().transaction_version(app) if table.exists() else None
+        files = None if seen is None else silver.added(seen, version)
+        return _News(version, app, files)
+
+    def _written(self, name: str, rows: DataFrame) -> list[File]:
+        targets = [Target(name)]
+        (files,) = collected(writing(rows, self._place, targets), self._place, targets)
+        return files
+
+    def _table(self, name: str) -> Table:
+        if name not in self._tables:
+            self._tables[name] = Table(self._place, name, self._history_s)
+        return self._tables[name]
 
     def _rig_files(self) -> tuple[tuple[str, int], ...]:
-        folder = self._config.rig or Path()
+        folder = self._rig
+        if folder is None:
+            return ()
         return tuple(
             (str(file), file.stat().st_size)
             for name in _RIG_FILES
             for file in sorted(folder.rglob(name))
         )
+
+
+ROLLUPS: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
+    "gold_sensor_rollup": rollups.by_simulated_time,
+    "gold_rollup_minute": rollups.by_minute,
+    "gold_rollup_hour": rollups.by_hour,
+}
+
+
+def _hour(us: int | None) -> datetime | None:
+    if us is None:
+        return None
+    at = _EPOCH + timedelta(microseconds=us)
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def overlapping(files: Sequence[File], column: str, hours: Sequence[datetime]) -> list[File]:
+    """Return the files that may have rows of ``hours``, which are in order, by their bounds."""
+    if not hours:
+        return []
+    starts = [(hour - _EPOCH) // timedelta(microseconds=1) for hour in hours]
+    length = rollups.HOUR // timedelta(microseconds=1)
+    found = []
+    for file in files:
+        low, high = file.low.get(column), file.high.get(column)
+        if low is not None and high is not None:
+            # The first hour that ends after the file's first row must begin before its last.
+            at = bisect.bisect_right(starts, low - length)
+            if at == len(starts) or starts[at] > high + _CUT_OFF_US:
+                continue
+        found.append(file)
+    return found

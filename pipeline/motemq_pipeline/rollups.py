@@ -1,4 +1,9 @@
-"""Readings to minutes and hours, all of them or only those that changed."""
+"""Readings to windows: minutes, hours, and the simulated time of boards.
+
+A row depends on the readings of its hour of ``event_time`` alone, so only hours in which something
+new happened are made again. Percentiles are from KLL sketches (rank error below 1 %), which merge:
+hours are made of minutes, and ``sketch`` of any rows gives the percentiles of all of them.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -7,24 +12,25 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from motemq_pipeline.gold import END
 from motemq_pipeline.schemas import shaped
+from motemq_pipeline.sequence_numbers import END
 
-WINDOWS: Final = {"gold_rollup_minute": 60, "gold_rollup_hour": 3600}  # seconds
-_HOUR: Final = timedelta(hours=1)
-_HOUR_S: Final = 3600
+HOUR: Final = timedelta(hours=1)
+WINDOW_MS: Final = 10_000  # of simulated time
+SKETCH_K: Final = 400  # of a KLL sketch: 0.6 % of rank, single-sided, at 99 % confidence
+_MINUTE_S, _HOUR_S = 60, 3600
+_SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # More hours than that are asked for by their bounds only: a condition of a million values is none.
 _LISTED_HOURS: Final = 500
+_WINDOW: Final = ["board", "sensor", "unit", "window_start"]
 
 
-def rollup(silver: DataFrame, table: str) -> DataFrame:
-    """Return ``gold_rollup_minute`` or ``gold_rollup_hour``, whichever ``table`` names.
+def by_minute(silver: DataFrame) -> DataFrame:
+    """Return ``gold_rollup_minute``.
 
-    A row depends on the readings of its hour alone. A reading that came more than once counts once
-    an hour. ``gaps`` are the numbers missing between a reading and the one before it in its stream
-    and hour, so they add up over sensors and minutes.
+    A reading that came more than once counts once an hour. ``gaps`` are the numbers missing between
+    a reading and the one before it in its stream and hour, so they add up over sensors and minutes.
     """
-    seconds = WINDOWS[table]
     stream = ["board", "connection", "hour"]
     by_number = Window.partitionBy(*stream).orderBy("seq", "sensor", "partition", "message_seq")
     before = F.lag(F.struct("seq", "sensor")).over(by_number)
@@ -38,26 +44,61 @@ def rollup(silver: DataFrame, table: str) -> DataFrame:
         .withColumn("missing", F.greatest(F.col("seq") - F.col("before.seq") - 1, F.lit(0)))
         # The first reading of a stream's hour has nothing missing before it.
         .withColumn("missing", F.when(F.col("seq").isNotNull(), F.coalesce("missing", F.lit(0))))
-        .withColumn("window_start", _start(seconds))
+        .withColumn("window_start", _start(_MINUTE_S))
     )
-    percentiles = F.percentile("value", F.array(F.lit(0.5), F.lit(0.95), F.lit(0.99)))
-    return (
-        readings.groupBy("board", "hour", "sensor", "unit", "window_start")
+    found = readings.groupBy("hour", *_WINDOW).agg(
+        F.count("*").alias("count"),
+        F.avg("value").alias("mean"),
+        F.min("value").alias("min"),
+        F.max("value").alias("max"),
+        F.sum("missing").alias("gaps"),
+        F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
+    )
+    return _finished(found, "gold_rollup_minute", _MINUTE_S)
+
+
+def by_hour(minutes: DataFrame) -> DataFrame:
+    """Return ``gold_rollup_hour`` from rows of ``gold_rollup_minute``, of whole hours."""
+    hour = F.date_trunc("hour", "window_start")
+    found = (
+        minutes.withColumn("window_start", hour)
+        .groupBy(*_WINDOW)
+        .agg(
+            (F.sum(F.col("mean") * F.col("count")) / F.sum("count")).alias("mean"),
+            F.sum("count").alias("count"),
+            F.min("min").alias("min"),
+            F.max("max").alias("max"),
+            F.sum("gaps").alias("gaps"),
+            F.kll_merge_agg_double("sketch", F.lit(SKETCH_K)).alias("sketch"),
+        )
+    )
+    return _finished(found, "gold_rollup_hour", _HOUR_S)
+
+
+def by_simulated_time(silver: DataFrame) -> DataFrame:
+    """Return ``gold_sensor_rollup``: each reading counts once an hour, however often it arrived."""
+    key = ["board", "connection", "sensor", "unit", "window_start_ms", "hour"]
+    alone = F.when(F.col("seq").isNull(), F.struct("partition", "message_seq"))
+    arrival = Window.partitionBy("board", "connection", "hour", "sensor", "seq", "alone").orderBy(
+        "partition", "message_seq"
+    )
+    window_ms = (F.floor(F.col("t_ms") / WINDOW_MS) * WINDOW_MS).cast("long")
+    found = (
+        silver.where(F.col("sensor") != END)
+        .withColumns({"hour": _start(_HOUR_S), "alone": alone, "window_start_ms": window_ms})
+        .repartition("board", "hour")
+        .withColumn("arrival", F.row_number().over(arrival))
+        .where(F.col("arrival") == 1)
+        .groupBy(*key)
         .agg(
             F.count("*").alias("count"),
             F.avg("value").alias("mean"),
             F.min("value").alias("min"),
             F.max("value").alias("max"),
-            percentiles.alias("percentiles"),
-            F.sum("missing").alias("gaps"),
+            F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
         )
-        .withColumns(
-            {name: F.col("percentiles")[at] for at, name in enumerate(["p50", "p95", "p99"])}
-        )
-        .withColumn("rate_per_s", F.col("count") / F.lit(float(seconds)))
-        .transform(shaped, table)
-        .sort("window_start", "board", "sensor", "unit")
     )
+    return shaped(_with_percentiles(found), "gold_sensor_rollup").sort(*key)
 
 
 def touched_hours(readings: DataFrame) -> list[datetime]:
@@ -66,28 +107,33 @@ def touched_hours(readings: DataFrame) -> list[datetime]:
     return sorted(datetime.fromtimestamp(row["hour"], UTC) for row in hours)
 
 
-def refreshed(
-    previous: DataFrame, silver: DataFrame, hours: Sequence[datetime], table: str
-) -> DataFrame:
-    """Return a roll-up of ``silver``, made again for ``hours`` only, else taken from ``previous``.
-
-    Equal to ``rollup(silver, table)`` if ``previous`` was that of all readings but those of
-    ``hours`` (``touched_hours`` of what came since). Reads of ``silver`` what its files' statistics
-    say may be of those hours.
-    """
-    if not hours:
-        return previous
-    again = rollup(silver.where(_within(F.col("event_time"), hours)), table)
-    kept = previous.where(~_within(F.col("window_start"), hours))
-    return shaped(kept.unionByName(again), table).sort("window_start", "board", "sensor", "unit")
-
-
-def _within(time: Column, hours: Sequence[datetime]) -> Column:
-    first, last = min(hours), max(hours) + _HOUR
-    between = (time >= F.lit(first)) & (time < F.lit(last))
+def within(time: Column, hours: Sequence[datetime]) -> Column:
+    """Return whether ``time`` is in one of ``hours``; of very many, in their whole span."""
+    between = (time >= F.lit(min(hours))) & (time < F.lit(max(hours) + HOUR))
     if len(hours) > _LISTED_HOURS:
         return between
     return between & F.date_trunc("hour", time).isin([F.lit(hour) for hour in hours])
+
+
+def all_between(hours: Sequence[datetime]) -> list[datetime]:
+    """Return the hours that ``within`` means by ``hours``."""
+    if len(hours) <= _LISTED_HOURS:
+        return list(hours)
+    count = (max(hours) - min(hours)) // HOUR + 1
+    return [min(hours) + at * HOUR for at in range(count)]
+
+
+def _finished(rows: DataFrame, table: str, seconds: int) -> DataFrame:
+    rate = F.col("count") / F.lit(float(seconds))
+    found = _with_percentiles(rows).withColumn("rate_per_s", rate)
+    return shaped(found, table).sort("window_start", "board", "sensor", "unit")
+
+
+def _with_percentiles(rows: DataFrame) -> DataFrame:
+    of_sketch = F.kll_sketch_get_quantile_double("sketch", F.array(*map(F.lit, _SHARES.values())))
+    return rows.withColumn("percentiles", of_sketch).withColumns(
+        {name: F.col("percentiles")[at] for at, name in enumerate(_SHARES)}
+    )
 
 
 def _start(seconds: int) -> Column:

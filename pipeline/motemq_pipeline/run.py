@@ -1,4 +1,4 @@
-"""``motemq pipeline run``: the streams, the chores beside them, and what is told of both."""
+"""``motemq pipeline run``: the streams, the maintenance beside them, and what is told of both."""
 
 import json
 import os
@@ -10,12 +10,13 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from motemq_pipeline.chores import Chores
 from motemq_pipeline.config import RunConfig
+from motemq_pipeline.delta import Backlog, Table
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.maintenance import Maintenance
 from motemq_pipeline.source_options import token_file
-from motemq_pipeline.status import QueryStatus, RunStatus, now, write_status
+from motemq_pipeline.status import BRONZE, QueryStatus, RunStatus, now, only_run, write_status
 from motemq_pipeline.streams import Streams
-from motemq_pipeline.writer import only_writer
 
 _LOOK_S = 0.5
 _STATUS_S = 1.0
@@ -34,19 +35,20 @@ def run(
     ``tell`` is told every second how it goes. Raises ``PipelineError`` for what a person can
     mend, and ``PySparkException`` when a query fails.
     """
-    with only_writer(config.tables), token_file(config) as token:
+    config.place.prove()
+    with only_run(config.checkpoint), token_file(config) as token:
         streams = Streams(spark, config, token)
         watch = _Watch(config, tell)
         state = "ended"
         try:
             streams.start(once)
-            with Chores(spark, config) as chores:
+            with Maintenance(spark, config) as maintenance:
                 while streams.running() and not ended():
                     watch.look(streams)
-                    chores.check()
+                    maintenance.check()
                     time.sleep(_LOOK_S)
                 if once and not ended():
-                    chores.finish()
+                    maintenance.finish()
                 streams.stop()
         except Exception as error:
             state = f"failed: {str(error).splitlines()[0]}"
@@ -61,6 +63,8 @@ class _Watch:
 
     def __init__(self, config: RunConfig, tell: Callable[[RunStatus], None]) -> None:
         self._checkpoint = config.checkpoint
+        self._backlog = Backlog(Table(config.place, "bronze_messages"))
+        self._bronze: int | None = None  # messages that bronze is behind
         self._tell = tell
         self._status = RunStatus(os.getpid(), "running", now(), now(), ())
         self._seen: dict[str, QueryStatus] = {}
@@ -105,18 +109,26 @@ class _Watch:
             history.popleft()
         seconds = history[-1][0] - history[0][0]
         rate = (history[-1][1] - history[0][1]) / seconds if seconds else 0.0
-        return replace(found, rows_per_s=round(rate, 1), behind=_behind(query))
+        return replace(found, rows_per_s=round(rate, 1), behind=self._behind(name, query))
 
-
-def _behind(query: StreamingQuery) -> int | None:
-    last = query.lastProgress
-    if last is None or not last.sources:
-        return None
-    source = last.sources[0]
-    newest, done = _offset(source.latestOffset), _offset(source.endOffset)
-    if newest is None or done is None:
-        return None
-    return sum(max(0, at - done.get(number, 0)) for number, at in newest.items())
+    def _behind(self, name: str, query: StreamingQuery) -> int | None:
+        """Return how many messages of the journal are not in what the query writes."""
+        last = query.lastProgress
+        if last is None or not last.sources:
+            return None
+        source = last.sources[0]
+        done = _offset(source.endOffset)
+        if name == BRONZE:
+            newest = _offset(source.latestOffset)
+            if newest is None or done is None:
+                return None
+            numbers = {key: at for key, at in newest.items() if key.isdecimal()}  # not their ids
+            self._bronze = sum(max(0, at - done.get(part, 0)) for part, at in numbers.items())
+            return self._bronze
+        try:
+            return (self._bronze or 0) + self._backlog.rows(done)
+        except PipelineError:  # an object store that does not answer now
+            return None
 
 
 def _offset(text: str | None) -> dict[str, int] | None:

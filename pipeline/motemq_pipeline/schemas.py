@@ -1,15 +1,15 @@
 """Every table's columns and their version: docs/tables.md says what they mean.
 
-A table is ``name -> DDL``; ``TABLES`` is in the order they are written.
+A table is ``name -> DDL``; ``TABLES`` is in the order they are written. No Spark in here.
 """
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # Spark takes a second to import; the report needs the names only
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
+DATE: Final = "date"  # the last column of tables that have one; it partitions them
 _RIG_LEADING: Final = (
     "schema_version int, run_id string, rig string, ts timestamp, mono_ns long, board_id string, "
     "model string, port string, virtual boolean, fw_sha string, client_sha string, "
@@ -20,23 +20,24 @@ _RIG_CHECK: Final = (
 )
 _ROLLUP: Final = (
     "board string, sensor string, unit string, window_start timestamp, count long, mean double, "
-    "min double, max double, p50 double, p95 double, p99 double, gaps long, rate_per_s double"
+    "min double, max double, p50 double, p95 double, p99 double, gaps long, rate_per_s double, "
+    "sketch binary, date date"
 )
 
 TABLES: Final[dict[str, str]] = {
     # What the source gives; not taken from it, because it imports Spark, and readers need none.
     "bronze_messages": (
         "partition int, seq long, time timestamp, time_ns long, protocol string, connection long, "
-        "client string, path string, retained boolean, will boolean, payload binary"
+        "client string, path string, retained boolean, will boolean, payload binary, date date"
     ),
     "silver_telemetry": (
         "board string, sensor string, seq long, t_ms long, unit string, value double, "
         "event_time timestamp, clock string, received_at timestamp, path string, protocol string, "
-        "connection long, partition int, message_seq long"
+        "connection long, partition int, message_seq long, date date"
     ),
     "silver_quarantine": (
         "source string, partition int, message_seq long, received_at timestamp, path string, "
-        "payload binary, reason string"
+        "payload binary, reason string, date date"
     ),
     "rig_events": _RIG_LEADING
     + (
@@ -50,10 +51,16 @@ TABLES: Final[dict[str, str]] = {
     ),
     "gold_sensor_rollup": (
         "board string, connection long, sensor string, unit string, window_start_ms long, "
-        "count long, mean double, min double, max double, p50 double, p95 double"
+        "hour timestamp, count long, mean double, min double, max double, p50 double, "
+        "p95 double, date date"
     ),
     "gold_rollup_minute": _ROLLUP,
     "gold_rollup_hour": _ROLLUP,
+    "gold_streams": (
+        "board string, connection long, protocol string, path string, messages long, "
+        "numbered long, expected long, gaps long, duplicates long, missing string, "
+        "complete boolean, first_at timestamp, last_at timestamp"
+    ),
     "gold_board_health": (
         "board string, protocol string, streams long, messages long, first_at timestamp, "
         "last_at timestamp, gaps long, duplicates long, complete boolean, rate_per_s double"
@@ -88,6 +95,21 @@ TABLES: Final[dict[str, str]] = {
         "finished_at timestamp, fw_sha string, client_sha string, changed string, value double, "
         "runs_before int, center double, spread double, change double, verdict string"
     ),
+    "alerts": (
+        "alert string, kind string, board string, sensor string, raised_at timestamp, "
+        "cleared_at timestamp, value double, limit double, message string, key string, date date"
+    ),
+}
+
+# The days of these tables are those (UTC) of this column; null, where that is null.
+DATED_BY: Final[dict[str, str]] = {
+    "bronze_messages": "time",
+    "silver_telemetry": "event_time",
+    "silver_quarantine": "received_at",
+    "gold_sensor_rollup": "hour",
+    "gold_rollup_minute": "window_start",
+    "gold_rollup_hour": "window_start",
+    "alerts": "raised_at",
 }
 
 RIG_LINE_SCHEMAS: Final[dict[str, str]] = {
@@ -98,12 +120,27 @@ RIG_LINE_SCHEMAS: Final[dict[str, str]] = {
 # Raised with every change of a table's columns or of what they mean.
 VERSIONS: Final[dict[str, int]] = {
     **dict.fromkeys(TABLES, 1),
-    "silver_telemetry": 2,  # clock; event_time by it
+    "bronze_messages": 2,  # date
+    "silver_telemetry": 3,  # clock; event_time by it; date
+    "silver_quarantine": 2,  # date
+    "gold_sensor_rollup": 2,  # hour, date; percentiles from sketches
+    "gold_rollup_minute": 2,  # sketch, date
+    "gold_rollup_hour": 2,  # sketch, date
+    "gold_board_health": 2,  # gaps and duplicates are null where nothing is numbered
+    "gold_fleet": 2,  # likewise
     "rig_samples": 2,  # better, limit
     "gold_rtt": 2,  # better, outcome, finished_at, p95
+    "alerts": 2,  # date
 }
-VERSION_KEY: Final = "motemq_version"  # in the metadata of a table's first column
-SPARK_SCHEMA_KEY: Final = b"org.apache.spark.sql.parquet.row.metadata"
+_ARROW: Final = {
+    "int": "int32",
+    "long": "int64",
+    "double": "float64",
+    "string": "string",
+    "boolean": "bool",
+    "binary": "binary",
+    "date": "date32",
+}
 
 
 def columns(table: str) -> list[str]:
@@ -111,25 +148,19 @@ def columns(table: str) -> list[str]:
     return [column.split(" ")[0] for column in TABLES[table].split(", ")]
 
 
+def arrow_schema(table: str) -> "pa.Schema":
+    """Return the columns of a table for pyarrow."""
+    import pyarrow as pa
+
+    def arrow_type(kind: str) -> "pa.DataType":
+        if kind == "timestamp":
+            return pa.timestamp("us", tz="UTC")
+        return pa.type_for_alias(_ARROW[kind])
+
+    named = (column.split(" ") for column in TABLES[table].split(", "))
+    return pa.schema([pa.field(name, arrow_type(kind)) for name, kind in named])
+
+
 def shaped(rows: "DataFrame", table: str) -> "DataFrame":
-    """Return the columns of a table, in order, with its version in their metadata.
-
-    Parquet files keep it, so each file of a table says by itself which version it is.
-    """
-    from pyspark.sql import functions as F
-
-    first, *others = columns(table)
-    version = {VERSION_KEY: VERSIONS[table]}
-    return rows.select(F.col(first).alias(first, metadata=version), *others)
-
-
-def version_of(file: Path) -> int | None:
-    """Return the version that wrote a Parquet file of a table; None if it does not say."""
-    import pyarrow.parquet as pq
-
-    found = (pq.read_schema(file).metadata or {}).get(SPARK_SCHEMA_KEY)
-    if found is None:
-        return None
-    (first, *_) = json.loads(found)["fields"]
-    version: int | None = first["metadata"].get(VERSION_KEY)
-    return version
+    """Return the columns of a table, in order, but its ``date``: who writes the rows adds that."""
+    return rows.select(*(name for name in columns(table) if name != DATE))

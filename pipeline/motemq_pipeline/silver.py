@@ -8,9 +8,9 @@ that message alone, so a stream and a later batch over the same journal give the
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from motemq_pipeline.adding import Target
 from motemq_pipeline.decoding_columns import decoding_columns
 from motemq_pipeline.first_arrivals import first_arrivals
+from motemq_pipeline.parquet_files import Target
 from motemq_pipeline.rules import CLOCK_AHEAD_S, Registry
 from motemq_pipeline.schemas import shaped
 

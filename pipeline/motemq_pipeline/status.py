@@ -4,18 +4,21 @@ The run writes ``CHECKPOINT/status.json`` every second. How far it is behind is 
 journal when somebody looks, so it is true also while nothing runs. Needs no Spark.
 """
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.writer import is_written
 
+BRONZE = "bronze"  # the query that reads the journal; the others read its table
 _FILE = "status.json"
+_LOCK = ".lock"  # the kernel frees it when its holder ends, however that ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +60,46 @@ def write_status(status: RunStatus, checkpoint: Path) -> None:
     os.replace(fresh, checkpoint / _FILE)
 
 
-def read_status(checkpoint: Path, tables: Path) -> RunStatus:
+@contextlib.contextmanager
+def only_run(checkpoint: Path) -> Iterator[None]:
+    """Hold a checkpoint for one run; raises ``PipelineError`` if another one goes on with it."""
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        lock = (checkpoint / _LOCK).open("a+")
+    except OSError as error:
+        raise PipelineError(
+            f"the checkpoint {checkpoint} cannot be written: {error.strerror}"
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read() or "another process"
+            raise PipelineError(
+                f"{holder} is running with the checkpoint {checkpoint}; one at a time"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()}")
+        lock.flush()
+        yield
+
+
+def _is_held(checkpoint: Path) -> bool:
+    try:
+        with (checkpoint / _LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
+
+
+def read_status(checkpoint: Path) -> RunStatus:
     """Return the last word of a run; raises ``PipelineError`` if there was none.
 
-    A run that was killed has ``ended without a word``: it holds its tables no more.
+    A run that was killed has ``ended without a word``: it holds its checkpoint no more.
     """
     try:
         said = json.loads((checkpoint / _FILE).read_text())
@@ -70,31 +109,32 @@ def read_status(checkpoint: Path, tables: Path) -> RunStatus:
         raise PipelineError(f"no run has ever used the checkpoint {checkpoint}") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise PipelineError(f"{checkpoint / _FILE} cannot be read: {error}") from error
-    if status.state == "running" and not is_written(tables):
+    if status.state == "running" and not _is_held(checkpoint):
         said["state"] = f"ended without a word (killed?) after {status.updated_at}"
         return RunStatus(**said, queries=queries)
     return status
 
 
-def positions(checkpoint: Path, query: str) -> dict[int, int] | None:
-    """Return the next message of each partition after the last batch that is in the tables.
+def position(checkpoint: Path, query: str) -> dict[str, int] | None:
+    """Return the offset of a query after the last batch that is in the tables.
 
-    Read from the checkpoint; None if there is no such batch.
+    That is, of bronze, the next message of each partition; of others ``table_source``'s. Read from
+    the checkpoint; None if there is no such batch.
     """
     done = newest(checkpoint, query)
     if done is None:
         return None
     lines = (checkpoint / query / "offsets" / str(done)).read_text().splitlines()
     # A version, a line about the batch, then one line a source.
-    found: Mapping[str, int] = json.loads(lines[2])
-    return {int(number): at for number, at in found.items()}
+    found: dict[str, int] = json.loads(lines[2])
+    return found
 
 
-def behind(read_up_to: Mapping[int, int], journal: Mapping[int, Any]) -> int:
-    """Return how many messages a query has yet to read. ``journal``: shelves, by partition."""
+def behind(read_up_to: Mapping[str, int], journal: Mapping[int, Any]) -> int:
+    """Return how many messages bronze has yet to read. ``journal``: its partitions."""
     return sum(
-        max(0, shelf.next - max(shelf.first, read_up_to.get(number, 0)))
-        for number, shelf in journal.items()
+        max(0, state.next - max(state.first, read_up_to.get(str(number), 0)))
+        for number, state in journal.items()
     )
 
 

@@ -1,13 +1,12 @@
-"""The continuous run: the journal to bronze, silver and quarantine, batch after batch, for good.
+"""The continuous run: the journal to bronze, and bronze to silver, quarantine and alerts.
 
-Every query keeps its place in a checkpoint and adds each of its batches to a table under the
-batch's number (``adding.add``), so whatever is killed, at any moment, loses and doubles nothing:
-Spark repeats a batch whose end it did not note, and the table knows the batch already. Spark's own
-file sink can do the same, but its tables cannot be compacted, and only Spark can read them.
+The journal is read once. What bronze gets is read from there by those that need it, as a stream of
+its table (``table_source``). Every query keeps its place in a checkpoint and commits each of its
+batches under the batch's number (``delta``), so whatever is killed, at any moment, loses and
+doubles nothing: Spark repeats a batch whose end it did not note, and the table knows it already.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,20 +15,22 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from motemq_pipeline import adding, silver, store
-from motemq_pipeline.adding import Target
+from motemq_pipeline import silver, table_source
 from motemq_pipeline.alerts.outlet import publish
 from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.alerts.stream import alert_stream
 from motemq_pipeline.config import RunConfig
+from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.parquet_files import collected, writing
+from motemq_pipeline.parquet_files import Target, collected, writing
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
+from motemq_pipeline.schemas import TABLES, shaped
 from motemq_pipeline.source_options import source_options
 from motemq_pipeline.status import newest
 
 _BRONZE = (Target("bronze_messages"),)
+_ALERTS = (Target("alerts"),)
 _Begun = tuple[DataFrame, Callable[[DataFrame, int], None]]
 _OF_SINK = ("brokers", "tokenFile", "caFile")
 
@@ -39,7 +40,7 @@ class Stream:
     """One query: the tables it feeds; its rows, and what adds a batch of them to the tables."""
 
     name: str
-    tables: tuple[str, ...]
+    targets: tuple[Target, ...]
     begin: Callable[[], _Begun]
     least_trigger_s: float = 0.0
 
@@ -53,17 +54,18 @@ class Streams:
         self._token = token
         self._rules = load_registry(config.registry)
         self._streams = [
-            Stream("bronze", _names(_BRONZE), self._bronze),
-            Stream("silver", _names(silver.TARGETS), self._silver, 1.0),
+            Stream("bronze", _BRONZE, self._bronze),
+            Stream("silver", silver.TARGETS, self._silver, 1.0),
         ]
         if config.alerts is not None:
             alerts = AlertSettings.read(config.alerts)
             self._streams.append(
                 # It runs at every trigger, because time raises alerts.
-                Stream("alerts", ("alerts",), lambda: (self._alerts(alerts), self._alert), 1.0)
+                Stream("alerts", _ALERTS, lambda: (self._alerts(alerts), self._alert), 1.0)
             )
         self._once = False
         self._restarts = {stream.name: Restarts() for stream in self._streams}
+        self._tables: dict[str, Table] = {}
         self.queries: dict[str, StreamingQuery] = {}
 
     def start(self, once: bool) -> None:
@@ -72,12 +74,12 @@ class Streams:
         Raises ``PipelineError`` if tables and checkpoint do not belong together.
         """
         self._once = once
+        for name in TABLES:
+            self._table(name).create()
         for stream in self._streams:
-            check_owner(stream, self._config.tables, self._config.checkpoint)
-        for table in store.TABLES:
-            store.create(table, self._config.tables)
-            store.show(table, self._config.tables)  # what a run that was killed did not
-        for stream in self._streams:
+            check_owner(stream, self._config)
+        # With ``once``, what reads bronze begins when bronze has all.
+        for stream in self._streams[: 1 if once else None]:
             self.queries[stream.name] = self._started(stream)
 
     def running(self) -> bool:
@@ -87,8 +89,12 @@ class Streams:
         """
         some = False
         for stream in self._streams:
+            query = self.queries.get(stream.name)
+            if query is None:
+                if some:
+                    return True  # it waits for those before it
+                query = self.queries[stream.name] = self._started(stream)
             # Each is looked at once: one that fails after the look is seen by the next call.
-            query = self.queries[stream.name]
             if query.isActive:
                 some = True
                 continue
@@ -114,11 +120,17 @@ class Streams:
             query.stop()
 
     def _started(self, stream: Stream) -> StreamingQuery:
-        tables, checkpoint = self._config.tables, self._config.checkpoint / stream.name
+        checkpoint = self._config.checkpoint / stream.name
         rows, add_batch = stream.begin()
+        owned = False
 
         def add(batch: DataFrame, number: int) -> None:
-            own(stream, tables, checkpoint)
+            nonlocal owned
+            if not owned:
+                query = query_id(checkpoint)
+                for target in stream.targets:
+                    self._table(target.table).own(query)
+                owned = True
             add_batch(batch, number)
 
         writer = (
@@ -131,107 +143,97 @@ class Streams:
         milliseconds = round(max(self._config.trigger_s, stream.least_trigger_s) * 1000)
         return writer.trigger(processingTime=f"{milliseconds} milliseconds").start()
 
-    def _messages(self, reader: str) -> DataFrame:
-        stream = self._spark.readStream.format("motemq")
-        for name, value in source_options(self._config.source, self._token, reader).items():
-            stream = stream.option(name, value)
-        return stream.load()
-
     def _bronze(self) -> _Begun:
-        return self._staged(self._messages("bronze"), _BRONZE)
+        stream = self._spark.readStream.format("motemq")
+        for name, value in source_options(self._config.source, self._token, "bronze").items():
+            stream = stream.option(name, value)
+        return self._written("bronze", shaped(stream.load(), "bronze_messages"), _BRONZE)
 
     def _silver(self) -> _Begun:
-        rows = silver.decoded(self._messages("silver"), self._rules)
-        return self._staged(silver.telemetry_and_quarantine(rows), silver.TARGETS)
+        rows = silver.decoded(self._messages(), self._rules)
+        return self._written("silver", silver.telemetry_and_quarantine(rows), silver.TARGETS)
 
-    def _staged(self, rows: DataFrame, targets: Sequence[Target]) -> _Begun:
+    def _messages(self) -> DataFrame:
+        bronze = self._config.place.within("bronze_messages")
+        max_rows = self._config.source.max_rows
+        return table_source.stream(self._spark, bronze, "bronze_messages", max_rows)
+
+    def _written(self, name: str, rows: DataFrame, targets: Sequence[Target]) -> _Begun:
         """Return a stream of files that were written, and what makes those of a batch the tables'.
 
         So a batch is one job of Spark, which is planned with the query and not by itself.
         """
-        folder = self._config.tables
-        parts = [target.part(adding.staging(target.table, folder)) for target in targets]
+        place = self._config.place
+        tables = [self._table(target.table) for target in targets]
 
         def add(batch: DataFrame, number: int) -> None:
-            if not all(store.has(target.table, folder, number) for target in targets):
-                for target, files in zip(targets, collected(batch, parts), strict=True):
-                    adding.add(target.table, files, folder, number)
+            query = query_id(self._config.checkpoint / name)
+            if not all(table.has(query, number) for table in tables):
+                for table, files in zip(tables, collected(batch, place, targets), strict=True):
+                    if files:
+                        table.add(files, query, number)
 
-        return writing(rows, parts), add
+        return writing(rows, place, targets), add
 
     def _alerts(self, settings: AlertSettings) -> DataFrame:
-        messages = self._messages("alerts")
+        messages = self._messages()
         readings = silver.telemetry(silver.decoded(messages, self._rules))
         return alert_stream(readings, self._rules, settings, messages)
 
     def _alert(self, batch: DataFrame, number: int) -> None:
-        source = self._config.source
+        source, place = self._config.source, self._config.place
+        table = self._table("alerts")
+        query = query_id(self._config.checkpoint / "alerts")
         batch.persist()  # state is not asked twice
         try:
             if source.brokers:
                 options = source_options(replace(source, brokers=source.brokers[:1]), self._token)
-                place = {"checkpointLocation": str(self._config.checkpoint / "alerts")}
+                checkpoint = {"checkpointLocation": str(self._config.checkpoint / "alerts")}
                 kept = {name: options[name] for name in _OF_SINK if name in options}
-                publish(batch, number, {**kept, **place})
-            adding.append("alerts", batch, self._config.tables, number)
+                publish(batch, number, {**kept, **checkpoint})
+            if not table.has(query, number):
+                (files,) = collected(writing(batch, place, _ALERTS), place, _ALERTS)
+                if files:
+                    table.add(files, query, number)
         finally:
             batch.unpersist()
 
+    def _table(self, name: str) -> Table:
+        if name not in self._tables:
+            self._tables[name] = Table(self._config.place, name, self._config.history_s)
+        return self._tables[name]
 
-def _names(targets: Sequence[Target]) -> tuple[str, ...]:
-    return tuple(target.table for target in targets)
 
-
-def check_owner(stream: Stream, tables: Path, checkpoint: Path) -> None:
+def check_owner(stream: Stream, config: RunConfig) -> None:
     """Refuse tables that another checkpoint feeds, or a checkpoint that feeds other tables.
 
     Batch numbers mean nothing elsewhere: messages would be lost without a word.
     Raises ``PipelineError``.
     """
-    ours, known = _checkpoint_id(checkpoint / stream.name), _owner(stream.name, tables)
-    if known and known != ours:
+    place, checkpoint = config.place, config.checkpoint
+    ours = query_id(checkpoint / stream.name)
+    tables = [Table(place, target.table) for target in stream.targets]
+    known = {owner for table in tables if (owner := table.owner())}
+    if known - {ours}:
         raise PipelineError(
-            f"the tables in {tables} are fed from another checkpoint than {checkpoint}; name that "
-            "one ([tables] checkpoint), or choose another folder for the tables"
+            f"the tables in {place.uri} are fed from another checkpoint than {checkpoint}; name "
+            "that one ([tables] checkpoint), or choose another place for the tables"
         )
     if ours and not known and any((checkpoint / stream.name / "commits").glob("[0-9]*")):
         raise PipelineError(
-            f"the checkpoint {checkpoint} feeds other tables than {tables}, and these would begin "
-            "in the middle; name its own tables ([tables] folder), or choose another checkpoint"
+            f"the checkpoint {checkpoint} feeds other tables than {place.uri}, and these would "
+            "begin in the middle; name its own tables ([tables] folder), or choose another "
+            "checkpoint"
         )
-    if not known and any(store.pieces(table, tables)[0] for table in stream.tables):
+    if not known and any(table.count() for table in tables):
         raise PipelineError(
-            f"the tables in {tables} were written by 'motemq pipeline backfill'; choose another "
-            "folder for a continuous run"
+            f"the tables in {place.uri} were written by 'motemq pipeline backfill'; choose another "
+            "place for a continuous run"
         )
 
 
-def own(stream: Stream, tables: Path, checkpoint: Path) -> None:
-    """Note, before the first rows, which checkpoint feeds the tables."""
-    ours = _checkpoint_id(checkpoint)
-    if _owner(stream.name, tables) != ours:
-        (tables / store.OWNERS).mkdir(exist_ok=True)
-        fresh = tables / store.OWNERS / f".{stream.name}.new"
-        fresh.write_text(ours + "\n")
-        os.replace(fresh, tables / store.OWNERS / stream.name)
-
-
-def refuse_fed(tables: Path) -> None:
-    """Refuse tables that a continuous run feeds: it would go on in the middle of others."""
-    if store.is_fed(tables):
-        raise PipelineError(
-            f"the tables in {tables} are those of 'motemq pipeline run'; choose another folder"
-        )
-
-
-def _owner(stream: str, tables: Path) -> str:
-    try:
-        return (tables / store.OWNERS / stream).read_text().strip()
-    except FileNotFoundError:
-        return ""
-
-
-def _checkpoint_id(checkpoint: Path) -> str:
+def query_id(checkpoint: Path) -> str:
+    """Return the id of the query that has this checkpoint, "" before it was ever started."""
     try:
         found: str = json.loads((checkpoint / "metadata").read_text())["id"]
     except FileNotFoundError:

@@ -2,26 +2,29 @@
 
 from collections.abc import Sequence
 
+from pyspark_motemq.journal import PARTITIONS, Part, PartitionState
 from pyspark_motemq.remote import Broker, Remote
-from pyspark_motemq.shelf import Share, Shelf
-
-_PARTITIONS = 10_000  # a broker has at most so many (journal.partitions)
 
 
 class Brokers:
     """The journals of ``brokers``; partition 3 of the second one is 10003 here."""
 
-    def __init__(self, brokers: Sequence[Broker]) -> None:
+    def __init__(self, brokers: Sequence[Broker], topics: tuple[str, ...] = ()) -> None:
+        """``topics``: patterns of what tasks read, empty: all."""
         self._remotes = [
-            Remote(broker, number * _PARTITIONS) for number, broker in enumerate(brokers)
+            Remote(broker, number * PARTITIONS, topics) for number, broker in enumerate(brokers)
         ]
 
-    def shelves(self) -> dict[int, Shelf]:
+    def partitions(self) -> dict[int, PartitionState]:
         """Return the partitions there are now; raises ``JournalError``."""
-        found: dict[int, Shelf] = {}
+        found: dict[int, PartitionState] = {}
         for remote in self._remotes:
-            found.update(remote.shelves())
+            found.update(remote.partitions())
         return found
+
+    def identities(self) -> dict[int, str]:
+        """Return the UUIDs of the journals, in the order of the brokers."""
+        return {number: remote.identity for number, remote in enumerate(self._remotes)}
 
     def since(self, time_ns: int) -> dict[int, int]:
         """Return, by partition, the first message read at ``time_ns`` or later."""
@@ -30,15 +33,15 @@ class Brokers:
             found.update(remote.since(time_ns))
         return found
 
-    def shares(self, partition: int, start: int, end: int) -> list[Share]:
+    def split(self, partition: int, start: int, end: int) -> list[Part]:
         """Return what tasks read for messages ``start`` to ``end`` - 1, which are there."""
-        return self._remotes[partition // _PARTITIONS].shares(partition, start, end)
+        return self._remotes[partition // PARTITIONS].split(partition, start, end)
 
-    def has_read(self, group: str, positions: dict[int, int]) -> None:
+    def acknowledge(self, group: str, positions: dict[int, int]) -> None:
         """Tell that a consumer group needs nothing below these numbers any more."""
         for number, remote in enumerate(self._remotes):
             ours = {
-                at: position for at, position in positions.items() if at // _PARTITIONS == number
+                at: position for at, position in positions.items() if at // PARTITIONS == number
             }
             if ours:
-                remote.has_read(group, ours)
+                remote.acknowledge(group, ours)

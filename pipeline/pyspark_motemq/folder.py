@@ -1,10 +1,12 @@
 """The journal folder of a broker on this machine, or on a disk that all executors share.
 
-Records are found by hopping from one to the next, each of them once in the life of a ``Folder``; of
-every so many bytes one is remembered. What they hold is left to those who read them.
+Where blocks are is told by the indexes of closed segments. Those without, and the last one of a
+partition, are read by hopping from block to block, each of them once in the life of a ``Folder``;
+of every so many bytes one is remembered. What blocks hold is left to those who read them.
 """
 
 import bisect
+import json
 import mmap
 import re
 from collections.abc import Iterator
@@ -12,45 +14,56 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from pyspark_motemq.records import (
-    HEADER_LENGTH,
-    SHORTEST_RECORD,
-    JournalError,
-    Stretch,
-    check_header,
-    corrupt,
-    record_end,
-    record_facts,
-)
-from pyspark_motemq.shelf import Share, Shelf
-from pyspark_motemq.snapshot import STRETCH_BYTES, read_stretch
+import numpy as np
 
+from pyspark_motemq.blocks import (
+    BLOCK_HEADER_LENGTH,
+    HEADER_LENGTH,
+    LONGEST_BLOCK,
+    LOST,
+    SELECTED,
+    Blocks,
+    JournalError,
+    Slice,
+    corrupt,
+    is_torn,
+    read_header,
+    take_headers,
+    whole,
+)
+from pyspark_motemq.index import read_index
+from pyspark_motemq.journal import Part, PartitionState
+
+SLICE_BYTES = 16 * 1024 * 1024  # about what one task reads, and holds in memory
 _REMEMBERED_BYTES = 64 * 1024
 _PARTITION_FOLDER = re.compile(r"p(\d{4,})")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.mjl")
 
 
 @dataclass(frozen=True, slots=True)
-class FolderShare:
-    """Messages of one stretch of one segment file."""
+class FolderPart:
+    """Messages of one slice of one segment file."""
 
-    stretch: Stretch
+    slice: Slice
 
-    def pieces(self) -> Iterator[tuple[bytes, Stretch]]:
-        """Yield the stretch."""
-        yield read_stretch(self.stretch), self.stretch
+    def slices(self) -> Iterator[tuple[bytes, Slice]]:
+        """Yield the slice."""
+        yield read_slice(self.slice), self.slice
 
 
 @dataclass(slots=True)
 class _Segment:
     path: Path
     first: int
+    journal: str = ""
     run: int = 0
-    sequences: list[int] = field(default_factory=list)  # remembered records: their numbers,
+    mark: int = 0  # what its blocks say
+    numbers: list[int] = field(default_factory=list)  # remembered blocks: first messages,
     offsets: list[int] = field(default_factory=list)  # places
     times_ns: list[int] = field(default_factory=list)  # and latest times up to the next one
     next: int = 0
-    end: int = 0  # looked at up to here
+    end: int = 0  # whole blocks up to here
+    seen: int = 0  # size of the file when it was looked at
 
 
 class Folder:
@@ -59,14 +72,21 @@ class Folder:
     def __init__(self, journal: Path) -> None:
         self._journal = journal
         self._segments: dict[int, list[_Segment]] = {}
+        self._identity = ""
 
-    def shelves(self) -> dict[int, Shelf]:
+    def partitions(self) -> dict[int, PartitionState]:
         """Return the partitions there are now; raises ``JournalError``."""
         self._look()
         return {
-            number: Shelf(segments[0].first, segments[-1].next, sum(s.end for s in segments))
+            number: PartitionState(
+                segments[0].first, segments[-1].next, sum(s.end for s in segments)
+            )
             for number, segments in self._segments.items()
         }
+
+    def identities(self) -> dict[int, str]:
+        """Return the journal's UUID for number 0, if it has one."""
+        return {0: self._identity} if self._identity else {}
 
     def since(self, time_ns: int) -> dict[int, int]:
         """Return, by partition, the first message read at ``time_ns`` or later."""
@@ -76,16 +96,37 @@ class Folder:
             for number, segments in self._segments.items()
         }
 
-    def shares(self, partition: int, start: int, end: int) -> list[Share]:
+    def split(self, partition: int, start: int, end: int) -> list[Part]:
         """Return what tasks read for messages ``start`` to ``end`` - 1, which are there."""
-        found: list[Share] = []
+        found: list[Part] = []
         for segment in self._segments[partition]:
             if segment.next > start and segment.first < end:
-                whole = _whole(segment, partition, start, end)
-                found += [FolderShare(stretch) for stretch in _cut(segment, whole)]
+                whole = _slice(segment, partition, start, end)
+                found += [FolderPart(each) for each in _cut(segment, whole)]
         return found
 
-    def has_read(self, group: str, positions: dict[int, int]) -> None:
+    def everything(self) -> list[Slice]:
+        """Return slices that cover all bytes there are now, so that whatever is wrong is found."""
+        self._look()
+        found: list[Slice] = []
+        for partition, segments in self._segments.items():
+            for segment, following in zip_longest(segments, segments[1:]):
+                end = segment.end if following else max(segment.seen, segment.end)
+                until = following.first if following else None
+                whole = Slice(
+                    str(segment.path),
+                    partition,
+                    segment.run,
+                    segment.mark,
+                    HEADER_LENGTH,
+                    end,
+                    segment.first,
+                    until,
+                )
+                found += _cut(segment, whole)
+        return found
+
+    def acknowledge(self, group: str, positions: dict[int, int]) -> None:
         """Refuse: a folder keeps no groups. Raises ``JournalError``."""
         raise JournalError(
             "option group: only a broker keeps consumer groups, a folder does not; give "
@@ -101,6 +142,19 @@ class Folder:
             match = _PARTITION_FOLDER.fullmatch(folder.name)
             if match and folder.is_dir():
                 self._look_at(int(match[1]), folder)
+        identities = {each.journal for all_ in self._segments.values() for each in all_}
+        if len(identities) > 1:
+            raise JournalError(
+                f"{self._journal} has segments of several journals ({', '.join(sorted(identities))}"
+                "); a folder is for one of them"
+            )
+        self._identity = next(iter(identities), "") or self._stored_identity()
+
+    def _stored_identity(self) -> str:
+        try:
+            return str(json.loads((self._journal / "journal.json").read_text())["id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
 
     def _look_at(self, partition: int, folder: Path) -> None:
         known = {segment.first: segment for segment in self._segments.get(partition, ())}
@@ -118,21 +172,37 @@ class Folder:
             self._segments.pop(partition, None)
 
 
+def read_slice(slice: Slice) -> bytes:
+    """Return the bytes of ``slice``; raises ``JournalError`` if they are no longer there."""
+    try:
+        with open(slice.file, "rb") as file:
+            file.seek(slice.start)
+            data = file.read(slice.end - slice.start)
+    except FileNotFoundError:
+        raise JournalError(
+            f"{slice.file} was deleted while it was to be read: partition {slice.partition}, "
+            f"messages from {slice.first}; journal.max_age_s and journal.max_bytes of "
+            "the broker say how long it keeps messages; read again for what is left"
+        ) from None
+    if len(data) != slice.end - slice.start:
+        raise JournalError(
+            f"{slice.file} has become shorter while it was read; segments are append-only, "
+            "so something other than the broker changed it"
+        )
+    return data
+
+
 def _extend(segment: _Segment, partition: int, until: int | None) -> None:
     """Look at what was added. ``until``: the number that follows the segment, if it is closed."""
     try:
         size = segment.path.stat().st_size
-        if until is not None and segment.next > until:
-            # A record that was torn within; the segment of the next start takes its number.
-            segment.sequences, segment.offsets, segment.times_ns = [], [], []
+        if segment.end in (0, HEADER_LENGTH):
+            # One without a block may have been replaced by a newer file of the same name.
             segment.end = 0
-        if segment.end in (0, HEADER_LENGTH) and size >= HEADER_LENGTH:
-            with segment.path.open("rb") as file:
-                header = file.read(HEADER_LENGTH)
-            segment.run = check_header(header, str(segment.path), partition, segment.first)
-            segment.end, segment.next = HEADER_LENGTH, segment.first
-        if segment.end and size > segment.end and segment.next != until:
-            _walk(segment, size, until)
+            if size >= HEADER_LENGTH and not _begin(segment, partition, size, until):
+                return
+        if segment.end and size != segment.seen and segment.next != until:
+            _grow(segment, partition, size, until)
     except FileNotFoundError:
         segment.end = 0  # too old, so it went just now
         return
@@ -141,72 +211,133 @@ def _extend(segment: _Segment, partition: int, until: int | None) -> None:
         raise corrupt(str(segment.path), segment.end, what)
 
 
-def _walk(segment: _Segment, size: int, until: int | None) -> None:
-    for at, end, time_ns, first, count in _hops(segment.path, segment.end, size):
-        if first != segment.next or count < 1:
-            what = f"message {first}, count {count}, where message {segment.next} was expected"
-            raise corrupt(str(segment.path), at, what)
-        if not segment.offsets or at - segment.offsets[-1] >= _REMEMBERED_BYTES:
-            segment.sequences.append(first)
-            segment.offsets.append(at)
-            segment.times_ns.append(time_ns)
-        elif time_ns > segment.times_ns[-1]:
-            segment.times_ns[-1] = time_ns
-        segment.next, segment.end = first + count, end
-        if segment.next == until:
-            return  # a torn tail may follow
+def _begin(segment: _Segment, partition: int, size: int, until: int | None) -> bool:
+    """Read the header; False if the segment is nothing but torn."""
+    with segment.path.open("rb") as file:
+        data = file.read(HEADER_LENGTH)
+        try:
+            header = read_header(data, str(segment.path), partition, segment.first)
+        except JournalError:
+            if until is None and is_torn(data + file.read(), HEADER_LENGTH, None):
+                return False
+            raise
+    segment.journal, segment.run, segment.mark = header.journal, header.run, header.crc
+    segment.end, segment.next, segment.seen = HEADER_LENGTH, segment.first, HEADER_LENGTH
+    return True
 
 
-def _hops(path: Path, at: int, size: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield (place, end, time in ns, first message, count) of the whole records from ``at`` on."""
+def _grow(segment: _Segment, partition: int, size: int, until: int | None) -> None:
+    if segment.end == HEADER_LENGTH:
+        index = read_index(segment.path, partition, segment.first, size)
+        if index is not None:
+            segment.numbers = index.numbers.tolist()
+            segment.offsets = index.offsets.tolist()
+            segment.times_ns = index.times_ns.tolist()
+            segment.next, segment.end, segment.seen = index.next, index.end, size
+            return
     with (
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data,
+        segment.path.open("rb") as file,
+        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
     ):
-        while at + SHORTEST_RECORD <= size:
-            end = record_end(data[at : at + 8], at)
-            if end is None:  # no record that is being written begins like this
-                raise corrupt(str(path), at, "the length of a record is not one that can be")
-            if end > size:
-                return
-            yield at, end, *record_facts(data, at)
-            at = end
+        blocks = _added(segment, view, until)
+        # A crash may have left the last ones with wrong bytes within; they were never whole.
+        while (
+            until is None
+            and len(blocks)
+            and not whole(view, blocks.part(len(blocks) - 1, len(blocks))).all()
+        ):
+            blocks = blocks.part(0, len(blocks) - 1)
+        _remember(segment, blocks)
+        segment.seen = size
+        if (
+            until is None
+            and size - segment.end >= BLOCK_HEADER_LENGTH
+            and not len(take_headers(view, segment.end))
+            and not is_torn(view, segment.end, segment.mark)
+        ):
+            raise corrupt(str(segment.path), segment.end, "no block begins here")
+
+
+def _added(segment: _Segment, view: memoryview, until: int | None) -> Blocks:
+    """Return the blocks that were added, as far as their headers are right."""
+    blocks = take_headers(view, segment.end)
+    strange = (blocks.segment != segment.mark) | (blocks.flags & SELECTED != 0)
+    if until is not None:
+        strange |= blocks.first >= until
+    if strange.any():
+        blocks = blocks.part(0, int(np.argmax(strange)))
+    expected = np.concatenate(([segment.next], blocks.next[:-1]))[: len(blocks)]
+    wrong = np.flatnonzero(blocks.first != expected)
+    if len(wrong):
+        what = f"message {blocks.first[wrong[0]]} where message {expected[wrong[0]]} was expected"
+        raise corrupt(str(segment.path), int(blocks.at[wrong[0]]), what)
+    return blocks
+
+
+def _remember(segment: _Segment, blocks: Blocks) -> None:
+    columns = (blocks.at, blocks.first, blocks.latest_ns)
+    for at, first, latest_ns in zip(*(column.tolist() for column in columns), strict=True):
+        if not segment.offsets or at - segment.offsets[-1] >= _REMEMBERED_BYTES:
+            segment.numbers.append(first)
+            segment.offsets.append(at)
+            segment.times_ns.append(latest_ns)
+        elif latest_ns > segment.times_ns[-1]:
+            segment.times_ns[-1] = latest_ns
+    if len(blocks):
+        segment.next, segment.end = int(blocks.next[-1]), int(blocks.end[-1])
 
 
 def _since(segments: list[_Segment], time_ns: int) -> Iterator[int]:
     for segment in segments:
         for offset, latest_ns in zip(segment.offsets, segment.times_ns, strict=True):
-            if latest_ns < time_ns:
-                continue
-            for _, _, read_ns, first, _ in _hops(segment.path, offset, segment.end):
-                if read_ns >= time_ns:
-                    yield first
-                    return
+            if latest_ns >= time_ns:
+                yield _first_since(segment, offset, time_ns)
+                return
 
 
-def _whole(segment: _Segment, partition: int, start: int, end: int) -> Stretch:
-    """Return the records that have the messages ``start`` to ``end`` - 1 of the segment."""
-    near = max(0, bisect.bisect_right(segment.sequences, start) - 1)
-    after = bisect.bisect_left(segment.sequences, end)
-    inside = after < len(segment.sequences)
-    return Stretch(
+def _first_since(segment: _Segment, at: int, time_ns: int) -> int:
+    with (
+        segment.path.open("rb") as file,
+        mmap.mmap(file.fileno(), segment.end, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        blocks = take_headers(view[: at + 2 * _REMEMBERED_BYTES + LONGEST_BLOCK], at)
+        late = np.flatnonzero((blocks.latest_ns >= time_ns) & (blocks.flags & LOST == 0))
+        if not len(late):
+            raise corrupt(str(segment.path), at, "no block begins here")
+        block = int(late[0])
+        records, columns = int(blocks.records[block]), int(blocks.at[block]) + BLOCK_HEADER_LENGTH
+        data = bytes(view[columns : columns + 16 * records])
+        times, counts = np.frombuffer(data, "<u8", records), data[12 * records :]
+        before = int(np.argmax(times >= np.uint64(time_ns)))
+        return int(blocks.first[block]) + int(np.frombuffer(counts, "<u4", before).sum())
+
+
+def _slice(segment: _Segment, partition: int, start: int, end: int) -> Slice:
+    """Return the blocks that have the messages ``start`` to ``end`` - 1 of the segment."""
+    near = max(0, bisect.bisect_right(segment.numbers, start) - 1)
+    after = bisect.bisect_left(segment.numbers, end)
+    inside = after < len(segment.numbers)
+    return Slice(
         str(segment.path),
         partition,
         segment.run,
+        segment.mark,
         segment.offsets[near],
         segment.offsets[after] if inside else segment.end,
-        segment.sequences[near],
-        segment.sequences[after] if inside else segment.next,
+        segment.numbers[near],
+        segment.numbers[after] if inside else segment.next,
         max(start, segment.first),
         min(end, segment.next),
     )
 
 
-def _cut(segment: _Segment, whole: Stretch) -> Iterator[Stretch]:
-    """Yield the stretch in parts of about what one task is to read."""
-    begin, first = whole.start, whole.first_sequence
-    for offset, sequence in zip(segment.offsets, segment.sequences, strict=True):
-        if begin + STRETCH_BYTES <= offset < whole.end:
-            yield replace(whole, start=begin, first_sequence=first, end=offset, until=sequence)
-            begin, first = offset, sequence
-    yield replace(whole, start=begin, first_sequence=first)
+def _cut(segment: _Segment, whole: Slice) -> Iterator[Slice]:
+    """Yield the slice in parts of about what one task is to read."""
+    begin, first = whole.start, whole.first
+    for offset, number in zip(segment.offsets, segment.numbers, strict=True):
+        if begin + SLICE_BYTES <= offset < whole.end:
+            yield replace(whole, start=begin, first=first, end=offset, until=number)
+            begin, first = offset, number
+    yield replace(whole, start=begin, first=first)

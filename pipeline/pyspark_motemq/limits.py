@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyspark_motemq.shelf import Shelf
+from pyspark_motemq.journal import PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +19,23 @@ class Limits:
         """Return the same for a query that is to end."""
         return replace(self, min_rows=0)
 
-    def end(self, start: Mapping[int, int], shelves: Mapping[int, Shelf]) -> dict[int, int]:
+    def end(
+        self, start: Mapping[int, int], partitions: Mapping[int, PartitionState]
+    ) -> dict[int, int]:
         """Return up to where a batch that begins at ``start`` goes, by partition.
 
         Partitions share what is allowed by what waits in them, so none is starved. Bytes are
         counted by the mean of a partition's messages. Never more than ``max_rows`` in all.
         """
-        waiting = {number: shelf.next - start[number] for number, shelf in shelves.items()}
+        waiting = {number: state.next - start[number] for number, state in partitions.items()}
         total = sum(waiting.values())
         if total < self.min_rows:
-            return {number: start[number] for number in shelves}
+            return {number: start[number] for number in partitions}
         share = 1.0
         if self.max_rows and total:
             share = min(share, self.max_rows / total)
         if self.max_bytes and total:
-            size = sum(waiting[number] * _mean(shelf) for number, shelf in shelves.items())
+            size = sum(waiting[number] * _mean(state) for number, state in partitions.items())
             share = min(share, self.max_bytes / max(size, 1))
         left = self.max_rows or total
         found = {}
@@ -45,5 +47,5 @@ class Limits:
         return found
 
 
-def _mean(shelf: Shelf) -> float:
-    return shelf.size / max(1, shelf.next - shelf.first)
+def _mean(state: PartitionState) -> float:
+    return state.size / max(1, state.next - state.first)

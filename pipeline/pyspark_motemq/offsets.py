@@ -5,8 +5,8 @@ import json
 import re
 from collections.abc import Mapping
 
-from pyspark_motemq.records import JournalError
-from pyspark_motemq.shelf import Feed, Shelf
+from pyspark_motemq.blocks import JournalError
+from pyspark_motemq.journal import JournalClient, PartitionState
 
 _UNITS_S = {"s": 1, "sec": 1, "min": 60, "h": 3600, "d": 86400}
 _AGO = re.compile(r"-\s*(\d+(?:\.\d+)?)\s*(s|sec|min|h|d)")
@@ -37,28 +37,30 @@ class Offsets:
             if isinstance(at, str):
                 self._time_ns(at, 0)
 
-    def resolve(self, feed: Feed, shelves: Mapping[int, Shelf], now_ns: int) -> dict[int, int]:
-        """Return a message number for every partition; times are asked of ``feed``.
+    def resolve(
+        self, journal: JournalClient, partitions: Mapping[int, PartitionState], now_ns: int
+    ) -> dict[int, int]:
+        """Return a message number for every partition; times are asked of ``journal``.
 
         A partition that a JSON text does not name begins with its oldest message. Raises
         ``JournalError``.
         """
         by_partition = self._by_partition
         if by_partition is None:
-            by_partition = dict.fromkeys(shelves, self._text)
+            by_partition = dict.fromkeys(partitions, self._text)
         found = {}
         since: dict[int, dict[int, int]] = {}
-        for number, shelf in shelves.items():
+        for number, state in partitions.items():
             at = by_partition.get(number, "earliest")
             if isinstance(at, int):
                 found[number] = at
             elif at in ("earliest", "latest"):
-                found[number] = shelf.first if at == "earliest" else shelf.next
+                found[number] = state.first if at == "earliest" else state.next
             else:
                 time_ns = self._time_ns(at, now_ns)
                 if time_ns not in since:
-                    since[time_ns] = feed.since(time_ns)
-                found[number] = since[time_ns].get(number, shelf.next)
+                    since[time_ns] = journal.since(time_ns)
+                found[number] = since[time_ns].get(number, state.next)
         return found
 
     def _time_ns(self, text: str, now_ns: int) -> int:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.brokers import Brokers
 from pyspark_motemq.folder import Folder
+from pyspark_motemq.journal import JournalClient
 from pyspark_motemq.limits import Limits
 from pyspark_motemq.offsets import Offsets
-from pyspark_motemq.records import JournalError
 from pyspark_motemq.remote import Broker
-from pyspark_motemq.shelf import Feed
 from pyspark_motemq.topics import pattern
 
 _KNOWN = {
@@ -30,15 +30,20 @@ _KNOWN = {
         "group",
     )
 }
+_MOST_PATTERNS = 100  # that a broker takes (docs/journal.md); more are sorted out here
 
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for; Spark gives names in lower case. ``topics``: a regular expression."""
+    """What was asked for; Spark gives names in lower case.
+
+    ``topics``: a regular expression; ``patterns``: the same as brokers take them, if they do.
+    """
 
     path: str
     brokers: tuple[Broker, ...]
     topics: str
+    patterns: tuple[str, ...]
     limits: Limits
     fail_on_data_loss: bool
     group: str
@@ -61,6 +66,7 @@ class Options:
                 '.option("path", "DATA/journal") or .option("brokers", "http://HOST:8765")'
             )
         tokens, authority = said.get("tokenfile", ""), said.get("cafile", "")
+        patterns = tuple(each.strip() for each in said.get("topics", "").split(",") if each.strip())
         try:
             topics = pattern(said["topics"]) if said.get("topics") else ""
         except ValueError as error:
@@ -71,6 +77,7 @@ class Options:
                 Broker(url if "://" in url else f"http://{url}", tokens, authority) for url in urls
             ),
             topics,
+            patterns if len(patterns) <= _MOST_PATTERNS else (),
             Limits(
                 _number(said, "maxRowsPerTrigger"),
                 _number(said, "maxBytesPerTrigger"),
@@ -85,9 +92,18 @@ class Options:
         found.ending()
         return found
 
-    def feed(self) -> Feed:
+    def journal(self) -> JournalClient:
         """Return the journal that was named."""
-        return Brokers(self.brokers) if self.brokers else Folder(Path(self.path))
+        return Brokers(self.brokers, self.patterns) if self.brokers else Folder(Path(self.path))
+
+    def names(self) -> dict[int, str]:
+        """Return how to call the journals, by partition number // ``PARTITIONS``."""
+        if not self.brokers:
+            return {0: f"the journal folder {self.path}"}
+        return {
+            number: f"broker {number + 1} ({broker.url})"
+            for number, broker in enumerate(self.brokers)
+        }
 
     def starting(self, usual: str) -> Offsets:
         """Return where to begin. Raises ``JournalError``."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark_motemq.records import JournalError, Stretch
-from pyspark_motemq.shelf import Share, Shelf
+from pyspark_motemq.blocks import JournalError, Slice
+from pyspark_motemq.journal import Part, PartitionState
 
 _ANSWER_S = 30.0  # for one answer
 _RETRY_S = 30.0  # a broker that is being started again
 _RETRY_EVERY_S = 0.5
 _BUSY = 503
 _FETCH_BYTES = 4 * 1024 * 1024
-_SHARE_BYTES = 16 * 1024 * 1024  # about what one task reads
+_PART_BYTES = 16 * 1024 * 1024  # about what one task reads
 _AGAIN = (ConnectionError, TimeoutError, http.client.HTTPException)
 
 
@@ -108,20 +108,26 @@ class Broker:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteShare:
+class RemotePart:
     """Messages ``start`` to ``end`` - 1 of one partition of a broker."""
 
     broker: Broker
+    journal: str  # its UUID
     partition: int  # the broker's
     label: int  # the rows'
     start: int
     end: int
+    topics: tuple[str, ...] = ()  # patterns of those that are wanted, empty: all
 
-    def pieces(self) -> Iterator[tuple[bytes, Stretch]]:
-        """Fetch the records; raises ``JournalError``."""
+    def slices(self) -> Iterator[tuple[bytes, Slice]]:
+        """Fetch the blocks; raises ``JournalError``."""
         at = self.start
         while at < self.end:
-            path = f"/journal/{self.partition}?from={at}&max_bytes={_FETCH_BYTES}"
+            path = (
+                f"/journal/{self.partition}?from={at}&to={self.end}&max_bytes={_FETCH_BYTES}"
+                f"&id={self.journal}"
+            )
+            path += "".join(f"&topics={urllib.parse.quote(each)}" for each in self.topics)
             status, headers, body = self.broker.ask("GET", path)
             if status != 200:
                 text = body if status != 204 else b"these messages are not there"
@@ -131,45 +137,61 @@ class RemoteShare:
             first, following = int(headers["Journal-First"]), int(headers["Journal-Next"])
             name = f"{self.broker.url}{path}"
             run = int(headers["Journal-Run"])
-            yield body, Stretch(name, self.label, run, 0, len(body), first, following, at, self.end)
+            yield (
+                body,
+                Slice(name, self.label, run, None, 0, len(body), first, following, at, self.end),
+            )
             at = following
 
 
 class Remote:
     """The journal of ``broker``; rows of its partition 0 say ``base``, of 1 ``base`` + 1, …"""
 
-    def __init__(self, broker: Broker, base: int = 0) -> None:
+    def __init__(self, broker: Broker, base: int = 0, topics: tuple[str, ...] = ()) -> None:
         self._broker = broker
         self._base = base
-        self._shelves: dict[int, Shelf] = {}
+        self._topics = topics
+        self._partitions: dict[int, PartitionState] = {}
+        self.identity = ""
 
-    def shelves(self) -> dict[int, Shelf]:
+    def partitions(self) -> dict[int, PartitionState]:
         """Return the partitions there are now; raises ``JournalError``."""
-        self._shelves = {
-            self._base + each["partition"]: Shelf(each["first"], each["next"], each["bytes"])
+        self._partitions = {
+            self._base + each["partition"]: PartitionState(
+                each["first"], each["next"], each["bytes"]
+            )
             for each in self._overview("/journal")
         }
-        return self._shelves
+        return self._partitions
 
     def since(self, time_ns: int) -> dict[int, int]:
         """Return, by partition, the first message read at ``time_ns`` or later."""
         found = self._overview(f"/journal?at_ns={max(0, time_ns)}")
         return {self._base + each["partition"]: each["at"] for each in found}
 
-    def shares(self, partition: int, start: int, end: int) -> list[Share]:
+    def split(self, partition: int, start: int, end: int) -> list[Part]:
         """Return what tasks read for messages ``start`` to ``end`` - 1, which are there."""
-        shelf = self._shelves[partition]
-        message_bytes = max(1, shelf.size // max(1, shelf.next - shelf.first))
-        step = max(1, _SHARE_BYTES // message_bytes)
+        state = self._partitions[partition]
+        message_bytes = max(1, state.size // max(1, state.next - state.first))
+        step = max(1, _PART_BYTES // message_bytes)
         return [
-            RemoteShare(self._broker, partition - self._base, partition, at, min(at + step, end))
+            RemotePart(
+                self._broker,
+                self.identity,
+                partition - self._base,
+                partition,
+                at,
+                min(at + step, end),
+                self._topics,
+            )
             for at in range(start, end, step)
         ]
 
-    def has_read(self, group: str, positions: dict[int, int]) -> None:
+    def acknowledge(self, group: str, positions: dict[int, int]) -> None:
         """Tell that a consumer group needs nothing below these numbers any more."""
         ours = {str(number - self._base): at for number, at in positions.items()}
         path = "/journal/groups/" + urllib.parse.quote(group, safe="")
+        path += f"?id={self.identity}" if self.identity else ""
         status, _, body = self._broker.ask("PUT", path, json.dumps({"positions": ours}).encode())
         if status != 204:
             raise self._broker.complaint(status, body)
@@ -178,5 +200,17 @@ class Remote:
         status, _, body = self._broker.ask("GET", path)
         if status != 200:
             raise self._broker.complaint(status, body)
-        found: list[dict[str, Any]] = json.loads(body)["partitions"]
+        document = json.loads(body)
+        if "id" not in document:
+            raise JournalError(
+                f"the broker at {self._broker.url} has a journal of format version 1; this reader "
+                "knows version 2: use the same version of MoteMQ for both"
+            )
+        if self.identity and self.identity != document["id"]:
+            raise JournalError(
+                f"the broker at {self._broker.url} has journal {document['id']} now; it had "
+                f"journal {self.identity} when this query began"
+            )
+        self.identity = document["id"]
+        found: list[dict[str, Any]] = document["partitions"]
         return found

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
-from pyspark_motemq.records import JournalError
+from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.remote import Broker
 
 _PACKETS = "application/x-fmqp"
@@ -240,5 +240,5 @@ def _publish(
         if discarded:
             raise JournalError(
                 f"the broker at {broker.url} discarded {discarded} publications of batch {batch}: "
-                "an incorrect path, a path of the broker's own, or a payload above fmqp.max_body"
+                "an incorrect path, a path of the broker's own, or a payload above bus.max_body"
             )

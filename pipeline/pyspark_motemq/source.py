@@ -15,13 +15,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.columns import SPARK_SCHEMA
-from pyspark_motemq.folder import FolderShare
+from pyspark_motemq.folder import Folder, FolderPart
 from pyspark_motemq.options import Options
-from pyspark_motemq.records import JournalError
 from pyspark_motemq.sink import SinkOptions, StreamWriter, Writer
-from pyspark_motemq.snapshot import plan
-from pyspark_motemq.stream import SharePartition, StreamReader, read_share
+from pyspark_motemq.stream import SourcePartition, StreamReader, read_part
 
 
 class DefaultSource(DataSource):
@@ -65,31 +64,30 @@ class JournalReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Return the shares of the tasks; raises ``JournalError``."""
+        """Return the parts of the tasks; raises ``JournalError``."""
         options = self._options
         if options.everything():
-            # To the last byte, so that whatever is wrong with them is found.
-            stretches = plan(Path(options.path))
-            return [SharePartition(FolderShare(each), options.topics) for each in stretches]
-        feed = options.feed()
-        shelves = feed.shelves()
+            slices = Folder(Path(options.path)).everything()
+            return [SourcePartition(FolderPart(each), options.topics) for each in slices]
+        journal = options.journal()
+        partitions = journal.partitions()
         now_ns = time.time_ns()
-        starting = options.starting("earliest").resolve(feed, shelves, now_ns)
-        ending = options.ending().resolve(feed, shelves, now_ns)
+        starting = options.starting("earliest").resolve(journal, partitions, now_ns)
+        ending = options.ending().resolve(journal, partitions, now_ns)
         found: list[InputPartition] = []
-        for number, shelf in shelves.items():
+        for number, state in partitions.items():
             start, end = starting[number], ending[number]
-            if start < min(shelf.first, end) and options.fail_on_data_loss:
+            if start < min(state.first, end) and options.fail_on_data_loss:
                 raise JournalError(
-                    f"messages {start} to {min(shelf.first, end) - 1} of partition {number} are no "
+                    f"messages {start} to {min(state.first, end) - 1} of partition {number} are no "
                     "longer in the journal; read on without them by option failOnDataLoss=false"
                 )
-            start, end = max(start, shelf.first), min(end, shelf.next)
+            start, end = max(start, state.first), min(end, state.next)
             if start < end:
-                shares = feed.shares(number, start, end)
-                found += [SharePartition(share, options.topics) for share in shares]
+                parts = journal.split(number, start, end)
+                found += [SourcePartition(part, options.topics) for part in parts]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of one share; raises ``JournalError`` for corruption."""
-        return read_share(partition)
+        """Yield the messages of one part; raises ``JournalError`` for corruption."""
+        return read_part(partition)

@@ -16,30 +16,30 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.columns import batches
+from pyspark_motemq.journal import Part, PartitionState
 from pyspark_motemq.options import Options
-from pyspark_motemq.records import JournalError, take_records
-from pyspark_motemq.shelf import Share, Shelf
+from pyspark_motemq.position import Offset, Position
 from pyspark_motemq.topics import matching
 
 _log = logging.getLogger(__name__)
-_Offset = dict[str, int]
 
 
 @dataclass
-class SharePartition(InputPartition):
-    """One task's share of the journal, and which topics of it."""
+class SourcePartition(InputPartition):
+    """One task's part of the journal, and which topics of it."""
 
-    share: Share
+    part: Part
     topics: str  # a regular expression; empty: all
 
 
-def read_share(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_part(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the messages of one task; raises ``JournalError``."""
-    if not isinstance(partition, SharePartition):
+    if not isinstance(partition, SourcePartition):
         return  # Spark reads an empty journal as one partition without a value
-    for data, stretch in partition.share.pieces():
-        for batch in batches(data, take_records(data, stretch), stretch):
+    for data, slice in partition.part.slices():
+        for batch in batches(data, slice):
             yield matching(batch, partition.topics) if partition.topics else batch
 
 
@@ -48,27 +48,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._feed = options.feed()
-        self._target: dict[int, Shelf] | None = None  # of AvailableNow
+        self._journal = options.journal()
+        self._target: dict[int, PartitionState] | None = None  # of AvailableNow
         if options.group and not options.brokers:
-            self._feed.has_read(options.group, {})
+            self._journal.acknowledge(options.group, {})
 
-    def initialOffset(self) -> _Offset:
+    def initialOffset(self) -> Offset:
         """Return where a new query begins (``startingOffsets``; latest unless said otherwise)."""
-        shelves = self._feed.shelves()
-        starting = self._options.starting("latest").resolve(self._feed, shelves, time.time_ns())
-        return _written(starting)
+        partitions = self._journal.partitions()
+        starting = self._options.starting("latest")
+        numbers = starting.resolve(self._journal, partitions, time.time_ns())
+        return Position(numbers, self._journal.identities()).written()
 
-    def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return up to where the next batch goes, by what one batch may have."""
-        shelves = self._target or self._feed.shelves()
-        begin = self._begin(_read(start), shelves)
+        partitions = self._target or self._journal.partitions()
+        position = self._checked(start)
+        begin = self._begin(position, partitions)
         if isinstance(limit, ReadAllAvailable):
-            return _written({**_read(start), **{n: shelf.next for n, shelf in shelves.items()}})
-        limits = self._options.limits
-        if self._target is not None:
-            limits = limits.without_minimum()
-        return _written({**_read(start), **limits.end(begin, shelves)})
+            end = {number: state.next for number, state in partitions.items()}
+        else:
+            limits = self._options.limits
+            if self._target is not None:
+                limits = limits.without_minimum()
+            end = limits.end(begin, partitions)
+        return self._position({**position.numbers, **end})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return one of the limits; ``latestOffset`` heeds all of them."""
@@ -83,69 +87,80 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read no further than what is there now."""
-        self._target = self._feed.shelves()
+        self._target = self._journal.partitions()
 
-    def reportLatestOffset(self) -> _Offset | None:
+    def reportLatestOffset(self) -> Offset | None:
         """Return where the journal is now, for Spark's report of how far behind a query is."""
-        return _written({number: shelf.next for number, shelf in self._feed.shelves().items()})
+        partitions = self._journal.partitions()
+        return self._position({number: state.next for number, state in partitions.items()})
 
-    def partitions(self, start: _Offset, end: _Offset) -> list[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the tasks of a batch; raises ``JournalError`` if some of it is no longer there."""
-        shelves = self._feed.shelves()
+        partitions = self._journal.partitions()
         found: list[InputPartition] = []
-        begin = {**_read(start), **self._begin(_read(start), shelves)}
-        for number, until in _read(end).items():
+        position = self._checked(start)
+        begin = {**position.numbers, **self._begin(position, partitions)}
+        for number, until in self._checked(end).numbers.items():
             first = begin.get(number, 0)
-            if number not in shelves or until > shelves[number].next:
+            if number not in partitions or until > partitions[number].next:
                 if first < until:
                     self._lost(number, first, until)
                 continue
             if first < until:
-                shares = self._feed.shares(number, first, until)
-                found += [SharePartition(share, self._options.topics) for share in shares]
+                parts = self._journal.split(number, first, until)
+                found += [SourcePartition(part, self._options.topics) for part in parts]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of one task; raises ``JournalError``."""
-        return read_share(partition)
+        return read_part(partition)
 
-    def commit(self, end: _Offset) -> None:
+    def commit(self, end: Offset) -> None:
         """Tell the broker what the group has read: this batch is in the tables."""
         if self._options.group:
-            self._feed.has_read(self._options.group, _read(end))
+            self._journal.acknowledge(self._options.group, dict(Position.read(end).numbers))
 
     def stop(self) -> None:
         """Nothing is open between calls."""
 
-    def _begin(self, start: dict[int, int], shelves: dict[int, Shelf]) -> dict[int, int]:
+    def _position(self, numbers: dict[int, int]) -> Offset:
+        return Position(numbers, self._journal.identities()).written()
+
+    def _checked(self, offset: Offset) -> Position:
+        """Return a position; raises ``JournalError`` if it is of another journal."""
+        position = Position.read(offset)
+        position.check(self._journal.identities(), self._options.names())
+        return position
+
+    def _begin(self, position: Position, partitions: dict[int, PartitionState]) -> dict[int, int]:
         """Return where each partition goes on; a new one begins with its oldest message."""
         found = {}
-        for number, shelf in shelves.items():
-            at = start.get(number, 0)
-            if at > shelf.next:
-                self._lost(number, shelf.next, at)
-                at = shelf.next
-            elif at < shelf.first and number in start:
-                self._lost(number, at, shelf.first)
-            found[number] = max(at, shelf.first)
+        for number, state in partitions.items():
+            at = position.numbers.get(number, 0)
+            if at > state.next:
+                self._rewound(number, at, state.next)
+                at = state.next
+            elif at < state.first and number in position.numbers:
+                self._lost(number, at, state.first)
+            found[number] = max(at, state.first)
         return found
 
+    def _rewound(self, partition: int, read: int, following: int) -> None:
+        self._fail(
+            f"this query has read partition {partition} up to message {read - 1}, but its next "
+            f"message is {following}: the journal was rewound to an older state, or begun anew"
+        )
+
     def _lost(self, partition: int, first: int, end: int) -> None:
-        text = (
+        self._fail(
             f"messages {first} to {end - 1} of partition {partition} are not in the journal: it "
             "was trimmed (journal.max_age_s, journal.max_bytes, journal.trim_read) or begun anew"
         )
+
+    def _fail(self, text: str) -> None:
         if self._options.fail_on_data_loss:
             raise JournalError(
                 text + "; read on without them by option failOnDataLoss=false, or begin with a "
                 "new checkpoint"
             )
         _log.warning("motemq: %s", text)
-
-
-def _read(offset: _Offset) -> dict[int, int]:
-    return {int(number): at for number, at in offset.items()}
-
-
-def _written(offset: dict[int, int]) -> _Offset:
-    return {str(number): offset[number] for number in sorted(offset)}

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from motemq_pipeline.job import Sources, Written, write_tables
 from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.session import spark_session
+from motemq_pipeline.storage import Storage
 from tests.pipeline.desk import write_journal, write_rig
 
 
@@ -23,10 +24,22 @@ class Tables:
     folder: Path
     progress: list[Written]
 
+    @property
+    def place(self) -> Storage:
+        return Storage.at(self.folder)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
-        # As a program that knows nothing of us reads it.
-        found: list[dict[str, Any]] = pq.read_table(self.folder / table).to_pylist()
-        return found
+        return rows_of(self.folder, table)
+
+
+def rows_of(tables: Path | str, table: str) -> list[dict[str, Any]]:
+    """Return a table as a program that knows nothing of us reads it; in order of its columns."""
+    rows: list[dict[str, Any]] = DeltaTable(f"{tables}/{table}").to_pyarrow_table().to_pylist()
+
+    def key(row: dict[str, Any]) -> tuple[tuple[bool, Any], ...]:
+        return tuple((value is None, 0 if value is None else value) for value in row.values())
+
+    return sorted(rows, key=key)
 
 
 @pytest.fixture(scope="session")
@@ -42,5 +55,5 @@ def desk(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table
     write_rig(root / "rig")
     sources = Sources(root / "journal", root / "rig", load_registry(BUILT_IN))
     progress: list[Written] = []
-    write_tables(spark, sources, root / "tables", progress.append)
+    write_tables(spark, sources, Storage.at(root / "tables"), progress.append)
     return Tables(sources, root / "tables", progress)

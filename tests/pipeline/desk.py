@@ -1,77 +1,29 @@
 """A desk with known faults: a journal written by docs/journal.md's text, and a rig's lines."""
 
 import json
-import struct
-import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-START_NS = 1_767_225_600_123_456_789  # 2026-01-01 00:00:00.123456789 UTC
+from tests.journal_segment import START_NS, Segment, Sender, packet
+
 ODD_BOARD = '<i>&"$x$'  # a name that must be escaped wherever it is shown
 Message = tuple[str, bytes]
 
 
-def packet(path: str, payload: bytes, flags: int = 0) -> bytes:
-    topic = path.encode()
-    return struct.pack(">BBI", flags, len(topic), len(payload)) + topic + payload
-
-
-def header(partition: int, first: int) -> bytes:
-    head = struct.pack(">8sHHIQQI", b"MOTEJRNL", 1, 0, partition, first, START_NS, 0)
-    return head + struct.pack(">I", zlib.crc32(head))
-
-
-@dataclass(frozen=True)
-class Sender:
-    """What a record says of the connection it came from."""
-
-    connection: int
-    protocol: int
-    client: str = ""
-
-
-def record(
-    sender: Sender, sequence: int, packets: list[bytes], time_ns: int, count: int | None = None
-) -> bytes:
-    client = sender.client.encode()
-    checked = (
-        struct.pack(
-            ">QQIIBBH",
-            time_ns,
-            sequence,
-            len(packets) if count is None else count,
-            sender.connection,
-            sender.protocol,
-            1,
-            len(client),
-        )
-        + client
-        + b"".join(packets)
-    )
-    return struct.pack(">II", len(checked), zlib.crc32(checked)) + checked
-
-
 def segment_path(journal: Path, partition: int, first: int = 0) -> Path:
-    path = journal / f"p{partition:04d}" / f"{first:020d}.mjl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
+    return Segment(partition, first).path(journal)
 
 
 def write_segment(
     journal: Path, partition: int, runs: Iterable[tuple[Sender, list[Message]]], first: int = 0
 ) -> Path:
-    """Write a segment with one record per run, a millisecond apart."""
-    path = segment_path(journal, partition, first)
-    sequence = first
-    with path.open("wb") as file:
-        file.write(header(partition, first))
-        for index, (sender, messages) in enumerate(runs):
-            packets = [packet(*message) for message in messages]
-            file.write(record(sender, sequence, packets, START_NS + index * 1_000_000))
-            sequence += len(packets)
-    return path
+    """Write a segment with a block per run, a millisecond apart."""
+    segment = Segment(partition, first)
+    for index, (sender, messages) in enumerate(runs):
+        packets = [packet(*message) for message in messages]
+        segment.record(sender, packets, START_NS + index * 1_000_000)
+    return segment.write(journal)
 
 
 def reading(board: str, seq: int, sensor: str, value: Any, /, **changed: Any) -> bytes:

@@ -104,7 +104,10 @@ def test_tables_and_report_need_no_spark(desk: Tables, tmp_path: Path) -> None:
     code, out, _ = _motemq("tables", "--tables", desk.folder, env=env)
     assert code == 0
     counted = dict(line.split() for line in out.splitlines())
-    assert counted == {written.table: str(written.rows) for written in desk.progress}
+    assert counted == {
+        **{written.table: str(written.rows) for written in desk.progress},
+        "alerts": "0",
+    }
     report = tmp_path / "r.html"
     assert _motemq("report", "--tables", desk.folder, "--out", report, env=env)[0] == 0
     assert report.read_text().rstrip().endswith("</html>")
@@ -114,7 +117,7 @@ def test_tables_that_were_never_written_are_told(tmp_path: Path) -> None:
     for arguments in (["tables"], ["report", "--out", str(tmp_path / "r.html")]):
         code, _, err = _motemq(*arguments, "--tables", tmp_path)
         assert code == 3
-        assert "there is no table bronze_messages" in err
+        assert "there is no table " in err
         assert "motemq pipeline run" in err
 
 

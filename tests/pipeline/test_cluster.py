@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from host_broker.client import FmqpClient, connect
-from motemq_pipeline import store
+from host_broker.client import connect
 from tests.host_broker.net.broker_process import broker
 from tests.pipeline.cluster import SHORT, SPARK_SUBMIT, cluster, environment, foreign_python
+from tests.pipeline.conftest import rows_of
 from tests.pipeline.desk import Sender, reading, write_segment
 
 _END_S = 800.0
@@ -45,14 +45,14 @@ def _config(folder: Path, source: str) -> Path:
 
 
 def _check(tables: Path) -> None:
-    bronze = store.dataset("bronze_messages", tables).to_table().to_pylist()
+    bronze = rows_of(tables, "bronze_messages")
     keys = sorted((row["partition"], row["seq"]) for row in bronze)
     assert len(keys) == len(set(keys)) == _PARTITIONS * _EACH
     sent = sorted(message for partition in range(_PARTITIONS) for message in _messages(partition))
     assert sorted((row["path"], row["payload"]) for row in bronze) == sent
-    silver = store.dataset("silver_telemetry", tables).to_table().to_pylist()
+    silver = rows_of(tables, "silver_telemetry")
     assert sorted((row["partition"], row["message_seq"]) for row in silver) == keys
-    health = store.dataset("gold_board_health", tables).to_table().to_pylist()
+    health = rows_of(tables, "gold_board_health")
     assert {row["board"]: row["messages"] for row in health} == {
         f"b{partition}": _EACH for partition in range(_PARTITIONS)
     }
@@ -86,7 +86,6 @@ def test_spark_submit_with_the_package_from_a_broker_to_tables(master: str, tmp_
         port = running.ports["auto"]
         for partition in range(_PARTITIONS):  # a connection each
             client = connect(f"fmqp://127.0.0.1:{port}")
-            assert isinstance(client, FmqpClient)
             with client:
                 for path, payload in _messages(partition):
                     client.publish(path, payload)

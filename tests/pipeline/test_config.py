@@ -19,7 +19,7 @@ def test_the_least_that_is_needed(tmp_path: Path) -> None:
     text = '[source]\njournal = "data/journal"\n[tables]\nfolder = "out"\n'
     config = load_config(_file(tmp_path, text))
     assert config.source.journal == tmp_path / "data" / "journal"
-    assert config.tables == tmp_path / "out"
+    assert config.place.folder == tmp_path / "out"
     assert config.checkpoint == tmp_path / "out" / ".checkpoint"
     assert config.registry == BUILT_IN
     assert (config.rig, config.alerts, config.trigger_s) == (None, None, 0.0)
@@ -41,6 +41,8 @@ folder = "/data/tables"
 checkpoint = "/data/checkpoint"
 registry = "my.toml"
 rig = "~/rig"
+history = "2h"
+keep = { bronze_messages = "30d", silver_telemetry = "365d" }
 
 [run]
 trigger = "250ms"
@@ -62,6 +64,8 @@ speculation = true
     assert config.registry == tmp_path / "my.toml"
     assert config.rig == Path("~/rig").expanduser()
     assert (config.trigger_s, config.gold_every_s, config.compact_every_s) == (0.25, 90.0, 7200.0)
+    assert config.history_s == 7200.0
+    assert config.keep_s == {"bronze_messages": 30 * 86_400.0, "silver_telemetry": 365 * 86_400.0}
     assert config.spark == {
         "spark.master": "spark://127.0.0.1:7077",
         "spark.executor.memory": "512m",
@@ -120,9 +124,38 @@ shards = 0
             '[source]\nbrokers = "b"\ntoken_env = "A"\ntoken_file = "b"\n[tables]\nfolder = "t"\n',
             "run.toml:3: give token_env or token_file, not both",
         ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "s3a://bucket/tables"\n',
+            'run.toml:4: tables at a URI need checkpoint = "FOLDER"',
+        ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "t"\ncheckpoint = "s3://b/c"\n',
+            "run.toml:5: tables at a URI need checkpoint",
+        ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "s3://b/t"\ncheckpoint = "c"\n'
+            'options = { aws_secret_access_key = "x" }\n',
+            "run.toml:6: aws_secret_access_key is a secret: set AWS_SECRET_ACCESS_KEY in the",
+        ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "t"\n'
+            'keep = { gold_fleet = "1d", alerts = "x" }\n',
+            "run.toml:5: gold_fleet keeps all its rows",
+        ),
     ],
 )
 def test_single_mistakes(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(PipelineError) as caught:
         load_config(_file(tmp_path, text))
     assert told in str(caught.value)
+
+
+def test_tables_at_a_uri(tmp_path: Path) -> None:
+    text = (
+        '[source]\njournal = "j"\n[tables]\nfolder = "s3a://bucket/tables"\ncheckpoint = "here"\n'
+        'options = { aws_endpoint_url = "http://127.0.0.1:1" }\n'
+    )
+    config = load_config(_file(tmp_path, text))
+    assert (config.place.uri, config.place.folder) == ("s3://bucket/tables", None)
+    assert config.place.options["aws_endpoint_url"] == "http://127.0.0.1:1"
+    assert config.checkpoint == tmp_path / "here"

@@ -8,38 +8,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.columns import batches
 from pyspark_motemq.folder import Folder
+from pyspark_motemq.journal import PartitionState
 from pyspark_motemq.limits import Limits
 from pyspark_motemq.offsets import Offsets
 from pyspark_motemq.options import Options
-from pyspark_motemq.records import JournalError, take_records
 from pyspark_motemq.remote import Broker, Remote
-from pyspark_motemq.shelf import Shelf
 from pyspark_motemq.topics import matching, pattern
-from tests.pipeline.desk import START_NS, Sender, header, packet, record, segment_path
+from tests.journal_segment import START_NS, Segment, Sender, packet
 
 
-def _append(journal: Path, counts: list[int], first: int, new_segment: bool = True) -> int:
-    """Append records of so many messages, one second apart; returns the next number."""
-    path = segment_path(journal, 0, first)
-    if not new_segment:
-        path = sorted(path.parent.glob("*.mjl"))[-1]
-    data = b"" if not new_segment else header(0, first)
+def _append(journal: Path, counts: list[int], first: int, segment: Segment | None = None) -> int:
+    """Append blocks of so many messages, one second apart; returns the next number."""
+    segment = segment or Segment(0, first)
     for count in counts:
         packets = [packet(f"t/{n % 3}", b"%d" % n) for n in range(first, first + count)]
-        data += record(Sender(1, 1), first, packets, START_NS + first * 10**9)
+        segment.record(Sender(1, 1), packets, START_NS + first * 10**9)
         first += count
-    with path.open("ab") as file:
-        file.write(data)
+    segment.write(journal)
     return first
 
 
 def _numbers(folder: Folder, start: int, end: int) -> list[int]:
     found: list[int] = []
-    for share in folder.shares(0, start, end):
-        for data, stretch in share.pieces():
-            for batch in batches(data, take_records(data, stretch), stretch):
+    for part in folder.split(0, start, end):
+        for data, slice in part.slices():
+            for batch in batches(data, slice):
                 found += batch.column("seq").to_pylist()
     return found
 
@@ -56,7 +52,7 @@ def test_any_part_is_read_exactly(
     folder = Folder(journal)
     for counts in segments:
         following = _append(journal, counts, following)
-        assert folder.shelves()[0].next == following
+        assert folder.partitions()[0].next == following
     start = draw.draw(st.integers(0, following - 1))
     end = draw.draw(st.integers(start + 1, following))
     assert _numbers(folder, start, end) == list(range(start, end))
@@ -65,12 +61,12 @@ def test_any_part_is_read_exactly(
 def test_large_parts_are_cut_for_many_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyspark_motemq.folder.STRETCH_BYTES", 3000)
+    monkeypatch.setattr("pyspark_motemq.folder.SLICE_BYTES", 3000)
     monkeypatch.setattr("pyspark_motemq.folder._REMEMBERED_BYTES", 500)
     following = _append(tmp_path, [7] * 300, 0)
     folder = Folder(tmp_path)
-    folder.shelves()
-    assert len(folder.shares(0, 100, 2000)) > 5
+    folder.partitions()
+    assert len(folder.split(0, 100, 2000)) > 5
     assert _numbers(folder, 100, 2000) == list(range(100, 2000))
     assert _numbers(folder, 0, following) == list(range(following))
 
@@ -79,24 +75,29 @@ def test_a_segment_that_grows_is_looked_at_only_where_it_grew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyspark_motemq.folder._REMEMBERED_BYTES", 1)
-    following = _append(tmp_path, [5], 0)
+    segment = Segment()
+    following = _append(tmp_path, [5], 0, segment)
     folder = Folder(tmp_path)
-    assert folder.shelves()[0].next == 5
-    path = segment_path(tmp_path, 0)
+    assert folder.partitions()[0].next == 5
+    path = segment.path(tmp_path)
     whole = path.read_bytes()
-    following = _append(tmp_path, [3], following, new_segment=False)
+    following = _append(tmp_path, [3], following, segment)
     # What was looked at is not looked at again: damage there is for those who read it.
     path.write_bytes(b"\xff" * len(whole) + path.read_bytes()[len(whole) :])
-    assert folder.shelves()[0].next == following
+    assert folder.partitions()[0].next == following
     assert _numbers(folder, 5, 8) == [5, 6, 7]
 
 
-def test_a_record_torn_within_gives_its_number_to_the_next_start(tmp_path: Path) -> None:
+def test_a_block_torn_within_gives_its_number_to_the_next_start(tmp_path: Path) -> None:
     _append(tmp_path, [2, 3], 0)
+    path = Segment().path(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
     folder = Folder(tmp_path)
-    assert folder.shelves()[0].next == 5
-    following = _append(tmp_path, [4], 2)  # a broker that found the second record torn
-    assert folder.shelves()[0].next == following == 6
+    assert folder.partitions()[0].next == 2
+    following = _append(tmp_path, [4], 2)  # a broker that found the second block torn
+    assert folder.partitions()[0].next == following == 6
     assert _numbers(folder, 2, 6) == [2, 3, 4, 5]
 
 
@@ -104,7 +105,7 @@ def test_a_hole_between_segments_is_corruption(tmp_path: Path) -> None:
     _append(tmp_path, [2], 0)
     _append(tmp_path, [2], 3)
     with pytest.raises(JournalError, match=r"ends before message 2, .* begins with 3"):
-        Folder(tmp_path).shelves()
+        Folder(tmp_path).partitions()
 
 
 _SECOND_5 = "2026-01-01T00:00:05Z"
@@ -132,7 +133,7 @@ def test_offsets(tmp_path: Path, text: str, expected: int) -> None:
     _append(tmp_path, [2] * 3, 6)
     folder = Folder(tmp_path)
     now_ns = START_NS + 12 * 10**9 + 1
-    found = Offsets("startingOffsets", text).resolve(folder, folder.shelves(), now_ns)
+    found = Offsets("startingOffsets", text).resolve(folder, folder.partitions(), now_ns)
     assert found == {0: expected}
 
 
@@ -157,24 +158,24 @@ def test_times_are_exact() -> None:
 def test_limits_hold_and_nothing_waits_for_ever(
     found: dict[int, tuple[int, int]], max_rows: int, max_bytes: int
 ) -> None:
-    shelves = {number: Shelf(0, rows, size) for number, (rows, size) in found.items()}
+    partitions = {number: PartitionState(0, rows, size) for number, (rows, size) in found.items()}
     limits = Limits(max_rows=max_rows, max_bytes=max_bytes)
-    at = dict.fromkeys(shelves, 0)
+    at = dict.fromkeys(partitions, 0)
     for _ in range(3):
-        end = limits.end(at, shelves)
+        end = limits.end(at, partitions)
         taken = sum(end.values()) - sum(at.values())
-        assert all(at[number] <= end[number] <= shelves[number].next for number in shelves)
+        assert all(at[number] <= end[number] <= partitions[number].next for number in partitions)
         assert not max_rows or taken <= max_rows
-        waiting = sum(shelf.next for shelf in shelves.values()) - sum(at.values())
+        waiting = sum(state.next for state in partitions.values()) - sum(at.values())
         assert bool(taken) == bool(waiting)
         at = end
 
 
 def test_a_minimum_waits() -> None:
-    shelves = {0: Shelf(0, 9, 100), 1: Shelf(0, 0, 0)}
+    partitions = {0: PartitionState(0, 9, 100), 1: PartitionState(0, 0, 0)}
     limits = Limits(min_rows=10)
-    assert limits.end({0: 0, 1: 0}, shelves) == {0: 0, 1: 0}
-    assert limits.without_minimum().end({0: 0, 1: 0}, shelves) == {0: 9, 1: 0}
+    assert limits.end({0: 0, 1: 0}, partitions) == {0: 0, 1: 0}
+    assert limits.without_minimum().end({0: 0, 1: 0}, partitions) == {0: 9, 1: 0}
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_topics(topics: str, path: str, hit: bool) -> None:
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_motemq.remote._RETRY_S", 0.1)
     with pytest.raises(JournalError, match=r"broker at https://127\.0\.0\.1:1 cannot be reached"):
-        Remote(Broker("https://127.0.0.1:1")).shelves()
+        Remote(Broker("https://127.0.0.1:1")).partitions()
 
 
 @pytest.mark.parametrize(

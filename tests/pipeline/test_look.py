@@ -4,7 +4,9 @@ import csv
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,39 +14,62 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from motemq_pipeline import store
 from motemq_pipeline.cli import command
 from motemq_pipeline.cli_look import _print
+from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.failures import in_one_line, in_words, spark_log
-from motemq_pipeline.views import answer
+from motemq_pipeline.schemas import TABLES
+from motemq_pipeline.sql import Answer, by_duckdb, by_spark
+from motemq_pipeline.storage import Storage
 from tests.pipeline.conftest import Tables
 
 _END_S = 240.0
 
 
-def test_every_table_is_a_view(spark: SparkSession, desk: Tables) -> None:
+def _ask(by: str, spark: SparkSession) -> Callable[[str, Storage, int], Answer]:
+    return by_duckdb if by == "duckdb" else partial(by_spark, spark)
+
+
+@pytest.mark.parametrize("by", ["duckdb", "spark"])
+def test_every_table_is_a_view(spark: SparkSession, desk: Tables, by: str) -> None:
+    answer = _ask(by, spark)
     sql = "select board, complete from gold_board_health where board like 'vpico%' order by board"
-    names, rows = answer(spark, sql, desk.folder, 0)
+    names, rows = answer(sql, desk.place, 0)
     assert (names, list(rows)) == (
         ["board", "complete"],
         [("vpico-1", True), ("vpico-2", True)],
     )
-    for table in (written.table for written in desk.progress):
-        _, counted = answer(spark, f"select count(*) from {table}", desk.folder, 10)
+    for table in TABLES:
+        _, counted = answer(f"select count(*) from {table}", desk.place, 10)
         assert list(counted) == [(len(desk.rows(table)),)]
 
 
+@pytest.mark.parametrize("by", ["duckdb", "spark"])
 def test_one_row_more_than_the_limit_tells_that_there_are_more(
-    spark: SparkSession, desk: Tables
+    spark: SparkSession, desk: Tables, by: str
 ) -> None:
-    _, rows = answer(spark, "select seq from bronze_messages", desk.folder, 5)
+    _, rows = _ask(by, spark)("select seq from bronze_messages", desk.place, 5)
     assert len(list(rows)) == 6
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("selct 1", "syntax error"),
+        ("select x from gold_fleet", 'column "x" not found'),
+        ("select * from gold_flet", "Table with name gold_flet does not exist! There are bronze"),
+    ],
+)
+def test_a_mistake_is_one_line_of_duckdbs(desk: Tables, sql: str, told: str) -> None:
+    with pytest.raises(PipelineError, match=told) as caught:
+        by_duckdb(sql, desk.place)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_mistake_in_sql_is_one_line(spark: SparkSession, desk: Tables) -> None:
     with pytest.raises(PipelineError) as caught, spark_log() as log, in_words(log):
-        answer(spark, "select nothing from nowhere", desk.folder, 5)
+        by_spark(spark, "select nothing from nowhere", desk.place, 5)
     assert "\n" not in str(caught.value)
     assert "nowhere" in str(caught.value)
     assert not log.exists() or str(log) in str(caught.value)
@@ -105,6 +130,7 @@ def test_a_query_as_a_command(desk: Tables) -> None:
         ["seq,path", "0,telemetry/vpico-1/temperature", "1,telemetry/vpico-1/humidity"],
     )
     assert done.stderr == "pipeline: only the first 2 rows; see --limit\n"
+    assert "py4j" not in done.stdout
 
 
 def _command(*arguments: str | Path) -> tuple[int, str]:
@@ -118,7 +144,7 @@ def test_an_export_has_every_row(desk: Tables, tmp_path: Path, form: str) -> Non
     assert code == 0, out
     for written in desk.progress:
         file = tmp_path / "out" / f"{written.table}.{form}"
-        expected = store.dataset(written.table, desk.folder).to_table().to_pylist()
+        expected = Table(desk.place, written.table).dataset().to_table().to_pylist()
         if form == "parquet":
             assert pq.read_table(file).to_pylist() == expected
         else:

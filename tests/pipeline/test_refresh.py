@@ -1,25 +1,29 @@
-"""Tables that are made again as readings come are those made of all readings at once."""
+"""Gold that is made by and by, as readings come, is what is made of all readings at once."""
 
 import random
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from motemq_pipeline import adding, compaction, job, store
-from motemq_pipeline.config import load_config
-from motemq_pipeline.refresh import Refresh
-from motemq_pipeline.rollups import WINDOWS, rollup
+from motemq_pipeline import rollups
+from motemq_pipeline.delta import Table
+from motemq_pipeline.parquet_files import File, Target, collected, writing
+from motemq_pipeline.refresh import FROM_SILVER, ROLLUPS, Refresh, overlapping
+from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.schemas import TABLES
+from motemq_pipeline.storage import Storage
+from tests.pipeline.conftest import rows_of
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _SILVER = "silver_telemetry"
 _BATCHES = 3
+_FOLLOWED = FROM_SILVER[:4]
 
 
 class _Desk:
@@ -39,7 +43,7 @@ class _Desk:
         chance = self._chance
         self._message += 1
         if self._sent and chance.random() < 0.2:
-            return (*chance.choice(self._sent)[:-1], self._message)  # a copy
+            return (*chance.choice(self._sent)[:-2], self._message, None)  # a copy
         at = _NOON + timedelta(seconds=3600 * self._hour + chance.randrange(3600))
         if chance.random() < 0.2:
             at -= timedelta(hours=chance.randint(1, 5))
@@ -47,43 +51,135 @@ class _Desk:
         seq = chance.choice([None, chance.randrange(100), self._message])
         value = chance.choice([float(self._message), -0.5])
         found = (board, sensor, seq, None, "C", value, at, "broker", at, f"home/{board}/x", "fmqp",
-                 chance.choice([1, 2]), 0, self._message)  # fmt: skip
+                 chance.choice([1, 2]), 0, self._message, None)  # fmt: skip
         self._sent.append(found)
         return found
 
 
-def _rows(frame: DataFrame) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
-    return rows
+class _Tables:
+    """Tables with a silver that grows."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.place = Storage.at(folder)
+        for name in TABLES:
+            Table(self.place, name).create()
+        self._batch = 0
+
+    def add(self, rows: list[tuple[Any, ...]]) -> None:
+        frame, targets = self.spark.createDataFrame(rows, TABLES[_SILVER]), [Target(_SILVER)]
+        (files,) = collected(writing(frame, self.place, targets), self.place, targets)
+        assert Table(self.place, _SILVER).add(files, "silver", self._batch)
+        self._batch += 1
+
+    def refresh(self) -> Refresh:
+        return Refresh(self.spark, self.place, load_registry(BUILT_IN), None)
 
 
-@settings(deadline=None, max_examples=2, suppress_health_check=list(HealthCheck))
+def _made(tables: Storage, name: str) -> list[dict[str, Any]]:
+    """Return rows; sums of floats to ten digits, because they were added in some order."""
+    return [
+        {
+            column: round(value, 9) if isinstance(value, float) else value
+            for column, value in row.items()
+            if column not in ("sketch", "path", "protocol")
+        }
+        for row in rows_of(tables.uri, name)
+    ]
+
+
+@settings(deadline=None, max_examples=1, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_what_is_made_by_and_by_is_what_is_made_at_once(
-    spark: SparkSession, tmp_path_factory: Any, seed: int
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    chance, folder = random.Random(seed), tmp_path_factory.mktemp("refresh")
-    file = folder / "run.toml"
-    file.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\n')
-    config = load_config(file)
-    tables: Path = config.tables
-    for table in TABLES:
-        store.create(table, tables)
-    desk, refresh = _Desk(chance), Refresh(spark, config)
-    with pytest.MonkeyPatch.context() as patch:
-        # All others are made whole each time.
-        patch.setattr(job, "FROM_SILVER", tuple(WINDOWS))
-        for number in range(_BATCHES):
-            rows = spark.createDataFrame(desk.batch(), TABLES[_SILVER])
-            assert adding.append(_SILVER, rows, tables, number) > 0
-            if chance.random() < 0.3:
-                compaction.compact(tables)
-            if chance.random() < 0.2:
-                refresh = Refresh(spark, config)  # the run was started again
-            if chance.random() < 0.7 or number == _BATCHES - 1:
-                refresh.follow(at_once=True)
-    everything = store.read(spark, _SILVER, tables)
-    for table in WINDOWS:
-        kept: pa.Table = store.dataset(table, tables).to_table()
-        assert kept.num_rows
-        assert kept.to_pylist() == _rows(rollup(everything, table)), table
+    chance = random.Random(seed)
+    tables = _Tables(spark, tmp_path_factory.mktemp("refresh"))
+    desk, refresh = _Desk(chance), tables.refresh()
+    for number in range(_BATCHES):
+        tables.add(desk.batch())
+        if chance.random() < 0.3:
+            for name in (_SILVER, *_FOLLOWED):
+                Table(tables.place, name).compact()
+        if chance.random() < 0.3:
+            refresh = tables.refresh()  # the run was started again
+        if chance.random() < 0.7 or number == _BATCHES - 1:
+            assert refresh.follow()
+    assert not refresh.follow()
+    found = {name: _made(tables.place, name) for name in FROM_SILVER}
+    refresh.everything(lambda *_: None)
+    for name, rows in found.items():
+        assert rows, name
+        assert rows == _made(tables.place, name), name
+
+
+def _reading(number: int, at: datetime) -> tuple[Any, ...]:
+    row = ("a", "t", number, None, "C", 1.0, at, "broker", at, "home/a/x", "fmqp", 1, 0, number)
+    return (*row, None)
+
+
+def _counting(calls: list[int]) -> Callable[[Any], Any]:
+    really = rollups.by_minute
+
+    def by_minute(rows: Any) -> Any:
+        calls.append(rows.count())
+        return really(rows)
+
+    return by_minute
+
+
+def test_a_refresh_reads_hours_that_changed_and_leaves_the_files_of_others(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables, hour = _Tables(spark, tmp_path), timedelta(hours=1)
+    refresh = tables.refresh()
+    for at in range(3):
+        tables.add([_reading(10 * at + n, _NOON + at * hour) for n in range(10)])
+        refresh.follow()
+    minutes = Table(tables.place, "gold_rollup_minute")
+    before = {file.path for file in minutes.files()}
+    assert len(before) == 3
+    read: list[int] = []
+    monkeypatch.setitem(ROLLUPS, "gold_rollup_minute", _counting(read))
+    tables.add([_reading(60, _NOON + hour)])
+    refresh.follow()
+    assert read == [11]  # of 31
+    after = {file.path for file in minutes.files()}
+    assert len(before & after) == 2
+
+
+def test_without_the_log_of_silver_everything_is_made_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = _Tables(spark, tmp_path)
+    tables.add([_reading(n, _NOON) for n in range(10)])
+    tables.refresh().follow()
+    for batch in range(2):
+        tables.add([_reading(20 + batch, _NOON + timedelta(hours=batch))])
+    Table(tables.place, _SILVER).handle().create_checkpoint()
+    for version in range(3):
+        (tmp_path / _SILVER / "_delta_log" / f"{version:020d}.json").unlink()
+    assert tables.refresh().follow()
+    (stream,) = rows_of(tmp_path, "gold_streams")
+    assert (stream["messages"], stream["missing"]) == (12, "10-19")
+
+
+def test_files_are_chosen_by_their_bounds() -> None:
+    def file(path: str, low_s: float, high_s: float) -> File:
+        low, high = (
+            round((_NOON + timedelta(seconds=s)).timestamp() * 1e6) for s in (low_s, high_s)
+        )
+        return File(path, 1, 1, None, {"t": low}, {"t": high})
+
+    files = [
+        file("before", -7200, -3600.001),
+        file("to the end of the hour before", -10, -0.0005),
+        file("a millisecond before", -10, -0.001),  # in which its last row may be anywhere
+        file("within", 60, 70),
+        file("around", -9000, 90_000),
+        file("after", 3600, 4000),
+        File("unknown", 1, 1, None, {}, {}),
+    ]
+    chosen = [each.path for each in overlapping(files, "t", [_NOON])]
+    assert chosen == ["to the end of the hour before", "within", "around", "unknown"]
+    assert overlapping(files, "t", []) == []

@@ -43,7 +43,7 @@ class _Page(HTMLParser):
 @pytest.fixture(scope="module")
 def html(desk: Tables, tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("report") / "new" / "report.html"
-    write_report(desk.folder, out)
+    write_report(desk.place, out)
     return out.read_text()
 
 
@@ -85,7 +85,10 @@ def test_health_shows_gaps_and_duplicates(page: _Page) -> None:
 def test_tables_are_counted(page: _Page, desk: Tables) -> None:
     counted = {row[0]: row[1] for row in page.rows["tables"][1:]}
     assert counted["bronze_messages"] == str(MESSAGES)
-    assert counted == {written.table: str(written.rows) for written in desk.progress}
+    assert counted == {
+        **{written.table: str(written.rows) for written in desk.progress},
+        "alerts": "0",
+    }
 
 
 def test_three_sensors_and_the_round_trips_are_drawn(page: _Page) -> None:

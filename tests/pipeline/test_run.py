@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,16 +17,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from host_broker.client import FmqpClient, connect
-from motemq_pipeline import adding, restarts, store
+from host_broker.client import connect
+from motemq_pipeline import restarts
 from motemq_pipeline.config import RunConfig, load_config
+from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.run import run
-from motemq_pipeline.status import RunStatus, read_status
+from motemq_pipeline.status import RunStatus, only_run, read_status
+from motemq_pipeline.storage import Storage
 from motemq_pipeline.streams import Streams
-from motemq_pipeline.writer import only_writer
 from tests.host_broker.net.broker_process import broker
-from tests.pipeline.conftest import Tables
+from tests.pipeline.conftest import Tables, rows_of
 from tests.pipeline.desk import MESSAGES, Sender, reading, write_journal, write_rig, write_segment
 
 _END_S = 400.0
@@ -49,10 +50,10 @@ def _once(spark: SparkSession, config: RunConfig) -> RunStatus:
     return told[-1]
 
 
-def _keys(tables: Path, table: str = "bronze_messages") -> list[tuple[int, int]]:
+def _keys(place: Storage | Path, table: str = "bronze_messages") -> list[tuple[int, int]]:
     number = "seq" if table == "bronze_messages" else "message_seq"
-    found = store.dataset(table, tables).to_table(columns=["partition", number]).to_pylist()
-    return sorted((row["partition"], row[number]) for row in found)
+    rows = rows_of(place.uri if isinstance(place, Storage) else place, table)
+    return sorted((row["partition"], row[number]) for row in rows)
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +70,12 @@ def here(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> RunCo
 
 def test_a_run_makes_the_tables_of_a_backfill(desk: Tables, here: RunConfig) -> None:
     for table in ("bronze_messages", "silver_telemetry"):
-        assert _keys(here.tables, table) == sorted(
+        assert _keys(here.place, table) == sorted(
             (row["partition"], row["seq" if table == "bronze_messages" else "message_seq"])
             for row in desk.rows(table)
         )
     for table in ("gold_sensor_rollup", "gold_board_health", "gold_checks", "gold_rtt"):
-        assert store.dataset(table, here.tables).to_table().to_pylist() == desk.rows(table)
+        assert rows_of(here.place.uri, table) == desk.rows(table)
 
 
 def test_tables_and_checkpoints_that_do_not_belong_together_are_refused(
@@ -87,12 +88,18 @@ def test_tables_and_checkpoints_that_do_not_belong_together_are_refused(
         with pytest.raises(PipelineError, match=told):
             _once(spark, load_config(file))
 
-    refused("are fed from another checkpoint", here.tables, tmp_path / "new")
+    assert here.place.folder is not None
+    refused("are fed from another checkpoint", here.place.folder, tmp_path / "new")
     refused("feeds other tables", tmp_path / "elsewhere", here.checkpoint)
     copy = tmp_path / "copy"
     shutil.copytree(desk.folder, copy)
     refused("written by 'motemq pipeline backfill'", copy, tmp_path / "new")
-    with only_writer(here.tables), pytest.raises(PipelineError, match=f"by process {os.getpid()}"):
+    with (
+        only_run(here.checkpoint),
+        pytest.raises(
+            PipelineError, match=f"^process {os.getpid()} is running with the checkpoint"
+        ),
+    ):
         _once(spark, here)
 
 
@@ -102,23 +109,23 @@ def test_what_came_since_is_added_once_whatever_was_noted(
     """Spark is made to believe that it never finished its last batch, as after a kill."""
     journal = here.source.journal
     assert journal is not None
-    before = _keys(here.tables)
+    before = _keys(here.place)
     more = [
         ("telemetry/vpico-9/temperature", reading("vpico-9", n, "temperature", 1)) for n in (0, 1)
     ]
     write_segment(journal, 7, [(Sender(9, 1), more)])
     _once(spark, here)
     after = sorted([*before, (7, 0), (7, 1)])
-    assert _keys(here.tables) == after
+    assert _keys(here.place) == after
     for query in ("bronze", "silver"):
         commits = here.checkpoint / query / "commits"
         newest = max((entry for entry in commits.glob("[0-9]*")), key=lambda each: int(each.name))
         newest.unlink()
         (commits / f".{newest.name}.crc").unlink(missing_ok=True)
     _once(spark, here)
-    assert _keys(here.tables) == after
-    assert len(_keys(here.tables, "silver_telemetry")) == len(
-        set(_keys(here.tables, "silver_telemetry"))
+    assert _keys(here.place) == after
+    assert len(_keys(here.place, "silver_telemetry")) == len(
+        set(_keys(here.place, "silver_telemetry"))
     )
 
 
@@ -129,23 +136,19 @@ def test_a_failure_of_spark_that_passes_ends_nothing(
     write_journal(tmp_path / "journal")
     write_rig(tmp_path / "rig")
     config = load_config(_config(tmp_path, 'journal = "journal"'))
-    left = {"bronze_messages": 2, "silver_telemetry": 1, "gold_fleet": 2}
-    really = {"add": adding.add, "write": adding.write}
+    left = {"bronze_messages": 2, "silver_telemetry": 1, "gold_streams": 2}
+    really = Table._committed
 
-    def stumbling(name: str) -> Callable[..., object]:
-        def add(table: str, *more: object) -> object:
-            left[table] = left.get(table, 0) - 1
-            if left[table] >= 0:
-                raise RuntimeError("Task serialization failed: threads that stumbled")
-            return really[name](table, *more)  # type: ignore[operator]
+    def stumbling(table: Table, *more: object) -> bool:
+        left[table.name] = left.get(table.name, 0) - 1
+        if left[table.name] >= 0:
+            raise RuntimeError("Task serialization failed: threads that stumbled")
+        return really(table, *more)  # type: ignore[arg-type]
 
-        return add
-
-    for name in really:
-        monkeypatch.setattr(adding, name, stumbling(name))
+    monkeypatch.setattr(Table, "_committed", stumbling)
     status = _once(spark, config)
     assert {query.name: query.restarts for query in status.queries} == {"bronze": 2, "silver": 1}
-    keys = _keys(config.tables)
+    keys = _keys(config.place)
     assert len(keys) == MESSAGES == len(set(keys))
     assert max(left.values()) < 0
 
@@ -182,21 +185,20 @@ def test_a_query_that_fails_just_after_it_was_looked_at_does_not_end_the_run(
     write_journal(tmp_path / "journal")
     config = load_config(_config(tmp_path, 'journal = "journal"'))
     fail = threading.Event()
-    really = adding.add
+    really = Table.change
 
-    def add(table: str, *more: object) -> None:
-        if table == "bronze_messages" and not failed:
+    def change(table: Table, *more: object) -> bool:
+        if table.name == "bronze_messages" and not failed:
             fail.wait(_END_S)
-            failed.append(table)
+            failed.append(table.name)
             raise RuntimeError("Task serialization failed: threads that stumbled")
-        really(table, *more)  # type: ignore[arg-type]
+        return really(table, *more)  # type: ignore[arg-type]
 
     failed: list[str] = []
-    monkeypatch.setattr(adding, "add", add)
+    monkeypatch.setattr(Table, "change", change)
     streams = Streams(spark, config, None)
     try:
         streams.start(once=True)
-        streams.queries["silver"].awaitTermination(_END_S)
         bronze = _FailingOnceSeen(streams.queries["bronze"], fail)
         streams.queries["bronze"] = bronze  # type: ignore[assignment]
         assert streams.running()
@@ -207,7 +209,7 @@ def test_a_query_that_fails_just_after_it_was_looked_at_does_not_end_the_run(
         fail.set()
         streams.stop()
     assert streams.restarts == {"bronze": 1, "silver": 0}
-    assert len(_keys(config.tables)) == MESSAGES
+    assert len(_keys(config.place)) == MESSAGES
 
 
 @contextmanager
@@ -225,7 +227,6 @@ def _running(config: Path, *more: str) -> Iterator["subprocess.Popen[str]"]:
 
 def _publish(port: int, numbers: range) -> None:
     client = connect(f"fmqp://127.0.0.1:{port}")
-    assert isinstance(client, FmqpClient)
     with client:
         for number in numbers:
             client.publish(
@@ -239,7 +240,7 @@ def _until(tables: Path, rows: int, process: "subprocess.Popen[str]") -> None:
     while True:
         assert process.poll() is None, process.communicate()
         try:
-            if store.count("bronze_messages", tables) >= rows:
+            if Table(Storage.at(tables), "bronze_messages").count() >= rows:
                 return
         except PipelineError:
             pass  # not there yet
@@ -289,4 +290,4 @@ def test_kill_9_ctrl_c_and_status(tmp_path: Path) -> None:
         assert isinstance(queries, list)
         behind = {each["name"]: each["behind"] for each in queries}["bronze"]
         assert 50 <= behind <= 50 + 2  # echoes are in the journal, too
-    assert read_status(tables / ".checkpoint", tables).state == "ended"
+    assert read_status(tables / ".checkpoint").state == "ended"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from host_broker.client import FmqpClient, connect
+from host_broker.client import Client, connect
 from pyspark_motemq import sink
-from pyspark_motemq.records import JournalError
+from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.sink import Prepared, _packet, _parts
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.pipeline.test_stream import _append, _source
@@ -28,16 +28,15 @@ def running(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def listener(running: BrokerProcess) -> Iterator[FmqpClient]:
+def listener(running: BrokerProcess) -> Iterator[Client]:
     client = connect(f"fmqp://127.0.0.1:{running.ports['auto']}")
-    assert isinstance(client, FmqpClient)
     with client:
         client.subscribe("alerts/*")
         client.sync()
         yield client
 
 
-def _heard(listener: FmqpClient) -> list[tuple[str, bytes]]:
+def _heard(listener: Client) -> list[tuple[str, bytes]]:
     """Return what has come until now."""
     listener.sync()
     found = []
@@ -61,7 +60,7 @@ def _alerts(spark: SparkSession, journal: Path) -> DataFrame:
 
 
 def test_a_stream_is_published_once_also_when_spark_repeats_a_batch(
-    spark: SparkSession, tmp_path: Path, running: BrokerProcess, listener: FmqpClient
+    spark: SparkSession, tmp_path: Path, running: BrokerProcess, listener: Client
 ) -> None:
     journal, checkpoint = tmp_path / "journal", tmp_path / "checkpoint"
     _append(journal, 0, 0, 250)
@@ -79,7 +78,7 @@ def test_a_stream_is_published_once_also_when_spark_repeats_a_batch(
 
 
 def test_a_new_checkpoint_is_another_publisher(
-    spark: SparkSession, tmp_path: Path, running: BrokerProcess, listener: FmqpClient
+    spark: SparkSession, tmp_path: Path, running: BrokerProcess, listener: Client
 ) -> None:
     journal, checkpoint = tmp_path / "journal", tmp_path / "checkpoint"
     _append(journal, 0, 0, 10)
@@ -90,7 +89,7 @@ def test_a_new_checkpoint_is_another_publisher(
 
 
 def test_on_demand_only_what_somebody_wants_is_published(
-    spark: SparkSession, running: BrokerProcess, listener: FmqpClient
+    spark: SparkSession, running: BrokerProcess, listener: Client
 ) -> None:
     rows = spark.createDataFrame(
         [("alerts/a", "1", False), ("nobody/b", "2", False), ("nobody/c", "3", True)],

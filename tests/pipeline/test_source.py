@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.pipeline.desk import START_NS, Sender, header, packet, record, segment_path
+from tests.journal_segment import Segment, Sender, packet
 from tests.pipeline.test_records import VECTORS, expected_rows, write_vectors
 
 
@@ -55,9 +55,9 @@ def test_corruption_reaches_the_user_with_file_and_offset(
 
 
 def test_a_read_is_a_snapshot_while_the_broker_appends(spark: SparkSession, tmp_path: Path) -> None:
-    """What was appended before the read is there; never a part of a record, never a hole."""
-    path = segment_path(tmp_path, 0)
-    path.write_bytes(header(0, 0))
+    """What was appended before the read is there; never a part of a block, never a hole."""
+    segment = Segment()
+    path = segment.write(tmp_path)
     sender, counts = Sender(2, 1), [0]
     first, stop = threading.Event(), threading.Event()
 
@@ -65,7 +65,8 @@ def test_a_read_is_a_snapshot_while_the_broker_appends(spark: SparkSession, tmp_
         with path.open("ab", buffering=0) as file:
             while not stop.is_set() and counts[0] < 1_000_000:
                 packets = [packet("a", b"x" * 50)] * 20
-                data = record(sender, counts[0], packets, START_NS)
+                data = segment.record(sender, packets)
+                segment.data = b""  # it is in the file
                 file.write(data[:500])  # torn for as long as the second write takes
                 file.write(data[500:])
                 counts[0] += len(packets)

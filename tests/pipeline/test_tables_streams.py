@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from motemq_pipeline import silver
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.rules import Registry
-from tests.pipeline.desk import START_NS, Sender, header, packet, record, segment_path
+from tests.journal_segment import START_NS, Segment, Sender, packet
 from tests.pipeline.payloads import encoded, write_registry
 
 _HOUR_NS = 3600 * 10**9
@@ -28,22 +28,19 @@ class _Journal:
     def __init__(self, folder: Path) -> None:
         self.now_ns = START_NS
         self._folder = folder
-        self._records: dict[int, list[bytes]] = {0: [], 1: []}
-        self._next = {0: 0, 1: 0}
+        self._segments = [Segment(0), Segment(1)]
 
     def add(self, path: str, payload: bytes, partition: int = 0) -> int:
         """Add a message that arrives now; return the number of that message."""
-        number = self._next[partition]
-        body = [packet(path, payload)]
-        self._records[partition].append(record(_SENDER, number, body, self.now_ns))
-        self._next[partition] += 1
+        segment = self._segments[partition]
+        number = segment.next
+        segment.record(_SENDER, [packet(path, payload)], self.now_ns)
         self.now_ns += 10**9
         return number
 
     def write(self) -> Path:
-        for partition, records in self._records.items():
-            data = header(partition, 0) + b"".join(records)
-            segment_path(self._folder, partition).write_bytes(data)
+        for segment in self._segments:
+            segment.write(self._folder)
         return self._folder
 
 

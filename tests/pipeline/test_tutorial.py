@@ -86,6 +86,8 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
 
 
 def _in_tables(folder: Path, table: str, rows: int) -> bool:
-    from motemq_pipeline import store
+    from motemq_pipeline.delta import Table
+    from motemq_pipeline.storage import Storage
 
-    return (folder / "tables" / table).is_dir() and store.count(table, folder / "tables") >= rows
+    found = Table(Storage.at(folder / "tables"), table)
+    return found.exists() and found.count() >= rows

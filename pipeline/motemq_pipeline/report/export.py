@@ -8,35 +8,37 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from motemq_pipeline import store
+from motemq_pipeline.delta import Table, present
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.schemas import arrow_schema
+from motemq_pipeline.storage import Storage
 
 _ROWS = 64 * 1024  # in memory at a time
 
 
-def export_tables(tables: Path, form: str, out: Path) -> Iterator[tuple[str, int]]:
+def export_tables(place: Storage, form: str, out: Path) -> Iterator[tuple[str, int]]:
     """Write each table to ``out/NAME.parquet`` or ``.csv``; yield its name and rows.
 
     ``form``: "parquet" or "csv", in which bytes are text with backslash escapes and times are
     UTC. Files are replaced as a whole. Raises ``PipelineError``.
     """
-    present = [table for table in store.TABLES if (tables / table).is_dir()]
-    if not present:
-        raise PipelineError(f"there are no tables in {tables}")
-    for table in present:
+    found = present(place)
+    if not found:
+        raise PipelineError(f"there are no tables in {place.uri}")
+    for table in found:
         final = out / f"{table}.{form}"
         fresh = out / f".{final.name}.new"
         try:
             out.mkdir(parents=True, exist_ok=True)
-            rows = _write(table, tables, form, fresh)
+            rows = _write(table, place, form, fresh)
             os.replace(fresh, final)
         except OSError as error:
             raise PipelineError(f"cannot write {final}: {error.strerror or error}") from error
         yield table, rows
 
 
-def _write(table: str, tables: Path, form: str, fresh: Path) -> int:
-    schema = store.arrow_schema(table)
+def _write(table: str, place: Storage, form: str, fresh: Path) -> int:
+    schema = arrow_schema(table)
     if form == "csv":
         schema = pa.schema(
             [field.with_type(pa.string()) if _is_bytes(field) else field for field in schema]
@@ -46,7 +48,7 @@ def _write(table: str, tables: Path, form: str, fresh: Path) -> int:
         writer = pq.ParquetWriter(fresh, schema, compression="zstd")
     rows = 0
     with writer:
-        for batch in store.dataset(table, tables).to_batches(batch_size=_ROWS):
+        for batch in Table(place, table).dataset().to_batches(batch_size=_ROWS):
             if form == "csv":
                 batch = _as_text(batch, schema)
             writer.write_batch(batch)

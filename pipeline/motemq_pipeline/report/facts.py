@@ -1,17 +1,15 @@
 """What the report says: plain values, read from the tables."""
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import Any
 
-import pyarrow.compute as pc
-
-from motemq_pipeline import store
-from motemq_pipeline.job import ABOUT
-from motemq_pipeline.schemas import TABLES, columns
+from motemq_pipeline.about import read_about
+from motemq_pipeline.delta import Table
+from motemq_pipeline.schemas import TABLES
+from motemq_pipeline.sql import by_duckdb, literal
+from motemq_pipeline.storage import Storage
 
 Row = dict[str, Any]
 _CHECK_ORDER = ["pubsub_up", "pubsub_down", "ping", "will_clean", "will_abrupt"]
@@ -20,6 +18,18 @@ _SHOWN_QUARANTINE = 20
 _SHOWN_PAYLOAD = 120  # bytes
 _SHOWN_READINGS = 5000
 _END = "end"  # the sensor of a stream's last message, docs/node.md
+_SHOWN_ALERTS = 50
+_ALERTS = f"""
+select alert, any_value(kind) as kind, any_value(board) as board, any_value(sensor) as sensor,
+  min(raised_at) as raised_at, max(cleared_at) as cleared_at,
+  arg_min(message, cleared_at is not null) as message
+from alerts group by alert order by raised_at desc limit {_SHOWN_ALERTS}
+"""
+_LATEST = f"""
+select board, sensor, unit, value, event_time from silver_telemetry
+where date >= date '{{since}}' and sensor <> '{_END}' and value is not null
+order by received_at desc limit {_SHOWN_READINGS}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,44 +67,42 @@ class Facts:
     rollup: list[Row]
     latest: list[Row]  # readings of a continuous run, the last few thousand
     health: list[Row]
+    alerts: list[Row]  # the latest, with their end where they have one
     quarantine: list[Row]
     counts: dict[str, int]
 
 
-def read_facts(tables: Path) -> Facts:
-    """Return the facts of the latest run in ``tables``.
+def read_facts(place: Storage) -> Facts:
+    """Return the facts of the latest run of a rig in the tables of ``place``.
 
     Raises ``PipelineError`` if a table is missing.
     """
-    counts = {table: store.count(table, tables) for table in TABLES}
-    about_file = tables / ABOUT
-    about = json.loads(about_file.read_text()) if about_file.exists() else {}
-    events = _rows(tables, "rig_events")
+    events = _rows(place, "select * from rig_events order by mono_ns")
     run = _latest_run(events)
     events = [event for event in events if run and event["run_id"] == run.run_id]
     boards = _boards(events)
-    cells = _cells(tables, run.run_id) if run else {}
+    cells = _cells(place, run.run_id) if run else {}
     found = {check for _, check in cells}
     return Facts(
-        about=about,
+        about=read_about(place),
         run=run,
         boards=boards,
         checks=[name for name in _CHECK_ORDER if name in found] + sorted(found - set(_CHECK_ORDER)),
         cells=cells,
         failures=_failures(events),
-        round_trips=_round_trips(tables, run.run_id) if run else {},
-        rollup=_latest_streams(_rows(tables, "gold_sensor_rollup")),
-        latest=_latest_readings(tables),
-        health=_rows(tables, "gold_board_health"),
-        quarantine=_quarantine(tables),
-        counts=counts,
+        round_trips=_round_trips(place, run.run_id) if run else {},
+        rollup=_latest_streams(_rows(place, "select * from gold_sensor_rollup")),
+        latest=_latest_readings(place),
+        health=_rows(place, "select * from gold_board_health order by board"),
+        alerts=_rows(place, _ALERTS),
+        quarantine=_quarantine(place),
+        counts={table: Table(place, table).count() for table in TABLES},
     )
 
 
-def _rows(tables: Path, table: str, filters: Any = None) -> list[Row]:
-    found = store.dataset(table, tables).to_table(columns=columns(table), filter=filters)
-    rows: list[Row] = found.to_pylist()
-    return rows
+def _rows(place: Storage, sql: str) -> list[Row]:
+    names, rows = by_duckdb(sql, place)
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _latest_run(events: list[Row]) -> Run | None:
@@ -127,10 +135,10 @@ def _boards(events: list[Row]) -> list[Row]:
     return [boards[name] for name in sorted(boards)]
 
 
-def _cells(tables: Path, run_id: str) -> dict[tuple[str, str], Cell]:
-    of_run = pc.field("run_id") == run_id
+def _cells(place: Storage, run_id: str) -> dict[tuple[str, str], Cell]:
+    of_run = f"run_id = {literal(run_id)}"
     measured: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in _rows(tables, "gold_rtt", of_run):
+    for row in _rows(place, f"select * from gold_rtt where {of_run} order by metric"):
         measured[row["board_id"], row["check"]].append(row)
     return {
         (row["board_id"], row["check"]): Cell(
@@ -139,7 +147,7 @@ def _cells(tables: Path, run_id: str) -> dict[tuple[str, str], Cell]:
             row["message"],
             measured[row["board_id"], row["check"]],
         )
-        for row in _rows(tables, "gold_checks", of_run)
+        for row in _rows(place, f"select * from gold_checks where {of_run}")
     }
 
 
@@ -151,12 +159,11 @@ def _failures(events: list[Row]) -> list[Row]:
     return sorted(own, key=lambda row: row["mono_ns"] or 0)[:_SHOWN_FAILURES]
 
 
-def _round_trips(tables: Path, run_id: str) -> dict[str, list[float]]:
+def _round_trips(place: Storage, run_id: str) -> dict[str, list[float]]:
     found = defaultdict(list)
-    wanted = (pc.field("run_id") == run_id) & (pc.field("metric") == "rtt")
-    for row in _rows(tables, "rig_samples", wanted):
-        if row["value"] is not None:
-            found[row["board_id"]].append(row["value"])
+    wanted = f"run_id = {literal(run_id)} and metric = 'rtt' and value is not null"
+    for row in _rows(place, f"select board_id, value from rig_samples where {wanted}"):
+        found[row["board_id"]].append(row["value"])
     return {board: sorted(found[board]) for board in sorted(found)}
 
 
@@ -172,17 +179,18 @@ def _latest_streams(rollup: list[Row]) -> list[Row]:
     ]
 
 
-def _latest_readings(tables: Path) -> list[Row]:
-    """Return the newest readings; a backfill's are not in the order of their arrival."""
-    if not store.is_fed(tables):
+def _latest_readings(place: Storage) -> list[Row]:
+    """Return the newest readings of a continuous run."""
+    silver = Table(place, "silver_telemetry")
+    newest = max((file.day for file in silver.files() if file.day is not None), default=None)
+    if newest is None or not silver.owner():
         return []
-    names = ["board", "sensor", "unit", "value", "event_time"]
-    rows = store.tail("silver_telemetry", tables, names, _SHOWN_READINGS)
-    return [row for row in rows if row["sensor"] != _END and row["value"] is not None]
+    return _rows(place, _LATEST.format(since=newest - timedelta(days=1)))[::-1]
 
 
-def _quarantine(tables: Path) -> list[Row]:
-    rows = _rows(tables, "silver_quarantine")[:_SHOWN_QUARANTINE]
+def _quarantine(place: Storage) -> list[Row]:
+    order = "order by source, partition, message_seq"
+    rows = _rows(place, f"select * from silver_quarantine {order} limit {_SHOWN_QUARANTINE}")
     for row in rows:
         payload = row["payload"] or b""
         text = payload[:_SHOWN_PAYLOAD].decode("utf-8", "backslashreplace")

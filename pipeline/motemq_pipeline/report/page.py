@@ -9,14 +9,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.report import charts
 from motemq_pipeline.report.facts import read_facts
+from motemq_pipeline.storage import Storage
 
 
-def write_report(tables: Path, out: Path) -> None:
-    """Write the latest run in ``tables`` to the file ``out``, replacing it as a whole.
+def write_report(place: Storage, out: Path) -> None:
+    """Write the latest run in the tables of ``place`` to the file ``out``, replacing it as a whole.
 
     Raises ``PipelineError`` if a table is missing or ``out`` cannot be written.
     """
-    facts = read_facts(tables)
+    facts = read_facts(place)
     environment = Environment(
         loader=PackageLoader("motemq_pipeline.report", "."),
         autoescape=True,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from host_broker.client import FmqpClient, connect
-from motemq_pipeline import store
+from host_broker.client import connect
 from motemq_pipeline.config import load_config
 from motemq_pipeline.run import run
 from tests.host_broker.net.broker_process import END_S, START_S, line_of, spawn
+from tests.pipeline.conftest import rows_of
 
 _EACH = 60
 _JUMPS_S = (0, -86_400, 7_200, -3_600)
@@ -70,7 +70,6 @@ def test_no_message_is_lost_or_doubled(
     config = load_config(file)
     seq = 0
     client = connect(f"fmqp://127.0.0.1:{port}")
-    assert isinstance(client, FmqpClient)
     with client:
         for number, seconds in enumerate(_JUMPS_S, start=1):
             clock.jump(seconds)
@@ -83,15 +82,15 @@ def test_no_message_is_lost_or_doubled(
             if number % 2 == 0:  # the second time it goes on from its checkpoint
                 run(spark, config, True, lambda _: None, lambda: False)
     total = _EACH * len(_JUMPS_S)
-    silver = store.dataset("silver_telemetry", config.tables).to_table().to_pylist()
+    silver = rows_of(config.place.uri, "silver_telemetry")
     assert sorted(row["seq"] for row in silver) == list(range(total))
     times = [row["received_at"] for row in sorted(silver, key=lambda row: row["seq"])]
     assert times != sorted(times)
-    bronze = store.dataset("bronze_messages", config.tables).to_table(columns=["partition", "seq"])
-    keys = [tuple(row.values()) for row in bronze.to_pylist()]
+    bronze = rows_of(config.place.uri, "bronze_messages")
+    keys = [(row["partition"], row["seq"]) for row in bronze]
     assert len(keys) == len(set(keys)) == total
     for table in ("gold_rollup_minute", "gold_rollup_hour"):
-        rows = store.dataset(table, config.tables).to_table().to_pylist()
+        rows = rows_of(config.place.uri, table)
         assert sum(row["count"] for row in rows) == total
-    (health,) = store.dataset("gold_board_health", config.tables).to_table().to_pylist()
+    (health,) = rows_of(config.place.uri, "gold_board_health")
     assert (health["messages"], health["gaps"], health["duplicates"]) == (total, 0, 0)

@@ -1,56 +1,47 @@
 """A journal with flipped bits, and one whose broker's clock jumped: named, or read exactly."""
 
-import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host_broker.net.journal.library import Library
+from host_broker.net.journal.reader import JournalReader
+from pyspark_motemq.blocks import JournalError, Slice
 from pyspark_motemq.columns import batches
-from pyspark_motemq.folder import Folder
-from pyspark_motemq.records import JournalError, take_records
-from pyspark_motemq.snapshot import plan, read_stretch
-from tests.pipeline.desk import START_NS, Sender, header, packet, record, segment_path
+from pyspark_motemq.folder import Folder, read_slice
+from tests.journal_segment import JOURNAL, START_NS, Segment, Sender, packet
 
-_COUNTS = [1, 3, 2]  # messages of the records of each segment
+_COUNTS = [1, 3, 2]  # messages of the blocks of each segment
 
 
 def _segment(journal: Path, first: int, times_ns: list[int] | None = None) -> Path:
-    path = segment_path(journal, 0, first)
-    data = header(0, first)
+    segment = Segment(0, first)
     for at, count in enumerate(_COUNTS if times_ns is None else [1] * len(times_ns)):
-        packets = [packet(f"t/{n}", b"%d" % n) for n in range(first, first + count)]
-        time_ns = START_NS if times_ns is None else times_ns[at]
-        data += record(Sender(1, 2, "me"), first, packets, time_ns)
-        first += count
-    path.write_bytes(data)
-    return path
+        packets = [packet(f"t/{n}", b"%d" % n) for n in range(segment.next, segment.next + count)]
+        segment.record(Sender(1, 2, "me"), packets, START_NS if times_ns is None else times_ns[at])
+    return segment.write(journal)
+
+
+def _rows(data: bytes, slice: Slice) -> Iterator[tuple[int, str, bytes]]:
+    for batch in batches(data, slice):
+        columns = batch.to_pydict()
+        yield from zip(columns["seq"], columns["path"], columns["payload"], strict=True)
 
 
 def _by_number(journal: Path) -> list[tuple[int, str, bytes]]:
     """Read as a stream does: what is there, by number."""
     folder = Folder(journal)
-    shelf = folder.shelves()[0]
-    found: list[tuple[int, str, bytes]] = []
-    for share in folder.shares(0, shelf.first, shelf.next):
-        for data, stretch in share.pieces():
-            for batch in batches(data, take_records(data, stretch), stretch):
-                columns = batch.to_pydict()
-                found += zip(columns["seq"], columns["path"], columns["payload"], strict=True)
-    return found
+    state = folder.partitions()[0]
+    parts = folder.split(0, state.first, state.next)
+    return [row for part in parts for data, slice in part.slices() for row in _rows(data, slice)]
 
 
 def _whole(journal: Path) -> list[tuple[int, str, bytes]]:
     """Read as a batch does: the files as they are."""
-    found: list[tuple[int, str, bytes]] = []
-    for stretch in plan(journal):
-        data = read_stretch(stretch)
-        for batch in batches(data, take_records(data, stretch), stretch):
-            columns = batch.to_pydict()
-            found += zip(columns["seq"], columns["path"], columns["payload"], strict=True)
-    return found
+    slices = Folder(journal).everything()
+    return [row for slice in slices for row in _rows(read_slice(slice), slice)]
 
 
 @pytest.mark.parametrize("read", [_by_number, _whole])
@@ -77,15 +68,18 @@ def test_a_bit_that_flipped_is_named_or_is_in_a_torn_tail(tmp_path: Path, read: 
         path.write_bytes(whole)
 
 
-def test_a_stream_does_not_wait_behind_a_record_that_can_be_none(tmp_path: Path) -> None:
+def test_a_stream_goes_on_to_a_torn_tail_and_not_behind_what_is_corrupt(tmp_path: Path) -> None:
     path = _segment(tmp_path, 0)
     folder = Folder(tmp_path)
-    assert folder.shelves()[0].next == 6
-    size = path.stat().st_size
-    with path.open("ab") as file:
-        file.write(struct.pack(">II", 2**31, 0) + bytes(100))
-    with pytest.raises(JournalError, match=rf"{path.name}, offset {size}: the length"):
-        folder.shelves()
+    assert folder.partitions()[0].next == 6
+    whole = path.read_bytes()
+    path.write_bytes(whole + bytes(4096))  # zeros, as a power cut leaves them
+    assert folder.partitions()[0].next == 6
+    last = whole.rindex(b"MBLK")
+    path.write_bytes(whole[:last] + b"x" + whole[last + 1 :] + whole[last:])
+    words = rf"{path.name}, offset {last}: no block begins here"
+    with pytest.raises(JournalError, match=words):
+        Folder(tmp_path).partitions()
 
 
 @settings(deadline=None)
@@ -99,7 +93,7 @@ def test_what_was_read_since_a_time_is_not_passed_over_when_the_clock_jumped(
     time_ns = START_NS + since * 10**9
     expected = next((n for n, at in enumerate(times_ns) if at >= time_ns), len(times_ns))
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("pyspark_motemq.folder", "host_broker.net.journal.library"):
-            patch.setattr(f"{module}._REMEMBERED_BYTES", 200)
+        patch.setattr("pyspark_motemq.folder._REMEMBERED_BYTES", 200)
+        patch.setattr("host_broker.net.journal.index._APART_BYTES", 200)
         assert Folder(journal).since(time_ns) == {0: expected}
-        assert Library(journal).since(0, time_ns) == expected
+        assert JournalReader(journal, JOURNAL).since(0, time_ns) == expected

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from host_broker.client import FmqpClient, connect
+from host_broker.client import connect
+from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.options import Options
-from pyspark_motemq.records import JournalError
 from pyspark_motemq.stream import StreamReader
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 
@@ -51,7 +51,6 @@ class Query:
 def test_each_group_has_everything_and_a_third_is_told_what_went(running: BrokerProcess) -> None:
     port = running.ports["auto"]
     client = connect(f"fmqp://127.0.0.1:{port}")
-    assert isinstance(client, FmqpClient)
     with client:
         for number in range(_MESSAGES):
             client.publish("lab/lamp", b"%d" % number * 20)
@@ -74,7 +73,7 @@ def test_each_group_has_everything_and_a_third_is_told_what_went(running: Broker
     while first == 0:
         assert time.monotonic() < deadline
         time.sleep(0.2)
-        first = planned._reader._feed.shelves()[partition].first
+        first = planned._reader._journal.partitions()[partition].first
     # What the slow one has yet to read is there, however far ahead the fast one is.
     assert first <= total // 2
     slow.batch(fast.at)

@@ -117,7 +117,7 @@ def _some(peer: socket.socket) -> bytes:
 
 @pytest.fixture
 def gate_and_broker(tmp_path: Path) -> Iterator[tuple[Gate, Broker]]:
-    broker = Broker(tmp_path / "data", "--set", "fmqp.max_body=2000000")
+    broker = Broker(tmp_path / "data", "--set", "bus.max_body=2000000")
     gate = Gate(broker.port)
     yield gate, broker
     gate.close()

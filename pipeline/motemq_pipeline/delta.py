@@ -1,0 +1,445 @@
+"""Tables in the Delta format: what every writer commits and every reader finds.
+
+Executors write Parquet files (``parquet_files``); the driver makes them part of a table by one
+commit, which carries the id of the query and the number of its batch as an application transaction,
+so a batch that is repeated after a crash is recognised. Spark, pandas, polars and DuckDB read what
+is committed, and nothing else.
+"""
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.parquet_files import File, bounded_columns
+from motemq_pipeline.schemas import DATE, DATED_BY, TABLES, VERSIONS, arrow_schema
+from motemq_pipeline.storage import HISTORY_S, Storage, first_words
+
+if TYPE_CHECKING:  # readers need no Spark
+    import pyarrow.dataset as ds
+    from pyspark.sql import DataFrame, SparkSession
+
+OWNER: Final = "motemq.query"  # of a table that a stream feeds: the id of that query
+_VERSION: Final = "motemq.version"
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_TRIES: Final = 20  # of a commit; only a compaction competes, and that rarely
+
+
+class Conflict(Exception):
+    """Another program changed what was to be changed; trying again from the beginning helps."""
+
+
+class Table:
+    """One table of a place. A handle belongs to one thread.
+
+    ``history_s``: how long what was replaced is kept.
+    """
+
+    def __init__(self, place: Storage, name: str, history_s: float = HISTORY_S) -> None:
+        if name not in TABLES:
+            raise PipelineError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        self.name = name
+        self.storage = place.within(name)
+        self._place = place
+        self._history_s = history_s
+        self._options = dict(self.storage.options) or None
+        self._handle: DeltaTable | None = None
+
+    def exists(self) -> bool:
+        """Whether the table was ever made."""
+        with self._in_words():
+            return DeltaTable.is_deltatable(self.storage.uri, self._options)
+
+    def create(self, anew: bool = False) -> None:
+        """Make the table, without rows, if it is not there; ``anew``: also if it is.
+
+        Raises ``PipelineError`` if it is there with the columns of another version.
+        """
+        with self._in_words():
+            if anew or not DeltaTable.is_deltatable(self.storage.uri, self._options):
+                self._refuse_folder_of_old()
+                self._handle = DeltaTable.create(
+                    self.storage.uri,
+                    arrow_schema(self.name),
+                    mode="overwrite" if anew else "ignore",
+                    partition_by=self._partition_by,
+                    storage_options=self._options,
+                    configuration=self._configuration(),
+                    raise_if_key_not_exists=False,  # Delta allows keys of our own
+                )
+        if not anew:
+            self.check_version()
+
+    def check_version(self) -> None:
+        """Raise ``PipelineError`` if the table is of another version of MoteMQ."""
+        found = self.handle().metadata().configuration.get(_VERSION)
+        ours = str(VERSIONS[self.name])
+        if found != ours:
+            raise PipelineError(
+                f"the table {self.name} in {self._place.uri} has version {found}, this MoteMQ "
+                f"reads version {ours}; make the tables again from the journal"
+            )
+
+    def handle(self, at: int | datetime | None = None) -> DeltaTable:
+        """Return delta-rs's table as it is now, or as it was at a version or time.
+
+        Raises ``PipelineError`` if the table was never written, or its past is no longer kept.
+        """
+        with self._in_words():
+            if at is not None:
+                past = DeltaTable(self.storage.uri, storage_options=self._options)
+                past.load_as_version(at)
+                return past
+            if self._handle is None:
+                self._handle = DeltaTable(self.storage.uri, storage_options=self._options)
+            else:
+                self._handle.update_incremental()
+            return self._handle
+
+    def owner(self) -> str:
+        """Return the id of the query that feeds the table, "" if none does."""
+        return str(self.handle().metadata().configuration.get(OWNER, ""))
+
+    def own(self, query: str) -> None:
+        """Note, before its first rows, which query feeds the table."""
+        if self.owner() != query:
+            with self._in_words():
+                self.handle().alter.set_table_properties({OWNER: query}, raise_if_not_exists=False)
+
+    def has(self, app: str, batch: int) -> bool:
+        """Whether the table has a batch of the application ``app``, or a later one."""
+        done = self.handle().transaction_version(app)
+        return done is not None and done >= batch
+
+    def add(self, files: Sequence[File], app: str, batch: int) -> bool:
+        """Make ``files`` part of the table, once; False if it has this batch already."""
+        return self.change(files, (), app, batch)
+
+    def change(self, added: Sequence[File], removed: Sequence[File], app: str, batch: int) -> bool:
+        """Add and remove files in one commit, which is batch ``batch`` of the application ``app``.
+
+        False if the table has that batch, or a later one: nothing is changed then. Raises
+        ``Conflict`` if another writer removed what is to be removed.
+        """
+        actions: list[AddAction | RemoveAction] = [_added(file, self.name) for file in added]
+        now_ms = time.time_ns() // 10**6
+        partitioned = bool(self._partition_by)
+        actions += [
+            RemoveAction(
+                file.path,
+                True,
+                now_ms,
+                file.size,
+                {DATE: _day(file.day)} if partitioned else {},
+            )
+            for file in removed
+        ]
+        for _ in range(_TRIES):
+            if self.has(app, batch):
+                return False
+            if removed and not self._holds(removed):
+                raise Conflict(f"another program changed {self.storage.uri}")
+            transaction = CommitProperties(app_transactions=[Transaction(app, batch)])
+            if self._committed(actions, "append", transaction):
+                return True
+        raise Conflict(f"other programs change {self.storage.uri} all the time")
+
+    def replace(self, files: Sequence[File], app: str = "", batch: int = 0) -> None:
+        """Replace all rows by those of ``files``; readers see the old table or the new one."""
+        if not self.exists():
+            self.create()
+        elif self.handle().metadata().configuration.get(_VERSION) != str(VERSIONS[self.name]):
+            self.create(anew=True)
+        transactions = [Transaction(app, batch)] if app else []
+        for _ in range(_TRIES):
+            self.handle()
+            properties = CommitProperties(app_transactions=transactions)
+            if self._committed(
+                [_added(file, self.name) for file in files], "overwrite", properties
+            ):
+                return
+        raise Conflict(f"other programs change {self.storage.uri} all the time")
+
+    def files(self, at: int | datetime | None = None) -> list[File]:
+        """Return the files that are the table."""
+        with self._in_words():
+            return list(_files(self.handle(at)))
+
+    def added(self, after: int, until: int) -> list[File] | None:
+        """Return the files with rows that versions above ``after`` up to ``until`` added.
+
+        None if that is not known any more, because the log was cleared.
+        """
+        found: list[File] = []
+        for version in range(after + 1, until + 1):
+            text = self.storage.read_bytes(log_name(version))
+            if text is None:
+                return None
+            found += new_files(text)
+        return found
+
+    def count(self) -> int:
+        """Return the number of rows, from the log. Raises ``PipelineError``."""
+        return sum(file.rows for file in self.files())
+
+    def dataset(self, at: int | datetime | None = None) -> "ds.Dataset":
+        """Return the table for pyarrow, and what takes that: DuckDB, polars, pandas."""
+        with self._in_words():
+            return self.handle(at).to_pyarrow_dataset()
+
+    def read(
+        self,
+        spark: "SparkSession",
+        files: Iterable[File] | None = None,
+        at: int | datetime | None = None,
+    ) -> "DataFrame":
+        """Return the table, or some of its files, for Spark, which needs no jar for that."""
+        found = list(self.files(at) if files is None else files)
+        if not found:
+            return spark.createDataFrame([], TABLES[self.name])
+        if self.storage.folder is None:
+            from motemq_pipeline.table_source import read_files
+
+            return read_files(spark, self.storage, self.name, found)
+        paths = [f"{self.storage.uri}/{file.path}" for file in found]
+        # What partitions a table stands in the paths, not in the files.
+        reader = spark.read.schema(TABLES[self.name]).option("basePath", self.storage.uri)
+        return reader.parquet(*paths)
+
+    def compact(self, file_bytes: int | None = None) -> tuple[int, int]:
+        """Put small files together; returns the number of files before and after.
+
+        Readers are not disturbed, and what was replaced stays for ``history_s``.
+        """
+        before = len(self.files())
+        with self._in_words():
+            try:
+                self.handle().optimize.compact(target_size=file_bytes)
+            except CommitFailedError:
+                return before, before  # a batch came first; next time
+        return before, len(self.files())
+
+    def expire(self, column_day: date) -> None:
+        """Delete the rows of days before ``column_day``."""
+        with self._in_words():
+            self.handle().delete(f"{DATE} < '{column_day.isoformat()}'")
+
+    def vacuum(self, orphans_after_s: float | None = None) -> None:
+        """Delete the files and log entries that are older than the history.
+
+        ``orphans_after_s``: look for files, too, that no commit ever mentioned, and delete those of
+        this age, which must be above that of the longest batch.
+        """
+        full = orphans_after_s is not None
+        kept_s = max(self._history_s, orphans_after_s or 0.0)
+        with self._in_words():
+            handle = self.handle()
+            handle.vacuum(
+                retention_hours=max(1, math.ceil(kept_s / 3600)),
+                dry_run=False,
+                enforce_retention_duration=False,
+                full=full,
+            )
+            if handle.version() > 0:
+                handle.create_checkpoint()
+            handle.cleanup_metadata()
+
+    def _committed(
+        self, actions: list[AddAction | RemoveAction], mode: str, properties: CommitProperties
+    ) -> bool:
+        """Commit on the handle that was looked at; False if somebody else was first."""
+        handle = self._handle
+        if handle is None:
+            raise ValueError("look at the table before a commit")
+        with self._in_words():
+            try:
+                handle.create_write_transaction(
+                    actions,
+                    mode,
+                    arrow_schema(self.name),
+                    self._partition_by,
+                    commit_properties=properties,
+                    # Log entries go by ``vacuum``, when no stream needs them any more.
+                    post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+                )
+            except CommitFailedError:
+                # Also when only the answer was lost: whoever looks again sees its own commit.
+                self._handle = None
+                return False
+        return True
+
+    def _holds(self, removed: Sequence[File]) -> bool:
+        here = {file.path for file in self.files()}
+        return all(file.path in here for file in removed)
+
+    @property
+    def _partition_by(self) -> list[str]:
+        return [DATE] if self.name in DATED_BY else []
+
+    def _configuration(self) -> dict[str, str | None]:
+        kept = f"interval {max(1, round(self._history_s))} seconds"
+        return {
+            _VERSION: str(VERSIONS[self.name]),
+            "delta.logRetentionDuration": kept,
+            "delta.deletedFileRetentionDuration": kept,
+            # Those that executors note (``parquet_files``). delta-rs takes a column whose bounds
+            # it expects and does not find for one that is empty.
+            "delta.dataSkippingStatsColumns": ",".join(bounded_columns(arrow_schema(self.name))),
+        }
+
+    def _refuse_folder_of_old(self) -> None:
+        folder = self.storage.folder
+        if folder is not None and any(folder.glob(".d-*")):
+            raise PipelineError(
+                f"the table {self.name} in {self._place.uri} is of an older MoteMQ, which kept "
+                "Parquet folders; choose another place, and make the tables again from the journal"
+            )
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except CommitFailedError:
+            raise
+        except TableNotFoundError:
+            raise PipelineError(
+                f"there is no table {self.name} in {self._place.uri}; 'motemq pipeline run' and "
+                "'motemq pipeline backfill' write it"
+            ) from None
+        except DeltaError as error:
+            said = first_words(str(error))
+            raise PipelineError(f"the table {self.name} in {self._place.uri}: {said}") from error
+
+
+class Backlog:
+    """How many rows of a table a stream of it (``table_source``) has yet to read."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._rows: dict[int, int] = {}  # that a version added
+        self._snapshots: dict[int, list[int]] = {}  # rows of their files
+
+    def rows(self, offset: Mapping[str, int] | None) -> int:
+        """Return the rows behind an offset of the stream; None: it has read nothing yet."""
+        latest = self._table.handle().version()
+        if offset is None:
+            return self._table.count()
+        known = self._rows
+        self._rows = {}
+        for version in range(offset["version"] + 1, latest + 1):
+            if version not in known:
+                known[version] = sum(f.rows for f in self._table.added(version - 1, version) or ())
+            self._rows[version] = known[version]
+        return sum(self._rows.values()) + self._of_snapshot(offset["snapshot"], offset["taken"])
+
+    def _of_snapshot(self, version: int, taken: int) -> int:
+        """Return the rows of what was there when the stream began that it has not taken."""
+        if version < 0:
+            return 0
+        if version not in self._snapshots:
+            files = snapshot_of(self._table.storage, version)
+            self._snapshots[version] = [file.rows for file in files]
+        return sum(self._snapshots[version][taken:])
+
+
+def present(place: Storage) -> list[str]:
+    """Return the names of the tables that are in a place."""
+    return [name for name in TABLES if Table(place, name).exists()]
+
+
+def _added(file: File, table: str) -> AddAction:
+    times = {field.name for field in arrow_schema(table) if pa.types.is_timestamp(field.type)}
+
+    def bounds(of: dict[str, int], up: int) -> dict[str, Any]:
+        # Delta notes times in milliseconds; the bounds may be wider than the rows, never narrower.
+        return {
+            name: _iso_ms(-(-us // 1000) if up else us // 1000) if name in times else us
+            for name, us in of.items()
+        }
+
+    stats = {
+        "numRecords": file.rows,
+        "minValues": bounds(file.low, 0),
+        "maxValues": bounds(file.high, 1),
+        "nullCount": file.nulls or {},
+    }
+    partition = {DATE: _day(file.day)} if table in DATED_BY else {}
+    return AddAction(
+        file.path, file.size, partition, time.time_ns() // 10**6, True, json.dumps(stats)
+    )
+
+
+def _day(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()
+
+
+def _iso_ms(ms: int) -> str:
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def log_name(version: int) -> str:
+    """Return where a table's log has what a version changed."""
+    return f"_delta_log/{version:020d}.json"
+
+
+def new_files(log: bytes) -> Iterator[File]:
+    """Yield the files with new rows of one entry of a log; what compaction wrote has none."""
+    for line in log.splitlines():
+        added = json.loads(line).get("add")
+        if added and added["dataChange"]:
+            stats = json.loads(added.get("stats") or "{}")
+            day = added["partitionValues"].get(DATE)
+            on = None if day is None else date.fromisoformat(day)
+            low, high = (_noted(stats.get(side)) for side in ("minValues", "maxValues"))
+            yield File(added["path"], added["size"], stats.get("numRecords", 0), on, low, high)
+
+
+def _noted(bounds: dict[str, Any] | None) -> dict[str, int]:
+    """Return bounds of a log's statistics: of integers, and of times in microseconds."""
+    found: dict[str, int] = {}
+    for name, value in (bounds or {}).items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            found[name] = value
+        elif isinstance(value, str) and _TIME.fullmatch(value):
+            found[name] = _whole(datetime.fromisoformat(value))
+    return found
+
+
+def snapshot_of(storage: Storage, version: int) -> list[File]:
+    """Return the files of a table as it was at a version, the oldest rows first."""
+    options = dict(storage.options) or None
+    found = list(_files(DeltaTable(storage.uri, version=version, storage_options=options)))
+    found.sort(key=lambda file: (str(file.day), file.low.get("time_ns", 0), file.path))
+    return found
+
+
+def _files(table: DeltaTable) -> Iterator[File]:
+    for row in pa.table(table.get_add_actions()).to_pylist():
+        low, high = (
+            {
+                name: _whole(value)
+                for name, value in (row.get(side) or {}).items()
+                if isinstance(value, int | datetime) and not isinstance(value, bool)
+            }
+            for side in ("min", "max")
+        )
+        day = (row.get("partition") or {}).get(DATE)
+        yield File(row["path"], row["size_bytes"], row["num_records"] or 0, day, low, high)
+
+
+def _whole(value: int | datetime) -> int:
+    if isinstance(value, int):
+        return value
+    passed = value - datetime(1970, 1, 1, tzinfo=UTC if value.tzinfo else None)
+    return (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds

@@ -1,0 +1,124 @@
+"""What a run does beside its streams, in a thread: gold, compaction, and forgetting."""
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from motemq_pipeline.config import RunConfig
+from motemq_pipeline.delta import Table
+from motemq_pipeline.refresh import Refresh
+from motemq_pipeline.registry import load_registry
+from motemq_pipeline.restarts import Restarts
+from motemq_pipeline.schemas import DATED_BY, TABLES
+
+_LOOK_S: Final = 0.5
+_WAIT_S: Final = 0.1
+_END_S: Final = 60.0
+_WORTH_COMPACTING: Final = 32  # small files of a table
+_SMALL_BYTES: Final = 16 * 1024 * 1024
+_CLEAR_EVERY_S: Final = 300.0
+_ORPHANS_AFTER_S: Final = 86_400.0  # of files that no commit mentions; no batch takes so long
+
+
+class Maintenance:
+    """Starts with the block and ends with it, in the middle of its work if need be."""
+
+    def __init__(self, spark: SparkSession, config: RunConfig) -> None:
+        self._spark = spark
+        self._config = config
+        rules = load_registry(config.registry)
+        self._gold = Refresh(spark, config.place, rules, config.rig, config.history_s)
+        self._restarts = Restarts()
+        self._rounds = 0
+        self._ended = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._work, name="maintenance", daemon=True)
+
+    def __enter__(self) -> "Maintenance":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        deadline = time.monotonic() + _END_S
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            # Again and again: it may just be about to begin one.
+            self._spark.sparkContext.cancelAllJobs()
+            self._thread.join(0.2)
+
+    def check(self) -> None:
+        """Raise what went wrong."""
+        if self._failure is not None:
+            raise self._failure
+
+    def finish(self) -> None:
+        """Make everything that is out of date, now; raises what went wrong."""
+        self._ended.set()
+        self._thread.join()
+        self.check()
+        while True:
+            try:
+                self._gold.follow()
+                return
+            except Exception as error:
+                if not self._may_pass(error):
+                    raise
+                while not self._restarts.due(time.monotonic()):
+                    time.sleep(_WAIT_S)
+
+    def _work(self) -> None:
+        config = self._config
+        began = time.monotonic()
+        gold_at, compact_at = began + config.gold_every_s, began + config.compact_every_s
+        clear_at = began + _CLEAR_EVERY_S
+        waiting = False
+        while not self._ended.wait(_LOOK_S):
+            if waiting and not self._restarts.due(time.monotonic()):
+                continue
+            waiting = False
+            try:
+                now = time.monotonic()
+                if now >= gold_at:
+                    self._gold.follow()
+                    ended = time.monotonic()
+                    # By no more than a fifth of the time, so that the streams have the machine.
+                    gold_at = ended + max(config.gold_every_s, 4 * (ended - now))
+                if now >= compact_at:
+                    compact_small(config)
+                    compact_at = time.monotonic() + config.compact_every_s
+                if now >= clear_at:
+                    clear(config)
+                    clear_at = time.monotonic() + _CLEAR_EVERY_S
+                self._rounds += 1
+            except Exception as error:  # the main thread tells of it
+                if self._ended.is_set():  # at the end jobs are cancelled
+                    return
+                if not self._may_pass(error):
+                    self._failure = error
+                    return
+                waiting = True
+
+    def _may_pass(self, error: Exception) -> bool:
+        return self._restarts.failed(str(error), self._rounds, time.monotonic())
+
+
+def compact_small(config: RunConfig) -> None:
+    """Put files together where many are small, so that a row is written again a few times only."""
+    for name in TABLES:
+        table = Table(config.place, name, config.history_s)
+        if sum(file.size < _SMALL_BYTES for file in table.files()) >= _WORTH_COMPACTING:
+            table.compact()
+
+
+def clear(config: RunConfig) -> None:
+    """Delete the rows that are older than their table's ``keep``, and files that nobody needs."""
+    now = datetime.now(UTC)
+    for name in TABLES:
+        table = Table(config.place, name, config.history_s)
+        keep_s = config.keep_s.get(name)
+        if keep_s is not None and name in DATED_BY:
+            table.expire((now - timedelta(seconds=keep_s)).date())
+        table.vacuum(_ORPHANS_AFTER_S)

@@ -1,0 +1,228 @@
+"""Which numbers of a stream never arrived: ``gold_streams``, brought up to date by new readings.
+
+A stream is what one connection sent for one board. Its state is a row: the number after the highest
+that came, and the ranges below it that are missing. So what arrived is known exactly, however long
+a stream is, and new readings cost what they are, not what was before them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from motemq_pipeline.schemas import TABLES, arrow_schema, shaped
+
+END: Final = "end"  # the sensor of a stream's last message, docs/node.md
+MOST_MISSING: Final = 1000  # ranges of a stream; of more the oldest are given up: never filled
+_KEY: Final = ("board", "connection")
+Range = tuple[int, int]  # first and last number
+
+# A stream as one task has seen it: new readings, or (with ``expected``) its row before them.
+_PARTS: Final = (
+    "board string, connection long, protocol string, path string, messages long, numbered long, "
+    "arrived array<long>, expected long, missing string, complete boolean, first_at timestamp, "
+    "last_at timestamp"
+)
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_PARTS_ARROW: Final = pa.schema(
+    [
+        ("board", pa.string()),
+        ("connection", pa.int64()),
+        ("protocol", pa.string()),
+        ("path", pa.string()),
+        ("messages", pa.int64()),
+        ("numbered", pa.int64()),
+        ("arrived", pa.list_(pa.int64())),  # first, last, first, last, …
+        ("expected", pa.int64()),
+        ("missing", pa.string()),
+        ("complete", pa.bool_()),
+        ("first_at", _TIME),
+        ("last_at", _TIME),
+    ]
+)
+
+
+@dataclass(slots=True)
+class Numbers:
+    """What is known of a stream's numbers: which below ``expected`` are missing.
+
+    ``given_up``: how many are missing that are in no range any more.
+    """
+
+    expected: int = 0
+    missing: list[Range] = field(default_factory=list)
+    given_up: int = 0
+
+    @property
+    def gaps(self) -> int:
+        """How many numbers below ``expected`` never arrived."""
+        return self.given_up + sum(last - first + 1 for first, last in self.missing)
+
+    def take(self, arrived: Sequence[Range]) -> None:
+        """Note what arrived: ranges in order, that do not touch each other."""
+        if not arrived:
+            return
+        above = max(self.expected, arrived[-1][1] + 1)
+        missing = list(self.missing)
+        if above > self.expected:
+            missing.append((self.expected, above - 1))
+        self.missing = list(_without(missing, arrived))
+        self.expected = above
+        excess = len(self.missing) - MOST_MISSING
+        if excess > 0:
+            self.given_up += sum(last - first + 1 for first, last in self.missing[:excess])
+            self.missing = self.missing[excess:]
+
+    def to_text(self) -> str:
+        """Return the missing numbers for people, and for ``from_text``: "3, 10-12"."""
+        parts = [str(first) if first == last else f"{first}-{last}" for first, last in self.missing]
+        if self.given_up:
+            parts.insert(0, f"{self.given_up} older ones")
+        return ", ".join(parts)
+
+    @classmethod
+    def from_text(cls, expected: int, text: str) -> "Numbers":
+        """Return the numbers of which ``to_text`` made the text."""
+        found = cls(expected)
+        for part in text.split(", ") if text else ():
+            if part.endswith(" older ones"):
+                found.given_up = int(part.split(" ")[0])
+            else:
+                first, _, last = part.partition("-")
+                found.missing.append((int(first), int(last or first)))
+        return found
+
+
+def _without(ranges: Sequence[Range], taken: Sequence[Range]) -> Iterator[Range]:
+    """Yield what is left of ``ranges``; both are in order."""
+    at = 0
+    for first, last in ranges:
+        while at < len(taken) and taken[at][1] < first:
+            at += 1
+        here = at
+        while here < len(taken) and taken[here][0] <= last:
+            if first < taken[here][0]:
+                yield first, taken[here][0] - 1
+            first = taken[here][1] + 1
+            here += 1
+        if first <= last:
+            yield first, last
+
+
+def ranges_of(numbers: npt.NDArray[np.int64]) -> list[Range]:
+    """Return numbers, in any order and some of them twice, as ranges."""
+    if not len(numbers):
+        return []
+    different = np.unique(numbers)
+    ends = np.flatnonzero(np.diff(different) != 1)
+    firsts = different[np.concatenate(([0], ends + 1))].tolist()
+    lasts = different[np.concatenate((ends, [len(different) - 1]))].tolist()
+    return list(zip(firsts, lasts, strict=True))
+
+
+def stream_states(new: DataFrame, previous: DataFrame | None = None) -> DataFrame:
+    """Return the rows of ``gold_streams`` for the streams that rows of ``silver_telemetry`` are of.
+
+    ``previous``: rows of ``gold_streams`` before; None: there were none. Streams of which nothing
+    is new are not in the result.
+    """
+    needed = [*_KEY, "protocol", "path", "sensor", "seq", "received_at"]
+    parts = new.select(*needed).mapInArrow(_seen, _PARTS)
+    if previous is not None:
+        touched = parts.select(*_KEY).distinct()
+        known = previous.join(F.broadcast(touched), list(_KEY), "left_semi").withColumn(
+            "arrived", F.lit(None).cast("array<long>")
+        )
+        parts = parts.unionByName(known.select(*parts.columns))
+    found = parts.groupBy(*_KEY).applyInArrow(_joined, TABLES["gold_streams"])
+    return shaped(found, "gold_streams")
+
+
+def _seen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what each batch has of each stream."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        table = pa.Table.from_batches([batch])
+        codes = _codes(table)
+        order = np.argsort(codes, kind="stable")
+        edges = np.flatnonzero(np.diff(codes[order])) + 1
+        rows = [_seen_of(table.take(pa.array(part))) for part in np.split(order, edges)]
+        yield pa.RecordBatch.from_pylist(rows, schema=_PARTS_ARROW)
+
+
+def _codes(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return a number for each row that is the same for rows of one stream."""
+    boards = table.column("board").combine_chunks().dictionary_encode().indices.to_numpy()
+    connections = table.column("connection").combine_chunks().dictionary_encode()
+    width = len(connections.dictionary) + 1
+    found: npt.NDArray[np.int64] = boards.astype(np.int64) * width + connections.indices.to_numpy()
+    return found
+
+
+def _seen_of(rows: pa.Table) -> dict[str, Any]:
+    numbers = rows.column("seq").drop_null()
+    times = rows.column("received_at")
+    bounds = pc.min_max(times).as_py()
+    latest = pc.index(times, bounds["max"]).as_py()
+    return {
+        "board": rows.column("board")[0].as_py(),
+        "connection": rows.column("connection")[0].as_py(),
+        "protocol": rows.column("protocol")[0].as_py(),
+        "path": rows.column("path")[latest].as_py(),
+        "messages": rows.num_rows,
+        "numbered": len(numbers),
+        "arrived": [edge for each in ranges_of(numbers.to_numpy()) for edge in each],
+        "expected": None,
+        "missing": None,
+        "complete": pc.any(pc.equal(rows.column("sensor"), END)).as_py(),
+        "first_at": bounds["min"],
+        "last_at": bounds["max"],
+    }
+
+
+def _joined(parts: pa.Table) -> pa.Table:
+    """Return the one row of a stream from its parts."""
+    rows = parts.to_pylist()
+    numbers = Numbers()
+    for row in rows:
+        if row["expected"] is not None:
+            numbers = Numbers.from_text(row["expected"], row["missing"])
+    arrived: list[Range] = []
+    for row in rows:
+        edges = row["arrived"] or []
+        arrived += zip(edges[::2], edges[1::2], strict=True)
+    numbers.take(_united(arrived))
+    latest = max(rows, key=lambda row: row["last_at"])
+    numbered = sum(row["numbered"] for row in rows)
+    known = numbered > 0
+    found = {
+        **{name: latest[name] for name in (*_KEY, "protocol", "path")},
+        "messages": sum(row["messages"] for row in rows),
+        "numbered": numbered,
+        "expected": numbers.expected if known else None,
+        "gaps": numbers.gaps if known else None,
+        "duplicates": numbered - (numbers.expected - numbers.gaps) if known else None,
+        "missing": numbers.to_text() if known else None,
+        "complete": any(row["complete"] for row in rows),
+        "first_at": min(row["first_at"] for row in rows),
+        "last_at": latest["last_at"],
+    }
+    return pa.Table.from_pylist([found], schema=arrow_schema("gold_streams"))
+
+
+def _united(ranges: Iterable[Range]) -> list[Range]:
+    """Return ranges in order, where those that overlap or touch are one."""
+    found: list[Range] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found

@@ -1,0 +1,89 @@
+"""SQL over the tables: by DuckDB, which answers at once, or by Spark."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from motemq_pipeline.delta import Table, present
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.schemas import TABLES
+from motemq_pipeline.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Answer = tuple[list[str], Iterator[tuple[Any, ...]]]  # names of the columns, and rows
+_BATCH_ROWS: Final = 10_000
+
+
+def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
+    """Answer in DuckDB's SQL, with at most ``limit`` rows (0: all) as they come.
+
+    With a limit, one row more follows if there are more. Raises ``PipelineError`` with DuckDB's
+    words.
+    """
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        try:
+            named = connection.get_table_names(sql)
+            for name in TABLES:
+                if name in named:
+                    connection.register(name, Table(place, name).dataset())
+            found: Any = connection.sql(sql)
+            if found is None:
+                return [], iter(())
+            names, batches, rows = list(found.columns), [], 0
+            for batch in found.to_arrow_reader(_BATCH_ROWS):
+                batches.append(batch.slice(0, limit + 1 - rows) if limit else batch)
+                rows += batch.num_rows
+                if limit and rows > limit:
+                    break
+        except duckdb.Error as error:
+            raise PipelineError(_in_one_line(str(error))) from None
+    return names, (row for batch in batches for row in _rows(batch))
+
+
+def literal(text: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _rows(batch: Any) -> Iterator[tuple[Any, ...]]:
+    columns = [column.to_pylist() for column in batch.columns]
+    return zip(*columns, strict=True) if columns else iter(())
+
+
+def _in_one_line(text: str) -> str:
+    """Return what DuckDB says, without the picture of where; for tables, those there are."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = " ".join(line for line in lines if not line.startswith(("LINE ", "^")))
+    unknown = re.search(r"Table with name \S+ does not exist!", said)
+    return f"{unknown[0]} There are {', '.join(TABLES)}" if unknown else said
+
+
+def register(spark: "SparkSession", place: Storage) -> list[str]:
+    """Make every table that is in a place a temporary view of its name; return the names.
+
+    A view is the table at this moment. Raises ``PipelineError`` if there is none.
+    """
+    found = present(place)
+    if not found:
+        raise PipelineError(
+            f"there are no tables in {place.uri}; 'motemq pipeline run' and "
+            "'motemq pipeline backfill' write them"
+        )
+    for name in found:
+        Table(place, name).read(spark).createOrReplaceTempView(name)
+    return found
+
+
+def by_spark(spark: "SparkSession", sql: str, place: Storage, limit: int) -> Answer:
+    """Answer in Spark's SQL, otherwise as ``by_duckdb``. Raises what Spark raises."""
+    register(spark, place)
+    found = spark.sql(sql)
+    if limit:
+        found = found.limit(limit + 1)
+    rows = (tuple(row) for row in found.toLocalIterator())
+    return found.columns, rows

@@ -1,0 +1,199 @@
+"""Where tables are: a folder, or a URI that delta-rs knows, such as ``s3://BUCKET/PATH``.
+
+Credentials of an object store come from the environment (``AWS_ACCESS_KEY_ID``, …) and travel to
+executors with the tasks; they are in no file of ours, and in no option that Spark shows.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from motemq_pipeline.errors import PipelineError
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# What an object store is told by these, as delta-rs names its options.
+_FROM_ENVIRONMENT: Final = re.compile(r"(AWS|AZURE|GOOGLE)_[A-Z_0-9]+")
+_SECRET: Final = re.compile(r"(?i)secret|password|token|(access|account)_?key(?!_id)|sas")
+HISTORY_S: Final = 3600.0  # what is no longer of a table can be read for so long: time travel
+_LONGEST_WORDS: Final = 300  # characters of what a store says
+_SELF_TEST: Final = "_self_test"
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A place for tables: ``uri`` is an absolute path, or has a scheme.
+
+    ``options`` are delta-rs's storage options. They may hold secrets, so a text of this says none.
+    ``given`` are those of them that are not from the environment.
+    """
+
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def at(
+        cls, place: str | os.PathLike[str], options: Mapping[str, str] | None = None
+    ) -> "Storage":
+        """Return the storage of a folder or URI; ``options`` go before the environment's.
+
+        ``s3a://``, as Hadoop writes it, is ``s3://``. Raises ``PipelineError`` for what is neither
+        a folder nor a URI.
+        """
+        text = os.fspath(place)
+        match = _SCHEME.match(text)
+        if match is None:
+            return cls(os.path.abspath(os.path.expanduser(text)))
+        scheme = match[1].lower()
+        rest = text[match.end() :].rstrip("/")
+        if not rest:
+            raise PipelineError(f"'{text}' names no place for tables; write it as s3://BUCKET/PATH")
+        if scheme == "file":
+            return cls(os.path.abspath("/" + rest.lstrip("/")))
+        said = {
+            name.lower(): value
+            for name, value in os.environ.items()
+            if _FROM_ENVIRONMENT.fullmatch(name)
+        }
+        uri = f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{rest}"
+        return cls(uri, {**said, **(options or {})}, dict(options or {}))
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, None of a URI."""
+        return None if "://" in self.uri else Path(self.uri)
+
+    def within(self, name: str) -> "Storage":
+        """Return the place called ``name`` in this one."""
+        return Storage(f"{self.uri}/{name}", self.options, self.given)
+
+    def filesystem(self) -> tuple[Any, str]:
+        """Return a pyarrow file system, and the path of this place in it."""
+        import pyarrow.fs as pafs
+
+        if self.folder is not None:
+            return pafs.LocalFileSystem(), self.uri
+        from deltalake.fs import DeltaStorageHandler
+
+        return pafs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options))), ""
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """Return a small file, None if there is none."""
+        filesystem, root = self.filesystem()
+        try:
+            with filesystem.open_input_stream(f"{root}/{name}" if root else name) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            return None
+
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """Replace a small file as a whole."""
+        if self.folder is not None:
+            fresh = self.folder / f".{name}.new"
+            fresh.write_bytes(data)
+            os.replace(fresh, self.folder / name)
+            return
+        from deltalake.fs import DeltaStorageHandler
+
+        handler: Any = DeltaStorageHandler(self.uri, dict(self.options))
+        file: IO[bytes] = handler._handler.open_output_stream(name, None)
+        file.write(data)
+        file.close()
+
+    def prove(self) -> None:
+        """Prove that tables can be kept here, by one that is made, written twice, and deleted.
+
+        Both writers begin at the same version. A store that honours conditional writes makes the
+        second one notice; one that does not would lose the first one's commit, and is refused.
+        Raises ``PipelineError`` with the store's own words.
+        """
+        with _in_words(self.uri):
+            if self.folder is not None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            place = self.within(f"{_SELF_TEST}_{uuid.uuid4().hex}")
+            try:
+                kept = _two_writers(place)
+            finally:
+                _delete(place)
+        if not kept:
+            raise PipelineError(
+                f"{self.uri} cannot keep tables: it overwrites an object that was to be written "
+                "only if there is none (If-None-Match), so commits would be lost; use a store that "
+                "honours conditional writes"
+            )
+
+
+def refuse_secrets(options: Mapping[str, str]) -> str | None:
+    """Return why options that stand in a file are refused; None if they hold no secret."""
+    for name in options:
+        if _SECRET.search(name):
+            return f"{name} is a secret: set {name.upper()} in the environment instead"
+    return None
+
+
+def _two_writers(place: Storage) -> bool:
+    """Let two writers add a file each to version 0 of a table; return whether both are there."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction
+
+    options = dict(place.options) or None
+    schema = pa.schema([("number", pa.int64())])
+    DeltaTable.create(place.uri, schema, storage_options=options)
+    writers = [DeltaTable(place.uri, storage_options=options) for _ in range(2)]
+    for number, writer in enumerate(writers):
+        # Files that nobody reads: it is the log that is tried.
+        stats = json.dumps({"numRecords": 0})
+        action = AddAction(f"{number}.parquet", 0, {}, 0, True, stats)
+        writer.create_write_transaction([action], "append", schema)
+    return len(DeltaTable(place.uri, storage_options=options).file_uris()) == len(writers)
+
+
+def _delete(place: Storage) -> None:
+    """Delete a table; whoever cannot, has said so already when it was to be made."""
+    import pyarrow.fs as pafs
+
+    if place.folder is not None:
+        shutil.rmtree(place.folder, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        filesystem, _ = place.filesystem()
+        for info in filesystem.get_file_info(pafs.FileSelector("", recursive=True)):
+            if info.is_file:
+                filesystem.delete_file(info.path)
+
+
+@contextlib.contextmanager
+def _in_words(uri: str) -> Iterator[None]:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError, ValueError) as error:
+        raise PipelineError(f"{uri} cannot keep tables: {first_words(str(error))}") from error
+
+
+def first_words(text: str) -> str:
+    """Return what an error says in one line: of delta-rs's, the first line and the store's code."""
+    return _first_words(text)[:_LONGEST_WORDS]
+
+
+def _first_words(text: str) -> str:
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    lines = [line.strip(" ↳\t") for line in plain.splitlines() if line.strip()]
+    first = lines[0] if lines else "no reason was given"
+    code = re.search(r"<Code>(\w+)</Code>", plain)
+    message = re.search(r"<Message>([^<]+)</Message>", plain)
+    if code:
+        return f"{message[1] if message else first} ({code[1]})"
+    system = re.search(r'code: \d+, kind: \w+, message: "([^"]+)"', plain)
+    if system or (first.startswith("Generic") and len(lines) > 1):
+        return f"{first}: {system[1] if system else lines[-1]}"
+    return first

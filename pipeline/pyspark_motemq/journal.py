@@ -1,0 +1,50 @@
+"""What a journal offers, wherever it is."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark_motemq.blocks import Slice
+
+PARTITIONS = 10_000  # a broker has at most so many (journal.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition: the numbers of its oldest message and of the next one, and its bytes."""
+
+    first: int
+    next: int
+    size: int
+
+
+class Part(Protocol):
+    """What one task reads: some messages of one partition. It travels to an executor."""
+
+    def slices(self) -> Iterator[tuple[bytes, Slice]]:
+        """Yield whole blocks and what they are; raises ``JournalError``."""
+
+
+class JournalClient(Protocol):
+    """A journal that can be asked for messages by number, or several of them.
+
+    The partitions of the second one have numbers from ``PARTITIONS`` on, and so forth.
+    """
+
+    def partitions(self) -> dict[int, PartitionState]:
+        """Return the partitions there are now; raises ``JournalError``."""
+
+    def identities(self) -> dict[int, str]:
+        """Return the UUIDs of the journals, by partition number // ``PARTITIONS``.
+
+        As ``partitions`` has found them; one that has no UUID yet is not among them.
+        """
+
+    def since(self, time_ns: int) -> dict[int, int]:
+        """Return, by partition, the first message read at ``time_ns`` or later."""
+
+    def split(self, partition: int, start: int, end: int) -> list[Part]:
+        """Return what tasks read for messages ``start`` to ``end`` - 1, which are there."""
+
+    def acknowledge(self, group: str, positions: dict[int, int]) -> None:
+        """Tell that a consumer group needs nothing below these numbers any more."""

@@ -1,0 +1,266 @@
+"""Tables in the Delta format: batches once, replaced as a whole, compacted, forgotten, of old."""
+
+import json
+import time
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from motemq_pipeline.delta import Conflict, Table, present
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.parquet_files import File, Target, file_from_json, file_to_json, written_by
+from motemq_pipeline.schemas import DATE, arrow_schema
+from motemq_pipeline.storage import Storage
+
+_PLAIN = "gold_board_health"
+_DATED = "gold_rollup_hour"
+_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Storage:
+    return Storage.at(tmp_path)
+
+
+def _files(place: Storage, table: str, rows: list[dict[str, object]]) -> list[File]:
+    schema = arrow_schema(table)
+    if DATE in schema.names:
+        schema = schema.remove(schema.get_field_index(DATE))
+    batches = iter([pa.RecordBatch.from_pylist(rows, schema=schema)])
+    return written_by(place, Target(table), batches)
+
+
+def _boards(place: Storage, *boards: str) -> list[File]:
+    return _files(place, _PLAIN, [{"board": board} for board in boards])
+
+
+def _hours(place: Storage, *hours: int) -> list[File]:
+    rows: list[dict[str, object]] = [
+        {"board": f"b{hour}", "window_start": _NOON + timedelta(hours=hour)} for hour in hours
+    ]
+    return _files(place, _DATED, rows)
+
+
+def _told(place: Storage, table: str = _PLAIN) -> list[str]:
+    """Return the boards as a stranger reads them."""
+    found = DeltaTable(place.within(table).uri).to_pyarrow_table()
+    return sorted(found["board"].to_pylist())
+
+
+def test_a_batch_that_comes_again_adds_nothing(place: Storage) -> None:
+    table = Table(place, _PLAIN)
+    table.create()
+    assert table.add(_boards(place, "a", "b"), "query", 0)
+    assert table.add(_boards(place, "c"), "query", 2)
+    for number in (0, 1, 2):  # as after a crash, by a program that knows nothing yet
+        assert not Table(place, _PLAIN).add(_boards(place, "again"), "query", number)
+    assert Table(place, _PLAIN).add(_boards(place, "d"), "another query", 0)
+    table.compact()
+    assert not table.add(_boards(place, "again"), "query", 2)
+    assert _told(place) == ["a", "b", "c", "d"]
+    assert table.count() == 4
+
+
+def test_a_commit_whose_answer_was_lost_is_looked_for(
+    place: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(place, _PLAIN)
+    table.create()
+    really, failures = DeltaTable.create_write_transaction, ["the connection was reset"]
+
+    def committing(handle: DeltaTable, *args: object, **options: object) -> None:
+        really(handle, *args, **options)  # type: ignore[arg-type]
+        if failures:
+            raise CommitFailedError(failures.pop())
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", committing)
+    assert not table.add(_boards(place, "a"), "query", 0)  # it is there
+    assert _told(place) == ["a"]
+
+
+def test_two_writers_lose_nothing(place: Storage) -> None:
+    tables = [Table(place, _PLAIN), Table(place, _PLAIN)]
+    tables[0].create()
+    for number in range(10):
+        for which, table in enumerate(tables):
+            assert table.add(_boards(place, f"{which}-{number}"), f"query {which}", number)
+    assert len(_told(place)) == 20
+
+
+def test_a_table_is_replaced_as_a_whole_and_its_past_can_be_read(place: Storage) -> None:
+    table = Table(place, _PLAIN)
+    table.replace(_boards(place, "old"))
+    before, version = table.dataset(), table.handle().version()
+    at = datetime.now(UTC) + timedelta(milliseconds=5)
+    while datetime.now(UTC) <= at:
+        pass  # a log knows milliseconds
+    table.replace(_boards(place, "new", "too"))
+    assert _told(place) == ["new", "too"]
+    assert before.to_table()["board"].to_pylist() == ["old"]
+    for past in (version, at):
+        assert table.dataset(past).to_table()["board"].to_pylist() == ["old"]
+    table.replace([])
+    assert _told(place) == []
+    with pytest.raises(PipelineError, match=_PLAIN):
+        table.dataset(1000)
+
+
+def test_some_files_are_replaced_in_one_commit(place: Storage) -> None:
+    table = Table(place, _DATED)
+    table.create()
+    table.add(_hours(place, 0, 1), "a", 0)
+    table.add(_hours(place, 2), "a", 1)
+    (replaced,) = [file for file in table.files() if file.rows == 2]
+    assert table.change(_hours(place, 5), [replaced], "refresh", 7)
+    assert _told(place, _DATED) == ["b2", "b5"]
+    assert not table.change(_hours(place, 6), [replaced], "refresh", 7)
+    with pytest.raises(Conflict):
+        table.change([], [replaced], "refresh", 8)
+    assert table.change([], [], "refresh", 9)
+    assert table.has("refresh", 9)
+    assert _told(place, _DATED) == ["b2", "b5"]
+
+
+def test_days_are_partitions_and_bounds_are_noted(place: Storage) -> None:
+    table = Table(place, _DATED)
+    table.create()
+    odd = _NOON + timedelta(microseconds=1500)
+    written = _files(
+        place,
+        _DATED,
+        [
+            {"board": "a", "window_start": odd, "count": 3},
+            {"board": "b", "window_start": _NOON + timedelta(days=1), "count": 5},
+            {"board": "c", "window_start": None},
+            {"board": "d", "window_start": _NOON, "count": -2},
+        ],
+    )
+    assert [file_from_json(file_to_json(file)) for file in written] == written
+    table.add(written, "a", 0)
+    found = {file.day: file for file in table.files()}
+    assert sorted(found, key=str) == [date(2026, 1, 1), date(2026, 1, 2), None]
+    first = found[date(2026, 1, 1)]
+    noon_us = round(_NOON.timestamp()) * 10**6
+    assert (first.rows, first.low["count"], first.high["count"]) == (2, -2, 3)
+    # Delta has milliseconds: never narrower than the rows.
+    assert (first.low["window_start"], first.high["window_start"]) == (noon_us, noon_us + 2000)
+    days = DeltaTable(place.within(_DATED).uri).to_pyarrow_table().to_pylist()
+    assert {row["board"]: row["date"] for row in days} == {
+        "a": date(2026, 1, 1), "b": date(2026, 1, 2), "c": None, "d": date(2026, 1, 1),
+    }  # fmt: skip
+    news = table.added(-1, table.handle().version())
+    assert news is not None
+    assert [file.path for file in news] == [file.path for file in written]
+    dataset = DeltaTable(place.within(_DATED).uri).to_pyarrow_dataset()
+    for wanted, rows in (
+        (pc.field("window_start") == odd, 1),
+        (pc.field("window_start").is_null(), 1),
+        (pc.field("board") == "b", 1),  # no bounds are noted of texts
+        (pc.field("count") >= 5, 1),
+        (pc.field("mean").is_null(), 4),
+    ):
+        assert dataset.to_table(filter=wanted).num_rows == rows, wanted
+
+
+def test_compaction_disturbs_no_reader_and_is_no_news(place: Storage) -> None:
+    table = Table(place, _DATED)
+    table.create()
+    for number in range(20):
+        table.add(_hours(place, number), "a", number)
+    reader, before = table.dataset(), table.handle().version()
+    assert table.compact() == (20, 2)  # a day each
+    assert sorted(reader.to_table()["board"].to_pylist()) == _told(place, _DATED)
+    assert len(_told(place, _DATED)) == 20
+    assert table.added(before, table.handle().version()) == []
+    assert {file.low["window_start"] for file in table.files()} == {
+        round(_NOON.timestamp() + hours * 3600) * 10**6 for hours in (0, 12)
+    }
+
+
+def _on_disk(place: Storage, table: str) -> list[Path]:
+    folder = place.within(table).folder
+    assert folder is not None
+    return list(folder.glob("date=*/*.parquet"))
+
+
+def test_what_was_replaced_goes_when_its_time_is_over(place: Storage) -> None:
+    """And a file that no commit mentions, of a task that was killed; the present stays."""
+    table = Table(place, _DATED, history_s=1.0)
+    table.create()
+    for number in range(3):
+        table.add(_hours(place, number), "a", number)
+    table.compact()
+    (orphan,) = _hours(place, 9)
+    assert len(_on_disk(place, _DATED)) == 5
+    folder = place.within(_DATED).folder
+    assert folder is not None
+    log = folder / "_delta_log"
+    for entry in log.glob("*.json"):  # as if all of it had happened two hours ago
+        lines = [json.loads(line) for line in entry.read_text().splitlines()]
+        for line in lines:
+            if "remove" in line:
+                line["remove"]["deletionTimestamp"] -= 7_200_000
+        entry.write_text("\n".join(map(json.dumps, lines)))
+    table = Table(place, _DATED, history_s=1.0)
+    table.vacuum()
+    assert len(_on_disk(place, _DATED)) == 2
+    assert (folder / orphan.path).exists()
+    assert table.count() == 3
+    time.sleep(1.1)  # log entries are older than the history by the clock of their files
+    table.vacuum()
+    assert not (log / f"{0:020d}.json").exists()
+    assert Table(place, _DATED).count() == 3
+    assert table.added(0, 1) is None  # nobody knows any more
+
+
+def test_days_that_are_too_old_go(place: Storage) -> None:
+    table = Table(place, _DATED)
+    table.create()
+    table.add(_hours(place, 0, 24, 48), "a", 0)
+    before = table.handle().version()
+    table.expire(date(2026, 1, 2))
+    assert _told(place, _DATED) == ["b24", "b48"]
+    assert table.added(before, table.handle().version()) == []
+
+
+def test_a_table_that_was_never_written_is_told(place: Storage) -> None:
+    for name in (_PLAIN, _DATED):
+        with pytest.raises(PipelineError, match=f"there is no table {name} in"):
+            Table(place, name).count()
+    with pytest.raises(PipelineError, match="there is no table 'x'; there are bronze"):
+        Table(place, "x")
+    assert present(place) == []
+    Table(place, _PLAIN).create()
+    assert present(place) == [_PLAIN]
+    assert (Table(place, _PLAIN).count(), _told(place)) == (0, [])
+
+
+def test_tables_of_other_versions_are_refused_and_made_anew(place: Storage) -> None:
+    folder = place.within(_PLAIN).folder
+    assert folder is not None
+    DeltaTable.create(folder, pa.schema([("board", pa.string())]))
+    with pytest.raises(PipelineError, match="has version None, this MoteMQ reads version 2"):
+        Table(place, _PLAIN).create()
+    Table(place, _PLAIN).replace(_boards(place, "a"))
+    assert _told(place) == ["a"]
+    assert DeltaTable(folder).to_pyarrow_dataset().schema == arrow_schema(_PLAIN)
+    old = place.within(_DATED).folder
+    assert old is not None
+    (old / ".d-000000000000-000000000003").mkdir(parents=True)
+    with pytest.raises(PipelineError, match="older MoteMQ"):
+        Table(place, _DATED).create()
+
+
+def test_the_owner_is_noted(place: Storage) -> None:
+    table = Table(place, _PLAIN)
+    table.create()
+    assert table.owner() == ""
+    for _ in range(2):
+        table.own("query")
+        assert Table(place, _PLAIN).owner() == "query"
+    assert table.handle().version() == 1

@@ -1,0 +1,34 @@
+"""Which numbers of a stream are missing, against a set of those that came."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from motemq_pipeline.sequence_numbers import MOST_MISSING, Numbers, ranges_of
+
+_NUMBERS = st.lists(st.integers(0, 60), max_size=40)
+
+
+@given(st.lists(_NUMBERS, max_size=8))
+def test_what_is_missing_is_what_did_not_come(batches: list[list[int]]) -> None:
+    numbers, came = Numbers(), set[int]()
+    for batch in batches:
+        numbers.take(ranges_of(np.array(batch, np.int64)))
+        numbers = Numbers.from_text(numbers.expected, numbers.to_text())  # as tables keep it
+        came |= set(batch)
+        missing = set(range(max(came, default=-1) + 1)) - came
+        found = [n for first, last in numbers.missing for n in range(first, last + 1)]
+        assert found == sorted(missing)
+        assert numbers.gaps == len(missing)
+        assert numbers.expected == max(came, default=-1) + 1
+
+
+def test_of_very_many_gaps_the_oldest_are_only_counted() -> None:
+    numbers = Numbers()
+    numbers.take([(number, number) for number in range(1, 2 * MOST_MISSING + 21, 2)])
+    assert len(numbers.missing) == MOST_MISSING
+    assert (numbers.given_up, numbers.gaps) == (10, MOST_MISSING + 10)
+    assert numbers.to_text().startswith("10 older ones, 20, 22")
+    assert Numbers.from_text(numbers.expected, numbers.to_text()) == numbers
+    numbers.take([(0, 0)])  # too late to be known as missing
+    assert numbers.gaps == MOST_MISSING + 10

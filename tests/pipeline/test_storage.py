@@ -1,0 +1,87 @@
+"""Places for tables: folders and URIs, what is refused, and what keeps a secret."""
+
+from pathlib import Path
+
+import pytest
+
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.storage import Storage, first_words, refuse_secrets
+
+
+def test_folders_and_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    assert Storage.at("tables").uri == str(tmp_path / "tables")
+    assert Storage.at(f"file://{tmp_path}/a").folder == tmp_path / "a"
+    on_s3 = Storage.at("s3a://bucket/tables/", {"aws_endpoint_url": "http://x"})
+    assert (on_s3.uri, on_s3.folder) == ("s3://bucket/tables", None)
+    assert on_s3.options["aws_region"] == "eu-central-1"
+    assert on_s3.given == {"aws_endpoint_url": "http://x"}
+    assert on_s3.within("gold_fleet").uri == "s3://bucket/tables/gold_fleet"
+
+
+def test_a_text_of_it_tells_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "do not tell")
+    place = Storage.at("s3://bucket/tables")
+    assert place.options["aws_secret_access_key"] == "do not tell"
+    assert "do not tell" not in f"{place} {place!r} {place.within('x')!r}"
+
+
+@pytest.mark.parametrize(
+    "name", ["aws_secret_access_key", "AZURE_STORAGE_ACCOUNT_KEY", "aws_session_token"]
+)
+def test_secrets_belong_into_the_environment(name: str) -> None:
+    assert name.upper() in str(refuse_secrets({name: "x"}))
+    assert refuse_secrets({"aws_region": "x", "aws_endpoint_url": "y"}) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("ftp://host/tables", "Unknown scheme: ftp"),
+        ("/proc/tables", "No such file or directory"),
+        ("/dev/null/tables", "Not a directory"),
+    ],
+)
+def test_what_cannot_keep_tables_is_refused_in_one_sentence(place: str, told: str) -> None:
+    with pytest.raises(PipelineError, match=f"{place} cannot keep tables: .*{told}") as caught:
+        Storage.at(place).prove()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_uri_that_names_nothing() -> None:
+    with pytest.raises(PipelineError, match="'s3://' names no place"):
+        Storage.at("s3://")
+
+
+def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
+    Storage.at(tmp_path / "a" / "b").prove()
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_a_store_that_overwrites_what_is_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a store does that ignores If-None-Match: the second writer's commit replaces the first."""
+    from deltalake import DeltaTable
+
+    really = DeltaTable.create_write_transaction
+
+    def overwriting(table: DeltaTable, *args: object, **options: object) -> None:
+        log = Path(table.table_uri.removeprefix("file://")) / "_delta_log"
+        (log / f"{1:020d}.json").unlink(missing_ok=True)
+        really(table, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", overwriting)
+    with pytest.raises(PipelineError, match="commits would be lost"):
+        Storage.at(tmp_path).prove()
+
+
+def test_what_a_store_says_is_one_line() -> None:
+    said = (
+        "Generic S3 error\n \x1b[31m↳\x1b[0m Error performing GET http://x\n"
+        " ↳ 404 Not Found\n<Error><Code>NoSuchBucket</Code><Message>It does not exist</Message>"
+    )
+    assert first_words(said) == "It does not exist (NoSuchBucket)"
+    refused = "Generic S3 error\n  ↳ Error performing GET\n  ↳ Connection refused (os error 111)"
+    assert first_words(refused) == "Generic S3 error: Connection refused (os error 111)"
