@@ -7,6 +7,7 @@ from benchmarks.broker.command import command as broker
 from benchmarks.client.command import command as client
 from benchmarks.client.size import command as size
 from benchmarks.faults.command import command as pipeline_faults
+from benchmarks.journal.command import command as journal
 from benchmarks.link.command import command as link
 from benchmarks.pipeline.command import command as pipeline
 from benchmarks.rig.command import command as rig
@@ -20,6 +21,7 @@ def main() -> None:
 main.add_command(alerts, "alerts")
 main.add_command(broker, "broker")
 main.add_command(client, "client")
+main.add_command(journal, "journal")
 main.add_command(link, "link")
 main.add_command(pipeline, "pipeline")
 main.add_command(pipeline_faults, "pipeline-faults")

@@ -5,96 +5,148 @@ import select
 import socket
 import ssl
 import time
+from collections.abc import Callable
 
 from benchmarks.broker.clients import STALL_S, WOULD_BLOCK, clients
+from benchmarks.broker.generator import Load, Publisher
 from benchmarks.broker.metering import Measured, Meter
 from benchmarks.broker.peers import Peer, PeerFailed, Running
-from benchmarks.broker.workloads import Traffic
 
-_WRITE_BYTES = 256 * 1024
 _READ_BYTES = 256 * 1024
+_LONGEST_S = 60.0  # of a measurement; who takes longer has failed
+_CHECKED_WRITE_BYTES = 16 * 1024  # of each publisher, whose deliveries are compared
 
 
-class _Publisher:
-    """Sends one block of publications again and again, and never ends within one."""
-
-    def __init__(self, client: socket.socket, block: bytes, block_count: int) -> None:
-        self.sent = 0  # messages of the blocks that were begun
-        self._client = client
-        self._block = memoryview(block)
-        self._block_count = block_count
-        self._rest = self._block[:0]
-
-    def send(self, more: bool) -> bool:
-        """Send what fits; False when nothing is left to send."""
-        if not self._rest:
-            if not more:
-                return False
-            self._rest = self._block
-            self.sent += self._block_count
-        with contextlib.suppress(*WOULD_BLOCK):
-            self._rest = self._rest[self._client.send(self._rest) :]
-        return more or bool(self._rest)
-
-
-def measure(peer: Peer, broker: Running, traffic: Traffic, duration_s: float) -> Measured:
-    """Publish for ``duration_s``, wait for every delivery.
+def measure(
+    peer: Peer, broker: Running, load: Load, duration_s: float, publications: int = 0
+) -> Measured:
+    """Publish for ``duration_s``, or ``publications`` of each publisher; wait for every delivery.
 
     Counts from the first byte sent to the last byte received. Raises ``PeerFailed`` if the broker
-    hangs up, or if a byte too few or too many is delivered: loss is never counted as speed.
+    hangs up, takes longer than a minute, or if any subscriber gets a byte too few or too many: loss
+    is never counted as speed.
     """
-    payload = b"x" * traffic.payload_bytes
-    delivery_bytes = len(peer.wire.delivery(traffic.publishers[0][0], payload, 0))
-    with clients(peer, broker, traffic) as (publishers, subscribers):
-        writers = {}
-        for client, topics in zip(publishers, traffic.publishers, strict=True):
-            once = b"".join(peer.wire.publication(topic, payload) for topic in topics)
-            times = max(1, _WRITE_BYTES // len(once))
-            writers[client.fileno()] = _Publisher(client, once * times, times * len(topics))
-        readers = {client.fileno(): client for client in subscribers}
-        return _exchange(peer, broker, writers, readers, delivery_bytes, duration_s, traffic)
+    with clients(peer, broker, load.traffic) as (publishers, subscribers):
+        writers = [Publisher(*pair) for pair in zip(publishers, load.blocks, strict=True)]
+        exchange = _Exchange(peer, load, publishers, writers, subscribers)
+        if publications:
+            return exchange.run(broker, lambda writer, _: writer.sent < publications)
+        return exchange.run(broker, lambda _, elapsed_s: elapsed_s < duration_s)
 
 
-def _exchange(
-    peer: Peer,
-    broker: Running,
-    writers: dict[int, _Publisher],
-    readers: dict[int, socket.socket],
-    delivery_bytes: int,
-    duration_s: float,
-    traffic: Traffic,
-) -> Measured:
-    buffer = bytearray(_READ_BYTES)
-    with select.epoll() as poll:
-        for fd in writers:
-            poll.register(fd, select.EPOLLOUT)
-        for fd in readers:
-            poll.register(fd, select.EPOLLIN)
-        got = 0
-        writing = len(writers)
-        meter = Meter(broker.pid)
-        while writing or got < _expected(writers, traffic) * delivery_bytes:
-            events = poll.poll(STALL_S)
-            if not events:
-                break
-            more = time.perf_counter() - meter.started < duration_s
-            for fd, _ in events:
-                if fd in readers:
-                    size = _read(readers[fd], buffer)
-                    if not size:
-                        raise PeerFailed(f"{peer.name} hung up on a subscriber")
-                    got += max(0, size)
-                elif not writers[fd].send(more):
-                    poll.unregister(fd)
-                    writing -= 1
-        expected = _expected(writers, traffic)
-        measured = meter.stop(expected)
-        # Anything more than was expected is as wrong as anything less.
-        got += sum(max(0, _read(readers[fd], buffer)) for fd, _ in poll.poll(0) if fd in readers)
-    if got != expected * delivery_bytes:
-        missing = expected - got / delivery_bytes
-        raise PeerFailed(f"{peer.name} lost {missing:.1f} of {expected} deliveries")
-    return measured
+def check(peer: Peer, broker: Running, load: Load) -> None:
+    """Compare the deliveries of the first publications, byte by byte; not measured.
+
+    Raises ``PeerFailed`` if they are not those that were due, in the order of each publisher.
+    """
+    with clients(peer, broker, load.traffic) as (publishers, subscribers):
+        writers = [
+            Publisher(client, block, _CHECKED_WRITE_BYTES)
+            for client, block in zip(publishers, load.blocks, strict=True)
+        ]
+        exchange = _Exchange(peer, load, publishers, writers, subscribers)
+        heard: dict[int, bytearray] = {client.fileno(): bytearray() for client in subscribers}
+        exchange.run(broker, lambda writer, _: not writer.sent, heard)
+        sent = [writer.sent for writer in writers]
+        for number, stream in enumerate(heard.values()):
+            if difference := load.difference(number, sent, bytes(stream)):
+                raise PeerFailed(f"{peer.name} delivered something else: {difference}")
+
+
+class _Exchange:
+    """One run of a load through one broker."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        load: Load,
+        publishers: list[socket.socket],
+        writers: list[Publisher],
+        subscribers: list[socket.socket],
+    ) -> None:
+        self._peer = peer
+        self._load = load
+        self._writers = {
+            client.fileno(): writer for client, writer in zip(publishers, writers, strict=True)
+        }
+        # Publishers are read, too, where the broker answers them.
+        reading = [*subscribers, *(publishers if load.answer_bytes else [])]
+        self._readers = {client.fileno(): client for client in reading}
+        self._got = dict.fromkeys(self._readers, 0)
+
+    def run(
+        self,
+        broker: Running,
+        more: Callable[[Publisher, float], bool],
+        heard: dict[int, bytearray] | None = None,
+    ) -> Measured:
+        """Publish while ``more`` (publisher, seconds since the start); see that all arrives.
+
+        ``heard``: by file, what is read is appended here.
+        """
+        readers, writers, got = self._readers, self._writers, self._got
+        buffer = bytearray(_READ_BYTES)
+        writing = set(writers)
+        missing = 0  # bytes, known when all is written
+        with select.epoll() as poll:
+            for fd in {*readers, *writers}:
+                reads = select.EPOLLIN if fd in readers else 0
+                poll.register(fd, reads | (select.EPOLLOUT if fd in writers else 0))
+            meter = Meter(broker.pid)
+            while writing or missing > 0:
+                events = poll.poll(STALL_S)
+                elapsed_s = time.perf_counter() - meter.started
+                if not events or elapsed_s > _LONGEST_S:
+                    break
+                for fd, event in events:
+                    if event & ~select.EPOLLOUT and fd in readers:
+                        size = _read(readers[fd], buffer)
+                        if not size:
+                            raise PeerFailed(f"{self._peer.name} hung up on a client")
+                        if size > 0:
+                            got[fd] += size
+                            missing -= size
+                            if heard is not None and fd in heard:
+                                heard[fd] += buffer[:size]
+                    if event & ~select.EPOLLIN and fd in writing:
+                        try:
+                            on = writers[fd].send(more(writers[fd], elapsed_s))
+                        except ConnectionError:
+                            raise PeerFailed(f"{self._peer.name} hung up on a publisher") from None
+                        if not on:
+                            writing.discard(fd)
+                            if fd in readers:
+                                poll.modify(fd, select.EPOLLIN)
+                            else:
+                                poll.unregister(fd)
+                            if not writing:
+                                missing = sum(self._due()) - sum(got.values())
+            publications = sum(writer.sent for writer in writers.values())
+            measured = meter.stop(publications * self._load.traffic.fan_out)
+            # Anything more than was expected is as wrong as anything less.
+            for fd, event in poll.poll(0):
+                if event & select.EPOLLIN:
+                    got[fd] += max(0, _read(readers[fd], buffer))
+        self._judge()
+        return measured
+
+    def _due(self) -> list[int]:
+        """Return the bytes that are due by now to each who is read."""
+        sent = [writer.sent for writer in self._writers.values()]
+        subscribers = len(self._load.traffic.subscribers)
+        due = [self._load.bytes_due(number, sent) for number in range(subscribers)]
+        return [*due, *self._load.answers_due(sent)]
+
+    def _judge(self) -> None:
+        pairs = list(zip(self._got.values(), self._due(), strict=True))
+        wrong = [pair for pair in pairs if pair[0] - pair[1] not in (0, self._load.aside_bytes)]
+        if wrong:
+            got, due = wrong[0]
+            what = "lost" if got < due else "delivered too much:"
+            raise PeerFailed(
+                f"{self._peer.name} {what} {abs(due - got)} bytes of {due} to a client; "
+                f"{len(wrong)} of {len(pairs)} clients got what was not due"
+            )
 
 
 def _read(client: socket.socket, buffer: bytearray) -> int:
@@ -104,10 +156,7 @@ def _read(client: socket.socket, buffer: bytearray) -> int:
         size = client.recv_into(buffer)
         if isinstance(client, ssl.SSLSocket):
             # A read returns one record; what is decrypted already, epoll does not tell.
-            while size < _READ_BYTES and (more := client.recv_into(buffer)):
+            view = memoryview(buffer)
+            while 0 < size < _READ_BYTES and (more := client.recv_into(view[size:])):
                 size += more
     return size
-
-
-def _expected(writers: dict[int, _Publisher], traffic: Traffic) -> int:
-    return sum(writer.sent for writer in writers.values()) * traffic.fan_out

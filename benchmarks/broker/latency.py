@@ -9,22 +9,29 @@ kernel can: its usual slack of 50 µs was most of what a fast broker was charged
 import contextlib
 import ctypes
 import select
-import struct
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.broker.clients import STALL_S, clients
+from benchmarks.broker.generator import Load
 from benchmarks.broker.metering import Measured, Meter
+from benchmarks.broker.mixture import Mixture
 from benchmarks.broker.peers import Peer, PeerFailed, Running
 from benchmarks.broker.workloads import Traffic
 
 RATES = (1_000, 10_000, 100_000)  # messages per second
-_TRAFFIC = Traffic((("bench/one",),), (("bench/one",),))
-_DUE = struct.Struct("<d")
+_TOPICS, _PUBLICATIONS, _MEDIAN_BYTES = 64, 4_096, 64
 _LIBC = ctypes.CDLL(None)
 _PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 29, 30
-_TAIL = b"x" * (_TRAFFIC.payload_bytes - _DUE.size)
+
+
+def traffic(seed: int) -> Traffic:
+    """Draw what is published: topics and payloads of many lengths, one to one."""
+    mixture = Mixture(seed, "latency")
+    topics = mixture.topics(_TOPICS)
+    return Traffic((mixture.publications(topics, _PUBLICATIONS, _MEDIAN_BYTES),), (topics,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,46 +49,44 @@ class Latency:
         return self.measured.disturbed
 
 
-def measure(peer: Peer, broker: Running, rate: int, duration_s: float) -> Latency:
+def measure(peer: Peer, broker: Running, load: Load, rate: int, duration_s: float) -> Latency:
     """Publish ``rate`` messages per second for ``duration_s``.
 
     Raises ``PeerFailed`` if the broker hangs up or a delivery is missing 10 s later.
     """
-    topic = _TRAFFIC.publishers[0][0]
-    empty = peer.wire.publication(topic, b"\0" * _TRAFFIC.payload_bytes)
-    at = empty.index(b"\0" * _TRAFFIC.payload_bytes)
-    head, foot = empty[:at], _TAIL + empty[at + _TRAFFIC.payload_bytes :]
     count = int(rate * duration_s)
-    with clients(peer, broker, _TRAFFIC) as (publishers, subscribers), _exact_timer():
+    block = load.blocks[0]
+    data = memoryview(block.data)
+    with clients(peer, broker, load.traffic) as (publishers, subscribers), _exact_timer():
         publisher, subscriber = publishers[0], subscribers[0]
         publisher.setblocking(True)
         publisher.settimeout(STALL_S)
-        deliveries = Deliveries(peer, topic)
+        deliveries = Deliveries(load, peer.hearing.aside, rate)
         sent = 0
         clock = time.perf_counter
         meter = Meter(broker.pid)
         started = meter.started
         heard = started
         while len(deliveries.taken_s) < count:
-            now = clock()
-            due = min(count, int((now - started) * rate) + 1)
-            if due > sent:
-                times = [started + number / rate for number in range(sent, due)]
-                publisher.sendall(b"".join([head + _DUE.pack(t) + foot for t in times]))
-                sent = due
+            due = min(count, int((clock() - started) * rate) + 1)
+            while sent < due:
+                first = sent % block.count
+                last = min(block.count, first + due - sent)
+                publisher.sendall(data[block.ends[first] : block.ends[last]])
+                sent += last - first
             wait = max(0.0, started + sent / rate - clock()) if sent < count else STALL_S
             # select, not epoll: its timeout counts microseconds, theirs milliseconds.
             if select.select([subscriber], [], [], wait)[0]:
-                data = subscriber.recv(256 * 1024)
-                if not data:
+                data_read = subscriber.recv(256 * 1024)
+                if not data_read:
                     raise PeerFailed(f"{peer.name} hung up on a subscriber")
                 heard = clock()
-                deliveries.add(heard, data)
+                deliveries.add(heard - started, data_read)
             elif clock() - heard > STALL_S:
                 missing = count - len(deliveries.taken_s)
                 raise PeerFailed(f"{peer.name} lost {missing} of {count} deliveries")
         measured = meter.stop(count)
-        if len(deliveries.taken_s) > count:
+        if deliveries.got != load.bytes_due(0, [count]):
             raise PeerFailed(f"{peer.name} delivered more than was published")
     taken = sorted(deliveries.taken_s)
     p50, p99, p999 = (taken[int((count - 1) * share)] * 1e6 for share in (0.5, 0.99, 0.999))
@@ -100,21 +105,27 @@ def _exact_timer() -> Iterator[None]:
 
 
 class Deliveries:
-    """How long each delivery took, until its last byte had come. All of them are as long."""
+    """How long each delivery took, until its last byte had come.
 
-    def __init__(self, peer: Peer, topic: str) -> None:
-        example = peer.wire.delivery(topic, b"\0" * _TRAFFIC.payload_bytes, 0)
-        at = example.index(b"\0" * _TRAFFIC.payload_bytes)
+    They come in the order of publishing, so the bytes heard tell how many have come.
+    ``aside``: what the broker may say between two of them. ``rate``: publications per second.
+    """
+
+    def __init__(self, load: Load, aside: bytes, rate: int) -> None:
         self.taken_s: list[float] = []
-        self._form = struct.Struct(f"<{at}xd{len(example) - at - _DUE.size}x")
-        self._aside = peer.wire.aside
-        self._rest = b""  # begins with the first byte of a delivery or of an aside
+        self.got = 0  # bytes of deliveries
+        self._ends = load.due[0][0]  # within a block
+        self._aside = aside
+        self._rate = rate
+        self._rest = b""  # the last bytes heard; an aside may begin there
 
     def add(self, heard: float, data: bytes) -> None:
-        """Take what was read at ``heard``, seconds on the clock of ``time.perf_counter``."""
-        data = self._rest + data
+        """Take what was read ``heard`` seconds after the first publication was due."""
+        self.got += len(data)
         if self._aside:
-            data = data.replace(self._aside, b"")
-        whole = len(data) // self._form.size * self._form.size
-        self.taken_s += [heard - due for (due,) in self._form.iter_unpack(data[:whole])]
-        self._rest = data[whole:]
+            looked_at = self._rest + data
+            self.got -= looked_at.count(self._aside) * len(self._aside)
+            self._rest = looked_at[1 - len(self._aside) :]
+        blocks, rest = divmod(self.got, self._ends[-1])
+        whole = blocks * (len(self._ends) - 1) + bisect_right(self._ends, rest) - 1
+        self.taken_s += [heard - n / self._rate for n in range(len(self.taken_s), whole)]

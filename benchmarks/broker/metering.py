@@ -16,7 +16,6 @@ from typing import Protocol, TypeVar
 # the hundredths of a second in which /proc/stat counts make up to 3 %.
 _OTHERS_SHARE = 0.05
 _STOLEN_SHARE = 0.03
-_ATTEMPTS = 4
 _SETTLE_S = 3.0
 _SETTLE_LOOK_S = 0.02
 
@@ -43,7 +42,7 @@ class Meter:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._idle_s, self._stolen_s = _idle_and_stolen_s()
+        self._used_s, self._stolen_s = _used_and_stolen_s()
         self._began = time.perf_counter()
         self._generator_s = time.process_time()
         self._broker_s = cpu_s(pid)
@@ -55,16 +54,16 @@ class Meter:
         broker_s = cpu_s(self._pid) - self._broker_s
         generator_s = time.process_time() - self._generator_s
         whole_s = time.perf_counter() - self._began
-        idle_s, stolen_s = _idle_and_stolen_s()
+        used_s, stolen_s = _used_and_stolen_s()
         machine_s = whole_s * (os.cpu_count() or 1)
-        unused_s = idle_s - self._idle_s
+        others_s = used_s - self._used_s - broker_s - generator_s
         elapsed_s = ended - self.started
         return Measured(
             deliveries / elapsed_s,
             broker_s / deliveries * 1e6,
             broker_s / elapsed_s,
             generator_s / elapsed_s,
-            max(0.0, machine_s - unused_s - broker_s - generator_s) / machine_s,
+            max(0.0, others_s) / machine_s,
             (stolen_s - self._stolen_s) / machine_s,
         )
 
@@ -77,9 +76,9 @@ class _Judged(Protocol):
 _T = TypeVar("_T", bound=_Judged)
 
 
-def undisturbed(take: Callable[[], _T]) -> _T:
-    """Measure again while others use the machine; the last of four attempts counts anyway."""
-    for _ in range(_ATTEMPTS):
+def undisturbed(take: Callable[[], _T], attempts: int) -> _T:
+    """Measure again while others use the machine; the last of the attempts counts anyway."""
+    for _ in range(attempts):
         taken = take()
         if not taken.disturbed:
             break
@@ -105,8 +104,18 @@ def cpu_s(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
-def _idle_and_stolen_s() -> tuple[float, float]:
-    """Return the seconds that cores were idle, and that other guests took, since the start."""
+def _used_and_stolen_s() -> tuple[float, float]:
+    """Return the seconds that programs ran, and that other guests took, since the start.
+
+    The kernel's work for packets (softirq) is nobody's: a broker of many small writes causes a
+    sixth of the machine of it, which would look as if others had disturbed.
+    """
     fields = Path("/proc/stat").read_text().split(maxsplit=9)
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
-    return (int(fields[4]) + int(fields[5])) * tick_s, int(fields[8]) * tick_s
+    return sum(int(field) for field in fields[1:4]) * tick_s, int(fields[8]) * tick_s
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory that a process has in use. Linux only."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

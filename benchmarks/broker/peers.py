@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import os
 import shutil
 import signal
 import socket
@@ -9,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.broker import certificates, wires
@@ -18,6 +19,7 @@ from benchmarks.broker.certificates import Certificate
 
 _START_S = 20.0
 _PR_SET_PDEATHSIG = 1
+_PURE = "MOTEMQ_PURE_PYTHON"  # any value: our broker does without its compiled code
 _LIBC = ctypes.CDLL(None)
 
 
@@ -32,7 +34,20 @@ class Peer:
     program: str
     package: str  # the Debian package, "" for ours
     argv: Callable[[int, Path, Certificate | None], list[str]]
-    wire: wires.Wire
+    wire: wires.Wire  # of publishers
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)  # besides ours
+    subscriber_wire: wires.Wire | None = None  # None = that of publishers
+    heading: str = ""  # of its column, if that is not its name
+
+    @property
+    def column(self) -> str:
+        """The heading of its column in a table; no two of a workload have the same."""
+        return self.heading or self.name
+
+    @property
+    def hearing(self) -> wires.Wire:
+        """The wire language of subscribers."""
+        return self.subscriber_wire or self.wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +67,7 @@ def _motemq_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
     address = f"fmqp://127.0.0.1:{port}"
     if tls is not None:
         address = f"fmqps://127.0.0.1:{port}?cert={tls.file}&key={tls.key}"
-    options = ["--listen", address, "--set", "net.max_connections=15000"]
-    return [sys.executable, "-m", "motemq", "broker", *options, "--ephemeral"]
+    return [sys.executable, "-m", "motemq", "broker", "--listen", address, "--ephemeral"]
 
 
 def _auto_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
@@ -102,15 +116,47 @@ def _bare_loop_argv(port: int, folder: Path, tls: Certificate | None) -> list[st
     return [sys.executable, "-m", "benchmarks.broker.bare_loop", str(port)]
 
 
+def _pure(peer: Peer) -> Peer:
+    """Return the peer without compiled code."""
+    return replace(
+        peer,
+        name=f"{peer.name}, pure Python",
+        heading=f"{peer.column}, pure Python",
+        environment={_PURE: "1"},
+    )
+
+
 MOTEMQ = Peer("motemq", sys.executable, "", _motemq_argv, wires.FMQP)
-JOURNAL = replace(MOTEMQ, name="motemq+journal", argv=_journal_argv)
+PURE = _pure(MOTEMQ)
+JOURNAL = replace(MOTEMQ, name="motemq, --data", argv=_journal_argv)
 # These two differ in nothing but the listener.
-GREETED = replace(MOTEMQ, wire=wires.FMQP_GREETING)
-AUTO = replace(GREETED, name="motemq auto://", argv=_auto_argv)
+GREETED = replace(MOTEMQ, name="motemq, fmqp://", heading="motemq", wire=wires.FMQP_GREETING)
+AUTO = replace(GREETED, name="motemq, auto://", heading="", argv=_auto_argv)
+FMQP_TO_LIGHTMQ = replace(
+    AUTO,
+    name="motemq, FMQP→LightMQ",
+    heading="motemq",
+    subscriber_wire=wires.LIGHTMQ_SUBSCRIBER,
+)
+LIGHTMQ_TO_FMQP = replace(
+    AUTO,
+    name="motemq, LightMQ→FMQP",
+    heading="motemq",
+    wire=wires.LIGHTMQ,
+    subscriber_wire=wires.FMQP,
+)
 MOSQUITTO = Peer("mosquitto", "mosquitto", "mosquitto", _mosquitto_argv, wires.MQTT)
 NATS = Peer("nats-server", "nats-server", "nats-server", _nats_argv, wires.NATS)
 RELAY = Peer("byte relay", sys.executable, "", _relay_argv, wires.RELAY)
 BARE_LOOP = Peer("bare loop", sys.executable, "", _bare_loop_argv, wires.RELAY)
+BY_NAME = {
+    peer.name: peer
+    for peer in (
+        *(MOTEMQ, PURE, JOURNAL, GREETED, AUTO),
+        *(FMQP_TO_LIGHTMQ, _pure(FMQP_TO_LIGHTMQ), LIGHTMQ_TO_FMQP, _pure(LIGHTMQ_TO_FMQP)),
+        *(NATS, MOSQUITTO, RELAY),
+    )
+}
 
 
 def installed(peer: Peer) -> bool:
@@ -123,6 +169,11 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def _environment() -> dict[str, str]:
+    """Return ours, without what would make all of our brokers the same."""
+    return {name: value for name, value in os.environ.items() if name != _PURE}
 
 
 def _die_with_parent() -> None:
@@ -146,6 +197,7 @@ def running(peer: Peer, tls: bool = False) -> Iterator[Running]:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
+                env={**_environment(), **peer.environment},
                 preexec_fn=_die_with_parent,
             )
         try:

@@ -1,54 +1,93 @@
-"""The results as a table (Markdown, so that it can be pasted into the docs) and as JSON."""
+"""The results as tables (Markdown, so that they can be pasted into the docs) and as JSON."""
 
 import datetime
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from benchmarks.broker.peers import BY_NAME
 from benchmarks.broker.rounds import Result
+from benchmarks.broker.workloads import Goal
 
 
-def table(results: Sequence[Result]) -> str:
-    """Return the table: figures are medians, ratios are medians of per-round ratios (range)."""
-    lines = [
+def tables(results: Sequence[Result]) -> str:
+    """Return rates, processor times and ratios of the workloads, three tables."""
+    columns = list(
+        dict.fromkeys(BY_NAME[name].column for each in results for name in each.workload.brokers)
+    )
+    rates = _figures(
+        "deliveries, M/s", results, columns, lambda result, name: f"{result.rate(name) / 1e6:.3f}"
+    )
+    costs = _figures(
+        "CPU per delivery, µs", results, columns, lambda result, name: f"{result.cpu_us(name):.2f}"
+    )
+    ratios = [
+        "| workload | ratio | median (range) | at least | reached |",
+        "|---|---|---|---|---|",
+        *(line for result in results for line in _ratio_lines(result)),
+    ]
+    head = [
         f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC, {machine()}",
         disturbances(results),
-        "",
-        "| workload | broker | M/s | CPU, µs each | ours/theirs | must reach | reached |",
-        "|---|---|---|---|---|---|---|",
     ]
+    return "\n".join([*head, "", *rates, "", *costs, "", *ratios])
+
+
+def _figures(
+    title: str,
+    results: Sequence[Result],
+    columns: Sequence[str],
+    figure: Callable[[Result, str], str],
+) -> list[str]:
+    """Return a table with a column per broker; a cell is empty where one was not measured.
+
+    The last column says how many of a row's measurements were disturbed.
+    """
+    lines = [f"| {title} | {' | '.join(columns)} | disturbed |", "|---" * (len(columns) + 2) + "|"]
     for result in results:
-        names = [result.ours, *(name for name in result.measured if name != result.ours)]
-        lines += [_line(result, name) for name in names]
-    return "\n".join(lines)
+        found = {BY_NAME[name].column: figure(result, name) for name in result.measured}
+        cells = [found.get(column, "") for column in columns]
+        disturbed = " of ".join(map(str, _disturbed([result])))
+        lines.append(f"| {result.workload.title} | {' | '.join(cells)} | {disturbed} |")
+    return lines
 
 
-def _line(result: Result, name: str) -> str:
-    cells = [
-        result.workload.title if name == result.ours else "",
-        name,
-        f"{result.rate(name) / 1e6:.3f}",
-        f"{result.cpu_us(name):.2f}",
-    ]
-    if name == result.ours:
-        cells += ["", "", ""]
-    else:
-        ratios = result.ratios(name)
-        ratio = statistics.median(ratios)
-        must = result.workload.must.get(name)
-        cells.append(f"{ratio:.2f} ({min(ratios):.2f}–{max(ratios):.2f})")  # noqa: RUF001
-        cells.append("" if must is None else f"{must:g}")
-        cells.append("" if must is None else "yes" if ratio >= must else "**no**")
-    return "| " + " | ".join(cells) + " |"
+def _ratio_lines(result: Result) -> list[str]:
+    lines: list[str] = []
+    for goal in result.workload.goals:
+        title = "" if lines else result.workload.title
+        theirs = f"{goal.theirs:,}/s" if isinstance(goal.theirs, int) else goal.theirs
+        lines.append(f"| {title} | {goal.ours} / {theirs} | {verdict(result, goal)} |")
+    return lines
+
+
+def verdict(result: Result, goal: Goal) -> str:
+    """Return a goal's last three cells: the median of the rounds' ratios, the least, reached."""
+    least = "" if goal.at_least is None else f"{goal.at_least:g}"
+    ratios = result.ratios(goal)
+    if not ratios:
+        return f"not measured | {least} | "
+    ratio = statistics.median(ratios)
+    reached = ""
+    if goal.at_least is not None:
+        reached = "yes" if ratio >= goal.at_least else "**no**"
+    spread = f"{min(ratios):.2f}–{max(ratios):.2f}"  # noqa: RUF001
+    return f"{ratio:.2f} ({spread}) | {least} | {reached}"
 
 
 def disturbances(results: Sequence[Result]) -> str:
     """Say how many measurements other programs disturbed, after all attempts."""
+    disturbed, all_ = _disturbed(results)
+    return f"{disturbed} of {all_} measurements were disturbed."
+
+
+def _disturbed(results: Sequence[Result]) -> tuple[int, int]:
+    """Return how many measurements were disturbed, and how many there are."""
     all_ = [each for result in results for list_ in result.measured.values() for each in list_]
-    return f"{sum(each.disturbed for each in all_)} of {len(all_)} measurements were disturbed."
+    return sum(each.disturbed for each in all_), len(all_)
 
 
 def machine() -> str:
@@ -60,18 +99,19 @@ def machine() -> str:
     )
 
 
-def document(results: Sequence[Result]) -> dict[str, Any]:
+def document(results: Sequence[Result], seed: int) -> dict[str, Any]:
     """Return everything as JSON values."""
     return {
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
+        "seed": seed,
         "workloads": {
             result.workload.name: {
-                "ours": result.ours,
+                "fan_out": result.fan_out,
                 "measured": {
                     name: [asdict(each) for each in all_] for name, all_ in result.measured.items()
                 },
-                "must": result.workload.must,
+                "goals": [asdict(goal) for goal in result.workload.goals],
             }
             for result in results
         },

@@ -9,14 +9,16 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from benchmarks.broker import burst, singles
+from benchmarks.broker.effort import Effort
+from benchmarks.broker.generator import Load
 from benchmarks.broker.metering import Measured, settle, undisturbed
-from benchmarks.broker.peers import JOURNAL, MOSQUITTO, MOTEMQ, NATS, RELAY, Peer, Running, running
-from benchmarks.broker.workloads import Workload
+from benchmarks.broker.peers import BY_NAME, RELAY, Peer, Running, running
+from benchmarks.broker.workloads import Goal, Workload
 
-PEERS = (MOTEMQ, MOSQUITTO, NATS, RELAY)
-MEASURE = {"burst": burst.measure, "singles": singles.measure}
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -24,7 +26,7 @@ class Result:
     """All measurements of one workload: by broker, one per round."""
 
     workload: Workload
-    ours: str
+    fan_out: int  # deliveries per publication
     measured: dict[str, list[Measured]] = field(default_factory=dict)
 
     def rate(self, name: str) -> float:
@@ -35,47 +37,80 @@ class Result:
         """Return the median processor time per delivery of a broker, microseconds."""
         return statistics.median(each.cpu_us for each in self.measured[name])
 
-    def ratios(self, name: str) -> list[float]:
-        """Return ours / theirs, round by round."""
-        pairs = zip(self.measured[self.ours], self.measured[name], strict=True)
-        return [ours.deliveries_per_second / theirs.deliveries_per_second for ours, theirs in pairs]
+    def ratios(self, goal: Goal) -> list[float]:
+        """Return ours / theirs, round by round; empty if one of them was not measured."""
+        ours, theirs = self._rates(goal.ours), self._rates(goal.theirs)
+        return [a / b for a, b in zip(ours, theirs, strict=True)] if ours and theirs else []
+
+    def _rates(self, of: str | int) -> list[float]:
+        if isinstance(of, int):
+            return [float(of)] * max(len(all_) for all_ in self.measured.values())
+        return [each.deliveries_per_second for each in self.measured.get(of, [])]
 
 
 def measure(
     workload: Workload,
-    peers: tuple[Peer, ...],
-    rounds: int,
-    duration_s: float,
+    left_out: Sequence[str],
+    seed: int,
+    effort: Effort,
     told: Callable[[str], None],
 ) -> Result:
-    """Measure one workload; ``told`` is given a line after each round. Raises ``PeerFailed``."""
-    measured: tuple[Peer, ...]
-    if workload.journal:
-        ours, measured = JOURNAL, (MOTEMQ, JOURNAL)
-    else:
-        ours, measured = MOTEMQ, peers
-    result = Result(workload, ours.name, {peer.name: [] for peer in measured})
+    """Measure one workload; ``told`` is given a line after each round. Raises ``PeerFailed``.
+
+    ``left_out``: brokers, by their names, that are not measured.
+    """
+    measured = [BY_NAME[name] for name in workload.brokers if name not in left_out]
+    traffic = workload.traffic(seed)
+    loads = {peer: Load(peer.wire, peer.hearing, traffic) for peer in measured}
+    result = Result(workload, traffic.fan_out, {peer.name: [] for peer in measured})
     with contextlib.ExitStack() as stack:
-        brokers = {peer: stack.enter_context(running(peer, workload.tls)) for peer in measured}
-        for number in range(1, rounds + 1):
+        takes = {
+            peer: _take(workload, peer, loads[peer], effort.duration_s, stack) for peer in measured
+        }
+        for number in range(1, effort.rounds + 1):
             for peer in in_turn(measured, number):
-                found = undisturbed(partial(_once, workload, peer, brokers[peer], duration_s))
-                result.measured[peer.name].append(found)
+                result.measured[peer.name].append(undisturbed(takes[peer], effort.attempts))
             line = ", ".join(
                 f"{name} {all_[-1].deliveries_per_second / 1e6:.3f}{'!' * all_[-1].disturbed}"
                 for name, all_ in result.measured.items()
             )
-            told(f"{workload.name} {number}/{rounds}, M/s: {line}")
+            told(f"{workload.name} {number}/{effort.rounds}, M/s: {line}")
     return result
 
 
-def in_turn(peers: Sequence[Peer], number: int) -> list[Peer]:
+def _take(
+    workload: Workload, peer: Peer, load: Load, duration_s: float, stack: contextlib.ExitStack
+) -> Callable[[], Measured]:
+    """Return what measures a broker once; the broker runs until the stack ends."""
+    if workload.publications:
+        # What was written before shall not count: one broker for each measurement.
+        return partial(_started_for_it, workload, peer, load, duration_s)
+    broker = stack.enter_context(running(peer, workload.tls))
+    # The relay does not know where a publication ends, so it cuts those of several publishers.
+    if peer is not RELAY or len(load.traffic.publishers) == 1:
+        burst.check(peer, broker, load)
+    return partial(_once, workload, peer, broker, load, duration_s)
+
+
+def in_turn(peers: Sequence[_T], number: int) -> list[_T]:
     """Return who is measured when in a round: nobody always follows the same neighbour."""
     first = number % len(peers)
-    return [*peers[first:], *peers[:first]]
+    turn = [*peers[first:], *peers[:first]]
+    # Backwards every second time round, else each would always follow the same one.
+    return turn[::-1] if number // len(peers) % 2 else turn
 
 
-def _once(workload: Workload, peer: Peer, broker: Running, duration_s: float) -> Measured:
-    measured = MEASURE[workload.kind](peer, broker, workload.traffic, duration_s)
+def _once(
+    workload: Workload, peer: Peer, broker: Running, load: Load, duration_s: float
+) -> Measured:
+    if workload.kind == "singles":
+        measured = singles.measure(peer, broker, load, duration_s)
+    else:
+        measured = burst.measure(peer, broker, load, duration_s, workload.publications)
     settle(broker.pid)  # it forgets its clients: not at the expense of who is next
     return measured
+
+
+def _started_for_it(workload: Workload, peer: Peer, load: Load, duration_s: float) -> Measured:
+    with running(peer, workload.tls) as broker:
+        return _once(workload, peer, broker, load, duration_s)

@@ -10,87 +10,94 @@ a broker that writes small segments waits for that with a full congestion window
 
 import select
 import socket
-import struct
 import time
 
 from benchmarks.broker.clients import STALL_S, clients
+from benchmarks.broker.generator import Load
 from benchmarks.broker.metering import Measured, Meter
 from benchmarks.broker.peers import Peer, PeerFailed, Running
-from benchmarks.broker.workloads import Traffic
+from benchmarks.broker.workloads import NUMBERED, NUMBERED_BYTES
 
 _READ_BYTES = 256 * 1024
-_NUMBER = struct.Struct("<H")  # of the publisher: the first two bytes of each payload
 
 
 class _Subscriber:
-    """Tells of which publishers the deliveries are; all are as long."""
+    """Tells of which publishers the deliveries are; their payloads end with a number."""
 
-    def __init__(self, client: socket.socket, delivery_bytes: int, number_at: int) -> None:
+    def __init__(self, client: socket.socket) -> None:
+        self.got = 0  # bytes
         self._client = client
-        self._size = delivery_bytes
-        self._form = struct.Struct(
-            f"<{number_at}x{_NUMBER.format[1:]}{delivery_bytes - number_at - _NUMBER.size}x"
-        )
-        self._buffer = memoryview(bytearray(_READ_BYTES))
-        self._filled = 0  # bytes of a delivery that has not come whole
+        self._rest = b""  # the last bytes of what was read; a number may begin there
 
     def receive(self) -> list[int] | None:
         """Read once, which does not block; None when the broker hung up."""
-        size = self._client.recv_into(self._buffer[self._filled :])
-        if not size:
+        data = self._client.recv(_READ_BYTES)
+        if not data:
             return None
-        filled = self._filled + size
-        whole = filled // self._size * self._size
-        numbers = [number for (number,) in self._form.iter_unpack(self._buffer[:whole])]
-        self._filled = filled - whole
-        self._buffer[: self._filled] = bytes(self._buffer[whole:filled])
-        return numbers
+        self.got += len(data)
+        data = self._rest + data
+        self._rest = data[1 - NUMBERED_BYTES :]
+        return [int(number) for number in NUMBERED.findall(data)]
 
 
-def measure(peer: Peer, broker: Running, traffic: Traffic, duration_s: float) -> Measured:
+def measure(peer: Peer, broker: Running, load: Load, duration_s: float) -> Measured:
     """Publish for ``duration_s``, wait for every delivery.
 
-    Raises ``PeerFailed`` if the broker hangs up, a delivery is still missing 10 s later, or one
-    comes that was not due.
+    Each publisher's block is one publication, its payload ``workloads.numbered``. Raises
+    ``PeerFailed`` if the broker hangs up, a delivery is still missing 10 s later, or one comes that
+    was not due, or a byte more or less than was due.
     """
-    rest = b"x" * (traffic.payload_bytes - _NUMBER.size)
-    publications = [
-        peer.wire.publication(topics[0], _NUMBER.pack(number) + rest)
-        for number, topics in enumerate(traffic.publishers)
-    ]
-    example = peer.wire.delivery(traffic.publishers[0][0], b"\xff" * _NUMBER.size + rest, 0)
-    number_at = example.index(b"\xff" * _NUMBER.size)
-    with clients(peer, broker, traffic) as (publishers, subscribers), select.epoll() as poll:
-        readers = {}
-        for client in subscribers:
-            poll.register(client, select.EPOLLIN)
-            readers[client.fileno()] = _Subscriber(client, len(example), number_at)
+    fan_out = load.traffic.fan_out
+    with clients(peer, broker, load.traffic) as (publishers, subscribers), select.epoll() as poll:
+        readers = {client.fileno(): _Subscriber(client) for client in subscribers}
+        for fd in readers:
+            poll.register(fd, select.EPOLLIN)
         sends = [client.send for client in publishers]
+        publications = [block.data for block in load.blocks]
         missing = [0] * len(sends)  # deliveries of the publication that a publisher has under way
+        counts = [0] * len(sends)  # publications sent
         ready = list(range(len(sends)))
-        sent = heard = 0
+        under_way = 0  # deliveries
         meter = Meter(broker.pid)
         end = meter.started + duration_s
-        while heard < sent * traffic.fan_out or time.perf_counter() < end:
+        while under_way or time.perf_counter() < end:
             if ready and time.perf_counter() < end:
                 for number in ready:
-                    missing[number] = traffic.fan_out
+                    missing[number] = fan_out
+                    counts[number] += 1
                     sends[number](publications[number])
-                sent += len(ready)
+                under_way += len(ready) * fan_out
                 ready = []
             events = poll.poll(STALL_S)
             if not events:
-                raise PeerFailed(f"{peer.name} lost {sent * traffic.fan_out - heard} deliveries")
+                raise PeerFailed(f"{peer.name} lost {under_way} deliveries")
             for fd, _ in events:
                 numbers = readers[fd].receive()
                 if numbers is None:
                     raise PeerFailed(f"{peer.name} hung up on a subscriber")
-                heard += len(numbers)
+                under_way -= len(numbers)
                 ready += _finished(peer, missing, numbers)
-        measured = meter.stop(heard)
-        if any(missing) or poll.poll(0):
+        measured = meter.stop(sum(counts) * fan_out)
+        due = [load.bytes_due(number, counts) for number in range(len(subscribers))]
+        _take_the_rest(peer, poll, readers, due)
+        if any(missing):
             raise PeerFailed(f"{peer.name} delivered other publications than were due")
     return measured
+
+
+def _take_the_rest(
+    peer: Peer, poll: select.epoll, readers: dict[int, _Subscriber], due: list[int]
+) -> None:
+    """Read what may follow the last number, and see that it is what was due."""
+    while sum(due) > sum(reader.got for reader in readers.values()):
+        events = poll.poll(STALL_S)
+        for fd, _ in events:
+            if readers[fd].receive() != []:
+                raise PeerFailed(f"{peer.name} delivered other publications than were due")
+        if not events:
+            break
+    if poll.poll(0) or due != [reader.got for reader in readers.values()]:
+        raise PeerFailed(f"{peer.name} delivered other bytes than were due")
 
 
 def _finished(peer: Peer, missing: list[int], numbers: list[int]) -> list[int]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-FIRST_ID = 100  # NATS subscription ids have three digits, so that all deliveries are as long
+FIRST_ID = 100  # of NATS subscriptions; three digits, so the uniform deliveries are as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,14 @@ class Wire:
     hello: Callable[[int], bytes]  # a publisher's first words; its room
     greeting: bytes
     subscribe: Callable[[Sequence[str], int], tuple[bytes, bytes]]  # after hello; topics, room
-    publication: Callable[[str, bytes], bytes]
+    publication: Callable[[str, bytes, int], bytes]  # topic, payload, number of the publication
     delivery: Callable[[str, bytes, int], bytes]  # topic, payload, number of the subscription
     before_tls: bytes = b""
     aside: bytes = b""
+    # As publication, retained; None = it cannot retain.
+    retained: Callable[[str, bytes], bytes] | None = None
+    answer_bytes: int = 0  # of the answer to each publication
+    chosen: tuple[int, int] = (0, 0)  # which bytes of a delivery the broker chooses
 
 
 def _fmqp(flags: int, topic: str, body: bytes) -> bytes:
@@ -46,10 +50,10 @@ def _mqtt_length(length: int) -> bytes:
     return bytes([*digits, length])
 
 
-def _mqtt_publication(topic: str, body: bytes) -> bytes:
+def _mqtt_publication(topic: str, body: bytes, first: bytes = b"\x30") -> bytes:
     raw = topic.encode()
     rest = len(raw).to_bytes(2, "big") + raw + body
-    return b"\x30" + _mqtt_length(len(rest)) + rest
+    return first + _mqtt_length(len(rest)) + rest
 
 
 def _mqtt_subscribe(topics: Sequence[str], room: int) -> tuple[bytes, bytes]:
@@ -70,12 +74,35 @@ def _nats_subscribe(topics: Sequence[str], room: int) -> tuple[bytes, bytes]:
     return b"".join(lines) + b"PING\r\n", b"PONG\r\n"
 
 
+def _lightmq(opcode: int, payload: bytes) -> bytes:
+    return bytes([opcode]) + len(payload).to_bytes(2, "big") + payload
+
+
+def _lightmq_connect(client_id: str) -> bytes:
+    raw = client_id.encode()
+    return _lightmq(1, bytes([len(raw)]) + raw)
+
+
+def _lightmq_send(number: int, body: bytes) -> bytes:
+    return _lightmq(5, (number & 0xFFFF).to_bytes(2, "big") + b"\0" + body)
+
+
+def _lightmq_subscribe(topics: Sequence[str], room: int) -> tuple[bytes, bytes]:
+    # It hears what is sent to it by its name, which is the middle of the only topic it can have.
+    (topic,) = topics
+    return _lightmq_connect(topic.split("/")[1]), _LIGHTMQ_ACCEPTED
+
+
+_LIGHTMQ_ACCEPTED = _lightmq(2, b"\0")
+LIGHTMQ_SOURCE, LIGHTMQ_SINK = "lightmq/source/up", "lightmq/sink/down"
+
 FMQP = Wire(
     hello=lambda room: b"",
     greeting=b"",
     subscribe=_fmqp_subscribe,
-    publication=lambda topic, body: _fmqp(0, topic, body),
+    publication=lambda topic, body, number: _fmqp(0, topic, body),
     delivery=lambda topic, body, number: _fmqp(0, topic, body),
+    retained=lambda topic, body: _fmqp(0x04, topic, body),
 )
 # A publisher says something before it is measured, so that a listener for all protocols knows what
 # it is; it waits until that has been read.
@@ -88,14 +115,15 @@ MQTT = Wire(
     hello=lambda room: b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00",
     greeting=b"\x20\x02\x00\x00",
     subscribe=_mqtt_subscribe,
-    publication=_mqtt_publication,
+    publication=lambda topic, body, number: _mqtt_publication(topic, body),
     delivery=lambda topic, body, number: _mqtt_publication(topic, body),
+    retained=lambda topic, body: _mqtt_publication(topic, body, b"\x31"),
 )
 NATS = Wire(
     hello=lambda room: b'CONNECT {"verbose":false,"echo":true}\r\nPING\r\n',
     greeting=b"PONG\r\n",
     subscribe=_nats_subscribe,
-    publication=lambda topic, body: (
+    publication=lambda topic, body, number: (
         b"PUB %s %d\r\n%s\r\n" % (_nats_subject(topic), len(body), body)
     ),
     delivery=lambda topic, body, number: (
@@ -112,3 +140,16 @@ RELAY = Wire(
     publication=FMQP.publication,
     delivery=FMQP.delivery,
 )
+# A publisher is the client "source", whatever the topic; SENDRESP says that the bus has a SEND. A
+# subscriber does not answer, which a LightMQ client need not.
+LIGHTMQ = Wire(
+    hello=lambda room: _lightmq_connect("source"),
+    greeting=_LIGHTMQ_ACCEPTED,
+    subscribe=_lightmq_subscribe,
+    publication=lambda topic, body, number: _lightmq_send(number, body),
+    delivery=lambda topic, body, number: _lightmq_send(0, body),
+    answer_bytes=len(_lightmq(6, b"\0\0")),
+    chosen=(3, 5),
+)
+# Its CONNECT is its subscription.
+LIGHTMQ_SUBSCRIBER = replace(LIGHTMQ, hello=lambda room: b"", greeting=b"")

@@ -43,7 +43,13 @@ def command(rounds: int, interpreter: str, json_file: Path | None) -> None:
             device = Device(executable, installed.lib, ports)
             what, width = device.what()
             rows: list[Row] = [*measures.sizes(installed, size.budget())]
-            for measure in (measures.memory, measures.heap, measures.calls, measures.idle):
+            for measure in (
+                measures.memory,
+                measures.heap,
+                measures.calls,
+                measures.idle,
+                measures.confirm,
+            ):
                 rows += measure(device)
             rows += measures.echo(device)
             rows += measures.rates(device, rounds, _tell)

@@ -55,7 +55,7 @@ def memory(device: Device) -> list[Row]:
             "B",
             [ours[one]],
             theirs,
-            Must("at most", 6000),
+            Must("at most", 8192),
         ),
         Row("… FMQP and LightMQ", "B", [imported(device, _BOARD, both)[both]]),
         Row("… asyncio layer, on top", "B", [ours[aio]], must=Must("at most", 3000)),
@@ -149,6 +149,17 @@ def idle(device: Device) -> list[Row]:
     return [
         Row("idle: wake-ups by the clock per keepalive interval", "", [found["timers"]], must=must),
         Row("… by the answer to the sign of life", "", [found["answers"]]),
+    ]
+
+
+def confirm(device: Device) -> list[Row]:
+    """Return what a publication costs that the ring keeps until the broker's answer."""
+    found = device.run("512k", "measure_confirm.py", device.ports["fmqp good"], 300)
+    return [
+        Row(
+            "publish with confirm, of a plain one", "", [found["ratio"]], must=Must("at most", 1.2)
+        ),
+        Row("… heap", "B", [found["heap"]], must=Must("at most", 32)),
     ]
 
 

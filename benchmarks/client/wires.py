@@ -91,7 +91,7 @@ FMQP = Wire(
     size=_fmqp_size,
     read=_fmqp_read,
     answer=lambda frame: frame if _is_ping(frame) else b"",
-    publication=lambda topic, payload: wires.FMQP.publication(topic.decode(), payload),
+    publication=lambda topic, payload: wires.FMQP.publication(topic.decode(), payload, 0),
     introduces=_is_ping,
     huge=b"\0\x10" + HUGE.to_bytes(4, "big") + b"bench/home/00001",
 )
@@ -99,7 +99,7 @@ MQTT = Wire(
     size=_mqtt_size,
     read=_mqtt_read,
     answer=_mqtt_answer,
-    publication=lambda topic, payload: wires.MQTT.publication(topic.decode(), payload),
+    publication=lambda topic, payload: wires.MQTT.publication(topic.decode(), payload, 0),
     introduces=lambda frame: frame[0] == 0x82,
     huge=b"\x30\x80\x84\xaf\x5f\0\x10bench/home/00001",
 )

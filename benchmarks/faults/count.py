@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from pyspark_motemq.columns import batches
 from pyspark_motemq.folder import Folder
-from pyspark_motemq.records import take_records
 
 _Key = tuple[int, int]
 
@@ -33,10 +32,10 @@ def journalled(journal: Path) -> dict[_Key, tuple[str, bytes]]:
     """Return path and payload of all messages of a journal folder, by partition and number."""
     folder = Folder(journal)
     found: dict[_Key, tuple[str, bytes]] = {}
-    for partition, shelf in folder.shelves().items():
-        for share in folder.shares(partition, shelf.first, shelf.next):
-            for data, stretch in share.pieces():
-                for batch in batches(data, take_records(data, stretch), stretch):
+    for partition, state in folder.partitions().items():
+        for part in folder.split(partition, state.first, state.next):
+            for data, slice in part.slices():
+                for batch in batches(data, slice):
                     found.update(_rows(pa.Table.from_batches([batch]), "seq"))
     return found
 
@@ -68,5 +67,4 @@ def _rows(table: pa.Table, number: str) -> dict[_Key, tuple[str, bytes]]:
 
 
 def _read(folder: Path, columns: list[str]) -> pa.Table:
-    files = sorted(folder.glob("*.parquet"))
-    return pa.concat_tables([pq.read_table(file, columns=columns) for file in files])
+    return DeltaTable(folder).to_pyarrow_table(columns=columns)

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from host_broker.net.journal.identity import identity_of
 from host_broker.net.journal.segment import Partition
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
@@ -52,9 +53,10 @@ def write_telemetry(folder: Path, messages: int) -> int:
 def _write(
     folder: Path, each: int, of_partition: Callable[[int], Callable[[int], tuple[bytes, bytes]]]
 ) -> None:
+    identity = identity_of(folder)
     for number in range(PARTITIONS):
         message = of_partition(number)
-        partition = Partition(folder, number, 1, JournalSettings())
+        partition = Partition(folder, number, identity, 1, JournalSettings())
         packets: list[bytes] = []
         size = 0
         for at in range(each):

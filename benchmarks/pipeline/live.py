@@ -1,7 +1,7 @@
 """A run, from a broker to tables: how long a message takes until it can be queried.
 
-A message carries the time it was published. What a micro-batch added can be queried when its
-folder has its name; that moment is the folder's.
+A message carries the time it was published. What a micro-batch added can be queried when the log of
+the table has it; that moment is the log entry's.
 """
 
 import statistics
@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from motemq_pipeline import store
+from motemq_pipeline.delta import Table, new_files
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.status import read_status
+from motemq_pipeline.storage import Storage
 
 _START_S = 120.0
 _END_S = 120.0
@@ -53,7 +54,8 @@ def measure(folder: Path, rate: int, seconds: float, settings: str = "") -> Resu
         with _run(config, tables):
             published = _publish(port, rate, seconds)
             deadline = time.monotonic() + _END_S
-            while (rows := store.count(_TABLE, tables)) < published:
+            table = Table(Storage.at(tables), _TABLE)
+            while (rows := table.count()) < published:
                 if time.monotonic() > deadline:
                     raise AssertionError(f"{rows} of {published} messages in the table")
                 time.sleep(0.2)
@@ -72,18 +74,16 @@ def measure(folder: Path, rate: int, seconds: float, settings: str = "") -> Resu
 def _latencies_ms(tables: Path) -> dict[int, tuple[float, float, int]]:
     """Return, by message: published (s after the first), until it was there (ms), its batch."""
     found: dict[int, tuple[int, int, int]] = {}
-    live, superseded = store.pieces(_TABLE, tables)
-    for piece in sorted([*live, *superseded]):
-        if piece.low != piece.high:
-            continue  # a compaction of others, which are still there
-        there_ns = piece.folder.stat().st_ctime_ns
-        for file in piece.files():
-            rows = pq.read_table(file, columns=["path", "payload"]).to_pylist()
+    folder = tables / _TABLE
+    for entry in sorted((folder / "_delta_log").glob("*.json")):
+        there_ns = entry.stat().st_mtime_ns
+        for file in new_files(entry.read_bytes()):
+            rows = pq.ParquetFile(folder / file.path).read(["path", "payload"]).to_pylist()
             for payload in (row["payload"] for row in rows if row["path"] == "bench/a"):
                 number, at_ns = payload.split(b" ")
                 if int(number) in found:
                     raise AssertionError(f"message {number} is in the table twice")
-                found[int(number)] = int(at_ns), there_ns, piece.low
+                found[int(number)] = int(at_ns), there_ns, int(entry.stem)
     first_ns = min((at_ns for at_ns, _, _ in found.values()), default=0)
     return {
         number: ((at_ns - first_ns) / 1e9, (there_ns - at_ns) / 1e6, batch)
@@ -112,7 +112,7 @@ def _run(config: Path, tables: Path) -> Iterator[None]:
 
 def _is_running(tables: Path) -> bool:
     try:
-        return bool(read_status(tables / ".checkpoint", tables).queries)
+        return bool(read_status(tables / ".checkpoint").queries)
     except PipelineError:
         return False
 

@@ -1,6 +1,5 @@
 """The whole way of a backfill, journal to roll-up, at several sizes in one small Spark."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,15 +8,17 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.pipeline import journals
-from motemq_pipeline import adding, job, store
+from motemq_pipeline.job import Sources, Written, write_tables
+from motemq_pipeline.refresh import FROM_SILVER
 from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.session import spark_session
+from motemq_pipeline.storage import Storage
 
 DRIVER_MEMORY = "4g"
 SIZES = (1_000_000, 3_000_000, 10_000_000)
 _WARM_UP = 20_000
 _WHOLE = ("bronze_messages", "silver_telemetry")  # as many rows as messages
-_STEPS = {*_WHOLE, *job.FROM_SILVER}
+_STEPS = {*_WHOLE, "silver_quarantine", *FROM_SILVER}  # without a rig's
 
 
 @dataclass(frozen=True)
@@ -44,20 +45,17 @@ def measure(folder: Path, sizes: tuple[int, ...], told: Callable[[str], None]) -
             place = folder / str(messages)
             sent = journals.write_telemetry(place / "journal", messages)
             (place / "rig").mkdir()
-            sources = job.Sources(place / "journal", place / "rig", load_registry(BUILT_IN))
-            for name in store.TABLES:  # a rig's are empty, but there
-                store.create(name, place / "tables")
-            seconds = {}
-            for targets, rows in job.jobs(spark, sources, place / "tables"):
-                name = targets[0].table
-                if name not in _STEPS:
-                    continue
-                began = time.perf_counter()
-                count, *_ = adding.write_each(targets, rows(), place / "tables")
-                seconds[name] = time.perf_counter() - began
-                if name in _WHOLE and count != sent:
-                    raise AssertionError(f"{name}: {count} rows of {sent} messages")
-                told(f"{messages:,}: {name} {count:,} rows in {seconds[name]:.1f} s")
+            sources = Sources(place / "journal", place / "rig", load_registry(BUILT_IN))
+            seconds: dict[str, float] = {}
+
+            def step(made: Written, sent: int = sent, seconds: dict[str, float] = seconds) -> None:
+                if made.table in _STEPS:
+                    seconds[made.table] = made.seconds
+                    told(f"{sent:,}: {made.table} {made.rows:,} rows in {made.seconds:.1f} s")
+                if made.table in _WHOLE and made.rows != sent:
+                    raise AssertionError(f"{made.table}: {made.rows} rows of {sent} messages")
+
+            write_tables(spark, sources, Storage.at(place / "tables"), step)
             if messages != _WARM_UP:
                 yield Result(sent, seconds, _peak_bytes(java))
 

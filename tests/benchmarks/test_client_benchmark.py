@@ -33,7 +33,7 @@ def device(installed: Installed) -> Iterator[Device]:
 def test_the_other_clients_are_what_their_names_say(installed: Installed) -> None:
     assert installed.bytes_of("umqtt", ["simple"]) > 1000
     assert installed.bytes_of("umqtt", ["simple2", "robust2"]) > 4000
-    assert installed.bytes_of("umotemq", ["__init__"]) > 500
+    assert installed.bytes_of("umotemq", ["link", "fmqp"]) > 500
 
 
 def test_umqtt_allocates_what_can_be_told_from_its_source(device: Device) -> None:
@@ -101,7 +101,7 @@ def test_importing_costs_the_same_wherever_room_for_names_ends(
         took = imported(after, _ROOMY, "before", group)
         assert abs(took[group] - alone) <= 64
         assert took["before"] > 15 * count
-    assert 3000 < alone < 9000
+    assert 3000 < alone < 10000
 
 
 def test_an_idle_client_is_watched(device: Device) -> None:

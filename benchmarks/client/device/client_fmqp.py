@@ -27,7 +27,7 @@ class Client:
         self.buffers = self.client.rx_size + self.client.tx_size
 
     def connect(self):
-        self.client.connect(3000)
+        self.client.connect(timeout_ms=3000)
         if hasattr(self.transport, "stream"):
             self.stream = self.transport.stream
 

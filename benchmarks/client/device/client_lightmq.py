@@ -16,7 +16,7 @@ class Client:
         self.buffers = self.client.rx_size + self.client.tx_size
 
     def connect(self):
-        self.client.connect(3000)
+        self.client.connect(timeout_ms=3000)
 
     def publish(self, topic, payload, count=1):
         client = self.client

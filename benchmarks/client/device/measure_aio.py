@@ -118,7 +118,7 @@ async def main():
     name, _, port, count = sys.argv[1:5]
     client = Client(int(port), name == "calls")
     async with Aio(client.client) as link:
-        await link.connect(3000)
+        await link.connect(timeout_ms=3000)
         await globals()[name](client, link, int(count))
 
 
