@@ -1,7 +1,9 @@
 """The ``motemq`` command: a table of sub-commands, each imported only when it is used."""
 
 import importlib
+import os
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -24,17 +26,28 @@ _SUB_COMMANDS = {
     "top": _SubCommand("host_broker.cli.top:command", "Show the busiest topics, live."),
     "ping": _SubCommand("host_broker.cli.ping:command", "Measure round trips to a broker."),
     "call": _SubCommand("host_broker.cli.call:command", "Ask a LightMQ client, print its answer."),
+    "journal": _SubCommand(
+        "host_broker.cli.journal:command", "Check, repair or convert a broker's journal."
+    ),
     "bridge": _SubCommand("boards.bridge.cli:command", "Join a serial port to a broker.", "rig"),
     "firmware": _SubCommand("firmware.cli:command", "Build or find board firmware.", "rig"),
-    "rig": _SubCommand("boards.rig.cli:command", "Flash, install and verify boards.", "rig"),
+    "rig": _SubCommand("boards.cli:command", "Flash, install and verify boards.", "rig"),
     "pipeline": _SubCommand(
         "motemq_pipeline.cli:command", "Turn journals into tables and reports.", "pipeline"
     ),
+    "completion": _SubCommand("motemq.completion:command", "Complete this with Tab in a shell."),
     "demo": _SubCommand("motemq.demo:command", "Blank boards to a Spark report.", "rig,pipeline"),
 }
 
 
 class _LazyGroup(click.Group):
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        if "_MOTEMQ_COMPLETE" in os.environ:  # a shell asks what could come next
+            from motemq.completion import register
+
+            register()
+        return super().main(*arguments, **options)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_SUB_COMMANDS)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from tests.processes import command_lines
 
@@ -36,7 +36,9 @@ class _Journey:
         return [json.loads(line) for line in path.read_text().splitlines()]
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = pq.read_table(self.out / "tables" / name).to_pylist()
+        rows: list[dict[str, Any]] = (
+            DeltaTable(self.out / "tables" / name).to_pyarrow_table().to_pylist()
+        )
         return rows
 
 

@@ -8,7 +8,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 _SAYS_NOTHING = {"util", "utils", "helper", "helpers", "common", "misc", "base"}
-_LONG = 300
 # What MicroPython itself offers on every port we serve, with CPython's names for the same.
 _ON_BOARD = {
     *("array", "asyncio", "binascii", "errno", "gc", "hashlib", "io", "json", "machine"),
@@ -34,14 +33,56 @@ def test_no_file_is_named_for_nothing() -> None:
     assert [str(path) for path in files if path.stem in _SAYS_NOTHING] == []
 
 
-def test_a_long_module_says_why() -> None:
-    """Above 300 lines a module owes a reason: a line with the words "Why so long:"."""
-    silent = []
-    for path in _tracked(".py", ".mjs"):
-        text = path.read_text()
-        if text.count("\n") > _LONG and "Why so long:" not in text:
-            silent.append(f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines")
-    assert silent == []
+def _modules(package: str) -> dict[str, Path]:
+    """Every module of a package by its dotted name; a package's own is its ``__init__``."""
+    found = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def _imports(path: Path, modules: dict[str, Path]) -> set[str]:
+    """The modules that a module imports at its top level, for types or for use."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                names.add(full if full in modules else node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return names & modules.keys()
+
+
+def _circle(graph: dict[str, set[str]]) -> list[str]:
+    """Return modules that import each other in a circle, [] if none do."""
+    done: set[str] = set()
+    for start in graph:
+        trail: list[str] = []
+        todo = [(start, False)]
+        while todo:
+            module, leaving = todo.pop()
+            if leaving:
+                done.add(trail.pop())
+            elif module in trail:
+                return [*trail[trail.index(module) :], module]
+            elif module not in done:
+                trail.append(module)
+                todo.append((module, True))
+                todo += [(each, False) for each in sorted(graph[module])]
+    return []
+
+
+def test_a_circle_is_found() -> None:
+    assert _circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["b", "c", "b"]
+    assert _circle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_no_module_of_the_broker_imports_in_a_circle() -> None:
+    modules = _modules("host_broker")
+    assert len(modules) > 50
+    assert _circle({name: _imports(path, modules) for name, path in modules.items()}) == []
 
 
 def test_every_package_says_what_is_inside() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from benchmarks.__main__ import main as benchmarks
 from motemq.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -36,24 +37,36 @@ def test_the_readme_shows_the_two_commands() -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), _all_commands())
-def test_every_shown_command_exists(page: str, line: str) -> None:
+def test_every_shown_command_exists(
+    page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for made_before in ("data/journal", "tables", "out/tables"):
+        (tmp_path / made_before).mkdir(parents=True)
     words = shlex.split(line.removesuffix("&"), comments=True)
     program, arguments = Path(words[0]).name, words[1:]
     if program == "make":
         targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert [word for word in arguments if "=" not in word and word not in targets] == []
     elif program == "motemq":
-        command: click.Command = main
-        context = click.Context(main, info_name="motemq")
-        while isinstance(command, click.Group) and arguments:
-            found = command.get_command(context, arguments[0])
-            assert found is not None, f"{page}: motemq has no '{arguments[0]}'"
-            command, arguments = found, arguments[1:]
-            context = click.Context(command, parent=context, info_name=command.name)
-        # Parsing fails on an option or a number of arguments that the command does not take.
-        command.make_context(command.name, arguments, parent=context.parent)
+        _parse(page, main, arguments)
+    elif program == "python":
+        assert arguments[:2] == ["-m", "benchmarks"]
+        _parse(page, benchmarks, arguments[2:])
     else:
-        assert program in {"git", "cd", "mpremote", "pip"}, f"{page}: what is '{program}'?"
+        assert program in {"git", "cd", "mpremote", "nc", "pip"}, f"{page}: what is '{program}'?"
+
+
+def _parse(page: str, command: click.Command, arguments: list[str]) -> None:
+    """Parse the arguments as the program would, without running anything."""
+    context = click.Context(command, info_name=command.name)
+    while isinstance(command, click.Group) and arguments:
+        found = command.get_command(context, arguments[0])
+        assert found is not None, f"{page}: {context.command_path} has no '{arguments[0]}'"
+        command, arguments = found, arguments[1:]
+        context = click.Context(command, parent=context, info_name=command.name)
+    # Parsing fails on an option or a number of arguments that the command does not take.
+    command.make_context(command.name, arguments, parent=context.parent)
 
 
 def test_the_quick_start_of_the_readme_runs() -> None:
