@@ -332,7 +332,7 @@ class Backlog:
     def rows(self, offset: Mapping[str, int] | None) -> int:
         """Return the rows behind an offset of the stream; None: it has read nothing yet."""
         latest = self._table.handle().version()
-        if offset is None:
+        if offset is None or offset["snapshot"] < 0:
             return self._table.count()
         known = self._rows
         self._rows = {}
@@ -344,7 +344,7 @@ class Backlog:
 
     def _of_snapshot(self, version: int, taken: int) -> int:
         """Return the rows of what was there when the stream began that it has not taken."""
-        if version < 0:
+        if taken < 0:
             return 0
         if version not in self._snapshots:
             files = snapshot_of(self._table.storage, version)

@@ -1,8 +1,10 @@
 """Delta tables as a source of Spark: whole, and as a stream of what is added. No jar is needed.
 
 A stream begins with the table as it is, then follows its log. What compaction rewrites is no news,
-and what is deleted is none. Offsets are ``{"snapshot": version, "taken": files of it, "version":
-last version that was read}``; when all of the first is read, ``snapshot`` is -1.
+and what is deleted is none. Offsets are ``{"snapshot": version that the stream began with, "taken":
+files of it that were read, -1 for all, "version": last version that was read}``. The stream's first
+offset names no version: Spark notes where a batch ends, not where the first one begins, and asks
+for that again when it repeats it.
 """
 
 import json
@@ -36,6 +38,8 @@ FORMAT: Final = "motemq_table"
 _TASK_BYTES: Final = 16 * 1024 * 1024  # of Parquet, about what one task reads
 _BATCH_ROWS: Final = 32_768
 _Offset = dict[str, int]
+_BEGINNING: Final[_Offset] = {"snapshot": -1, "taken": 0, "version": -1}
+_ALL: Final = -1
 
 
 def read_files(
@@ -157,13 +161,14 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._handle: Any = None
 
     def initialOffset(self) -> _Offset:
-        """Begin with the table as it is."""
-        version = self._version()
-        return {"snapshot": version, "taken": 0, "version": version}
+        """Return what stands before every version: the first batch says where it begins."""
+        return dict(_BEGINNING)
 
     def latestOffset(self, start: _Offset, limit: ReadLimit) -> _Offset:
         """Return up to where the next batch goes."""
         last = self._target if self._target is not None else self._version()
+        if start == _BEGINNING:
+            start = _start_of(last)
         everything = isinstance(limit, ReadAllAvailable) or not self._max_rows
         return self._end(start, last, 0 if everything else self._max_rows)
 
@@ -177,9 +182,11 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: _Offset, end: _Offset) -> list[InputPartition]:
         """Return the tasks of a batch; raises ``PipelineError`` if some of it is gone."""
+        if start == _BEGINNING:
+            start = _start_of(end["snapshot"])
         files: list[File] = []
-        if start["snapshot"] >= 0:
-            until = end["taken"] if end["snapshot"] >= 0 else None
+        if start["taken"] != end["taken"]:
+            until = end["taken"] if end["taken"] != _ALL else None
             files += self._snapshot(start["snapshot"])[start["taken"] : until]
         for version in range(start["version"] + 1, end["version"] + 1):
             files += self._added_by(version)
@@ -200,14 +207,14 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, start: _Offset, last: int, max_rows: int) -> _Offset:
         end = dict(start)
         rows = 0
-        if end["snapshot"] >= 0:
+        if end["taken"] != _ALL:
             snapshot = self._snapshot(end["snapshot"])
             while end["taken"] < len(snapshot):
                 if rows and max_rows and rows >= max_rows:
                     return end
                 rows += snapshot[end["taken"]].rows
                 end["taken"] += 1
-            end["snapshot"], end["taken"] = -1, 0
+            end["taken"] = _ALL
         while end["version"] < last:
             if rows and max_rows and rows >= max_rows:
                 break
@@ -246,3 +253,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             self._added[version] = list(new_files(text))
         return self._added[version]
+
+
+def _start_of(version: int) -> _Offset:
+    return {"snapshot": version, "taken": 0, "version": version}

@@ -37,6 +37,13 @@ class Offsets:
             if isinstance(at, str):
                 self._time_ns(at, 0)
 
+    @property
+    def moves(self) -> bool:
+        """Whether it means something else tomorrow: ``latest``, or a time."""
+        by_partition = self._by_partition
+        said = [self._text] if by_partition is None else by_partition.values()
+        return any(isinstance(at, str) and at != "earliest" for at in said)
+
     def resolve(
         self, journal: JournalClient, partitions: Mapping[int, PartitionState], now_ns: int
     ) -> dict[int, int]:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -24,6 +25,9 @@ from pyspark_motemq.position import Offset, Position
 from pyspark_motemq.topics import matching
 
 _log = logging.getLogger(__name__)
+# Where a query begins that has yet to find that out. Spark notes where a batch ends, not where the
+# first one begins, and asks for that again when it repeats it: "latest" would be later by then.
+_BEGINNING: Final[Offset] = {"starting": "now"}
 
 
 @dataclass
@@ -54,15 +58,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._journal.acknowledge(options.group, {})
 
     def initialOffset(self) -> Offset:
-        """Return where a new query begins (``startingOffsets``; latest unless said otherwise)."""
-        partitions = self._journal.partitions()
-        starting = self._options.starting("latest")
-        numbers = starting.resolve(self._journal, partitions, time.time_ns())
-        return Position(numbers, self._journal.identities()).written()
+        """Return where a new query begins (``startingOffsets``; latest unless said otherwise).
+
+        What moves is found out by the first batch, which has no rows and ends there.
+        """
+        if self._options.starting("latest").moves:
+            return dict(_BEGINNING)
+        return self._position(self._starting(self._journal.partitions()))
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return up to where the next batch goes, by what one batch may have."""
         partitions = self._target or self._journal.partitions()
+        if start == _BEGINNING:
+            return self._position(self._starting(partitions))
         position = self._checked(start)
         begin = self._begin(position, partitions)
         if isinstance(limit, ReadAllAvailable):
@@ -96,6 +104,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the tasks of a batch; raises ``JournalError`` if some of it is no longer there."""
+        if start == _BEGINNING:
+            return []
         partitions = self._journal.partitions()
         found: list[InputPartition] = []
         position = self._checked(start)
@@ -122,6 +132,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing is open between calls."""
+
+    def _starting(self, partitions: dict[int, PartitionState]) -> dict[int, int]:
+        return self._options.starting("latest").resolve(self._journal, partitions, time.time_ns())
 
     def _position(self, numbers: dict[int, int]) -> Offset:
         return Position(numbers, self._journal.identities()).written()

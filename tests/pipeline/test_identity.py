@@ -42,6 +42,25 @@ def test_a_position_says_of_which_journal_it_is(tmp_path: Path) -> None:
     assert Position.read(start).written() == start
 
 
+@pytest.mark.parametrize("starting", ["latest", "-1h", '{"0": "latest"}'])
+def test_a_start_that_moves_is_noted_by_the_first_batch(tmp_path: Path, starting: str) -> None:
+    _write(tmp_path, 3)
+    reader = _reader(path=str(tmp_path), startingOffsets=starting)
+    first = reader.initialOffset()
+    _write(tmp_path, 4)
+    begun = _latest(reader, first)
+    assert begun == {"0": 4, "journals": {"0": str(JOURNAL)}}
+    planned = reader.partitions(first, begun)
+    # That batch is repeated when there is more: what came since is not passed over.
+    _write(tmp_path, 6)
+    reader = _reader(path=str(tmp_path), startingOffsets=starting)
+    assert reader.partitions(reader.initialOffset(), begun) == planned == []
+    end = _latest(reader, begun)
+    assert end["0"] == 6
+    (task,) = reader.partitions(begun, end)
+    assert [row for batch in reader.read(task) for row in batch.to_pydict()["seq"]] == [4, 5]
+
+
 def test_another_journal_in_the_same_place_is_refused(tmp_path: Path) -> None:
     _write(tmp_path, 3)
     at = _latest(reader := _reader(path=str(tmp_path)), reader.initialOffset())
