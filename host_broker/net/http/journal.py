@@ -205,8 +205,8 @@ async def _sent(
     """Send a slice as fast as the reader takes it, with little of it in memory."""
     response = web.StreamResponse(headers=headers)
     response.content_length = found.end - found.start
-    await response.prepare(request)
-    with contextlib.suppress(ConnectionResetError):  # a reader that has gone
+    with contextlib.suppress(ConnectionError):  # a reader that has gone
+        await response.prepare(request)
         for at in range(found.start, found.end, _CHUNK_BYTES):
             size = min(_CHUNK_BYTES, found.end - at)
             await response.write(await asyncio.to_thread(os.pread, file, size, at))

@@ -27,7 +27,7 @@ from host_broker.net.journal.assembly import Assembled, assemble
 from host_broker.net.journal.groups import Groups
 from host_broker.net.journal.identity import identity_of
 from host_broker.net.journal.reader import JournalReader
-from host_broker.net.journal.retention import sweep
+from host_broker.net.journal.retention import READ_BY_ALL, AgeClock, Kept, sweep
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import BLOCK_BYTES, Partition
 from host_broker.net.storage.files import sync
@@ -44,6 +44,9 @@ _PORTION_BYTES = 1024 * 1024  # of a group; the thread has the interpreter while
 _SWEEP_S = 10.0  # how often it is looked for segments that have to go
 _RECORD_OVERHEAD = 64  # what a record costs beyond its body, for the limit on what may wait
 _TRY_AGAIN_S = 1.0  # while the disk is full
+_DELETIONS_SAID = 5  # of one time
+# Linux: goes on while the machine sleeps.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 # What passes when something else gives way.
 _FOR_NOW = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -131,6 +134,7 @@ class Journal:
         self._waiting: list[tuple[int, bool, asyncio.Future[None]]] = []
         self._handed_over: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
         self._blocks: dict[int, list[Assembled]] = {}  # the thread's: yet to be written
+        self._ages = AgeClock()  # the thread's, too
         self._grown: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closing = threading.Event()
@@ -409,16 +413,23 @@ class Journal:
     def _sweep(self) -> float:
         """Delete the segments that have to go; returns when this was."""
         settings = self._settings
+        steady_ns = time.clock_gettime_ns(_STEADY)
+        now_ns = self._ages.look(time.time_ns(), steady_ns, settings.max_age_s)
+        gone: list[Kept] = []
         try:
             read_by_all = self.groups.read_by_all() if settings.trim_read else {}
-            gone = sweep(self._folder, settings.max_bytes, settings.max_age_s, read_by_all)
+            limits = settings.max_bytes, settings.max_age_s
+            gone.extend(sweep(self._folder, *limits, read_by_all, now_ns))
         except OSError as error:
-            # Nothing is lost by keeping them for now; a full disk stops the broker by itself.
+            # Nothing is lost by keeping them for now; a full disk makes everybody wait.
             _log.warning("old segments of the journal could not be deleted: %s", error)
-        else:
-            if gone:
-                size = sum(segment.size for segment in gone)
-                _log.info("journal: %d old segments (%d bytes) were deleted", len(gone), size)
+        gone = [segment for segment in gone if segment.why != READ_BY_ALL]  # nobody misses those
+        for segment in gone[:_DELETIONS_SAID]:
+            _log.warning("journal: deleted: %s", segment)
+        if more := gone[_DELETIONS_SAID:]:
+            size = sum(segment.size for segment in more)
+            text = "journal: deleted: %d more segments, %d bytes, for such reasons"
+            _log.warning(text, len(more), size)
         return time.monotonic()
 
     def _call_on_loop(self, function: Callable[[_T], None], argument: _T) -> None:

@@ -1,15 +1,23 @@
 """How long the journal is kept: pure, and by a broker that runs."""
 
+import asyncio
 import itertools
 import os
-import time
+import re
+from functools import partial
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from host_broker.client import connect
-from host_broker.net.journal.retention import Kept, expired, sweep
+from host_broker.net.journal import writer
+from host_broker.net.journal.format import HEADER_LENGTH
+from host_broker.net.journal.retention import AgeClock, Kept, expired, sweep
+from host_broker.net.journal.writer import Journal
+from host_broker.outputs import Record
+from host_broker.settings import JournalSettings
 from tests.host_broker.net.broker_process import broker, until
 from tests.host_broker.net.test_journal_live import ONE_PARTITION
 
@@ -75,9 +83,141 @@ def test_files_go_and_a_reader_that_has_one_open_reads_on(tmp_path: Path) -> Non
         os.utime(path, (1000 + number, 1000 + number))
     (folder / "notes.txt").write_text("not ours")
     with (folder / f"{0:020d}.mjl").open("rb") as reader:
-        assert len(sweep(tmp_path, 0, time.time() - 1001.5, {})) == 2
+        gone = list(sweep(tmp_path, 0, 10.0, {}, 1_011_500_000_000))
+        assert [str(segment) for segment in gone] == [
+            f"partition 0, messages {number} to {number}, 100 bytes: {age_s} s old, "
+            "journal.max_age_s is 10"
+            for number, age_s in ((0, 11), (1, 10))
+        ]
         assert len(reader.read()) == 100
     assert sorted(path.name for path in folder.iterdir()) == [f"{2:020d}.mjl", "notes.txt"]
+
+
+def _look(clock: AgeClock, wall_s: float, steady_s: float, max_age_s: float) -> float | None:
+    now_ns = clock.look(int(wall_s * _NS), int(steady_s * _NS), max_age_s)
+    return None if now_ns is None else now_ns / _NS
+
+
+def test_a_clock_that_jumps_ahead_for_a_while_makes_nothing_older() -> None:
+    clock, week_s, month_s = AgeClock(), 7 * 86400.0, 30 * 86400.0
+    wall_s = 1e9
+    for at_s in range(0, 4000, 10):
+        said = _look(clock, wall_s + at_s, at_s, week_s)
+        assert said == (None if at_s < 3600 else wall_s + at_s)  # it is believed after an hour
+    for at_s in range(4000, 4020, 10):
+        assert _look(clock, wall_s + at_s + month_s, at_s, week_s) == wall_s + at_s
+    assert _look(clock, wall_s + 4020, 4020, week_s) == wall_s + 4020
+
+
+def test_a_clock_that_was_wrong_and_is_put_right_counts_in_the_end() -> None:
+    clock, day_s = AgeClock(), 86400.0
+    _look(clock, 0.0, 0.0, day_s)  # a machine without a battery, before it knows the time
+    for at_s in range(10, 90_000, 10):
+        said = _look(clock, 1e9 + at_s, at_s, day_s)
+        if at_s > 3600:
+            assert said == (at_s if at_s <= 10 + day_s else 1e9 + at_s)
+
+
+def test_a_start_while_the_clock_is_ahead_deletes_nothing() -> None:
+    clock, week_s = AgeClock(), 7 * 86400.0
+    assert _look(clock, 1e9 + 30 * 86400, 0.0, week_s) is None
+    for at_s in range(11, 4000, 10):
+        assert _look(clock, 1e9 + at_s, at_s, week_s) in (None, 1e9 + at_s)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(-200, 200)), min_size=1, max_size=60),
+    st.integers(1, 100),
+)
+def test_whatever_is_written_goes_no_sooner_than_it_is_old(
+    steps: list[tuple[int, int]], max_age_s: int
+) -> None:
+    """The clock is set again and again; at each step a segment is written and it is looked."""
+    clock = AgeClock()
+    steady_s, lead_s = 0, 1000
+    written: list[tuple[int, int]] = []  # steady, wall
+    for passed_s, set_by_s in steps:
+        steady_s += passed_s
+        lead_s += set_by_s
+        now_s = _look(clock, steady_s + lead_s, steady_s, max_age_s)
+        for at_s, wall_s in written:
+            if now_s is not None and now_s - wall_s > max_age_s:
+                assert steady_s - at_s > max_age_s
+        written.append((steady_s, steady_s + lead_s))
+
+
+def test_the_journals_thread_does_not_believe_a_jump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Segments are written, the clock is 30 days ahead for eleven seconds, then right again."""
+    settings = JournalSettings(partitions=1, segment_bytes=100, max_age_s=5.0)
+    record = Record(2, 1, "", 1, bytes([0, 1, 0, 0, 0, 100]) + b"t" + bytes(100))
+    steady, lead = _Set(10**12), _Set(10**18)
+    monkeypatch.setattr(writer, "_SWEEP_S", 0.01)
+    monkeypatch.setattr(writer.time, "clock_gettime_ns", lambda clock: steady.value)
+    monkeypatch.setattr(writer.time, "time_ns", lambda: steady.value + lead.value)
+    folder = tmp_path / "p0000"
+
+    def age(seconds: float) -> None:
+        for path in folder.glob("*.mjl"):
+            os.utime(path, ns=(0, 10**18 + steady.value - int(seconds * _NS)))
+
+    async def work() -> None:
+        journal = Journal(tmp_path, settings)
+        lost: list[Exception] = []
+        journal.start(asyncio.get_running_loop(), lost.append, lambda: None)
+        for _ in range(4):
+            journal.append(1, [record])
+            await journal.reach(journal.appended, 20.0)
+
+        async def swept_twice() -> None:
+            for _ in range(2):
+                before = steady.read
+                await asyncio.to_thread(until, partial(_more, steady, before + 2))
+
+        age(0.0)
+        steady.value += 7 * _NS
+        age(1.0)
+        await swept_twice()  # from now on the clock is believed
+        lead.value = 10**18 + 30 * 86400 * _NS
+        await swept_twice()
+        assert len(list(folder.glob("*.mjl"))) == 4
+        lead.value = 10**18
+        await swept_twice()
+        assert len(list(folder.glob("*.mjl"))) == 4
+        assert caplog.messages == []
+        steady.value += 5 * _NS
+        await asyncio.to_thread(until, lambda: len(list(folder.glob("*.mjl"))) == 1)
+        await journal.close(20.0)
+        assert lost == []
+
+    asyncio.run(work())
+    assert caplog.messages == [
+        f"journal: deleted: partition 0, messages {number} to {number}, "
+        f"{HEADER_LENGTH + 179} bytes: 6 s old, journal.max_age_s is 5"
+        for number in range(3)
+    ]
+
+
+def _more(clock: "_Set", than: int) -> bool:
+    return clock.read > than
+
+
+class _Set:
+    """A number that is set; ``read`` counts how often it was asked for."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+        self.read = 0
+
+    @property
+    def value(self) -> int:
+        self.read += 1
+        return self._value
+
+    @value.setter
+    def value(self, value: int) -> None:
+        self._value = value
 
 
 def test_a_broker_keeps_its_journal_within_bounds(tmp_path: Path) -> None:
@@ -99,7 +239,13 @@ def test_a_broker_keeps_its_journal_within_bounds(tmp_path: Path) -> None:
     with broker("--data", str(tmp_path), *ONE_PARTITION, *settings) as running:
         until(lambda: sum(path.stat().st_size for path in journal.glob("*.mjl")) <= 200_000)
         publish(1)
-        assert running.end() == (0, "")
+        code, said = running.end()
+    assert code == 0
+    first = said.splitlines()[0]
+    assert first.startswith("broker: journal: deleted: partition 0, messages 0 to ")
+    assert first.endswith(" bytes, journal.max_bytes is 200000")
+    deleted = re.findall(r"messages (\d+) to (\d+)", said)
+    assert all(int(one[1]) + 1 == int(other[0]) for one, other in itertools.pairwise(deleted))
     names = sorted(path.name for path in journal.glob("*.mjl"))
     assert last in names
     starts = [int(name.partition(".")[0]) for name in names]
