@@ -45,7 +45,6 @@ FROM_SILVER: Final = (
 )
 _SILVER: Final = "silver_telemetry"
 _HOURS_OF: Final = {"gold_sensor_rollup": "hour"}  # the column of time, where not window_start
-_RIG_FILES: Final = ("events.jsonl", "samples.jsonl")
 _MOST_BEHIND: Final = 50  # versions without rows, after which a table notes that it has seen them
 # Statistics of times are in milliseconds, and of files that delta-rs compacted they are cut off.
 _CUT_OFF_US: Final = 999
@@ -203,7 +202,7 @@ class Refresh:
             silver = self._table(_SILVER)
             return stream_states(silver.read(self._spark, silver.files(at=version)))
         if name in ("rig_events", "rig_samples"):
-            return rig.good(rig.read_lines(self._spark, self._rig or Path(), name), name)
+            return rig.good(rig.read_lines(self._spark, self._rig, name), name)
         return self._from_tables(name)
 
     def _from_tables(self, name: str) -> DataFrame:
@@ -244,13 +243,10 @@ class Refresh:
         return self._tables[name]
 
     def _rig_files(self) -> tuple[tuple[str, int], ...]:
-        folder = self._rig
-        if folder is None:
-            return ()
         return tuple(
             (str(file), file.stat().st_size)
-            for name in _RIG_FILES
-            for file in sorted(folder.rglob(name))
+            for name in FROM_RIG[:2]
+            for file in rig.files(self._rig, name)
         )
 
 

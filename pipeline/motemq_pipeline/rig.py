@@ -13,21 +13,24 @@ _CHECK = ["run_id", "board_id", "check"]
 _ABOUT = ["rig", "model", "virtual", "fw_sha", "client_sha"]
 
 
-def read_lines(spark: SparkSession, rig: Path, table: str) -> DataFrame:
-    """Return every line below ``rig`` that belongs to ``table``, with a column ``_corrupt``.
+def files(folder: Path | None, table: str) -> list[Path]:
+    """Return the files below a rig's folder with lines of ``table``; none if it is not there yet.
 
-    ``_corrupt`` is null for a good line, else the line. No file gives no rows.
+    date=, rig= and run= folders are for people; the lines carry the same as columns.
     """
-    return (
-        spark.read.schema(f"{RIG_LINE_SCHEMAS[table]}, {_CORRUPT} string")
-        # date=, rig= and run= folders are for people; the lines carry the same as columns.
-        .option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", _FILES[table])
-        .option("columnNameOfCorruptRecord", _CORRUPT)
-        .json(str(rig))
-        .withColumn("file", F.col("_metadata.file_name"))
-        .withColumn("at", F.try_to_timestamp(F.col("ts")))
-    )
+    return [] if folder is None else sorted(folder.rglob(_FILES[table]))
+
+
+def read_lines(spark: SparkSession, folder: Path | None, table: str) -> DataFrame:
+    """Return every line of ``files``, with a column ``_corrupt``: null for a good line, else it."""
+    schema = f"{RIG_LINE_SCHEMAS[table]}, {_CORRUPT} string"
+    paths = [str(file) for file in files(folder, table)]
+    if paths:
+        reader = spark.read.schema(schema).option("columnNameOfCorruptRecord", _CORRUPT)
+        lines = reader.json(paths).withColumn("file", F.col("_metadata.file_name"))
+    else:
+        lines = spark.createDataFrame([], f"{schema}, file string")
+    return lines.withColumn("at", F.try_to_timestamp(F.col("ts")))
 
 
 def good(lines: DataFrame, table: str) -> DataFrame:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from motemq_pipeline import rollups
+from motemq_pipeline import rig, rollups
 from motemq_pipeline.delta import Table
 from motemq_pipeline.parquet_files import File, Target, collected, writing
 from motemq_pipeline.refresh import FROM_SILVER, ROLLUPS, Refresh, overlapping
@@ -126,6 +126,24 @@ def _counting(calls: list[int]) -> Callable[[Any], Any]:
         return really(rows)
 
     return by_minute
+
+
+def test_a_rig_that_has_not_run_yet_gives_no_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = _Tables(spark, tmp_path / "tables")
+    folder = tmp_path / "rig"
+    rules = load_registry(BUILT_IN)
+    refresh = Refresh(spark, tables.place, rules, folder)
+    refresh.follow()
+    assert _made(tables.place, "rig_events") == []
+    folder.mkdir()
+    (folder / "events.jsonl").write_text("no event\n")
+    assert rig.read_lines(spark, folder, "rig_events").count() == 1
+    # Without a rig nothing is read, wherever the program runs.
+    monkeypatch.chdir(folder)
+    assert rig.read_lines(spark, None, "rig_events").count() == 0
+    assert refresh.follow()
 
 
 def test_a_refresh_reads_hours_that_changed_and_leaves_the_files_of_others(
