@@ -62,7 +62,7 @@ from host_broker.gradual_unsubscribe import GradualUnsubscribe
 from host_broker.outputs import Buffer, Close, ConnectionId, Failure, Forward, Outputs, Record
 from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
 from host_broker.registry import RegistryError, protocols
-from host_broker.settings import Settings
+from host_broker.settings import Settings, live_names
 from host_broker.stats import Stats
 from host_broker.wire.budget import Budget
 
@@ -417,6 +417,13 @@ class Broker:
         self._outputs = Outputs()
         self._last_forward = None
         return outputs
+
+    def settings_changed(self, settings: Settings) -> None:
+        """Tell protocols that those of their settings have changed that can (``LIVE``)."""
+        for name, spec in self._specs.items():
+            kind = spec.settings
+            if kind is not None and live_names(kind):
+                self._servers[name].settings_changed(settings.section(spec.section or name, kind))
 
     # ---- what the edge asks ----
 

@@ -172,6 +172,9 @@ class ProtocolServer(Protocol):
         """
         return None
 
+    def settings_changed(self, settings: Any) -> None:
+        """Some of its settings have changed, of those in their ``LIVE``; never without that."""
+
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Somebody began or ended to want a path."""
         return NOTHING

@@ -2,20 +2,27 @@
 
 A key on the command line or in the TOML file is ``section.field``, e.g. ``net.drain_s``. A
 protocol's section is a dataclass in the protocol's folder, named by its ``ProtocolSpec``. Only the
-edge reads files and flags; the core is handed a ``Settings``.
+edge reads files and flags; the core is handed a ``Settings``. A section's ``LIVE`` names those
+fields that may change while the broker runs; all others need a restart.
 """
 
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 S = TypeVar("S")
 
 # A run of up to so much and one message more must fit a journal record, which is at most 16 MiB +
 # 64 KiB (docs/journal.md).
 LARGEST_BODY = 8 * 1024 * 1024
+
+
+def live_names(section: type[Any]) -> frozenset[str]:
+    """Return the names of a section's settings that may change while the broker runs."""
+    names: frozenset[str] = getattr(section, "LIVE", frozenset())
+    return names
 
 
 def ranged(default: Any, *, least: float | None = None, most: float = math.inf) -> Any:
@@ -54,6 +61,15 @@ class BusSettings:
 class NetSettings:
     """Sockets and buffers."""
 
+    LIVE: ClassVar[frozenset[str]] = frozenset(
+        (
+            *("max_connections", "outbox_high_bytes", "outbox_low_bytes", "drain_s"),
+            *("keepalive_idle_s", "keepalive_interval_s", "user_timeout_s"),
+            *("tls_cert", "tls_key", "tls_client_ca", "tls_handshake_s"),
+            *("first_bytes_s", "max_unrecognised", "max_buffered_bytes"),
+        )
+    )
+
     max_connections: int = 10_000
     outbox_high_bytes: int = 4 * 1024 * 1024  # pause those who publish to a receiver above it
     outbox_low_bytes: int = 1024 * 1024  # resume below it
@@ -81,6 +97,10 @@ class NetSettings:
 class JournalSettings:
     """The journal (docs/journal.md)."""
 
+    LIVE: ClassVar[frozenset[str]] = frozenset(
+        ("flush_s", "max_pending_bytes", "max_age_s", "max_bytes", "trim_read")
+    )
+
     partitions: int = ranged(2, most=10_000)
     segment_bytes: int = 64 * 1024 * 1024
     flush_s: float = 0.05
@@ -96,6 +116,8 @@ class JournalSettings:
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
     """HTTP (docs/journal.md, Reading from elsewhere)."""
+
+    LIVE: ClassVar[frozenset[str]] = frozenset(("token",))
 
     token: str = ""  # sha256: and 64 hexadecimal digits; empty: only who is on this machine
 

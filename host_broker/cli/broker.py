@@ -1,5 +1,6 @@
 """``motemq broker``: run the broker."""
 
+import functools
 import gc
 import logging
 import resource
@@ -80,7 +81,8 @@ def command(
 
     When ready it prints one line per listener on stdout: 'listening auto 127.0.0.1:8765'.
     A stop sends what is waiting, runs last wills and writes everything out; receivers get
-    net.drain_s to take it.
+    net.drain_s to take it. SIGHUP loads certificates and --config again, and says
+    what has changed and what needs a restart.
 
     \b
     TLS:   --listen 'auto://127.0.0.1:8765?cert=FILE&key=FILE&client_ca=FILE';
@@ -109,7 +111,8 @@ def command(
         format="broker: %(message)s", level=logging.INFO if verbose else logging.WARNING
     )
     with failing_clearly("broker", *_FAILURES):
-        options = ServiceOptions(addresses, data, settings, insecure_bind)
+        reload = functools.partial(load_settings, config, assignments)
+        options = ServiceOptions(addresses, data, settings, insecure_bind, reload)
         try:
             code = _run(options, "" if listen else _NEXT_STEP)
         except RegistryError as error:

@@ -5,7 +5,7 @@ import functools
 import logging
 import random
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +17,13 @@ from host_broker.net.connection.overflow import Policy
 from host_broker.net.connection.poller import Poller, event_loop
 from host_broker.net.journal.writer import Journal
 from host_broker.net.listening.handshakes import Handshakes
+from host_broker.net.listening.listen_error import ListenError
 from host_broker.net.listening.listener import Edge, Listener
 from host_broker.net.listening.pending import PendingConnections
 from host_broker.net.listening.slots import Slots
-from host_broker.net.live_settings import LiveSettings
+from host_broker.net.live_settings import Changes, LiveSettings
 from host_broker.net.server import Server
+from host_broker.net.settings_source import SettingsError
 from host_broker.net.storage.data_dir import DataDir
 from host_broker.net.storage.deduplicator import Deduplicator
 from host_broker.net.storage.retained_store import RetainedStore
@@ -41,12 +43,16 @@ _WRITE_OUT_S = 5.0  # the journal, with the retained messages
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """What to serve: where to listen, where to keep data (None: nowhere), which settings."""
+    """What to serve: where to listen, where to keep data (None: nowhere), which settings.
+
+    ``reload`` returns the settings as they are written now; it raises ``SettingsError``.
+    """
 
     listen: Sequence[Address]
     data: Path | None = None
     settings: Settings = field(default_factory=Settings)
     insecure_bind: bool = False
+    reload: Callable[[], Settings] = Settings
 
 
 def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
@@ -55,7 +61,8 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     ``ready`` is called once with one ``"PROTOCOL HOST:PORT"`` per listener, when all are open.
     A stop closes the listeners, reads no more, sends what is waiting, runs the wills, sends them,
     closes (each wait at most ``net.drain_s``; a second SIGTERM or SIGINT drops what is waiting),
-    and writes journal and retained messages out. ``$/signals/terminate`` only writes out.
+    and writes journal and retained messages out. ``$/signals/terminate`` only writes out. At a
+    SIGHUP the settings that can change, and certificates, are loaded again.
     Raises ``ListenError``, ``DataDirError``, ``JournalError`` or ``RetainedStoreError``.
     """
     poller = Poller()
@@ -67,6 +74,8 @@ async def _prepare(
     options: ServiceOptions, poller: Poller, ready: Callable[[list[str]], None]
 ) -> int:
     settings = options.settings
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP before the start is no news")
     listeners: list[Listener] = []
     data: DataDir | None = None
     store: RetainedStore | None = None
@@ -83,7 +92,7 @@ async def _prepare(
         deduplicator = Deduplicator(data.published if data is not None else None)
         if data is not None:
             deduplicator.recover(data.journal)
-        return await _serve(listeners, broker, poller, journal, deduplicator, settings, ready)
+        return await _serve(listeners, broker, poller, journal, deduplicator, options, ready)
     finally:
         for listener in listeners:
             listener.close()
@@ -99,9 +108,10 @@ async def _serve(
     poller: Poller,
     journal: Journal | None,
     deduplicator: Deduplicator,
-    settings: Settings,
+    options: ServiceOptions,
     ready: Callable[[list[str]], None],
 ) -> int:
+    settings = options.settings
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[int] = loop.create_future()
 
@@ -129,6 +139,19 @@ async def _serve(
         if not stop.done():
             stop.set_result(_TERMINATE if kind == "terminate" else 0)
 
+    def reload() -> None:
+        before = live.net.max_connections
+        try:
+            changes = _reload(live, options.reload(), listeners)
+        except (SettingsError, ListenError) as error:
+            _log.warning("SIGHUP: %s; the settings stay as they were", error)
+            return
+        slots.allow_more_files(max(0, live.net.max_connections - before))
+        if journal is not None:
+            journal.change(live.all.journal)
+        broker.settings_changed(live.all)
+        _log.warning("SIGHUP: %s", _said(changes))
+
     live = LiveSettings(settings)
     server = Server(broker, live, poller, journal, signalled)
     slots, pending = Slots(live), PendingConnections(live)
@@ -141,7 +164,7 @@ async def _serve(
         journal.start(loop, stop_now, server.journal_progressed)
     for protocol, timeout_s in broker.idle_timeouts.items():
         server.watch_idleness(protocol, timeout_s)
-    site = await _site(listeners, server, broker, deduplicator, journal, settings)
+    site = await _site(listeners, server, broker, deduplicator, journal, live)
     if site is not None:
         slots.evictors.append(site.evict_idle)
     slots.allow_files(_DATA_FILES + settings.journal.partitions if journal is not None else 0)
@@ -154,6 +177,7 @@ async def _serve(
 
     for listener in listeners:
         listener.start(functools.partial(connection, listener.slow), edge, speaks)
+    loop.add_signal_handler(signal.SIGHUP, reload)
     code = 0
     try:
         ready([str(listener) for listener in listeners])
@@ -165,7 +189,7 @@ async def _serve(
             await server.terminate()
         else:
             close_listeners(all_of_them=False)
-            await server.stop(settings.net.drain_s, close_listeners)
+            await server.stop(live.net.drain_s, close_listeners)
         if site is not None:
             await site.close()
         if journal is not None:
@@ -178,7 +202,7 @@ async def _site(
     broker: Broker,
     deduplicator: Deduplicator,
     journal: Journal | None,
-    settings: Settings,
+    live: LiveSettings,
 ) -> "Site | None":
     """Serve HTTP if that was asked for, or if there is something to be read."""
     if journal is None and not any(listener.protocol == HTTP for listener in listeners):
@@ -187,8 +211,29 @@ async def _site(
     from host_broker.net.http.publishing import Publishing
     from host_broker.net.http.site import Site
 
-    publishing = Publishing(server, broker, journal, settings.bus.max_steps_per_s)
-    return await Site.start(settings.http, publishing, deduplicator, journal)
+    publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
+    return await Site.start(live, publishing, deduplicator, journal)
+
+
+def _reload(live: LiveSettings, wanted: Settings, listeners: Iterable[Listener]) -> Changes:
+    """Load settings and certificates again: all of them or none.
+
+    Raises ``ListenError``.
+    """
+    certificates = [(each, each.certificate(wanted.net)) for each in listeners]
+    for listener, certificate in certificates:
+        listener.use_certificate(certificate)
+    return live.change(wanted)
+
+
+def _said(changes: Changes) -> str:
+    """Say what has changed; no values, since some are secrets."""
+    text = "certificates are loaded again"
+    if changes.live:
+        text += ", and changed are " + ", ".join(changes.live)
+    if changes.fixed:
+        text += "; these need a restart: " + ", ".join(changes.fixed)
+    return text
 
 
 def _restore(broker: Broker, store: RetainedStore) -> None:

@@ -17,8 +17,8 @@ from host_broker.net.http.mistake import mistake
 from host_broker.net.http.publishing import Publishing
 from host_broker.net.http.refused_log import quiet_logger
 from host_broker.net.listening.slots import Evicted
+from host_broker.net.live_settings import LiveSettings
 from host_broker.net.storage.deduplicator import Deduplicator
-from host_broker.settings import HttpSettings
 
 if TYPE_CHECKING:
     from host_broker.net.journal.writer import Journal
@@ -44,7 +44,7 @@ class Site:
     @classmethod
     async def start(
         cls,
-        settings: HttpSettings,
+        live: LiveSettings,
         publishing: Publishing,
         deduplicator: Deduplicator,
         journal: "Journal | None",
@@ -54,7 +54,7 @@ class Site:
         if journal is not None:
             tables.append(journal_pages.routes(journal))
         asking: set[object] = set()
-        app = application(settings, tables, asking)
+        app = application(live, tables, asking)
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -88,7 +88,7 @@ class Site:
 
 
 def application(
-    settings: HttpSettings, tables: Iterable[web.RouteTableDef], asking: set[object]
+    live: LiveSettings, tables: Iterable[web.RouteTableDef], asking: set[object]
 ) -> web.Application:
     """Return the pages of ``tables`` for whoever may see them.
 
@@ -103,7 +103,7 @@ def application(
     async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
         asking.add(request.protocol)
         try:
-            refusal = _refusal(request, settings.token)
+            refusal = _refusal(request, live.http.token)
             if refusal is not None:
                 return refusal
             return await handler(request)

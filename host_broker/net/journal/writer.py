@@ -171,6 +171,10 @@ class Journal:
             return self.appended
         return self.written if ack == "written" else self.synced
 
+    def change(self, settings: JournalSettings) -> None:
+        """Have other limits from now on; what is not ``LIVE`` is as it was."""
+        self._settings = settings
+
     def statistics(self) -> dict[str, object]:
         """Return what waits to be written, for people and their tools."""
         return {"full": self.full, "waiting_bytes": self._pending_bytes}

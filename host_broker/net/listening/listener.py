@@ -59,7 +59,7 @@ class Listener:
         )
         self._address = address
         self._tls = address.transport == "tls"  # from the first byte on
-        self._certificate: ssl.SSLContext | None = None
+        self._certificate: ssl.SSLContext | None = None  # that of the start
         self._context: ListenerContext | None = None
         self._inode = 0
         self._accepting: Acceptor | None = None
@@ -67,8 +67,7 @@ class Listener:
             self._socket = bind_unix(address, _BACKLOG)
             self._inode = os.stat(address.path).st_ino
             return
-        if self._may_have_certificate(settings):
-            self._certificate = server_context(address, settings)
+        self._certificate = self.certificate(settings)
         self._socket = _bind_tcp(address, insecure)
 
     def __str__(self) -> str:
@@ -124,10 +123,16 @@ class Listener:
         else:
             self._accepting = Acceptor(self._socket, edge.slots, detect, edge.pending)
 
-    def reload_certificate(self, settings: NetSettings) -> None:
-        """Load the certificates again, for those who come from now on. Raises ``ListenError``."""
-        if self._context is not None and self._may_have_certificate(settings):
-            self._context.tls = server_context(self._address, settings)
+    def certificate(self, settings: NetSettings) -> ssl.SSLContext | None:
+        """Load the certificate, None if this listener has none. Raises ``ListenError``."""
+        if not self._may_have_certificate(settings):
+            return None
+        return server_context(self._address, settings)
+
+    def use_certificate(self, certificate: ssl.SSLContext | None) -> None:
+        """Have those who come from now on be shown this one."""
+        if self._context is not None:
+            self._context.tls = certificate
 
     def close(self) -> None:
         """Accept no more; harmless when closed already."""

@@ -77,6 +77,15 @@ class Slots:
                 "raise the limit (ulimit -n)"
             )
 
+    def allow_more_files(self, more: int) -> None:
+        """Raise the limit of open files by so many, as far as the system allows."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY or self._files is None:
+            return
+        raised = soft + more if hard == resource.RLIM_INFINITY else min(soft + more, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        self._files += raised - soft
+
     def take(self, accepted: socket.socket) -> CountedSocket:
         """Count a socket that was accepted."""
         self.used += 1

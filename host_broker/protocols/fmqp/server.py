@@ -41,6 +41,9 @@ class FmqpServer:
     def refusing(self, connection: ConnectionId, now: float) -> None:
         """R33: no new client is accepted, and FMQP has no word to say so."""
 
+    def settings_changed(self, settings: FmqpSettings) -> None:
+        """Do nothing: none of them can."""
+
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Announce on the same topic in the feedback system (R45).
 

@@ -13,6 +13,10 @@ class Admission:
     """
 
     def __init__(self, clients: Mapping[str, str]) -> None:
+        self.change(clients)
+
+    def change(self, clients: Mapping[str, str]) -> None:
+        """Have another list from now on; whoever is connected stays."""
         self._tokens = {
             name: bytes.fromhex(token.removeprefix("sha256:")) for name, token in clients.items()
         }

@@ -56,6 +56,10 @@ class LightmqServer:
         """Begin a connection whose CONNECT is answered with "unavailable"."""
         return LightmqSession(connection, self.shared, _refuse_all, now)
 
+    def settings_changed(self, settings: LightmqSettings) -> None:
+        """Take another list of clients."""
+        self.shared.admission.change(settings.clients)
+
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Note who wants to answer clients."""
         self.shared.responders.changed(interest)
@@ -87,6 +91,9 @@ class TunnelServer:
     def refusing(self, connection: ConnectionId, now: float) -> LightmqSession:
         """Begin a connection whose CONNECT is answered with "unavailable"."""
         return LightmqSession(connection, self._shared, _refuse_all, now)
+
+    def settings_changed(self, settings: LightmqSettings) -> None:
+        """Do nothing: they are shared."""
 
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Do nothing: the server of what is tunnelled is told, too."""

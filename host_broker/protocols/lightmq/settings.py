@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from host_broker.settings import ranged
 
@@ -23,6 +23,8 @@ def _clients_fault(value: object) -> str:
 @dataclass(frozen=True, slots=True)
 class LightmqSettings:
     """LightMQ (protocols/lightmq/NOTES.md: A1, A10, A17, and what an admission is)."""
+
+    LIVE: ClassVar[frozenset[str]] = frozenset(("clients",))
 
     dialect: Literal["spec", "gbaranski"] = "spec"
     duplicate_client: Literal["reject", "takeover"] = "reject"
