@@ -250,6 +250,7 @@ class Broker:
         self._bus.attach(connection, session.verbatim)
         self._client_count += not internal
         self._tell_client_count(client)
+        self._run(client, self._ask(client, session.opened, now))
         self._deadlines.renew(connection, session.deadline)
 
     def received(self, connection: ConnectionId, data: bytes, now: float) -> None:
@@ -338,6 +339,21 @@ class Broker:
                 if found:
                     break
             yield found
+
+    def full_queue(self, topics: Iterable[bytes]) -> bytes | None:
+        """Return the name of a full ``block`` queue that one of these topics would go to.
+
+        For a publisher that cannot be held, because it has no connection. None if there is none.
+        """
+        if not any(queue.is_blocking for queue in self._bus.queues.values()):
+            return None
+        self._work.left = self._limits.max_steps_per_s
+        for topic in topics:
+            for match in self._bus.route(topic).matches:
+                queue = self._bus.queue_of(match.subscriber)
+                if queue is not None and queue.is_blocking:
+                    return queue.name
+        return None
 
     def published(self, connection: ConnectionId) -> int:
         """Return how many publications of a connection were accepted since it was opened."""
@@ -1011,7 +1027,7 @@ class Broker:
         """Put a message into a queue, and hold its publisher if it must; False: it was dropped."""
         if not queue.put(topic, body, properties):
             return False
-        if queue.policy == "block" and queue.full:
+        if queue.is_blocking:
             publisher = self._clients.get(self._cause)
             if publisher is not None and not publisher.closing:
                 if publisher.held_by is None:

@@ -130,6 +130,10 @@ class Session(Protocol):
     deadline: float | None = None
     verbatim: bool = False
 
+    def opened(self, now: float) -> Sequence[Command]:
+        """Speak first, in a protocol in which the server does; called exactly once."""
+        return NOTHING
+
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
 

@@ -92,6 +92,11 @@ class Queue:
         """Whether there is no room for another message."""
         return self._count >= self.max_messages or self._bytes >= self.max_bytes
 
+    @property
+    def is_blocking(self) -> bool:
+        """Whether publishers have to wait for it."""
+        return self.policy == "block" and self.full
+
     def put(self, topic: bytes, body: bytes, properties: Properties) -> bool:
         """Add a message at the end; returns False if it was dropped.
 

@@ -32,7 +32,11 @@ class ScriptedSession:
     reply: Callable[[Given], Sequence[Command]] = lambda given: ()
     due: Sequence[Command] = ()
     last: Sequence[Command] = ()
+    first: Sequence[Command] = ()
     fails: bool = False  # whatever it is asked
+
+    def opened(self, now: float) -> Sequence[Command]:
+        return self.first
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         self._fail()
@@ -69,9 +73,10 @@ class ScriptedServer:
         self._verbatim = verbatim
         self.sessions: dict[ConnectionId, ScriptedSession] = {}
         self.heard: Callable[[Interest | int], Sequence[Command]] = lambda news: ()
+        self.first: Sequence[Command] = ()  # what its sessions say before they are asked
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> ScriptedSession:
-        made = self.sessions[connection] = ScriptedSession(self._verbatim)
+        made = self.sessions[connection] = ScriptedSession(self._verbatim, first=self.first)
         return made
 
     def refusing(self, connection: ConnectionId, now: float) -> Session | None:

@@ -50,8 +50,8 @@ def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTable
                 # In this order: what is remembered is not published again, so it must not be lost.
                 try:
                     await publishing.keep(sync=True)
-                except Busy:
-                    return _busy()
+                except Busy as busy:
+                    return _busy(busy)
                 await asyncio.to_thread(deduplicator.remember, publisher, at)
             return answer
 
@@ -92,13 +92,13 @@ async def _published(publishing: Publishing, packets: bytes, name: str = "") -> 
         published = await publishing.publish(packets, name)
         if not name:
             await publishing.keep()
-    except Busy:
-        return _busy()
+    except Busy as busy:
+        return _busy(busy)
     return web.json_response({"published": published, "discarded": whole - published})
 
 
-def _busy() -> web.Response:
-    answer = mistake(503, "the journal has more to write than it may; try again")
+def _busy(busy: Busy) -> web.Response:
+    answer = mistake(503, f"{busy}; try again")
     answer.headers["Retry-After"] = "1"
     return answer
 

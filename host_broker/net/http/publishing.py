@@ -5,6 +5,7 @@ request that makes the broker search for long is done in steps; others are serve
 """
 
 import asyncio
+from collections.abc import Iterator
 
 from host_broker.broker import STEPS_AT_ONCE, Broker
 from host_broker.bus.publication import HEADER
@@ -21,7 +22,10 @@ _WRITE_S = 20.0
 
 
 class Busy(Exception):
-    """The journal has more to write than it may; try again soon."""
+    """It cannot be taken now; trying again soon helps. Says why."""
+
+    def __init__(self, why: str = "the journal has more to write than it may") -> None:
+        super().__init__(why)
 
 
 class Publishing:
@@ -44,11 +48,18 @@ class Publishing:
         """Publish FMQP packets, at most 8 MiB; returns how many were accepted.
 
         All others were discarded, as those of any client would be. With a ``name`` they are one
-        record of the journal, which has it as its client: whole, or not there. Raises ``Busy``.
+        record of the journal, which has it as its client: whole, or not there. Raises ``Busy``;
+        nothing is published then. A queue that has its publishers wait is a reason, too: here
+        nobody has a connection that could be held.
         """
         async with self._turn:
             if self._journal is not None and self._journal.full:
                 raise Busy
+            for start, end in _steps(packets):
+                queue = self._broker.full_queue(_topics(packets, start, end))
+                if queue is not None:
+                    raise Busy(f"the queue {queue.decode(errors='replace')} is full")
+                await asyncio.sleep(0)
             if not self._connection:
                 self._connection = self._server.open_internal(protocols()[STORED_FORM])
             before = self._broker.published(self._connection)
@@ -116,26 +127,33 @@ class Publishing:
         }
 
     async def _publish(self, packets: bytes) -> None:
-        position = 0
-        while position < len(packets):
-            end = _end_of_step(packets, position)
-            self._server.received(self._connection, packets[position:end])
-            position = end
+        for start, end in _steps(packets):
+            self._server.received(self._connection, packets[start:end])
             await asyncio.sleep(0)
             while self._broker.is_suspended(self._connection):
                 await asyncio.sleep(self._rest_s)
                 self._server.proceed_internal(self._connection)
 
 
-def _end_of_step(packets: bytes, position: int) -> int:
-    """Return where the packets end that are published at once, from ``position`` on."""
-    end = position
-    for _ in range(_STEP_PACKETS):
-        _, topic_length, body_length = HEADER.unpack_from(packets, end)
-        end += HEADER.size + topic_length + body_length
-        if end >= len(packets) or end - position >= _STEP_BYTES:
-            break
-    return end
+def _steps(packets: bytes) -> Iterator[tuple[int, int]]:
+    """Give from where to where packets are published at once."""
+    start = end = 0
+    while start < len(packets):
+        for _ in range(_STEP_PACKETS):
+            _, topic_length, body_length = HEADER.unpack_from(packets, end)
+            end += HEADER.size + topic_length + body_length
+            if end >= len(packets) or end - start >= _STEP_BYTES:
+                break
+        yield start, end
+        start = end
+
+
+def _topics(packets: bytes, start: int, end: int) -> Iterator[bytes]:
+    while start < end:
+        _, topic_length, body_length = HEADER.unpack_from(packets, start)
+        start += HEADER.size + topic_length
+        yield packets[start - topic_length : start]
+        start += body_length
 
 
 def _joined(records: list[Record], name: str) -> Record:

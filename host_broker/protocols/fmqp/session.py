@@ -15,7 +15,7 @@ from host_broker.bus.commands import (
 )
 from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.bus.publication import HEADER, Run, is_service
-from host_broker.protocol import NOTHING
+from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.fmqp.codec import Codec
 from host_broker.protocols.fmqp.dialect import REVERSED, Dialect
 from host_broker.protocols.fmqp.events import (
@@ -47,7 +47,7 @@ class Shared:
     stats: Stats
 
 
-class FmqpSession:
+class FmqpSession(Session):
     """Translates packets; holds the codec, the wills, and what its peer is told every second."""
 
     client = ""

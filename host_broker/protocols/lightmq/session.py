@@ -8,7 +8,7 @@ from host_broker.bus.commands import Command, Disconnect, Publish, Wake
 from host_broker.bus.commands import Send as SendBytes
 from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.outputs import ConnectionId
-from host_broker.protocol import NOTHING
+from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.lightmq.caller import MARK
 from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.dialects import DIALECTS, Refusal
@@ -30,7 +30,7 @@ class _State(Enum):
     CLOSED = auto()
 
 
-class LightmqSession:
+class LightmqSession(Session):
     """Answers CONNECT and PING, PINGs after silence, and hands the rest to the client's ``Role``.
 
     Which frame may come when, and what it does, is ``_TRANSITIONS`` at the end of this module.

@@ -10,7 +10,7 @@ import socket
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,7 +99,11 @@ class Served:
         async def called() -> _T:
             return work()
 
-        return asyncio.run_coroutine_threadsafe(called(), self._loop).result(WITHIN_S)
+        return self.wait(called())
+
+    def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run ``work`` in the thread of the broker, among its turns."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WITHIN_S)
 
     def begin_to_stop(self) -> None:
         """Stop without waiting for the end, which ``end`` does."""
@@ -112,7 +116,7 @@ class Served:
         for peer in self._ours:
             peer.close()
         assert not self._thread.is_alive()
-        assert self.errors == []
+        assert self.errors == [], self.errors
 
     def ours(self, peer: socket.socket) -> tuple[Connection, socket.socket]:
         """Return the broker's end of a connection."""

@@ -5,9 +5,12 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from host_broker.bus.commands import Command, Consume, Enqueue, OpenQueue, Send
+from host_broker.bus.commands import Command, Consume, Enqueue, OpenQueue, Send, Subscribe
 from host_broker.bus.delivery import QueueDelivery
+from host_broker.bus.publication import pack
 from host_broker.bus.queue import Queue
+from host_broker.net.http.publishing import Busy, Publishing
+from host_broker.registry import protocols
 from tests.host_broker.net.broker_process import until
 from tests.host_broker.net.served import Served, exactly, served
 from tests.host_broker.scripted import READ, Given, ScriptedServer, ScriptedSession, specs
@@ -62,7 +65,7 @@ def _numbers(peer: socket.socket, count: int) -> list[int]:
 @pytest.fixture
 def scripted() -> Iterator[Scripted]:
     servers = ScriptedServer(verbatim=False), ScriptedServer(verbatim=True)
-    with served(net=_NET, specs=specs(*servers)) as broker:
+    with served(net=_NET, specs={**protocols(), **specs(*servers)}) as broker:
         yield Scripted(broker, servers[0])
 
 
@@ -109,3 +112,31 @@ def test_a_full_queue_has_only_its_publishers_wait(scripted: Scripted) -> None:
     scripted.do(consumer, consuming, Consume(_Q, 0, acknowledged=False))
     assert _numbers(consumer, 500) == list(range(500))
     until(lambda: not broker.ours(publisher)[0].on_hold)
+
+
+@pytest.mark.parametrize("name", ["", "numbered 1.0"])
+def test_who_has_no_connection_is_told_that_a_queue_is_full(scripted: Scripted, name: str) -> None:
+    """And nothing of what it brought is published; what others want is."""
+    consumer, consuming = scripted.enter()
+    listener, listening = scripted.enter()
+    listening.reply = lambda given: ()
+    scripted.do(
+        consumer,
+        consuming,
+        OpenQueue(_Q, "block", max_messages=10),
+        Subscribe(b"jobs/1", queue=_Q),
+    )
+    scripted.do(listener, listening, Subscribe(b"jobs/2"))
+    server, broker = scripted.broker.server, scripted.broker.broker
+    publishing = scripted.broker.call(lambda: Publishing(server, broker, None, 1_000_000))
+    job = pack(0, b"jobs/1", b"x")
+    assert scripted.broker.wait(publishing.publish(job * 10, name)) == 10
+    with pytest.raises(Busy, match="the queue work is full"):
+        scripted.broker.wait(publishing.publish(pack(0, b"jobs/2", b"y") + job, name))
+    assert len(scripted.queue) == 10
+    assert listening.given == []
+    assert scripted.broker.wait(publishing.publish(pack(0, b"jobs/2", b"y") * 3, name)) == 3
+    scripted.do(consumer, consuming, Consume(_Q, 0, acknowledged=False))
+    assert exactly(consumer, 10) == b"x" * 10
+    assert scripted.broker.wait(publishing.publish(job, name)) == 1
+    assert exactly(consumer, 1) == b"x"

@@ -3,8 +3,11 @@
 import pytest
 
 from host_broker.broker import Broker
+from host_broker.bus.commands import Publish, Send, Subscribe
+from host_broker.bus.publication import pack
 from host_broker.settings import Settings
 from tests.host_broker.desk import Desk, Done
+from tests.host_broker.scripted import Stage
 
 
 def test_an_unknown_protocol_is_named() -> None:
@@ -43,3 +46,15 @@ def test_ids_without_a_source_are_all_different() -> None:
         frames = desk.got(board)
         seen |= {frames[at + 3 : at + 5] for at in range(0, len(frames), 7)}
     assert len(seen) == 65_536
+
+
+def test_a_session_may_speak_first() -> None:
+    stage = Stage()
+    early = stage.enter()
+    stage.do(early, Subscribe(b"news"))
+    stage.servers[0].first = [Send(b"welcome"), Publish(b"news", b"one more"), Subscribe(b"news")]
+    late = stage.enter()
+    assert stage.sent[late] == b"welcome"
+    assert [given.run for given in stage.given(early)] == [pack(0, b"news", b"one more")]
+    stage.do(early, Publish(b"news", b"2"))
+    assert [given.run for given in stage.given(late)] == [pack(0, b"news", b"2")]

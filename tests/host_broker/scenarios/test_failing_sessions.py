@@ -197,3 +197,18 @@ def test_what_a_consumer_fails_to_say_stays_in_its_queue() -> None:
     stage.do(publisher, Enqueue(b"q", b"1"), Enqueue(b"q", b"2"))
     assert [close.connection for close in stage.closes] == [failing]
     assert len(stage.broker.queues[b"q"]) == 2
+
+
+def test_a_session_that_fails_to_speak_first_is_disconnected() -> None:
+    stage = _stage()
+
+    def fail(now: float) -> Sequence[Command]:
+        raise RuntimeError("a mistake in a protocol")
+
+    other = stage.enter()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(stage.session(other)), "opened", lambda session, now: fail(now))
+        failing = stage.enter()
+    assert [close.connection for close in stage.closes] == [failing]
+    stage.do(other, Send(b"fine"))
+    assert stage.sent[other] == b"fine"
