@@ -991,8 +991,7 @@ class Broker:
             consumer = self._clients.get(connection)
             if consumer is not None and consumer.queues is not None:
                 consumer.queues.discard(command.queue)
-        for interest in list(self._bus.delete_queue(command.queue)):
-            self._tell_interest(client, interest)
+        self._end_subscriptions(client, self._bus.delete_queue(command.queue))
         self._release_publishers(command.queue)
 
     def _enqueue(self, client: Client, command: Enqueue) -> None:
@@ -1126,11 +1125,15 @@ class Broker:
             self._leave_queue(client, name)
         if client.connection in self._leaving:
             return
-        if self._leaving.is_needed(client.connection):
-            self._leaving.begin(client.connection, client, self._now)
+        self._end_subscriptions(client, client.connection)
+
+    def _end_subscriptions(self, client: Client, subscriber: SubscriberId) -> None:
+        """Take a subscriber off the bus; ``client`` tells of the interests that end with it."""
+        if self._leaving.is_needed(subscriber):
+            self._leaving.begin(subscriber, client, self._now)
             return
         left, self._work.left = self._work.left, self._limits.max_steps_per_s
-        for interest in list(self._bus.detach(client.connection)):
+        for interest in list(self._bus.detach(subscriber)):
             self._tell_interest(client, interest)
         self._work.left = left
 

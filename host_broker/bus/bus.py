@@ -41,9 +41,9 @@ class Bus:
         if verbatim:
             self._routes.verbatim.add(connection)
 
-    def subscription_count(self, connection: ConnectionId) -> int:
-        """Return how many subscriptions a connection has."""
-        return self._subscriptions.count(connection)
+    def subscription_count(self, subscriber: SubscriberId) -> int:
+        """Return how many subscriptions a subscriber has."""
+        return self._subscriptions.count(subscriber)
 
     def detach(self, subscriber: SubscriberId) -> Iterator[Interest | None]:
         """Forget a subscriber and its subscriptions, one for each step, in the order they were
@@ -117,8 +117,11 @@ class Bus:
         name = self._queue_names.get(subscriber)
         return None if name is None else self.queues[name]
 
-    def delete_queue(self, name: bytes) -> Iterator[Interest | None]:
-        """Forget a queue with all that waits in it; yields the interests that ended with it."""
+    def delete_queue(self, name: bytes) -> SubscriberId:
+        """Forget a queue with all that waits in it; returns the subscriber that is to be detached.
+
+        Until it is, it is a subscriber that gets nothing.
+        """
         subscriber = self._queue_ids.pop(name)
         del self._queue_names[subscriber], self.queues[name]
-        yield from self.detach(subscriber)
+        return subscriber

@@ -1,7 +1,20 @@
 """The subscriptions of a connection that had many end step by step; its wills do not wait."""
 
+from collections.abc import Sequence
+
+from host_broker.bus.commands import (
+    Command,
+    Consume,
+    DeleteQueue,
+    Enqueue,
+    OpenQueue,
+    Publish,
+    Subscribe,
+)
+from host_broker.bus.subscriptions import Interest
 from host_broker.protocols.fmqp.spelling import encode_publication, encode_subscription
 from tests.host_broker.desk import Desk
+from tests.host_broker.scripted import Stage
 
 MANY = 1000
 STEP = 256  # as gradual_unsubscribe.py has it
@@ -191,3 +204,31 @@ def test_whom_the_broker_disconnects_may_be_gone_before_its_socket_is() -> None:
     assert _said(desk, observer) == _interests("a")
     desk.close(client)
     assert _said(desk, observer) == _ending("a", 1)
+
+
+def test_a_queue_with_many_subscriptions_is_deleted_step_by_step() -> None:
+    stage = Stage()
+    owner, publisher, watcher = stage.enter(), stage.enter(), stage.enter()
+    heard: list[Interest] = []
+
+    def hear(news: Interest | int) -> Sequence[Command]:
+        if isinstance(news, Interest):
+            heard.append(news)
+        return ()
+
+    stage.servers[0].heard = hear
+    stage.do(owner, OpenQueue(b"q"))
+    for number in range(MANY):
+        stage.do(owner, Subscribe(b"q/%d" % number, queue=b"q"))
+    heard.clear()
+    stage.do(owner, DeleteQueue(b"q"))
+    at_once = len(heard)
+    assert at_once < MANY
+    # It is gone for everybody: what is published meanwhile goes nowhere, and its name is free.
+    stage.do(publisher, Publish(b"q/%d" % (MANY - 1), b"x"))
+    stage.do(watcher, OpenQueue(b"q"), Consume(b"q", 9))
+    assert stage.queued(watcher) == []
+    stage.advance(0.0)
+    assert [interest.topic for interest in heard] == [b"q/%d" % number for number in range(MANY)]
+    stage.do(publisher, Enqueue(b"q", b"new"))
+    assert stage.queued(watcher) == [b"new"]
