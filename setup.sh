@@ -26,10 +26,10 @@ if [ -x .venv/bin/motemq ] && [ "$(cat $stamp 2>/dev/null)" = "$want" ] &&
   exit 0
 fi
 
-# 1. Debian packages: the cross compiler for the RP2040, what unpacks Debian's sources, and nc,
-# which speaks to the broker in tests.
+# 1. Debian packages: the cross compiler for the RP2040, what unpacks Debian's sources; for tests nc,
+# which speaks to the broker, and the shells that complete our commands.
 packages=(gcc libc6-dev gcc-arm-none-eabi libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib cmake make
-  netcat-openbsd pkg-config libffi-dev dpkg-dev xz-utils)
+  netcat-openbsd zsh fish pkg-config libffi-dev dpkg-dev xz-utils)
 "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || packages+=("$(basename "$(readlink -f "$(command -v "$PYTHON")")")-venv")
 # The broker's compiled part needs Python's headers.
 [ -e "$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] ||

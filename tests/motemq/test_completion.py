@@ -1,4 +1,4 @@
-"""Tab in a real bash: commands, topics from the broker, clients that can be called, boards."""
+"""Tab in real shells: commands, topics from the broker, clients that can be called, boards."""
 
 import os
 import pty
@@ -15,6 +15,7 @@ from tests.host_broker.cli.processes import END_S, read_until
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 
 _PROMPT = b"ready> "
+_BRACKETED_PASTE = b"\x1b[?2004h"  # with which zsh ends its prompt
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -33,96 +34,106 @@ def running() -> Iterator[BrokerProcess]:
         yield process
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home in which completion was installed by the one command."""
-    home = tmp_path_factory.mktemp("home")
-    for _ in range(2):  # the second time changes nothing
+class Shell:
+    """A shell in whose home completion was installed by the one command, twice."""
+
+    def __init__(self, name: str, home: Path) -> None:
+        self._name = name
+        self._environment = _environment(home)
+        self._home = home
+        for _ in range(2):  # the second time changes nothing
+            done = subprocess.run(
+                ["motemq", "completion", name, "--install"],
+                env=self._environment,
+                capture_output=True,
+                timeout=END_S,
+            )
+            assert done.returncode == 0, done.stderr
+
+    def completes(self, typed: str, expected: str, folder: Path | None = None) -> None:
+        """Type this and press Tab: ``expected`` is on the line then."""
+        if self._name == "fish":
+            self._asked(typed, expected, folder)
+        else:
+            self._typed(typed, expected, folder)
+
+    def _asked(self, typed: str, expected: str, folder: Path | None) -> None:
+        """fish says what Tab would give, one a line, with what it means behind a tab."""
+        ask = ["fish", "--command", "complete --do-complete $argv[1]", typed]
         done = subprocess.run(
-            ["motemq", "completion", "bash", "--install"],
-            env=_environment(home),
-            capture_output=True,
-            timeout=END_S,
+            ask, env=self._environment, cwd=folder, capture_output=True, text=True, timeout=END_S
         )
-        assert done.returncode == 0, done.stderr
-    return home
+        before, _, word = typed.rpartition(" ")
+        lines = [f"{before} {line.partition(chr(9))[0]} " for line in done.stdout.splitlines()]
+        assert any(expected in line for line in lines), (done.stdout, done.stderr, word)
+
+    def _typed(self, typed: str, expected: str, folder: Path | None) -> None:
+        screen, inside = pty.openpty()
+        shell = subprocess.Popen(
+            {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-i"]}[self._name],
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
+            env=self._environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+        os.close(inside)
+        try:
+            read_until(screen, _is_ready)
+            if self._name == "bash":  # which bash-completion would do
+                script = self._home / ".local/share/bash-completion/completions/motemq"
+                os.write(screen, f". {script}\n".encode())
+                read_until(screen, _is_ready)
+            os.write(screen, f"{typed}\t".encode())
+            read_until(screen, lambda data: expected.encode() in data)
+        finally:
+            shell.kill()
+            shell.wait(END_S)
+            os.close(screen)
 
 
-def _completed(home: Path, typed: str, expected: str, folder: Path | None = None) -> None:
-    """Type into an interactive bash, press Tab, and wait until ``expected`` is on the line."""
-    screen, inside = pty.openpty()
-    script = home / ".local/share/bash-completion/completions/motemq"
-    shell = subprocess.Popen(
-        ["bash", "--norc", "-i"],
-        stdin=inside,
-        stdout=inside,
-        stderr=inside,
-        env=_environment(home),
-        cwd=folder,
-        start_new_session=True,
-    )
-    os.close(inside)
-    try:
-        read_until(screen, lambda data: data.endswith(_PROMPT))
-        os.write(screen, f". {script}\n".encode())
-        read_until(screen, lambda data: data.endswith(_PROMPT))
-        os.write(screen, f"{typed}\t".encode())
-        read_until(screen, lambda data: expected.encode() in data)
-    finally:
-        shell.kill()
-        shell.wait(END_S)
-        os.close(screen)
+def _is_ready(screen: bytes) -> bool:
+    return screen.removesuffix(_BRACKETED_PASTE).endswith(_PROMPT)
 
 
-def test_commands(home: Path) -> None:
-    _completed(home, "motemq pip", "motemq pipeline ")
+@pytest.fixture(scope="module", params=["bash", "zsh", "fish"])
+def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    return Shell(request.param, tmp_path_factory.mktemp(request.param))
 
 
-def test_addresses(home: Path) -> None:
-    _completed(home, "motemq sub fmqp://127", "motemq sub fmqp://127.0.0.1:8765")
+def test_commands(shell: Shell) -> None:
+    shell.completes("motemq pip", "motemq pipeline ")
 
 
-def test_topics_from_the_broker(home: Path, running: BrokerProcess) -> None:
+def test_addresses(shell: Shell) -> None:
+    shell.completes("motemq sub fmqp://127", "motemq sub fmqp://127.0.0.1:8765")
+
+
+def test_topics_from_the_broker(shell: Shell, running: BrokerProcess) -> None:
     url = running.urls["auto"].replace("auto", "fmqp")
     with connect(url) as client:
         client.publish("greenhouse/north/temperature", b"21", retain=True, confirm=True)
-    _completed(home, f"motemq sub {url} green", f"sub {url} greenhouse/")
-    _completed(home, f"motemq sub {url} greenhouse/no", "greenhouse/north/")
-    _completed(home, f"motemq sub {url} greenhouse/north/", "greenhouse/north/temperature ")
+    shell.completes(f"motemq sub {url} green", f"sub {url} greenhouse/")
+    shell.completes(f"motemq sub {url} greenhouse/no", "greenhouse/north/")
+    shell.completes(f"motemq sub {url} greenhouse/north/", "greenhouse/north/temperature ")
 
 
 @pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
-def test_clients_that_can_be_called(home: Path, running: BrokerProcess, protocol: str) -> None:
+def test_clients_that_can_be_called(shell: Shell, running: BrokerProcess, protocol: str) -> None:
     url = running.urls["auto"].replace("auto", protocol)
     with connect(running.urls["auto"].replace("auto", "lightmq") + "/kitchen-board"):
-        _completed(home, f"motemq call {url} kitch", "kitchen-board ")
+        shell.completes(f"motemq call {url} kitch", "kitchen-board ")
 
 
-def test_boards_of_the_rig(home: Path, tmp_path: Path) -> None:
+def test_boards_of_the_rig(shell: Shell, tmp_path: Path) -> None:
     write_rig(tmp_path)
     board = 'id = "kiln"\nmodel = "RPI_PICO_W"\nserial_url = "socket://127.0.0.1:1"\n'
     board += '[identity]\nuid = "e6614c311b4c6f2a"\n'
     (tmp_path / "boards" / "kiln.toml").write_text(board)
     assert motemq_rig("list", "--rig", tmp_path / "rig.toml").returncode == 0
-    _completed(home, "motemq rig power ki", "motemq rig power kiln ", tmp_path)
-    _completed(home, "motemq rig run --board k", "--board kiln ", tmp_path)
-
-
-def test_scripts_for_the_other_shells(tmp_path: Path) -> None:
-    for shell, file in (
-        ("zsh", ".local/share/motemq/zsh/_motemq"),
-        ("fish", ".config/fish/completions/motemq.fish"),
-    ):
-        done = subprocess.run(
-            ["motemq", "completion", shell, "--install"],
-            env=_environment(tmp_path),
-            capture_output=True,
-            text=True,
-            timeout=END_S,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "motemq" in (tmp_path / file).read_text()
-    assert "compinit" in (tmp_path / ".zshrc").read_text()
+    shell.completes("motemq rig power ki", "motemq rig power kiln ", tmp_path)
+    shell.completes("motemq rig run --board k", "--board kiln ", tmp_path)
 
 
 def test_a_shell_that_nobody_knows_is_asked_for(tmp_path: Path) -> None:
