@@ -156,7 +156,7 @@ def a_broker_that_greets_and_hangs_up_is_left_in_peace():
                 start = instant()
                 forget(stream)
                 await link.until(lambda count=count: client.connects > count, _SOON_MS)
-                equal(since(start) < 300, True, "%d ms" % since(start))
+                equal(since(start) < 150, True, "%d ms" % since(start))
 
     to_end(main())
     to_end(lasting())
