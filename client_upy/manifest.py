@@ -5,12 +5,12 @@ metadata(description="FMQP and LightMQ client", version="0.3.0")
 # the two without asyncio, TLS and the rest. What begins with _cpython is for PCs only.
 options.defaults(protocol="both")
 _FILES = {
-    "fmqp": ("__init__.py", "fmqp.py", "link.py", "tcp.py", "topic.py"),
+    "fmqp": ("__init__.py", "alike.py", "fmqp.py", "link.py", "tcp.py", "topic.py"),
     "lightmq": ("__init__.py", "lightmq.py", "link.py", "tcp.py"),
     "both": (
-        *("__init__.py", "aio.py", "carried.py", "chunks.py", "console.py", "fmqp.py"),
-        *("lightmq.py", "link.py", "outage.py", "reliable.py", "store.py", "tcp.py", "tls.py"),
-        *("topic.py", "uart.py", "wanted.py", "wifi.py"),
+        *("__init__.py", "aio.py", "alike.py", "carried.py", "chunks.py", "console.py"),
+        *("fmqp.py", "lightmq.py", "link.py", "outage.py", "reliable.py", "store.py", "tcp.py"),
+        *("tls.py", "topic.py", "uart.py", "wanted.py", "wifi.py"),
     ),
 }
 # Optimised: tracebacks name functions, but no lines, and it is a tenth smaller.

@@ -3,6 +3,4 @@ import sys
 
 __version__ = "0.3.0"
 if sys.implementation.name != "micropython":
-    from umotemq._cpython import lend
-
-    lend()
+    from umotemq import _cpython  # noqa: F401

@@ -2,7 +2,7 @@
 
 Importing ``umotemq`` on CPython adds ``ticks_ms`` and its kin to the module ``time`` and makes a
 module ``micropython``; nothing that was there is changed. What our own modules take from CPython
-and would not understand, they are given another of: ``lend``.
+and would not understand, they are given another of.
 """
 
 import asyncio
@@ -80,18 +80,11 @@ class Poll:
 
     def __init__(self) -> None:
         self._poller = select.poll()
+        self._pending = int
 
     def register(self, stream, mask: int) -> None:
         self._pending = getattr(stream, "pending", int)
-        self._descriptor = stream.fileno()
-        self._poller.register(self._descriptor, mask)
-
-    def modify(self, stream, mask: int) -> None:
-        self._poller.modify(self._descriptor, mask)
-
-    def unregister(self, stream) -> None:
-        # By its number, which a socket that was closed has no more.
-        self._poller.unregister(self._descriptor)
+        self._poller.register(stream.fileno(), mask)
 
     def ipoll(self, ms: int) -> list:
         return [] if self._pending() else self._poller.poll(ms)
@@ -134,10 +127,11 @@ _micropython.const = const
 sys.modules.setdefault("micropython", _micropython)
 
 
-def lend() -> None:
-    """Give the client's modules what they would find on a board."""
-    import umotemq.aio
-    import umotemq.link
+# What our own modules took from CPython and would not understand.
+import umotemq.aio  # noqa: E402
+import umotemq.link  # noqa: E402
+import umotemq.tcp  # noqa: E402
 
-    umotemq.link.poll = Poll
-    umotemq.aio._readable = readable
+umotemq.link.poll = Poll
+umotemq.aio._readable = readable
+umotemq.tcp.socket = Sockets

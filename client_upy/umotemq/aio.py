@@ -81,21 +81,15 @@ class Aio:
         while not self.client.up:
             timeout_ms = await self._await(timeout_ms, False)
 
-    async def publish(
-        self, topic, payload, *, retain=False, will=False, again=False, confirm=False
-    ):
+    async def publish(self, topic, payload, **flags):
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
-        client = self.client
-        if confirm:
-            await self._make_room()
-        if client._last:
-            await self.flush()
-        if retain or will or again or confirm:
-            client.publish(topic, payload, retain=retain, will=will, again=again, confirm=confirm)
+        # The least that a coroutine can hold: each local takes heap for every message.
+        if flags or self.client._last:
+            await self._publish(topic, payload, flags)
         else:
-            client.publish(topic, payload)  # keywords take time
-        if client._last:
-            await self.flush()
+            self.client.publish(topic, payload)
+            if self.client._last:
+                await self.flush()
         self._turn = self._turn + 1 & 15
         if not self._turn:
             await sleep_ms(0)  # or nothing else would run while the stream has room
@@ -151,7 +145,7 @@ class Aio:
         """As LightmqClient.send."""
         client = self.client
         await self.flush()
-        number = client._post(data, False)
+        number = client._post(data)
         sends = client._sends
         try:
             while sends[number] is None:
@@ -170,7 +164,7 @@ class Aio:
                 timeout_ms = await self._await(timeout_ms, True)
         if confirm:
             await self._make_room()
-        await self.do(client._post, data, True, confirm)
+        await self.do(client._post, data, confirm)
 
     def messages(self, topic, *, queue=8, newest=False, feedback=False):
         """Subscribe; return an asynchronous iterator over (topic, payload).
@@ -182,6 +176,11 @@ class Aio:
         return Messages(self, topic, queue, newest, feedback)
 
     # ---- inside ----
+
+    async def _publish(self, topic, payload, flags):
+        if flags.get("confirm"):
+            await self._make_room()
+        await self.do(self.client.publish, topic, payload, **flags)
 
     async def _make_room(self):
         # Wait for answers to what the outage ring keeps.

@@ -62,7 +62,7 @@ class Carried:
                 return None
             self._taking = min(len(data), session.tx_size - 6)
             part = bytes(memoryview(data)[: self._taking])  # CPython packs no memoryview
-            session._pack(session._send, session._next_id(), part, 1)
+            session._pack(session._opcode, session._next_id(), part)
         if not session._flush():
             return None  # the same bytes will be offered again, perhaps with more
         size = self._taking

@@ -42,15 +42,16 @@ class FmqpClient(Link):
     """
 
     name = None
+    # ChunkClient's, for a message that is longer than the buffer: True to skip it
+    _skip = None
     _body = None  # bytes of the last publication's payload
-    _skip = None  # ChunkClient's, for a message that is longer than the buffer: True to skip it
+    _size = None  # of the last message's that came
+    _lengths = None  # of the topic and payload that _format is for
 
     def __init__(self, transport, **options):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
-        # kind of packets that a handler wants, the handler, whether it is raw, levels of a pattern.
+        # handler, whether it is raw, levels of a pattern.
         self._standing = []
-        self._size = None  # of the last message that came
-        self._lengths = None  # of the topic and payload that _format is for
         Link.__init__(self, transport, options)
         if self.name is None:
             self.name = b"%d" % getrandbits(28)
@@ -71,44 +72,26 @@ class FmqpClient(Link):
         it clears what is retained. Raises ValueError if it does not fit ``tx_size``, LinkError
         while the link is down and no ``outage`` keeps it.
         """
-        if isinstance(payload, str):
-            payload = payload.encode()
-        if topic is self._topic and len(payload) == self._body and retain is self._retain:
-            if not (will or again or (confirm and self.outage is None)):
+        payload = encoded(payload)
+        size = len(payload)
+        if topic is self._topic and size == self._body and retain is self._retain:
+            if not (will or again or self._last or (confirm and self.outage is None)):
                 # Like the one before, which is still in the transmit buffer but for its payload.
-                out = self._part
-                size = len(out)
-                pack_into(self._tail, self._out, size - self._body, payload)
+                end = len(self._part)
+                pack_into(self._tail, self._out, end - size, payload)
                 if self.outage is not None:
                     return self.outage.send_packed(self, confirm)
-                try:
-                    sent = self.stream.write(out)
-                except OSError as error:
-                    self._fail(None, error)
-                if sent != size:
-                    self._first = sent or 0
-                    self._last = size
-                    self._topic = None
-                    self._push()
-                return
+                self._last = end
+                return self._flush() or self._push()
         flags = _RETAIN * retain
         if will or again:
-            return self._tell(flags | _WILL * will, topic, payload, None, None)
+            return self._tell(flags | _WILL * will, topic, payload, None, False)
         topic = encoded(topic)
-        if self.outage is not None:
-            alone = self.outage.send(self, confirm, flags, topic, payload)
-        elif confirm:
-            raise ValueError("confirm without outage")
-        else:
-            self._push()
-            alone = not self._last
-            self._pack(flags, topic, payload)
-            self._push()
-        if alone and not self._last and self.up:
+        if self._send(flags, topic, payload, confirm):
             self._topic = bytes(topic)  # the same object, unless it may change
-            self._body = len(payload)
+            self._body = size
             self._retain = retain
-            self._tail = "%ds" % self._body
+            self._tail = "%ds" % size
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes.
@@ -132,7 +115,8 @@ class FmqpClient(Link):
         # Tell it now, and whenever the link comes up, in place of what was told.
         topic = self._normalised(topic)
         self._end_of(0, _HEADER + len(topic) + len(payload))  # what never fits is not kept
-        # A new list, as a handler may subscribe while the old one is being walked.
+        # A new list, as a handler may subscribe while the old one is being walked. Raw handlers
+        # come first: what they are given is the buffer, and others may poll.
         standing = []
         for entry in self._standing:
             if entry[1] != topic or (entry[0] ^ flags) & (_SUBSCRIPTION | _FEEDBACK | _WILL):
@@ -142,15 +126,13 @@ class FmqpClient(Link):
         if self._greeted and not self.up and len(standing) != len(self._standing):
             self._drop(self.error, ticks_ms())  # what it is being told has changed: begin anew
         if not flags & _UNSUBSCRIBE:
-            wanted = flags & _FEEDBACK if handler else None
             levels = topic.split(b"/") if b"*" in topic else None
-            standing.append((flags, topic, payload, wanted, handler, raw, levels))
+            entry = (flags, topic, payload, handler, raw, levels)
+            standing.insert(0 if raw else len(standing), entry)
         self._standing = standing
         self._alike = None
         if self.up:
-            self._push()
-            self._pack(flags, topic, payload)
-            self._push()
+            self._send(flags, topic, payload)
 
     def _normalised(self, topic):
         # Return it as bytes without outer slashes, or ValueError if it is not 1 to 255 bytes of
@@ -207,29 +189,11 @@ class FmqpClient(Link):
 
     def _take(self):
         buf = self._buf
-        view = self._view
-        startswith = self._startswith
         handled = 0
         while True:
+            if self._alike:
+                handled += self._alike.take(self)
             start = self._start
-            alike = self._alike
-            if alike:
-                # The header and topic of the last ones again, for the same one raw handler.
-                have = self._end
-                span = self._span
-                size = len(alike)
-                handler = self._raw
-                while startswith(alike, start):
-                    end = start + span
-                    if end > have:
-                        break
-                    self._start = end
-                    body = start + size
-                    handler(view, start + _HEADER, body, body, end)
-                    handled += 1
-                    start = self._start
-                    if self._alike is not alike:
-                        break
             have = self._end
             if have - start < _HEADER:
                 return handled
@@ -251,10 +215,10 @@ class FmqpClient(Link):
                 first += 1
             while first < stop and buf[stop - 1] == _SLASH:
                 stop -= 1
-            if size == 1 and stop - first == len(self._own) and startswith(self._own, first):
+            if size == 1 and stop - first == len(self._own) and buf.startswith(self._own, first):
                 self._pong = buf[body]
                 handled += 1
-            elif self._dispatch(start, first, stop, body, end):
+            elif not buf[start] & _SUBSCRIPTION and self._dispatch(start, first, stop, body, end):
                 handled += 1
             else:
                 self.discarded += 1
@@ -262,49 +226,46 @@ class FmqpClient(Link):
 
     def _dispatch(self, start, first, stop, body, end):
         # Call every handler of one message; return how many there were. Each of them gets it,
-        # whatever the others do: those that are given copies may poll, so they come last.
-        buf = self._buf
+        # whatever the others do.
+        topic = self._buf
         view = self._view
-        kind = buf[start] & (_SUBSCRIPTION | _FEEDBACK)
+        wanted = _SUBSCRIPTION | topic[start] & _FEEDBACK
         standing = self._standing
         count = 0
-        copying = ()
-        only_raw = failure = None
-        for _, topic, _, wanted, found, raw, levels in standing:
-            if kind != wanted:
+        failure = payload = only_raw = None
+        for flags, pattern, _, handler, raw, levels in standing:
+            if flags & (_SUBSCRIPTION | _FEEDBACK) != wanted:
                 continue
-            is_same = len(topic) == stop - first and buf.startswith(topic, first)
+            is_same = len(pattern) == stop - first and topic.startswith(pattern, first)
             if not is_same:
-                if not levels and buf.find(b"*", first, stop) < 0:
+                if not levels and topic.find(b"*", first, stop) < 0:
                     continue
                 from umotemq.topic import is_like
 
                 # What equals a valid topic is valid; others are looked through, if copied.
-                if not is_like(levels or topic.split(b"/"), buf, first, stop, raw):
+                if not is_like(levels or pattern.split(b"/"), topic, first, stop, raw):
                     continue
+            if not raw and payload is None:
+                payload = bytes(view[body:end])
+                topic = bytes(view[first:stop])
+                stop -= first
+                first = 0
             count += 1
-            if raw:
-                only_raw = found if is_same and count == 1 else None
-                try:
-                    found(view, first, stop, body, end)
-                except Exception as error:
-                    failure = failure or error
-            else:
-                copying += (found,)
-        if copying:
-            topic = bytes(view[first:stop])
-            payload = bytes(view[body:end])
-            for found in copying:
-                try:
-                    found(topic, payload)
-                except Exception as error:
-                    failure = failure or error
-        elif only_raw and count == 1 and self._alike is None and standing is self._standing:
+            try:
+                if raw:
+                    only_raw = handler if is_same and count == 1 else None
+                    handler(view, first, stop, body, end)
+                else:
+                    only_raw = None
+                    handler(topic, payload)
+            except Exception as error:
+                failure = failure or error
+        if only_raw and not self._alike and standing is self._standing:
             # Twice the same length, and without slashes around the topic.
-            if end - body == self._size and stop - first == buf[start + 1]:
-                self._alike = bytes(view[start:body])
-                self._span = end - start
-                self._raw = only_raw
+            if end - body == self._size and stop - first == topic[start + 1]:
+                from umotemq.alike import Alike
+
+                self._alike = Alike(self, bytes(view[start:body]), end - start, only_raw)
         if failure:
             raise failure
         return count

@@ -51,16 +51,16 @@ class LightmqClient(Link):
         Link.__init__(self, transport, options)
         self.client_id = client_id
         self._ping = -1  # none yet
-        # The opcodes of SEND and PING; that of the answer is one more.
-        self._send, self._ping_code = (5, 3) if self.dialect == "spec" else (3, 5)
-        self._accepted = 0 if self.dialect == "spec" else 1
+        # The opcodes of SEND and PING, that of the answer is one more; and CONNACK's good news.
+        is_spec = self.dialect == "spec"
+        self._opcode, self._ping_opcode, self._accepted = (5, 3, 0) if is_spec else (3, 5, 1)
         self._id = random.getrandbits(16)
         self._greet()  # it must fit, or the link could never come up
         self._greeted = self._last = 0
 
     def send(self, data, timeout_ms=5000):
         """Send ``data`` and return the response. Raises LinkError, as ``ping`` does."""
-        number = self._post(data, False)
+        number = self._post(data)
         sends = self._sends
         try:
             while sends[number] is None:
@@ -82,7 +82,7 @@ class LightmqClient(Link):
             timeout_ms -= ticks_diff(ticks_ms(), start)
             if timeout_ms <= 0:
                 self._give_up()
-        self._post(data, True, confirm)
+        self._post(data, confirm)
 
     def flush(self, timeout_ms=5000):
         """Return when every post since the last ``flush`` was answered.
@@ -123,28 +123,23 @@ class LightmqClient(Link):
             if number not in self._posts and number not in self._sends and number != self._ping:
                 return number
 
-    def _post(self, data, post, confirm=False):
-        data = encoded(data)
+    def _post(self, data, confirm=None):
+        # Send it; with ``confirm`` None it is a send(), whose response somebody waits for.
         number = self._next_id()
-        if post and self.outage is not None:
-            self.outage.send(self, confirm, self._send, number, data, 1)
-        elif confirm:
-            raise ValueError("confirm without outage")
-        else:
-            self._push()
-            self._pack(self._send, number, data, 1)
-            self._push()
-        if self.up:
-            if not post:
-                self._sends[number] = None
-            elif self.window:
-                if len(self._posts) >= self.window:
-                    self._give_up()
-                self._posts.append(number)
+        self._send(self._opcode, number, encoded(data), confirm)
+        if not self.up:
+            pass  # the ``outage`` has it
+        elif confirm is None:
+            self._sends[number] = None
+        elif self.window:
+            if len(self._posts) >= self.window:
+                self._give_up()
+            self._posts.append(number)
         return number
 
-    def _pack(self, operation, number, data=b"", flags=0):
-        # Put a frame behind what waits to be written; ``flags`` is how many bytes of them.
+    def _pack(self, operation, number, data=b""):
+        # Put a frame behind what waits to be written.
+        flags = operation == self._opcode  # how many bytes of them
         size = len(data)
         if size > _MAX_DATA:
             raise ValueError("%d bytes of data" % size)
@@ -178,12 +173,12 @@ class LightmqClient(Link):
     def _ask(self, new):
         if new:
             self._ping = self._next_id()
-        self._pack(self._ping_code, self._ping)
+        self._pack(self._ping_opcode, self._ping)
 
     def _take(self):
         buf = self._buf
-        send = self._send
-        ping = self._ping_code
+        send = self._opcode
+        ping = self._ping_opcode
         handled = 0
         while True:
             start = self._start
@@ -245,7 +240,7 @@ class LightmqClient(Link):
         if len(answer) > room:
             self.oversized += 1
             answer = (b"error: %d bytes, room for %d" % (len(answer), room))[:room]
-        self._pack(self._send + 1, number, answer)
+        self._pack(self._opcode + 1, number, answer)
 
     def _respond(self, number, data):
         # Give the response to our SEND ``number`` to whoever waits for it, if anybody does.

@@ -22,7 +22,7 @@ Why so long: one link is one state machine.
 
 from random import getrandbits
 from select import poll
-from time import sleep_ms, ticks_add, ticks_diff, ticks_ms, ticks_us
+from time import ticks_add, ticks_diff, ticks_ms, ticks_us
 
 
 class LinkError(OSError):
@@ -69,10 +69,8 @@ class Link:
         # Two bytes more, so that a protocol may look at a header of which only the first has come.
         self._buf = bytearray(self.rx_size + 2)
         self._view = memoryview(self._buf)[: self.rx_size]
-        self._startswith = self._buf.startswith  # to bind it takes 16 bytes of heap
         self._out = bytearray(self.tx_size)
         self._part = b""  # a view of what was written last, so that its like needs no new one
-        self._poll = poll()
         self._drop(None, self._asked)
 
     # ---- for programs ----
@@ -175,8 +173,6 @@ class Link:
                 return 0
         # A stream that is being connected takes nothing, and on some ports must not be read.
         elif up or not self._last:
-            if self._backoff and ticks_diff(ticks_ms(), self._asked) >= self.timeout_ms:
-                self._backoff = 0  # the link has lasted
             count = self._take()  # what an exception in a handler left behind
             for _ in range(8):
                 # A full buffer means that there is more; but others want a turn too.
@@ -208,36 +204,34 @@ class Link:
             self._fail(None, error)
         self._fd = getattr(stream, "pollable", stream)
         if self._fd:
-            self._poll.register(self._fd, 1)  # once: it takes heap
+            self._poll.register(self._fd, 1)
         return True
 
     def _plan(self):
         # Ask for signs of life, judge the peer, and note when that has to be done again.
         now = ticks_ms()
+        left = self.keepalive_ms - ticks_diff(now, self._asked)
         if self.up and not self._last:
-            if ticks_diff(now, self._asked) >= self.keepalive_ms:
+            if left <= 0:
                 self._asked = now
+                left = self.keepalive_ms
+                self._backoff = 0  # the link has lasted
                 # One still unanswered again: ``ping`` waits for its number, and may see the last.
                 self._ask(self._pong == self._ping)
                 self._flush()
             if self.outage is not None:
                 self.outage.drain(self)
-        due = ticks_add(self._asked, self.keepalive_ms)
         if not self.up or self._start != self._end or self._pong != self._ping:
             # It has to say something: an answer, or the rest of a message.
-            if self._silent is None:
-                self._silent = now
-            due = ticks_add(self._silent, self.timeout_ms)
+            self._silent = self._silent or now
+            left = self.timeout_ms - ticks_diff(now, self._silent)
         if self._last:
             # It has to read, and nothing that it says excuses it.
-            if self._stuck is None:
-                self._stuck = now
-            stuck = ticks_add(self._stuck, self.timeout_ms)
-            if ticks_diff(stuck, due) < 0:
-                due = stuck
-        if ticks_diff(now, due) > 0:
-            self._fail("timeout", None)
-        self._due = due
+            self._stuck = self._stuck or now
+            left = min(left, self.timeout_ms - ticks_diff(now, self._stuck))
+        if left < 0:
+            self._fail("timeout")
+        self._due = ticks_add(now, left)
 
     def _drop(self, error, due):
         # Close the stream, and tell the program, which finds everything settled. ``error``: why;
@@ -245,8 +239,6 @@ class Link:
         up = self.up
         stream = self.stream
         if stream:
-            if self._fd:
-                self._poll.unregister(self._fd)
             try:
                 stream.close()
             except OSError:
@@ -255,8 +247,9 @@ class Link:
         self._due = due
         self.up = False
         self.stream = self._fd = self._pong = None
-        # Since when the peer owes us a byte, and since when it has taken none.
-        self._silent = self._stuck = None
+        self._poll = poll()  # waits for nothing: it sleeps
+        # Since when the peer owes us a byte, and since when it has taken none; 0: it does not.
+        self._silent = self._stuck = 0
         # The bytes not yet parsed (beyond the end: to be skipped), and those not yet written.
         self._start = self._end = self._first = self._last = 0
         self._greeted = 0  # how much of the introduction is done
@@ -268,7 +261,7 @@ class Link:
         if up and self.on_down:
             self.on_down()
 
-    def _fail(self, name, error):
+    def _fail(self, name, error=None):
         # Give the link up, plan the next try, and raise why.
         if not name:
             name = "lost" if self.up else "connect"
@@ -285,7 +278,8 @@ class Link:
     def _rise(self):
         self.up = True
         self.connects += 1
-        self.error = self._silent = None
+        self.error = None
+        self._silent = 0
         self._pong = self._ping
         self._asked = ticks_ms()
 
@@ -314,30 +308,22 @@ class Link:
         if count is None:
             return False
         if not count:
-            self._fail("closed", None)
+            self._fail("closed")
         self._end = end + count
         if self.up:
-            self._silent = None
+            self._silent = 0
             if self.alive:
                 self.alive()
         return self.stream
 
     def _wait(self, ms):
-        # Sleep until there is something to read, or room to write if we need that.
-        if ms <= 0:
-            return
-        fd = self._fd
-        if not fd:
-            sleep_ms(1 if self.stream else ms)
-            return
-        wait = self._poll
-        writing = self._last
-        if writing:
-            wait.modify(fd, 5)  # takes heap where addresses are large
-        for _ in wait.ipoll(ms):
-            pass
-        if writing:
-            wait.modify(fd, 1)
+        # Sleep until there is something to read. Room to write is looked for every millisecond, as
+        # is whatever nobody can wait for.
+        if self.stream and (self._last or not self._fd):
+            ms = min(ms, 1)
+        if ms > 0:
+            for _ in self._poll.ipoll(ms):
+                pass
 
     def _flush(self):
         # Write what is in the transmit buffer; True when all of it went.
@@ -355,7 +341,7 @@ class Link:
         except OSError as error:
             self._fail(None, error)
         if count:
-            self._stuck = None
+            self._stuck = 0
             first += count
             if first == last:
                 self._first = self._last = 0
@@ -372,6 +358,19 @@ class Link:
             raise LinkError("size", "%d bytes have not gone yet" % last)
         return last + size
 
+    def _send(self, kind, name, data, confirm=None):
+        # Send one message, or have the ``outage`` keep it if ``confirm`` is True or False. Returns
+        # whether it is in the transmit buffer still, alone.
+        if confirm is not None and self.outage is not None:
+            return self.outage.send(self, confirm, kind, name, data)
+        if confirm:
+            raise ValueError("confirm without outage")
+        self._push()
+        is_alone = not self._last
+        self._pack(kind, name, data)
+        self._push()
+        return is_alone and not self._last
+
     def _push(self):
         # Have all of it written: there is a link, and room for a message.
         if not self.up:
@@ -382,5 +381,5 @@ class Link:
                 return  # umotemq.aio's: the rest goes by itself
             left = self.timeout_ms - ticks_diff(ticks_ms(), start)
             if left <= 0:
-                self._fail("timeout", None)
+                self._fail("timeout")
             self._wait(left)

@@ -1,11 +1,7 @@
 """TCP as a transport."""
 
-import sys
+import socket
 from errno import EINPROGRESS
-
-from micropython import const
-
-_STREAM = const(1)  # SOCK_STREAM, everywhere
 
 
 class Tcp:
@@ -20,13 +16,8 @@ class Tcp:
 
         Raises OSError if none of them can be reached.
         """
-        # Here, as this module may come with others to a board that has no network.
-        if sys.implementation.name != "micropython":
-            from umotemq._cpython import Sockets as socket
-        else:
-            import socket
         if not self._addresses:
-            self._addresses = socket.getaddrinfo(*self.where, 0, _STREAM)
+            self._addresses = socket.getaddrinfo(*self.where, 0, 1)  # 1: SOCK_STREAM, everywhere
         address = self._addresses.pop(0)
         sock = socket.socket(address[0])
         # For its whole life: on ESP32 and RP2 setblocking(True) also clears a timeout.

@@ -7,7 +7,7 @@ from live_clients import PORTS, fmqp, lightmq, until, up, way
 
 from umotemq.carried import Carried
 from umotemq.fmqp import FmqpClient
-from umotemq.link import LinkError, sleep_ms
+from umotemq.link import LinkError
 from umotemq.outage import Ring
 from umotemq.tcp import Tcp
 from umotemq.wanted import Publisher
@@ -248,7 +248,7 @@ def numbers_survive_cut_connections_in_order():
         client.poll(0)
         listener.poll(0)
         if not client.up:
-            sleep_ms(1)
+            time.sleep_ms(1)
         elif number % _ON_THE_WAY == 0:
             try:
                 client.ping(20000)

@@ -8,7 +8,7 @@ from clients_in_memory import SUBSCRIBED, broker, named, ping
 from umotemq.chunks import ChunkClient
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
-from umotemq.link import LinkError, sleep_ms
+from umotemq.link import LinkError
 
 
 @check
@@ -168,7 +168,7 @@ def an_idle_link_wakes_once_per_keepalive():
         waits.append(ms)
         start = time.ticks_ms()
         while stream.empty and time.ticks_diff(time.ticks_ms(), start) < ms:
-            sleep_ms(1)
+            time.sleep_ms(1)
 
     client._wait = wait
     stream.take()

@@ -5,11 +5,11 @@ Arguments: a file, JSON, ports by name; other numbers of messages and connection
 
 import gc
 import sys
+import time
 
 from checks import check, equal, run
 from live_clients import fmqp
 
-from umotemq.link import sleep_ms
 from umotemq.outage import Ring
 
 _MESSAGES, _CONNECTIONS = [int(number) for number in sys.argv[2:]] or (100_000, 200)
@@ -39,7 +39,7 @@ class Soak:
             self.published += 1
             client.poll(0)
             if not client.up:
-                sleep_ms(1)
+                time.sleep_ms(1)
             elif self.published - self.received > 50:
                 client.poll(1)
 

@@ -1,0 +1,43 @@
+"""Messages that begin as the one before did, for the same one raw handler. fmqp imports it then.
+
+They need no look at their head: its bytes are compared, nothing is parsed or looked up.
+"""
+
+from micropython import const
+
+_HEADER = const(6)
+
+
+class Alike:
+    """``header``: of those messages, with their topic; ``span``: bytes of each, all in all."""
+
+    def __init__(self, client, header, span, handler):
+        self._header = header
+        self._span = span
+        self._handler = handler
+        self._view = client._view
+        self._startswith = client._buf.startswith  # to bind it takes 16 bytes of heap
+
+    def take(self, client):
+        """Dispatch those that come next and are whole; return how many."""
+        header = self._header
+        size = len(header)
+        span = self._span
+        handler = self._handler
+        view = self._view
+        startswith = self._startswith
+        count = 0
+        start = client._start
+        have = client._end
+        while startswith(header, start):
+            end = start + span
+            if end > have:
+                break
+            client._start = end
+            body = start + size
+            handler(view, start + _HEADER, body, body, end)
+            count += 1
+            start = client._start
+            if client._alike is not self:
+                break  # the handler subscribed, or closed the link
+        return count
