@@ -80,7 +80,7 @@ class Server:
         self._run_is_due = False  # after the callbacks of the event loop
         self._now = time.monotonic()  # of this turn
         self._stalls = StallHistory(live.net.stalled_receiver_s)
-        self._filters_log = RateLimitedLog("failures of filters")
+        self._filters_log = RateLimitedLog(self._loop.call_later, "failures of filters")
         poller.turns(self._run, self._loop.call_exception_handler)
         self._timer = Timer(self._loop, self._tick)
         self._all_gone = asyncio.Event()
@@ -383,9 +383,9 @@ class Server:
         for failure in failures:
             if failure.part == "filter":
                 whose = f"connection {failure.connection}" if failure.connection else "a queue"
-                reason = repr(failure.error)
-                text = f"a filter of {whose} failed, which counts as unwanted: {reason}"
-                self._filters_log.write(whose, reason, text)
+                error = failure.error
+                text = f"a filter of {whose} failed, which counts as unwanted: {error!r}"
+                self._filters_log.write(whose, type(error).__name__, text)
             else:
                 what = "a session failed" if failure.connection else "a protocol's server failed"
                 self._log_failure(what, failure.connection, failure.error)

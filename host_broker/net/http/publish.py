@@ -6,6 +6,7 @@ import re
 
 from aiohttp import web
 
+from host_broker.bus.publication import HEADER
 from host_broker.net.http.mistake import mistake
 from host_broker.net.http.publishing import Busy, Publishing
 from host_broker.net.journal.numbered import name_of
@@ -16,6 +17,7 @@ _MOST_TOPICS = 10_000  # of one question
 _PUBLISHER = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _NUMBER = re.compile(r"(\d{1,18})\.(\d{1,9})")
 _RETAINED = 0x04
+_COUNTED_AT_ONCE = 2000  # packets; then others have their turn
 
 
 def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTableDef:
@@ -85,7 +87,7 @@ def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTable
 
 
 async def _published(publishing: Publishing, packets: bytes, name: str = "") -> web.Response:
-    whole = _count(packets)
+    whole = await count_publications(packets)
     if whole is None:
         return mistake(400, "the body is not whole FMQP publications, with no flags but retained")
     try:
@@ -103,12 +105,18 @@ def _busy(busy: Busy) -> web.Response:
     return answer
 
 
-def _count(packets: bytes) -> int | None:
+async def count_publications(packets: bytes) -> int | None:
     """Return how many publications these are; None if they are anything else."""
     at = count = 0
-    while at < len(packets):
-        if len(packets) - at < 6 or packets[at] not in (0, _RETAINED):
+    size = len(packets)
+    while at < size:
+        if size - at < HEADER.size:
             return None
-        at += 6 + packets[at + 1] + int.from_bytes(packets[at + 2 : at + 6], "big")
+        flags, topic_length, body_length = HEADER.unpack_from(packets, at)
+        if flags not in (0, _RETAINED):
+            return None
+        at += HEADER.size + topic_length + body_length
         count += 1
-    return count if at == len(packets) else None
+        if not count % _COUNTED_AT_ONCE:
+            await asyncio.sleep(0)
+    return count if at == size else None

@@ -17,7 +17,8 @@ from host_broker.outputs import ConnectionId, Record
 from host_broker.registry import STORED_FORM, protocols
 
 _STEP_BYTES = 64 * 1024  # of a request, at once
-_STEP_PACKETS = 1000
+_STEP_S = 0.002  # that a step may take, with the turn that it is part of; then the next is smaller
+_FEWEST_PACKETS, _MOST_PACKETS = 16, 1024  # of a step
 _WRITE_S = 20.0
 
 
@@ -55,10 +56,13 @@ class Publishing:
         async with self._turn:
             if self._journal is not None and self._journal.full:
                 raise Busy
-            for start, end in _steps(packets):
+            start = 0
+            while start < len(packets):
+                end = _end_of_step(packets, start, _MOST_PACKETS)
                 queue = self._broker.full_queue(_topics(packets, start, end))
                 if queue is not None:
                     raise Busy(f"the queue {queue.decode(errors='replace')} is full")
+                start = end
                 await asyncio.sleep(0)
             if not self._connection:
                 self._connection = self._server.open_internal(protocols()[STORED_FORM])
@@ -80,13 +84,8 @@ class Publishing:
 
         Raises ``Busy`` if the disk does not answer, or is full.
         """
-        if self._journal is None:
-            return
         await asyncio.sleep(0)  # the turn in which the last of it comes
-        try:
-            await self._journal.reach(self._journal.appended, _WRITE_S, sync=sync)
-        except (TimeoutError, JournalError, RetainedStoreError):
-            raise Busy from None
+        await self._reach(sync=sync)
 
     async def wanted(self, topics: list[str]) -> list[bool]:
         """Return, by topic, whether anybody would get a publication."""
@@ -126,26 +125,46 @@ class Publishing:
             },
         }
 
+    async def _reach(self, *, sync: bool = False) -> None:
+        if self._journal is None:
+            return
+        try:
+            await self._journal.reach(self._journal.appended, _WRITE_S, sync=sync)
+        except (TimeoutError, JournalError, RetainedStoreError):
+            raise Busy from None
+
     async def _publish(self, packets: bytes) -> None:
-        for start, end in _steps(packets):
-            self._server.received(self._connection, packets[start:end])
+        loop = asyncio.get_running_loop()
+        position, most, kept = 0, _FEWEST_PACKETS, 0
+        while position < len(packets):
+            end = _end_of_step(packets, position, most)
+            began = loop.time()
+            self._server.received(self._connection, packets[position:end])
+            position = end
             await asyncio.sleep(0)
+            long = loop.time() - began > _STEP_S
+            most = max(most // 2, _FEWEST_PACKETS) if long else min(most * 2, _MOST_PACKETS)
+            if position - kept >= _STEP_BYTES:
+                # Or others' answers would wait for the journal to write all of it before theirs.
+                kept = position
+                try:
+                    await self._reach()
+                except Busy:
+                    kept = len(packets)  # all is published or nothing: it goes on without waiting
             while self._broker.is_suspended(self._connection):
                 await asyncio.sleep(self._rest_s)
                 self._server.proceed_internal(self._connection)
 
 
-def _steps(packets: bytes) -> Iterator[tuple[int, int]]:
-    """Give from where to where packets are published at once."""
-    start = end = 0
-    while start < len(packets):
-        for _ in range(_STEP_PACKETS):
-            _, topic_length, body_length = HEADER.unpack_from(packets, end)
-            end += HEADER.size + topic_length + body_length
-            if end >= len(packets) or end - start >= _STEP_BYTES:
-                break
-        yield start, end
-        start = end
+def _end_of_step(packets: bytes, position: int, most: int) -> int:
+    """Return where the packets end that are published at once, from ``position`` on."""
+    end = position
+    for _ in range(most):
+        _, topic_length, body_length = HEADER.unpack_from(packets, end)
+        end += HEADER.size + topic_length + body_length
+        if end >= len(packets) or end - position >= _STEP_BYTES:
+            break
+    return end
 
 
 def _topics(packets: bytes, start: int, end: int) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 """What HTTP clients say that is no HTTP: a line of the log each, and not too many."""
 
+import asyncio
 import logging
 
 from aiohttp.http_exceptions import HttpProcessingError
@@ -14,7 +15,7 @@ class _RefusedLog(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._log = RateLimitedLog()
+        self._log = RateLimitedLog(asyncio.get_running_loop().call_later)
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None

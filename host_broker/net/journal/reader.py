@@ -55,6 +55,10 @@ class Written(Protocol):
     def index(self) -> SegmentIndex | None:
         """Of the segment that is being written, if there is one."""
 
+    @property
+    def readable(self) -> int | None:
+        """The number after the last message that readers may have; None: all may be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
@@ -121,7 +125,8 @@ class JournalReader:
                     continue
                 last = self._last(number, segments)
                 size = sum(segments.sizes[:-1]) + last.end
-                found.append(PartitionState(number, segments.firsts[0], last.next, size))
+                following = min(last.next, self._readable(number, last.next))
+                found.append(PartitionState(number, segments.firsts[0], following, size))
         return found
 
     def indexes(self, partition: int) -> list[SegmentIndex]:
@@ -159,12 +164,17 @@ class JournalReader:
                 raise Trimmed(segments.firsts[0])
             at = bisect.bisect_right(segments.firsts, number) - 1
             index = self._index(partition, segments, at)
+        readable = self._readable(partition, number + 1)
+        if number >= readable:
+            return None
         following, end = index.tail  # more may be written meanwhile
         if number >= following:
             if at + 1 == len(segments.firsts):
                 return None
             what = f"message {following} is missing, the next segment begins with "
             raise corrupt(index.path, end, f"{what}{segments.firsts[at + 1]}")
+        if (readable := self._readable(partition, following)) < following:
+            until = readable if until is None else min(until, readable)
         start = index.near(number)
         with _Hops(index.path) as hops:
             block = hops.block(start)
@@ -226,6 +236,7 @@ class JournalReader:
         The number of the next message if there is none. Raises as ``slice``.
         """
         indexes = self.indexes(partition)
+        readable = self._readable(partition, indexes[-1].next)
         for index in indexes:
             end = index.end
             if index.latest_ns < time_ns:
@@ -235,9 +246,16 @@ class JournalReader:
                 while at < end:
                     block = hops.block(at)
                     if block.latest_ns >= time_ns and not block.flags & LOST:
-                        return block.first + hops.before(at, block, time_ns)
+                        return min(block.first + hops.before(at, block, time_ns), readable)
                     at += block.length
-        return indexes[-1].next
+        return min(indexes[-1].next, readable)
+
+    def _readable(self, partition: int, following: int) -> int:
+        """Return the number after the last message that may be read; else ``following``."""
+        readable = None
+        if partition < len(self._writers):
+            readable = self._writers[partition].readable
+        return following if readable is None else readable
 
     # ---- with the lock held ----
 

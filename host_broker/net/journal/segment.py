@@ -181,6 +181,18 @@ class Partition:
         # nobody knows.
         segments = sorted(self._folder.glob("[0-9]*" + SEGMENT_SUFFIX))
         self._unsynced: dict[Path, None] = dict.fromkeys([*segments, self._folder])
+        self._synced = 0
+        if self._survives_power_loss:
+            self.sync()
+
+    @property
+    def readable(self) -> int | None:
+        """The number after the last message that readers may have; None: all may be read.
+
+        Other threads may ask. With ``synced`` it is what is on the disk: a loss of power must not
+        take back what somebody has read, and give its numbers to other messages.
+        """
+        return self._synced if self._survives_power_loss else None
 
     @property
     def index(self) -> SegmentIndex | None:
@@ -227,6 +239,7 @@ class Partition:
             with contextlib.suppress(FileNotFoundError):  # a segment that has gone already
                 sync(path)
             del self._unsynced[path]
+        self._synced = self.next
 
     def close(self) -> None:
         """Close the segment and write its index; the next block begins another."""

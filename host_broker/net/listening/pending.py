@@ -38,8 +38,8 @@ class PendingConnections:
     def __init__(self, live: LiveSettings, grace_s: float = _GRACE_S) -> None:
         self._grace_s = grace_s
         self._live = live
-        self._log = RateLimitedLog()
         self._loop = asyncio.get_running_loop()
+        self._log = RateLimitedLog(self._loop.call_later)
         self._timers: dict[PendingConnection, asyncio.TimerHandle] = {}
         self._since: dict[PendingConnection, float] = {}  # the oldest first
 

@@ -2,6 +2,7 @@
 
 import array
 import asyncio
+import concurrent.futures
 import contextlib
 import fcntl
 import functools
@@ -104,6 +105,10 @@ class Served:
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run ``work`` in the thread of the broker, among its turns."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(WITHIN_S)
+
+    def begin(self, work: Coroutine[Any, Any, _T]) -> "concurrent.futures.Future[_T]":
+        """Begin ``work`` in the thread of the broker; its result is in the future."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def begin_to_stop(self) -> None:
         """Stop without waiting for the end, which ``end`` does."""

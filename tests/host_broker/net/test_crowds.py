@@ -120,6 +120,20 @@ def test_a_request_whose_head_never_ends_is_ended(tmp_path: Path) -> None:
         everybody_enters(running)
 
 
+def test_overlong_http_lines_are_one_line_of_the_log(tmp_path: Path) -> None:
+    with broker(*AUTO, "--data", str(tmp_path)) as running:
+        for _ in range(500):
+            with running.raw("auto") as client, contextlib.suppress(ConnectionError):
+                client.sendall(b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n")
+                while client.recv(4096):
+                    pass
+        code, said = running.end()
+    assert code == 0
+    assert said.startswith("broker: HTTP: 127.0.0.1 was refused (LineTooLong): ")
+    assert len(said) < 500
+    assert said.count("\n") == 1
+
+
 def test_idle_http_clients_give_way(tmp_path: Path) -> None:
     with broker(*AUTO, "--set", "net.max_connections=20", "--data", str(tmp_path)) as running:
         with contextlib.ExitStack() as stack:

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -188,3 +189,36 @@ def test_what_is_being_written_is_found_at_once(tmp_path: Path) -> None:
     partition.close()
     assert found == [(number, b"%04d" % number) for number in range(messages)]
     assert reader.since(0, 1234) == 1234
+
+
+def test_what_is_not_synced_yet_is_not_there_for_readers(tmp_path: Path) -> None:
+    """With ``journal.ack=synced`` a loss of power takes back nothing that somebody has read."""
+    record = Record(1, 1, "", 1, b"\0\1\0\0\0\x64a" + bytes(100))
+    for begun, ack in ((0, "synced"), (4, "synced"), (8, "written")):
+        level: Literal["written", "synced"] = "synced" if ack == "synced" else "written"
+        settings = JournalSettings(ack=level)
+        partition = Partition(tmp_path, 0, JOURNAL, 7, settings)
+        reader = JournalReader(tmp_path, JOURNAL, [partition])
+
+        def ends(reader: JournalReader = reader) -> tuple[int, int, int]:
+            """Return what the overview says, what one gets to, and the number of a later time."""
+            number = 0
+            while (found := reader.slice(0, number, 1)) is not None:
+                number = found.next
+            states = reader.partitions()
+            return states[0].next if states else 0, number, reader.since(0, 10**9)
+
+        if begun:
+            assert ends() == (begun, begun, begun)
+        for number in range(4):
+            partition.append(begun + number, record)
+            partition.flush()
+            there = begun if ack == "synced" else begun + number + 1
+            if there:
+                assert ends() == (there, there, there)
+            else:
+                assert reader.slice(0, 0, 1 << 20) is None
+        partition.sync()
+        assert ends() == (begun + 4, begun + 4, begun + 4)
+        assert reader.slice(0, begun, 1 << 20, begun + 1) is not None
+        partition.close()
