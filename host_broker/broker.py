@@ -340,13 +340,16 @@ class Broker:
                     break
             yield found
 
+    @property
+    def has_full_queue(self) -> bool:
+        """Whether there is a full ``block`` queue."""
+        return any(queue.is_blocking for queue in self._bus.queues.values())
+
     def full_queue(self, topics: Iterable[bytes]) -> bytes | None:
         """Return the name of a full ``block`` queue that one of these topics would go to.
 
         For a publisher that cannot be held, because it has no connection. None if there is none.
         """
-        if not any(queue.is_blocking for queue in self._bus.queues.values()):
-            return None
         self._work.left = self._limits.max_steps_per_s
         for topic in topics:
             for match in self._bus.route(topic).matches:

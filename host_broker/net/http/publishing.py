@@ -56,14 +56,8 @@ class Publishing:
         async with self._turn:
             if self._journal is not None and self._journal.full:
                 raise Busy
-            start = 0
-            while start < len(packets):
-                end = _end_of_step(packets, start, _MOST_PACKETS)
-                queue = self._broker.full_queue(_topics(packets, start, end))
-                if queue is not None:
-                    raise Busy(f"the queue {queue.decode(errors='replace')} is full")
-                start = end
-                await asyncio.sleep(0)
+            if self._broker.has_full_queue:
+                await self._refuse_for_full_queue(packets)
             if not self._connection:
                 self._connection = self._server.open_internal(protocols()[STORED_FORM])
             before = self._broker.published(self._connection)
@@ -124,6 +118,16 @@ class Publishing:
                 for name, queue in broker.queues.items()
             },
         }
+
+    async def _refuse_for_full_queue(self, packets: bytes) -> None:
+        start = 0
+        while start < len(packets):
+            end = _end_of_step(packets, start, _MOST_PACKETS)
+            queue = self._broker.full_queue(_topics(packets, start, end))
+            if queue is not None:
+                raise Busy(f"the queue {queue.decode(errors='replace')} is full")
+            start = end
+            await asyncio.sleep(0)
 
     async def _reach(self, *, sync: bool = False) -> None:
         if self._journal is None:
