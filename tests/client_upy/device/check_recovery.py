@@ -140,7 +140,8 @@ def a_broker_that_greets_and_hangs_up_is_left_in_peace():
     async def main():
         stream = Leaving()
         stream.answer = broker
-        client = FmqpClient(stream, name=b"n", retry_ms=20, timeout_ms=1000)
+        # A pause that is longer than ``timeout_ms`` is no link that lasted.
+        client = FmqpClient(stream, name=b"n", retry_ms=20, timeout_ms=50)
         async with Driver(client) as link:
             await link.rest(1500)
         # 20, 40, 80, … 1280 ms, each shortened by half at most.
