@@ -45,7 +45,7 @@ def _rules(folder: Path) -> None:
 
 def _live(folder: Path, rate: float, seconds: float) -> None:
     from benchmarks.alerts import live
-    from motemq_pipeline.session import spark_session
+    from motemq_pipeline.sessions import spark_session
 
     with spark_session(folder / "spark.log", brief=False) as spark:
         found = live.measure(spark, folder / "live", rate, seconds)

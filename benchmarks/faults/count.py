@@ -14,7 +14,8 @@ _Key = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Messages of the journal; rows of a table, how many of them more than once, and missing."""
+    """Messages of the journal that are no client's echo; rows of a table, how many of them more
+    than once, and missing."""
 
     journal: int
     rows: int
@@ -29,7 +30,10 @@ class Count:
 
 
 def journalled(journal: Path) -> dict[_Key, tuple[str, bytes]]:
-    """Return path and payload of all messages of a journal folder, by partition and number."""
+    """Return path and payload of the messages of a journal folder, by partition and number.
+
+    Without clients' echoes, which are no rows of tables.
+    """
     folder = Folder(journal)
     found: dict[_Key, tuple[str, bytes]] = {}
     for partition, state in folder.partitions().items():
@@ -37,7 +41,7 @@ def journalled(journal: Path) -> dict[_Key, tuple[str, bytes]]:
             for data, slice in part.slices():
                 for batch in batches(data, slice):
                     found.update(_rows(pa.Table.from_batches([batch]), "seq"))
-    return found
+    return {key: row for key, row in found.items() if not row[0].startswith("motemq/echo/")}
 
 
 def bronze(messages: dict[_Key, tuple[str, bytes]], tables: Path) -> Count:

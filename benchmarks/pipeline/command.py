@@ -8,7 +8,7 @@ import click
 from benchmarks.broker.report import machine
 from benchmarks.pipeline import batch, live, rollup
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.session import spark_session
+from motemq_pipeline.sessions import spark_session
 
 _NAMES = ("batch", "live-1k", "live-20k", "rollup")
 _RATES = {"live-1k": 1_000, "live-20k": 20_000}

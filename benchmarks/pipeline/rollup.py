@@ -11,7 +11,7 @@ from benchmarks.pipeline import journals
 from motemq_pipeline.job import Sources, Written, write_tables
 from motemq_pipeline.refresh import FROM_SILVER
 from motemq_pipeline.registry import BUILT_IN, load_registry
-from motemq_pipeline.session import spark_session
+from motemq_pipeline.sessions import spark_session
 from motemq_pipeline.storage import Storage
 
 DRIVER_MEMORY = "4g"

@@ -1,8 +1,9 @@
 """From the broker's journal and the rig's JSON lines to bronze, silver and gold tables.
 
-``telemetry``, ``health``, ``rollup`` and ``table`` give tables as DataFrames (docs/tables.md).
+``session`` gives Spark; ``telemetry``, ``health``, ``rollup``, ``fleet_alerts``, ``table`` and
+``read`` give tables as DataFrames (docs/tables.md).
 
-- ``java``, ``session``: a quiet Spark on this machine; ``elsewhere``, ``packaging``: on a cluster
+- ``java``, ``sessions``: a quiet Spark, here or elsewhere; ``packaging``: our code for executors
 - ``registry``: a file to ``rules`` (``rule_table``, ``rule_laws``, ``patterns``), or to all that
   is wrong with it, by line (``toml_lines``)
 - ``decoding``: payloads to fields in Python, and by ``reading`` to readings; ``decoding_arrow``
@@ -23,6 +24,6 @@
 - ``cli``: ``motemq pipeline``
 """
 
-from motemq_pipeline.notebook import health, rollup, table, telemetry
+from motemq_pipeline.notebook import fleet_alerts, health, read, rollup, session, table, telemetry
 
-__all__ = ["health", "rollup", "table", "telemetry"]
+__all__ = ["fleet_alerts", "health", "read", "rollup", "session", "table", "telemetry"]

@@ -64,7 +64,7 @@ def _backfill(journal: Path, rig: Path, place: Storage, registry: Path) -> None:
     # Spark costs a second to import: only those who run it pay.
     from motemq_pipeline.failures import in_words, spark_log
     from motemq_pipeline.job import Sources, Written, write_tables
-    from motemq_pipeline.session import spark_session
+    from motemq_pipeline.sessions import spark_session
 
     def progress(written: Written) -> None:
         click.echo(f"  {written.table:<20} {written.rows:>9} rows  {written.seconds:6.1f} s")

@@ -59,8 +59,10 @@ class Refused(click.ClickException):
 
 
 def need(*paths: Path) -> None:
-    """Refuse what is not there as wrong usage."""
+    """Refuse what is not there, or is a URI, as wrong usage."""
     for path in paths:
+        if ":/" in str(path):
+            raise click.UsageError(f"'{path}' is a URI; this must be on a disk of this machine")
         if not path.exists():
             raise click.UsageError(f"'{path}' does not exist")
 

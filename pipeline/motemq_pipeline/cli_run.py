@@ -1,6 +1,7 @@
 """``motemq pipeline run`` and ``status``: the continuous run, and how it is doing."""
 
 import json
+import shutil
 import signal
 import sys
 import time
@@ -14,7 +15,7 @@ import click
 from motemq_pipeline.cli_errors import interruptible, need, refusals
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.source_options import source_options, token_file
+from motemq_pipeline.source_options import check_source, source_options, token_file
 from motemq_pipeline.status import BRONZE, QueryStatus, RunStatus, behind, position, read_status
 
 _LINE_EVERY_S = 10.0  # where the output is no terminal
@@ -51,10 +52,10 @@ def run(config: Path, once: bool, master: str | None, quiet: bool) -> None:
 
 
 def _run(config: RunConfig, once: bool, progress: "_Progress") -> None:
-    from motemq_pipeline.elsewhere import any_session
     from motemq_pipeline.failures import in_words, spark_log
     from motemq_pipeline.registry import load_registry
     from motemq_pipeline.run import run as keep_up
+    from motemq_pipeline.sessions import any_session
 
     load_registry(config.registry)  # mistakes are told before Spark starts
     master = config.spark.get("spark.master", "")
@@ -64,6 +65,7 @@ def _run(config: RunConfig, once: bool, progress: "_Progress") -> None:
             "end beside the checkpoint, in this process; give it a cluster, spark://HOST:PORT, or "
             "local[*]"
         )
+    check_source(config)
     progress.say("starting Spark")
     with (
         _ended_by_signals() as ended,
@@ -98,6 +100,7 @@ class _Progress:
         self._said = ""
         self._next = 0.0
         self._last: RunStatus | None = None
+        self._away: set[str] = set()
 
     def say(self, text: str) -> None:
         """Print a line of its own."""
@@ -107,15 +110,23 @@ class _Progress:
     def show(self, status: RunStatus) -> None:
         """Show how it goes."""
         self._last = status
-        text = "; ".join(_in_short(query) for query in status.queries)
-        if self._quiet or not text:
+        if self._quiet or not status.queries:
             return
+        for broker in status.unreachable.keys() - self._away:
+            self._aside(f"{status.unreachable[broker]}; the others are read on")
+        for broker in self._away - status.unreachable.keys():
+            self._aside(f"{broker} answers again")
+        self._away = set(status.unreachable)
+        text = "; ".join(_in_short(query) for query in status.queries)
         if self._terminal:
-            click.echo(f"\r\x1b[K{text}", nl=False)
+            click.echo(f"\r\x1b[K{in_a_line(status, _columns())}", nl=False)
         elif text != self._said and time.monotonic() >= self._next:
             click.echo(f"pipeline: {text}")
             self._next = time.monotonic() + _LINE_EVERY_S
         self._said = text
+
+    def _aside(self, text: str) -> None:
+        click.echo(f"\r\x1b[K{text}" if self._terminal else f"pipeline: {text}")
 
     def end(self) -> None:
         """Say what was done."""
@@ -125,10 +136,28 @@ class _Progress:
         self.say("ended; messages in this run: " + ", ".join(f"{n} {r}" for n, r in rows.items()))
 
 
+def _columns() -> int:
+    return shutil.get_terminal_size().columns - 1  # a full line wraps on some terminals
+
+
+def in_a_line(status: RunStatus, columns: int) -> str:
+    """Return how it goes in ``columns`` characters: what comes in, and who is how far behind."""
+    first, *others = status.queries
+    parts = [f"{first.name} {first.rows:,} rows, {first.rows_per_s:,.0f}/s, behind {_lag(first)}"]
+    parts += [f"{query.name} behind {_lag(query)}" for query in others]
+    pairs = zip(parts, status.queries, strict=True)
+    said = [f"{broker} does not answer" for broker in status.unreachable]
+    text = "; ".join([*said, *(f"{part}{_again(query)}" for part, query in pairs)])
+    return text if len(text) <= columns else text[: columns - 1] + "…"
+
+
+def _lag(query: QueryStatus) -> str:
+    return "?" if query.behind is None else f"{query.behind:,}"
+
+
 def _in_short(query: QueryStatus) -> str:
-    lag = "?" if query.behind is None else f"{query.behind:,}"
     return (
-        f"{query.name} {query.rows:,} rows, {query.rows_per_s:,.0f}/s, behind {lag}, "
+        f"{query.name} {query.rows:,} rows, {query.rows_per_s:,.0f}/s, behind {_lag(query)}, "
         f"batch {max(query.batch, 0)} of {query.batch_rows:,} rows in {query.batch_s:.2f} s"
         + _again(query)
     )
@@ -152,7 +181,7 @@ def status(config: Path, as_json: bool) -> None:
     with refusals():
         read = load_config(config)
         found = read_status(read.checkpoint)
-        lags = _lags(read, found)
+        lags, away = _lags(read, found)
     if as_json:
         told = asdict(found)
         for query in told["queries"]:
@@ -166,27 +195,35 @@ def status(config: Path, as_json: bool) -> None:
                 f"{query.rows_per_s:,.0f}/s  batch {max(query.batch, 0)}: {query.batch_rows:,} "
                 f"rows in {query.batch_s:.2f} s, {query.finished_at or 'none yet'}{_again(query)}"
             )
+        for why in away:
+            click.echo(f"  {why}; not counted")
     if found.state != "running":
         raise SystemExit(_NOT_RUNNING)
 
 
-def _lags(config: RunConfig, found: RunStatus) -> dict[str, int]:
+def _lags(config: RunConfig, found: RunStatus) -> tuple[dict[str, int], list[str]]:
+    """Return how far each query is behind, and why brokers are left out of that."""
     from pyspark_motemq.blocks import JournalError
     from pyspark_motemq.options import Options
 
     with token_file(config) as token:
         try:
             options = Options.read(source_options(config.source, token))
-            partitions = options.journal().partitions()
+            journal = options.journal()
+            partitions = journal.reachable()
+            away = list(journal.unreachable().values())
+            if options.brokers and len(away) == len(options.brokers):
+                raise JournalError(away[0])
         except JournalError as error:
             raise PipelineError(str(error)) from error
     from motemq_pipeline.delta import Backlog, Table
 
     of_bronze = behind(position(config.checkpoint, BRONZE) or {}, partitions)
     backlog = Backlog(Table(config.place, "bronze_messages"))
-    return {
+    lags = {
         query.name: of_bronze
         if query.name == BRONZE
         else of_bronze + backlog.rows(position(config.checkpoint, query.name))
         for query in found.queries
     }
+    return lags, away

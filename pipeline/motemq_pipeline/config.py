@@ -258,6 +258,9 @@ class _Reader:
 
     def _path(self, section: str, key: str) -> Path | None:
         text = self._text(section, key)
+        if "://" in text:
+            self._error(section, key, f"{key} must be a file or folder of this machine, not {text}")
+            return None
         return (self._file.parent / Path(text).expanduser()).absolute() if text else None
 
     def _count(self, section: str, key: str, usual: int) -> int:

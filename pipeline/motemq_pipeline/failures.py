@@ -8,7 +8,11 @@ from pathlib import Path
 
 from motemq_pipeline.errors import PipelineError
 
-_OURS = re.compile(r"^(?:\S*\.)?(?:JournalError|PipelineError): (.+)$", re.MULTILINE)
+JSON_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # PySpark's, on stderr
+
+_OURS = re.compile(
+    r"^(?:\S*\.)?(JournalError|PipelineError|BrokerUnavailable): (.+)$", re.MULTILINE
+)
 
 
 @contextlib.contextmanager
@@ -32,7 +36,12 @@ def spark_log() -> Iterator[Path]:
 def in_words(log: Path) -> Iterator[None]:
     """Turn Spark's errors into ``PipelineError``, while its session lives: they ask Java."""
     from pyspark.errors import PySparkException  # costs a second
+    from pyspark.logger import PySparkLogger
 
+    loggers = [PySparkLogger.getLogger(name) for name in JSON_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:  # pages of JSON before the one sentence
+        logger.disabled = True
     try:
         yield
     except PySparkException as error:
@@ -40,14 +49,25 @@ def in_words(log: Path) -> Iterator[None]:
         with log.open("a") as words:
             words.write(text)
         raise PipelineError(in_one_line(text, log)) from error
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 def is_ours(text: str) -> bool:
     """Return whether Spark's text has an error of ours, which says what a person must mend."""
-    return _OURS.search(text) is not None
+    return any(found[1] != "BrokerUnavailable" for found in _OURS.finditer(text))
+
+
+def is_unavailable(text: str) -> bool:
+    """Return whether Spark's text says that a broker does not answer, which passes."""
+    return not is_ours(text) and _OURS.search(text) is not None
 
 
 def in_one_line(text: str, log: Path) -> str:
-    """Return our own error out of Spark's Java and Python traces, else their first line."""
+    """Return our own error out of Spark's Java and Python traces, else their first sentence."""
     ours = _OURS.search(text)
-    return ours[1] if ours else f"Spark failed: {text.splitlines()[0]}; its log is {log}"
+    if ours:
+        return ours[2]
+    said = next((line for line in text.splitlines() if line.strip(" ;")), "no reason was given")
+    return f"Spark failed: {said.strip(' ;')}; its log is {log}"

@@ -1,10 +1,14 @@
 """Tables as DataFrames, for notebooks and programs; Spark is imported when a function is called.
 
-Every function takes a Spark session that sees the place ``tables``, a folder or a URI, and raises
-``PipelineError`` if the table was never written, or by a MoteMQ whose columns were others.
+``session`` gives a Spark session. All others take one that sees the place ``tables``, a folder or a
+URI, and raise ``PipelineError`` if the table was never written, or by a MoteMQ whose columns were
+others.
 """
 
+import atexit
+import contextlib
 import os
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,6 +18,44 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _Place = str | os.PathLike[str]
+
+
+_MADE = contextlib.ExitStack()  # the session that was made here
+
+
+def session(settings: Mapping[str, str] | None = None) -> "SparkSession":
+    """Return the Spark session there is; without one, start a Spark on this machine.
+
+    That one ends with the program, or by its ``stop()``. ``settings`` are Spark's for a session
+    that is started: ``{"spark.master": "spark://HOST:7077"}``, or ``sc://HOST`` for a Connect
+    server. Raises ``PipelineError`` if it cannot be started.
+    """
+    from pyspark.sql import SparkSession
+
+    from motemq_pipeline.failures import spark_log
+    from motemq_pipeline.sessions import any_session
+
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        return found
+    _MADE.close()  # what is left of one that was stopped
+    with contextlib.ExitStack() as starting:
+        log = starting.enter_context(spark_log())
+        found = starting.enter_context(any_session(log, brief=False, settings=settings))
+        _MADE.push(starting.pop_all())
+    return found
+
+
+atexit.register(_MADE.close)
+
+
+def read(
+    path: _Place, at: int | datetime | None = None, spark: "SparkSession | None" = None
+) -> "DataFrame":
+    """Return the table at ``path`` (``TABLES/NAME``) as ``table`` does; without ``spark``, by
+    ``session()``."""
+    place, _, name = os.fspath(path).rstrip("/").rpartition("/")
+    return table(spark or session(), place or ".", name, at)
 
 
 def table(
@@ -39,6 +81,21 @@ def telemetry(spark: "SparkSession", tables: _Place, copies: bool = False) -> "D
 def health(spark: "SparkSession", tables: _Place) -> "DataFrame":
     """Return ``gold_fleet``: a row a board, who is silent, what was lost, what runs on it."""
     return table(spark, tables, "gold_fleet")
+
+
+def fleet_alerts(spark: "SparkSession", tables: _Place, open_only: bool = False) -> "DataFrame":
+    """Return the alerts, a row each, by their last word; ``open_only``: those not yet cleared."""
+    from pyspark.sql import functions as F
+
+    changes = table(spark, tables, "alerts")
+    # A change that cleared an alert has its end, the one that raised it has none.
+    latest = [
+        F.max_by(name, F.coalesce("cleared_at", "raised_at")).alias(name)
+        for name in changes.columns
+        if name not in ("alert", "cleared_at", "key", "date")
+    ]
+    found = changes.groupBy("alert").agg(*latest, F.max("cleared_at").alias("cleared_at"))
+    return found.where("cleared_at is null") if open_only else found
 
 
 def rollup(spark: "SparkSession", tables: _Place, window: str = "minute") -> "DataFrame":

@@ -3,12 +3,13 @@
 A query goes on from its checkpoint, so starting it again loses and doubles nothing. What helps
 against the passing faults of Spark: an executor that is lost, a Python that did not start within
 ten seconds on a busy machine, threads of Spark that stumble over each other. It does not help
-against what a person must mend, which our own errors say.
+against what a person must mend, which our own errors say. A broker that does not answer is waited
+for, however long.
 """
 
 from dataclasses import dataclass
 
-from motemq_pipeline.failures import is_ours
+from motemq_pipeline.failures import is_ours, is_unavailable
 
 IN_A_ROW = 5  # failures without a finished batch between them
 _SLOW = "Python worker failed to connect back"
@@ -24,6 +25,7 @@ class Restarts:
     count: int = 0
     _in_a_row: int = 0
     _slow_in_a_row: int = 0
+    _away_in_a_row: int = 0
     _batch: int | None = None
     _due: float | None = None
 
@@ -36,17 +38,20 @@ class Restarts:
         if self._due is not None:
             return True
         if batch != self._batch:
-            self._batch, self._in_a_row, self._slow_in_a_row = batch, 0, 0
+            self._batch = batch
+            self._in_a_row = self._slow_in_a_row = self._away_in_a_row = 0
         if is_ours(text):
             return False
-        if _SLOW in text:
+        if is_unavailable(text):
+            self._away_in_a_row += 1
+        elif _SLOW in text:
             self._slow_in_a_row += 1
         else:
             self._in_a_row += 1
         if self._in_a_row >= IN_A_ROW or self._slow_in_a_row >= _SLOW_IN_A_ROW:
             return False
-        pause = _PAUSE_S * 2 ** (self._in_a_row - 1) if self._in_a_row else _PAUSE_S
-        self._due = now + min(pause, _PAUSE_MAX_S)
+        times = min(max(self._in_a_row, self._away_in_a_row, 1), 10)
+        self._due = now + min(_PAUSE_S * 2 ** (times - 1), _PAUSE_MAX_S)
         return True
 
     def due(self, now: float) -> bool:

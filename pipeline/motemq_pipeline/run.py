@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -17,6 +18,7 @@ from motemq_pipeline.maintenance import Maintenance
 from motemq_pipeline.source_options import token_file
 from motemq_pipeline.status import BRONZE, QueryStatus, RunStatus, now, only_run, write_status
 from motemq_pipeline.streams import Streams
+from pyspark_motemq.stream import UNREACHABLE
 
 _LOOK_S = 0.5
 _STATUS_S = 1.0
@@ -64,6 +66,7 @@ class _Watch:
     def __init__(self, config: RunConfig, tell: Callable[[RunStatus], None]) -> None:
         self._checkpoint = config.checkpoint
         self._backlog = Backlog(Table(config.place, "bronze_messages"))
+        self._unreachable: dict[str, str] = {}
         self._bronze: int | None = None  # messages that bronze is behind
         self._tell = tell
         self._status = RunStatus(os.getpid(), "running", now(), now(), ())
@@ -86,7 +89,13 @@ class _Watch:
         for name, query in streams.queries.items():
             self._seen[name] = replace(self._of(name, query), restarts=restarts[name])
         queries_now = tuple(self._seen.values())
-        self._status = replace(self._status, state=state, updated_at=now(), queries=queries_now)
+        self._status = replace(
+            self._status,
+            state=state,
+            updated_at=now(),
+            queries=queries_now,
+            unreachable=self._unreachable,
+        )
         write_status(self._status, self._checkpoint)
         self._tell(self._status)
 
@@ -120,6 +129,7 @@ class _Watch:
         done = _offset(source.endOffset)
         if name == BRONZE:
             newest = _offset(source.latestOffset)
+            self._unreachable = (newest or {}).get(UNREACHABLE, {})
             if newest is None or done is None:
                 return None
             numbers = {key: at for key, at in newest.items() if key.isdecimal()}  # not their ids
@@ -131,6 +141,6 @@ class _Watch:
             return None
 
 
-def _offset(text: str | None) -> dict[str, int] | None:
+def _offset(text: str | None) -> dict[str, Any] | None:
     found = json.loads(text) if text and text != "null" and text != "None" else None
     return found if isinstance(found, dict) else None

@@ -1,4 +1,7 @@
-"""A run's source as options of ``format("motemq")``; secrets as files, never as options."""
+"""A run's source as options of ``format("motemq")``; secrets as files, never as options.
+
+And whether somebody is there who can be asked.
+"""
 
 import contextlib
 import os
@@ -8,6 +11,9 @@ from pathlib import Path
 
 from motemq_pipeline.config import RunConfig, Source
 from motemq_pipeline.errors import PipelineError
+from pyspark_motemq.blocks import JournalError
+from pyspark_motemq.brokers import Brokers
+from pyspark_motemq.options import Options
 
 
 def source_options(source: Source, token: Path | None, reader: str = "") -> dict[str, str]:
@@ -24,6 +30,20 @@ def source_options(source: Source, token: Path | None, reader: str = "") -> dict
         "group": f"{source.group}-{reader}" if source.group and reader else "",
     }
     return {name: value for name, value in options.items() if value}
+
+
+def check_source(config: RunConfig) -> None:
+    """Raise ``PipelineError`` if no broker answers, or one refuses: before Spark is started.
+
+    One of several that does not answer is no reason not to begin.
+    """
+    with token_file(config) as token:
+        try:
+            options = Options.read(source_options(config.source, token))
+            if options.brokers:
+                Brokers(options.brokers).check()
+        except JournalError as error:
+            raise PipelineError(str(error)) from error
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class RunStatus:
     started_at: str
     updated_at: str
     queries: tuple[QueryStatus, ...]
+    unreachable: Mapping[str, str] = field(default_factory=dict)  # brokers, and why
 
 
 def now() -> str:

@@ -9,7 +9,7 @@ import bisect
 import json
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -74,7 +74,7 @@ class Folder:
         self._segments: dict[int, list[_Segment]] = {}
         self._identity = ""
 
-    def partitions(self) -> dict[int, PartitionState]:
+    def partitions(self, of: Collection[int] | None = None) -> dict[int, PartitionState]:
         """Return the partitions there are now; raises ``JournalError``."""
         self._look()
         return {
@@ -83,6 +83,14 @@ class Folder:
             )
             for number, segments in self._segments.items()
         }
+
+    def reachable(self) -> dict[int, PartitionState]:
+        """Return the same: a folder is there."""
+        return self.partitions()
+
+    def unreachable(self) -> dict[int, str]:
+        """Return nothing."""
+        return {}
 
     def identities(self) -> dict[int, str]:
         """Return the journal's UUID for number 0, if it has one."""

@@ -1,6 +1,6 @@
 """What a journal offers, wherever it is."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,8 +31,20 @@ class JournalClient(Protocol):
     The partitions of the second one have numbers from ``PARTITIONS`` on, and so forth.
     """
 
-    def partitions(self) -> dict[int, PartitionState]:
-        """Return the partitions there are now; raises ``JournalError``."""
+    def partitions(self, of: Collection[int] | None = None) -> dict[int, PartitionState]:
+        """Return the partitions there are now; raises ``JournalError``.
+
+        ``of``: only those of these journals, by partition number // ``PARTITIONS``.
+        """
+
+    def reachable(self) -> dict[int, PartitionState]:
+        """Return the partitions of the journals that can be asked now, at once.
+
+        Raises ``JournalError`` for what does not pass by itself.
+        """
+
+    def unreachable(self) -> dict[int, str]:
+        """Return why journals were not in ``reachable``, by partition number // ``PARTITIONS``."""
 
     def identities(self) -> dict[int, str]:
         """Return the UUIDs of the journals, by partition number // ``PARTITIONS``.

@@ -21,6 +21,7 @@ _KNOWN = {
         "tokenFile",
         "caFile",
         "topics",
+        "echoes",
         "startingOffsets",
         "endingOffsets",
         "maxRowsPerTrigger",
@@ -47,6 +48,7 @@ class Options:
     limits: Limits
     fail_on_data_loss: bool
     group: str
+    echoes: bool  # also those by which clients see that the broker is there
     starting_offsets: str
     ending_offsets: str
 
@@ -60,6 +62,11 @@ class Options:
                 raise JournalError(f"option {name} is not known; there are: {known}")
         path = said.get("path", "")
         urls = [url.strip() for url in said.get("brokers", "").split(",") if url.strip()]
+        if "://" in path:
+            raise JournalError(
+                f"option path: '{path}' is a URI; a journal is read from a disk, or by HTTP from "
+                'its broker: .option("brokers", "http://HOST:8765")'
+            )
         if bool(path) == bool(urls):
             raise JournalError(
                 "the data source 'motemq' needs the journal folder or its broker: "
@@ -83,8 +90,9 @@ class Options:
                 _number(said, "maxBytesPerTrigger"),
                 _number(said, "minRowsPerTrigger"),
             ),
-            _boolean(said, "failOnDataLoss"),
+            _boolean(said, "failOnDataLoss", "true"),
             said.get("group", ""),
+            bool(patterns) or _boolean(said, "echoes", "false"),
             said.get("startingoffsets", ""),
             said.get("endingoffsets", ""),
         )
@@ -125,8 +133,8 @@ def _number(said: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-def _boolean(said: Mapping[str, str], name: str) -> bool:
-    text = said.get(name.lower(), "true").strip().lower()
+def _boolean(said: Mapping[str, str], name: str, usual: str) -> bool:
+    text = said.get(name.lower(), usual).strip().lower()
     if text not in ("true", "false"):
         raise JournalError(f"option {name}: '{text}' must be true or false")
     return text == "true"

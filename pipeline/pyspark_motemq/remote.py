@@ -19,7 +19,12 @@ _RETRY_EVERY_S = 0.5
 _BUSY = 503
 _FETCH_BYTES = 4 * 1024 * 1024
 _PART_BYTES = 16 * 1024 * 1024  # about what one task reads
+_PATIENCE_S = 3.0  # of who only wants to know whether a broker is there
 _AGAIN = (ConnectionError, TimeoutError, http.client.HTTPException)
+
+
+class BrokerUnavailable(JournalError):
+    """A broker that does not answer, or has too much to do: asking again later helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +44,37 @@ class Broker:
             )
 
     def ask(
-        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        patience_s: float | None = None,
     ) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and body of an answer.
 
-        A broker that cannot be reached, or has too much to do (503), is asked again for 30 s, so
-        a question must be one that may be repeated. Raises ``JournalError``.
+        A broker that cannot be reached, or has too much to do (503), is asked again for 30 s (or
+        ``patience_s``), so a question must be one that may be repeated. Raises ``JournalError``,
+        ``BrokerUnavailable`` if it was asked in vain for so long.
         """
-        end = time.monotonic() + _RETRY_S
+        patience_s = _RETRY_S if patience_s is None else patience_s
+        end = time.monotonic() + patience_s
+        answer_s = min(_ANSWER_S, max(patience_s, _PATIENCE_S))
         while True:
             try:
-                answer = self._ask(method, path, body, headers or {})
+                answer = self._ask(method, path, body, headers or {}, answer_s)
                 if answer[0] != _BUSY or time.monotonic() > end:
                     return answer
                 time.sleep(_RETRY_EVERY_S)
             except _AGAIN as error:
                 if time.monotonic() > end:
-                    raise self._unreachable(error) from error
+                    raise BrokerUnavailable(self._unreachable(error)) from error
                 time.sleep(_RETRY_EVERY_S)
             except OSError as error:  # a certificate, a name
-                raise self._unreachable(error) from error
+                raise JournalError(self._unreachable(error)) from error
 
     def _ask(
-        self, method: str, path: str, body: bytes, more: Mapping[str, str]
+        self, method: str, path: str, body: bytes, more: Mapping[str, str], answer_s: float
     ) -> tuple[int, dict[str, str], bytes]:
         parts = urllib.parse.urlsplit(self.url)
         host, port = str(parts.hostname), parts.port
@@ -69,10 +82,10 @@ class Broker:
         if parts.scheme == "https":
             context = ssl.create_default_context(cafile=self.ca_file or None)
             connection = http.client.HTTPSConnection(
-                host, port or 8765, timeout=_ANSWER_S, context=context
+                host, port or 8765, timeout=answer_s, context=context
             )
         else:
-            connection = http.client.HTTPConnection(host, port or 8765, timeout=_ANSWER_S)
+            connection = http.client.HTTPConnection(host, port or 8765, timeout=answer_s)
         headers = dict(more)
         if self.token_file:
             headers["Authorization"] = f"Bearer {self._token()}"
@@ -92,8 +105,8 @@ class Broker:
                 "every executor needs it"
             ) from error
 
-    def _unreachable(self, error: Exception) -> JournalError:
-        return JournalError(
+    def _unreachable(self, error: Exception) -> str:
+        return (
             f"the broker at {self.url} cannot be reached: {error}; is it running, with --data, and "
             "listening at auto://, http:// or https://?"
         )
@@ -104,7 +117,8 @@ class Broker:
             text = json.loads(body)["error"]
         except (ValueError, KeyError, TypeError):
             text = body[:200].decode("utf-8", "replace").strip()
-        return JournalError(f"the broker at {self.url} answered {status}: {text}")
+        kind = BrokerUnavailable if status == _BUSY else JournalError
+        return kind(f"the broker at {self.url} answered {status}: {text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +147,7 @@ class RemotePart:
                 text = body if status != 204 else b"these messages are not there"
                 said = self.broker.complaint(status, text)
                 what = f"messages {at} to {self.end - 1} of partition {self.label}"
-                raise JournalError(f"{what} cannot be read: {said}")
+                raise type(said)(f"{what} cannot be read: {said}")
             first, following = int(headers["Journal-First"]), int(headers["Journal-Next"])
             name = f"{self.broker.url}{path}"
             run = int(headers["Journal-Run"])
@@ -154,13 +168,16 @@ class Remote:
         self._partitions: dict[int, PartitionState] = {}
         self.identity = ""
 
-    def partitions(self) -> dict[int, PartitionState]:
-        """Return the partitions there are now; raises ``JournalError``."""
+    def partitions(self, patience_s: float | None = None) -> dict[int, PartitionState]:
+        """Return the partitions there are now; raises ``JournalError``.
+
+        ``patience_s``: for so long a broker that does not answer is asked again, else 30 s.
+        """
         self._partitions = {
             self._base + each["partition"]: PartitionState(
                 each["first"], each["next"], each["bytes"]
             )
-            for each in self._overview("/journal")
+            for each in self._overview("/journal", patience_s)
         }
         return self._partitions
 
@@ -187,17 +204,20 @@ class Remote:
             for at in range(start, end, step)
         ]
 
-    def acknowledge(self, group: str, positions: dict[int, int]) -> None:
+    def acknowledge(
+        self, group: str, positions: dict[int, int], patience_s: float | None = None
+    ) -> None:
         """Tell that a consumer group needs nothing below these numbers any more."""
         ours = {str(number - self._base): at for number, at in positions.items()}
         path = "/journal/groups/" + urllib.parse.quote(group, safe="")
         path += f"?id={self.identity}" if self.identity else ""
-        status, _, body = self._broker.ask("PUT", path, json.dumps({"positions": ours}).encode())
+        said = json.dumps({"positions": ours}).encode()
+        status, _, body = self._broker.ask("PUT", path, said, patience_s=patience_s)
         if status != 204:
             raise self._broker.complaint(status, body)
 
-    def _overview(self, path: str) -> list[dict[str, Any]]:
-        status, _, body = self._broker.ask("GET", path)
+    def _overview(self, path: str, patience_s: float | None = None) -> list[dict[str, Any]]:
+        status, _, body = self._broker.ask("GET", path, patience_s=patience_s)
         if status != 200:
             raise self._broker.complaint(status, body)
         document = json.loads(body)

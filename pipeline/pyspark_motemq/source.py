@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.columns import SPARK_SCHEMA
 from pyspark_motemq.folder import Folder, FolderPart
+from pyspark_motemq.journal import Part
 from pyspark_motemq.options import Options
 from pyspark_motemq.sink import SinkOptions, StreamWriter, Writer
 from pyspark_motemq.stream import SourcePartition, StreamReader, read_part
@@ -68,13 +69,15 @@ class JournalReader(DataSourceReader):
         options = self._options
         if options.everything():
             slices = Folder(Path(options.path)).everything()
-            return [SourcePartition(FolderPart(each), options.topics) for each in slices]
+            return [
+                SourcePartition(FolderPart(each), options.topics, options.echoes) for each in slices
+            ]
         journal = options.journal()
         partitions = journal.partitions()
         now_ns = time.time_ns()
         starting = options.starting("earliest").resolve(journal, partitions, now_ns)
         ending = options.ending().resolve(journal, partitions, now_ns)
-        found: list[InputPartition] = []
+        parts: list[Part] = []
         for number, state in partitions.items():
             start, end = starting[number], ending[number]
             if start < min(state.first, end) and options.fail_on_data_loss:
@@ -84,9 +87,8 @@ class JournalReader(DataSourceReader):
                 )
             start, end = max(start, state.first), min(end, state.next)
             if start < end:
-                parts = journal.split(number, start, end)
-                found += [SourcePartition(part, options.topics) for part in parts]
-        return found
+                parts += journal.split(number, start, end)
+        return [SourcePartition(part, options.topics, options.echoes) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of one part; raises ``JournalError`` for corruption."""

@@ -19,12 +19,13 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.columns import batches
-from pyspark_motemq.journal import Part, PartitionState
+from pyspark_motemq.journal import PARTITIONS, Part, PartitionState
 from pyspark_motemq.options import Options
 from pyspark_motemq.position import Offset, Position
-from pyspark_motemq.topics import matching
+from pyspark_motemq.topics import matching, without_echoes
 
 _log = logging.getLogger(__name__)
+UNREACHABLE: Final = "unreachable"  # of the latest offset in Spark's report, by broker: why
 # Where a query begins that has yet to find that out. Spark notes where a batch ends, not where the
 # first one begins, and asks for that again when it repeats it: "latest" would be later by then.
 _BEGINNING: Final[Offset] = {"starting": "now"}
@@ -36,6 +37,7 @@ class SourcePartition(InputPartition):
 
     part: Part
     topics: str  # a regular expression; empty: all
+    echoes: bool = True  # those, too, by which clients see that the broker is there
 
 
 def read_part(partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -44,7 +46,9 @@ def read_part(partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return  # Spark reads an empty journal as one partition without a value
     for data, slice in partition.part.slices():
         for batch in batches(data, slice):
-            yield matching(batch, partition.topics) if partition.topics else batch
+            if partition.topics:
+                batch = matching(batch, partition.topics)
+            yield batch if partition.echoes else without_echoes(batch)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -54,6 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._journal = options.journal()
         self._target: dict[int, PartitionState] | None = None  # of AvailableNow
+        self._away: set[int] = set()  # brokers that did not answer last time
         if options.group and not options.brokers:
             self._journal.acknowledge(options.group, {})
 
@@ -68,9 +73,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return up to where the next batch goes, by what one batch may have."""
-        partitions = self._target or self._journal.partitions()
         if start == _BEGINNING:
-            return self._position(self._starting(partitions))
+            return self._position(self._starting(self._target or self._journal.partitions()))
+        partitions = self._target or self._reachable()
         position = self._checked(start)
         begin = self._begin(position, partitions)
         if isinstance(limit, ReadAllAvailable):
@@ -80,7 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None:
                 limits = limits.without_minimum()
             end = limits.end(begin, partitions)
-        return self._position({**position.numbers, **end})
+        return self._position({**position.numbers, **end}, position)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return one of the limits; ``latestOffset`` heeds all of them."""
@@ -98,19 +103,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._journal.partitions()
 
     def reportLatestOffset(self) -> Offset | None:
-        """Return where the journal is now, for Spark's report of how far behind a query is."""
-        partitions = self._journal.partitions()
-        return self._position({number: state.next for number, state in partitions.items()})
+        """Return where the journal is now, for Spark's report of how far behind a query is.
+
+        ``unreachable`` says why the brokers do not answer of which there are no numbers.
+        """
+        partitions = self._reachable()
+        found = self._position({number: state.next for number, state in partitions.items()})
+        if away := self._journal.unreachable():
+            names = self._options.names()
+            found[UNREACHABLE] = {names[number]: why for number, why in away.items()}
+        return found
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the tasks of a batch; raises ``JournalError`` if some of it is no longer there."""
         if start == _BEGINNING:
             return []
-        partitions = self._journal.partitions()
+        position, following = Position.read(start), Position.read(end)
+        numbers = following.numbers.items()
+        partitions = self._those_of(
+            {at // PARTITIONS for at, until in numbers if position.numbers.get(at, 0) < until}
+        )
         found: list[InputPartition] = []
-        position = self._checked(start)
+        self._check(position)
+        self._check(following)
         begin = {**position.numbers, **self._begin(position, partitions)}
-        for number, until in self._checked(end).numbers.items():
+        for number, until in numbers:
             first = begin.get(number, 0)
             if number not in partitions or until > partitions[number].next:
                 if first < until:
@@ -118,7 +135,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if first < until:
                 parts = self._journal.split(number, first, until)
-                found += [SourcePartition(part, self._options.topics) for part in parts]
+                of = self._options
+                found += [SourcePartition(part, of.topics, of.echoes) for part in parts]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -136,14 +154,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _starting(self, partitions: dict[int, PartitionState]) -> dict[int, int]:
         return self._options.starting("latest").resolve(self._journal, partitions, time.time_ns())
 
-    def _position(self, numbers: dict[int, int]) -> Offset:
-        return Position(numbers, self._journal.identities()).written()
+    def _position(self, numbers: dict[int, int], before: Position | None = None) -> Offset:
+        """Return a position; of who does not answer, the journal is that of ``before``."""
+        known = before.journals if before is not None else {}
+        return Position(numbers, {**known, **self._journal.identities()}).written()
 
     def _checked(self, offset: Offset) -> Position:
         """Return a position; raises ``JournalError`` if it is of another journal."""
         position = Position.read(offset)
-        position.check(self._journal.identities(), self._options.names())
+        self._check(position)
         return position
+
+    def _check(self, position: Position) -> None:
+        position.check(self._journal.identities(), self._options.names())
+
+    def _reachable(self) -> dict[int, PartitionState]:
+        """Return the partitions of the brokers that answer; says so when one stops or begins to."""
+        found = self._journal.reachable()
+        away = self._journal.unreachable()
+        for number in away.keys() - self._away:
+            _log.warning("motemq: %s; the others are read on", away[number])
+        for number in self._away - away.keys():
+            _log.warning("motemq: %s answers again", self._options.names()[number])
+        self._away = set(away)
+        return found
+
+    def _those_of(self, needed: set[int]) -> dict[int, PartitionState]:
+        """Return partitions, those of ``needed`` journals among them; raises ``JournalError``."""
+        found = self._reachable()
+        if missing := needed & self._away:
+            found = {**found, **self._journal.partitions(missing)}
+        return found
 
     def _begin(self, position: Position, partitions: dict[int, PartitionState]) -> dict[int, int]:
         """Return where each partition goes on; a new one begins with its oldest message."""

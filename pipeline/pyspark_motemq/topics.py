@@ -5,6 +5,8 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_ECHOES = "motemq/echo/"
+
 
 def pattern(topics: str) -> str:
     """Return the regular expression of the topics equivalent to one of ``a/b, c/*``.
@@ -23,6 +25,12 @@ def pattern(topics: str) -> str:
 def matching(batch: pa.RecordBatch, regex: str) -> pa.RecordBatch:
     """Return the rows whose ``path`` matches."""
     return batch.filter(pc.match_substring_regex(batch.column("path"), regex))
+
+
+def without_echoes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows that are no client's echo of itself (docs/journal.md)."""
+    echoes = pc.starts_with(batch.column("path"), _ECHOES)
+    return batch.filter(pc.invert(echoes)) if pc.any(echoes).as_py() else batch
 
 
 def _level(level: str) -> str:

@@ -59,7 +59,7 @@ def _process(argv: list[str], log: Path, env: dict[str, str]) -> Iterator[None]:
             stdin=subprocess.DEVNULL,
             env=env,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
         try:
             yield
@@ -69,7 +69,8 @@ def _process(argv: list[str], log: Path, env: dict[str, str]) -> Iterator[None]:
             process.wait(START_S)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Let the kernel end a child that was just forked when its parent ends."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from motemq_pipeline.job import Sources, Written, write_tables
 from motemq_pipeline.registry import BUILT_IN, load_registry
-from motemq_pipeline.session import spark_session
+from motemq_pipeline.sessions import spark_session
 from motemq_pipeline.storage import Storage
 from tests.pipeline.desk import write_journal, write_rig
 

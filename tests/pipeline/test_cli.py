@@ -99,6 +99,24 @@ def test_a_corrupt_journal_is_one_line_with_file_and_offset(tmp_path: Path) -> N
     assert f"{corrupt['name']}, offset {corrupt['corrupt']['offset']}" in line
 
 
+def test_a_uri_where_a_folder_is_needed_is_wrong_usage(tmp_path: Path) -> None:
+    options = ("--rig", tmp_path, "--tables", tmp_path / "tables")
+    code, _, err = _motemq("backfill", "--journal", "s3a://bucket/journal", *options)
+    assert code == 2
+    assert "is a URI; this must be on a disk of this machine" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_port_is_told_before_spark_starts(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[source]\nbrokers = "127.0.0.1:1"\n[tables]\nfolder = "tables"\n')
+    code, out, err = _motemq("run", file)
+    assert (code, out) == (3, "")
+    (line,) = err.splitlines()
+    assert "the broker at http://127.0.0.1:1 cannot be reached: " in line
+    assert not (tmp_path / "tables").exists()
+
+
 def test_tables_and_report_need_no_spark(desk: Tables, tmp_path: Path) -> None:
     env = {**os.environ, "PATH": "", "JAVA_HOME": ""}
     code, out, _ = _motemq("tables", "--tables", desk.folder, env=env)
@@ -146,7 +164,7 @@ def test_ctrl_c_ends_it_with_all_it_started(tmp_path: Path, line: str) -> None:
 _HOLDER = """
 import signal, sys
 from pathlib import Path
-from motemq_pipeline.session import spark_session
+from motemq_pipeline.sessions import spark_session
 with spark_session(Path(sys.argv[1])) as spark:
     print(spark.read.format("motemq").option("path", sys.argv[2]).load().count(), flush=True)
     signal.pause()

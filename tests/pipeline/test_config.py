@@ -138,6 +138,14 @@ shards = 0
             "run.toml:6: aws_secret_access_key is a secret: set AWS_SECRET_ACCESS_KEY in the",
         ),
         (
+            '[source]\njournal = "s3a://bucket/journal"\n[tables]\nfolder = "t"\n',
+            "run.toml:2: journal must be a file or folder of this machine, not s3a://bucket",
+        ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "t"\nregistry = "hdfs://host/r.toml"\n',
+            "run.toml:5: registry must be a file or folder of this machine, not hdfs://host",
+        ),
+        (
             '[source]\njournal = "j"\n[tables]\nfolder = "t"\n'
             'keep = { gold_fleet = "1d", alerts = "x" }\n',
             "run.toml:5: gold_fleet keeps all its rows",

@@ -16,7 +16,7 @@ from pyspark_motemq.limits import Limits
 from pyspark_motemq.offsets import Offsets
 from pyspark_motemq.options import Options
 from pyspark_motemq.remote import Broker, Remote
-from pyspark_motemq.topics import matching, pattern
+from pyspark_motemq.topics import matching, pattern, without_echoes
 from tests.journal_segment import START_NS, Segment, Sender, packet
 
 
@@ -201,6 +201,17 @@ def test_topics(topics: str, path: str, hit: bool) -> None:
     assert matching(batch, pattern(topics)).num_rows == hit
 
 
+def test_echoes_of_clients_are_rows_only_if_they_are_asked_for() -> None:
+    import pyarrow as pa
+
+    batch = pa.RecordBatch.from_pydict({"path": ["a", "motemq/echo/7f", "motemq/echoes"]})
+    assert without_echoes(batch).column("path").to_pylist() == ["a", "motemq/echoes"]
+    assert without_echoes(batch.slice(0, 1)) == batch.slice(0, 1)
+    assert not Options.read({"path": "x"}).echoes
+    assert Options.read({"path": "x", "echoes": "true"}).echoes
+    assert Options.read({"path": "x", "topics": "motemq/echo/*"}).echoes
+
+
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_motemq.remote._RETRY_S", 0.1)
     with pytest.raises(JournalError, match=r"broker at https://127\.0\.0\.1:1 cannot be reached"):
@@ -216,6 +227,8 @@ def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
         ({"path": "x", "maxRowsPerTrigger": "many"}, "option maxRowsPerTrigger"),
         ({"path": "x", "failOnDataLoss": "perhaps"}, "option failOnDataLoss"),
         ({"path": "x", "topics": "a,,b"}, "empty topic"),
+        ({"path": "s3a://bucket/journal"}, "option path: 's3a://bucket/journal' is a URI"),
+        ({"path": "x", "echoes": "some"}, "option echoes: 'some' must be true or false"),
         ({"path": "x", "endingOffsets": "soon"}, "option endingOffsets"),
         ({"brokers": "ftp://x"}, "is no address"),
     ],

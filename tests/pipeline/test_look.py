@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,13 +13,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from motemq_pipeline.cli import command
 from motemq_pipeline.cli_look import _print
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.failures import in_one_line, in_words, spark_log
+from motemq_pipeline.failures import JSON_LOGGERS, in_one_line, in_words, spark_log
 from motemq_pipeline.schemas import TABLES
 from motemq_pipeline.sql import Answer, by_duckdb, by_spark
 from motemq_pipeline.storage import Storage
@@ -67,11 +69,26 @@ def test_a_mistake_is_one_line_of_duckdbs(desk: Tables, sql: str, told: str) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_a_mistake_in_sql_is_one_line(spark: SparkSession, desk: Tables) -> None:
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("select nothing from nowhere", "nowhere"),
+        ("selct 1", "Syntax error at or near 'selct'"),
+        ("select nothing from gold_fleet", "`nothing` cannot be resolved"),
+    ],
+)
+def test_a_mistake_in_sql_is_one_line(
+    spark: SparkSession, desk: Tables, monkeypatch: pytest.MonkeyPatch, sql: str, told: str
+) -> None:
+    loggers = [PySparkLogger.getLogger(name) for name in JSON_LOGGERS]
+    pages: list[logging.LogRecord] = []
+    for logger in loggers:
+        monkeypatch.setattr(logger, "handle", pages.append)  # what it would write to stderr
     with pytest.raises(PipelineError) as caught, spark_log() as log, in_words(log):
-        by_spark(spark, "select nothing from nowhere", desk.place, 5)
+        by_spark(spark, sql, desk.place, 5)
     assert "\n" not in str(caught.value)
-    assert "nowhere" in str(caught.value)
+    assert told in str(caught.value)
+    assert pages == []
     assert not log.exists() or str(log) in str(caught.value)
     log.unlink(missing_ok=True)
 
@@ -80,6 +97,10 @@ def test_our_own_errors_are_found_in_sparks_traces() -> None:
     trace = "Job aborted\n  at java\npyspark_motemq.records.JournalError: it is corrupt\n at x"
     assert in_one_line(trace, Path("log")) == "it is corrupt"
     assert in_one_line("a\nb", Path("log")) == "Spark failed: a; its log is log"
+    unknown = "\n ;\n[PARSE_SYNTAX_ERROR] Syntax error at 'selct'.;\n== SQL ==\n"
+    assert in_one_line(unknown, Path("log")) == (
+        "Spark failed: [PARSE_SYNTAX_ERROR] Syntax error at 'selct'.; its log is log"
+    )
 
 
 _ROWS = [

@@ -38,6 +38,17 @@ def test_a_finished_batch_begins_the_count_anew() -> None:
     assert restarts.count == 100
 
 
+def test_a_broker_that_does_not_answer_is_waited_for() -> None:
+    restarts, now = Restarts(), 0.0
+    away = "Traceback\npyspark_motemq.remote.BrokerUnavailable: the broker at x cannot be reached"
+    for _ in range(1000):
+        assert restarts.failed(away, None, now)
+        assert not restarts.due(now)
+        now += 15.0
+        assert restarts.due(now)
+    assert not restarts.failed(f"{away}\n{_OURS}", None, now)
+
+
 @pytest.mark.parametrize(("text", "times"), [(_SLOW, 29), (_PASSING, IN_A_ROW - 1)])
 def test_a_slow_machine_is_given_longer(text: str, times: int) -> None:
     restarts = Restarts()

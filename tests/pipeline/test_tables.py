@@ -5,17 +5,19 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import duckdb
 import polars
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 import motemq_pipeline
+from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.job import Sources, write_tables
 from motemq_pipeline.schemas import TABLES, VERSIONS, arrow_schema, columns
@@ -219,6 +221,40 @@ def test_tables_are_frames_in_a_notebook(spark: SparkSession, desk: Tables) -> N
     assert motemq_pipeline.telemetry(spark, str(desk.folder), copies=True).count() == 124
     assert motemq_pipeline.health(spark, desk.folder).count() == 3
     assert motemq_pipeline.rollup(spark, desk.folder, "hour").columns[:2] == ["board", "sensor"]
+    assert motemq_pipeline.session().sparkContext is spark.sparkContext
+    assert motemq_pipeline.read(desk.folder / "gold_fleet").count() == 3
+
+
+def test_alerts_are_a_row_each_by_their_last_word(spark: SparkSession, tmp_path: Path) -> None:
+    def at(second: int) -> datetime:
+        return datetime(2026, 1, 31, 12, 0, second, tzinfo=UTC)
+
+    said = [
+        ("a:1", "range", at(1), None, 34.0, "too hot"),
+        ("a:1", "range", at(1), at(9), 28.0, "in range again"),
+        ("b:1", "silent", at(5), None, None, "says nothing"),
+    ]
+    names = ("alert", "kind", "raised_at", "cleared_at", "value", "message")
+    more = {"sensor": "", "limit": None, "key": "", "date": date(2026, 1, 31)}
+    rows = [{**dict(zip(names, row, strict=True)), **more, "board": row[0][0]} for row in said]
+    table = pa.Table.from_pylist(rows, schema=arrow_schema("alerts"))
+    made = Table(Storage.at(tmp_path), "alerts")
+    made.create()
+    write_deltalake(made.handle(), table, mode="append")
+    found = motemq_pipeline.fleet_alerts(spark, tmp_path).sort("alert").collect()
+    assert [(row.board, row.message, row.value, row.cleared_at is None) for row in found] == [
+        ("a", "in range again", 28.0, False),
+        ("b", "says nothing", None, True),
+    ]
+    still = motemq_pipeline.fleet_alerts(spark, tmp_path, open_only=True).collect()
+    assert [row.alert for row in still] == ["b:1"]
+
+
+def test_a_program_without_a_session_is_given_one(desk: Tables) -> None:
+    code = "import sys, motemq_pipeline as mp; print(mp.read(sys.argv[1]).count())"
+    argv = [sys.executable, "-c", code, str(desk.folder / "gold_fleet")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
 
 
 def test_a_notebook_is_told_what_is_wrong(

@@ -31,7 +31,7 @@ class Query:
 
     def __init__(self, running: BrokerProcess, **options: str) -> None:
         url = f"http://127.0.0.1:{running.ports['auto']}"
-        given = {"brokers": url, "startingOffsets": "earliest", **options}
+        given = {"brokers": url, "startingOffsets": "earliest", "echoes": "true", **options}
         self._reader = StreamReader(Options.read(given))
         self.at = self._reader.initialOffset()
         self.rows: list[tuple[int, int]] = []

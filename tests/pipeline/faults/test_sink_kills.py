@@ -22,7 +22,7 @@ _REQUESTS = 3  # of four rows: a request has at most 4 MiB
 _DRIVER = """
 import sys
 from pathlib import Path
-from motemq_pipeline.session import spark_session
+from motemq_pipeline.sessions import spark_session
 
 journal, broker, folder = sys.argv[1:]
 with spark_session(Path(folder) / "spark.log") as spark:

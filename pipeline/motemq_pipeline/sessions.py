@@ -1,13 +1,20 @@
-"""A Spark of our own on this machine: loopback only, quiet, UTC, gone when we are."""
+"""Sessions of Spark: one of our own, quiet, UTC, gone when we are; or one that others started.
+
+One of our own on this machine is reached by loopback only. A cluster reaches it at the address by
+which this machine reaches the cluster. Others start one by ``spark-submit`` or serve Spark Connect.
+"""
 
 import contextlib
 import logging
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import urllib.parse
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,14 +30,18 @@ from motemq_pipeline.java import Java, find_java
 from motemq_pipeline.packaging import write_package
 
 _JVM_END_S = 20.0
+_CONNECT_PORT = 15_002  # Spark's usual one
+_KNOCK_S = 10.0
 # All cores, and a task that fails is tried again, as clusters do: Python may start too late.
 _LOCAL = "local[*,4]"
 # Without Hadoop's native library every chmod is a process, each made by one more otherwise.
 _JAVA = "-Djdk.lang.Process.launchMechanism=VFORK"
 _BRIEF_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-# What results depend on, wherever Spark runs.
+_ADDRESS = re.compile(r"(?:spark|k8s)://(?:https?://)?(?:\[([^]]+)]|([^:,/]+)):(\d+)")
+_TIME_ZONE = "spark.sql.session.timeZone"
+# How we want it, wherever Spark runs; whoever says otherwise has it otherwise.
 SQL_SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
+    _TIME_ZONE: "UTC",
     # Not INT96, whose readers must guess the time zone.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
@@ -52,14 +63,49 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 
 
+def refuse_time_zone(settings: Mapping[str, str]) -> None:
+    """Raise ``PipelineError`` if a Spark is to have another time zone than the tables: UTC."""
+    if (zone := settings.get(_TIME_ZONE, "UTC")) not in ("UTC", "Etc/UTC", "GMT", "Z"):
+        raise PipelineError(
+            f"{_TIME_ZONE} is {zone}, but days and hours of the tables are those of UTC; leave "
+            "that setting out"
+        )
+
+
+def address_for(master: str) -> str:
+    """Return the address of this machine by which a cluster can reach it.
+
+    That is the one by which this machine reaches the master; "" where the URL names no host (YARN):
+    Spark then takes that of the machine's name.
+    """
+    for first, second, port in _ADDRESS.findall(master):
+        with contextlib.suppress(OSError):
+            found = socket.getaddrinfo(first or second, int(port), type=socket.SOCK_DGRAM)[0]
+            with socket.socket(found[0], found[1]) as probe:
+                probe.connect(found[4])  # of a datagram socket: chooses the way, sends nothing
+                return str(probe.getsockname()[0])
+    return ""
+
+
+def is_local(master: str) -> bool:
+    """Whether a master is this process's own Java: ``local``, ``local[4]``."""
+    return re.match(r"local(\[|$)", master) is not None
+
+
+def _driver_address(master: str, address: str) -> dict[str, str]:
+    if is_local(master):
+        address = "127.0.0.1"
+    if not address:
+        return {}
+    return {"spark.driver.host": address, "spark.driver.bindAddress": address}
+
+
 def _settings(scratch: Path, brief: bool) -> dict[str, str]:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     return {
         "spark.master": _LOCAL,
         "spark.app.name": "motemq pipeline",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": (
             f"{_JAVA} {_BRIEF_JAVA if brief else ''} -Dderby.system.home="
             f"{scratch} -Dlog4j2.configurationFile={log4j.as_uri()}"
@@ -80,19 +126,25 @@ def spark_session(
     """Start Spark, and stop it with its Java process when the block ends.
 
     ``brief``: for seconds of work, for which Java's best compiler takes longer than it saves.
-    ``settings``: Spark's, above ours; ``spark.master`` may be a cluster's.
+    ``settings``: Spark's, above ours; ``spark.master`` may be a cluster's, which then reaches this
+    machine at ``address_for`` it, unless ``spark.driver.host`` says otherwise.
 
     Everything Java says goes to the file ``log``. Java ends by itself if we are killed: it waits
     for the end of its stdin. Raises ``PipelineError`` if there is no Java or it does not start.
     """
+    chosen = dict(settings or {})
+    refuse_time_zone(chosen)
     java = find_java(os.environ)
+    master = chosen.get("spark.master", _LOCAL)
+    address = "" if is_local(master) else address_for(master)
     with (
         tempfile.TemporaryDirectory(prefix="motemq-spark-", ignore_cleanup_errors=True) as scratch,
         log.open("a") as output,
-        _environment(java, Path(scratch), (settings or {}).get("spark.master", _LOCAL)),
+        _environment(java, Path(scratch), master, address),
     ):
         conf = SparkConf(loadDefaults=False)
-        for key, value in {**_settings(Path(scratch), brief), **(settings or {})}.items():
+        ours = {**_settings(Path(scratch), brief), **_driver_address(master, address)}
+        for key, value in {**ours, **chosen}.items():
             conf.set(key, value)
         with _python_side_in(output), _refusal_in_words(java, log), _interrupt_held_back() as held:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]  # PySpark has no types there
@@ -106,7 +158,7 @@ def spark_session(
             with _python_side_in(output):
                 with _refusal_in_words(java, log):
                     context = SparkContext(conf=conf, gateway=gateway)
-                if not str(context.master).startswith("local["):
+                if not is_local(master):
                     context.addPyFile(str(write_package(Path(scratch) / "motemq.zip")))
                 # PySpark takes Ctrl-C for a call into Java, in the middle of the one it interrupts.
                 if _in_main_thread():
@@ -185,23 +237,26 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _environment(java: Java, scratch: Path, master: str) -> Iterator[None]:
+def _environment(java: Java, scratch: Path, master: str, address: str) -> Iterator[None]:
     """Point Spark's scripts at our Java and interpreter, and away from the user's settings.
 
-    Other machines may have their Python elsewhere; then PYSPARK_PYTHON says where.
+    Those for a cluster stay: other machines may have their Python elsewhere (PYSPARK_PYTHON), a
+    machine several addresses (SPARK_LOCAL_IP), a cluster its settings (SPARK_CONF_DIR).
     """
-    python = sys.executable
-    if not master.startswith("local["):
+    python, local_ip = sys.executable, "127.0.0.1"
+    conf = scratch / "conf"
+    conf.mkdir()
+    if not is_local(master):
         python = os.environ.get("PYSPARK_PYTHON") or python
-    empty = scratch / "conf"
-    empty.mkdir()
+        local_ip = os.environ.get("SPARK_LOCAL_IP") or address
+        conf = Path(os.environ.get("SPARK_CONF_DIR") or conf)
     ours = {
         "JAVA_HOME": str(java.home_for_spark(scratch)),
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_CONF_DIR": str(empty),
+        "SPARK_CONF_DIR": str(conf),
         "SPARK_HOME": str(_home(scratch)),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        **({"SPARK_LOCAL_IP": local_ip} if local_ip else {}),
         "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
     }
     theirs = {name: os.environ.get(name) for name in ours}
@@ -228,3 +283,67 @@ def _home(scratch: Path) -> Path:
         if entry.name in ("bin", "data", "jars", "sbin"):
             (home / entry.name).symlink_to(entry)
     return home
+
+
+@contextlib.contextmanager
+def any_session(
+    log: Path, brief: bool = True, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Give the Spark there is: that of ``spark-submit``, ``sc://…`` as master, else one of ours.
+
+    The same promises as ``spark_session``; a Connect server stays when the block ends. Raises
+    ``PipelineError``.
+    """
+    chosen = dict(settings or {})
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, whose settings hold
+        chosen.pop("spark.master", None)
+        with _stopped(_submitted(chosen)) as session:
+            yield session
+    elif chosen.get("spark.master", "").startswith("sc://"):
+        with _stopped(_connected(chosen["spark.master"])) as session:
+            yield session
+    else:
+        with spark_session(log, brief, chosen) as session:
+            yield session
+
+
+def _submitted(settings: Mapping[str, str]) -> SparkSession:
+    """Return the session of ``spark-submit``: what its ``--conf`` says goes before ``settings``."""
+    SparkContext._ensure_initialized()  # then Java's settings can be asked
+    said = dict(SparkConf().getAll())
+    chosen = {**SQL_SETTINGS, **settings, **said}
+    refuse_time_zone(chosen)
+    builder = SparkSession.builder
+    for key in (*SQL_SETTINGS, *settings):
+        builder = builder.config(key, chosen[key])
+    return builder.getOrCreate()
+
+
+def _connected(url: str) -> SparkSession:
+    _knock(url)
+    try:
+        session = SparkSession.builder.remote(url).getOrCreate()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    except Exception as error:  # gRPC's and PySpark's errors have no common name
+        raise PipelineError(
+            f"no Spark Connect server answers at {url}: {str(error).splitlines()[0]}"
+        ) from error
+    return session
+
+
+def _knock(url: str) -> None:
+    """Refuse at once where nothing listens: PySpark would try for ten minutes."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        address = (parts.hostname or "", parts.port or _CONNECT_PORT)
+        socket.create_connection(address, timeout=_KNOCK_S).close()
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"no Spark Connect server answers at {url}: {error}") from error
+
+
+@contextlib.contextmanager
+def _stopped(session: SparkSession) -> Iterator[SparkSession]:
+    try:
+        yield session
+    finally:
+        session.stop()

@@ -1,0 +1,135 @@
+"""Several brokers: asked side by side, and what one of them does to the others when it is away."""
+
+import logging
+import socket
+from collections.abc import Iterable
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host_broker.client import connect
+from motemq_pipeline.cli_run import in_a_line
+from motemq_pipeline.status import QueryStatus, RunStatus
+from pyspark_motemq import brokers
+from pyspark_motemq.blocks import JournalError
+from pyspark_motemq.brokers import Brokers
+from pyspark_motemq.options import Options
+from pyspark_motemq.position import Offset
+from pyspark_motemq.remote import Broker, BrokerUnavailable
+from pyspark_motemq.stream import UNREACHABLE, StreamReader
+from tests.host_broker.net.broker_process import BrokerProcess, broker, until
+
+_OPTIONS = ("--set", "journal.flush_s=0.001", "--set", "journal.partitions=1")
+
+
+def _publish(running: BrokerProcess, numbers: range) -> None:
+    client = connect(f"fmqp://127.0.0.1:{running.ports['auto']}")
+    with client:
+        for number in numbers:
+            client.publish("a", b"%d" % number)
+        client.sync()
+
+
+def _read(reader: StreamReader, start: Offset, end: Offset) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    for task in reader.partitions(start, end):
+        for batch in reader.read(task):
+            columns = batch.to_pydict()
+            found += zip(columns["partition"], columns["payload"], strict=True)
+    return sorted(found)
+
+
+def _latest(reader: StreamReader, start: Offset) -> Offset:
+    return reader.latestOffset(start, reader.getDefaultReadLimit())
+
+
+def test_a_broker_that_is_away_delays_nobody_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pyspark_motemq.remote._RETRY_S", 0.1)
+    caplog.set_level(logging.WARNING)
+    one_argv = ("--data", str(tmp_path / "a"), "--listen", "auto://127.0.0.1:0", *_OPTIONS)
+    other_argv = ("--data", str(tmp_path / "b"), *_OPTIONS)
+    with broker(*one_argv) as one:
+        with broker(*other_argv, "--listen", "auto://127.0.0.1:0") as other:
+            port = other.ports["auto"]
+            urls = f"127.0.0.1:{one.ports['auto']},127.0.0.1:{port}"
+            reader = StreamReader(Options.read({"brokers": urls, "startingOffsets": "earliest"}))
+            start = reader.initialOffset()
+            _publish(one, range(3))
+            _publish(other, range(5))
+            at: list[Offset] = [start]
+
+            def kept(one_has: int, other_has: int) -> bool:
+                at.append(_latest(reader, at[-1]))
+                return (at[-1]["0"], at[-1]["10000"]) == (one_has, other_has)
+
+            until(lambda: kept(4, 6))  # with an echo each
+            here = at[-1]
+            assert len(_read(reader, start, here)) == 8
+        # The second one is gone.
+        _publish(one, range(3, 5))
+        until(lambda: kept(7, 6))
+        assert at[-1]["journals"] == here["journals"]
+        assert _read(reader, here, at[-1]) == [(0, b"3"), (0, b"4")]
+        reported = reader.reportLatestOffset()
+        assert reported is not None
+        assert "10000" not in reported
+        ((name, why),) = reported[UNREACHABLE].items()
+        assert name == f"broker 2 (http://127.0.0.1:{port})"
+        assert "cannot be reached" in why
+        told = [record.getMessage() for record in caplog.records]
+        assert len([text for text in told if "the others are read on" in text]) == 1
+        # Nothing of it is skipped: a batch that has its messages waits, and is tried again.
+        with pytest.raises(BrokerUnavailable):
+            reader.partitions(start, here)
+        with broker(*other_argv, "--listen", f"auto://127.0.0.1:{port}") as again:
+            _publish(again, range(5, 6))
+            gone_on = at[-1]
+            until(lambda: kept(7, 8))
+            assert _read(reader, gone_on, at[-1]) == [(10_000, b"5")]
+            assert UNREACHABLE not in (reader.reportLatestOffset() or {})
+            assert "answers again" in caplog.records[-1].getMessage()
+
+
+def test_nobody_waits_twice_for_a_broker_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes connections and never answers, as a machine does that has stopped."""
+    waited: list[int] = []
+
+    def counted(futures: Iterable[Future[Any]], timeout: float) -> object:
+        known = list(futures)
+        waited.append(len(known))
+        return wait(known, timeout)
+
+    monkeypatch.setattr(brokers, "wait", counted)
+    monkeypatch.setattr(brokers, "_WAIT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        several = Brokers([Broker(f"http://127.0.0.1:{silent.getsockname()[1]}")])
+        for _ in range(3):
+            assert several.reachable() == {}
+            assert "has not answered within 0.05 s" in several.unreachable()[0]
+    assert waited == [1, 0, 0]
+
+
+def test_a_start_needs_one_broker_that_answers(tmp_path: Path) -> None:
+    nobody = Broker("http://127.0.0.1:1")
+    with broker("--data", str(tmp_path), "--listen", "auto://127.0.0.1:0") as running:
+        Brokers([nobody, Broker(f"http://127.0.0.1:{running.ports['auto']}")]).check()
+    with pytest.raises(JournalError, match="cannot be reached"):
+        Brokers([nobody]).check()
+
+
+def test_progress_is_one_line_of_a_terminal() -> None:
+    query = QueryStatus("bronze", 7, 10, 0.2, 61_200, 1020.0, 240, "")
+    silver = QueryStatus("silver", 7, 10, 0.2, 61_200, 1020.0, None, "")
+    alerts = QueryStatus("alerts", 7, 10, 0.2, 3, 0.0, 0, "", 2)
+    status = RunStatus(1, "running", "", "", (query, silver, alerts))
+    assert in_a_line(status, 120) == (
+        "bronze 61,200 rows, 1,020/s, behind 240; silver behind ?; "
+        "alerts behind 0, failed and started again 2 times"
+    )
+    assert len(in_a_line(status, 79)) == 79
+    away = RunStatus(1, "running", "", "", (query,), {"broker 2 (http://x:1)": "why"})
+    assert in_a_line(away, 120).startswith("broker 2 (http://x:1) does not answer; bronze 61,200")

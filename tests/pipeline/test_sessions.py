@@ -1,0 +1,63 @@
+"""Where a Spark of ours can be reached, and whose settings hold."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.sessions import (
+    _driver_address,
+    _submitted,
+    address_for,
+    is_local,
+    spark_session,
+)
+
+
+def test_a_driver_is_reached_at_the_address_by_which_it_reaches_the_master() -> None:
+    assert address_for("spark://127.0.0.1:7077") == "127.0.0.1"
+    assert address_for("spark://localhost:7077,localhost:7078") == "127.0.0.1"
+    assert address_for("k8s://https://127.0.0.1:6443") == "127.0.0.1"
+    assert address_for("spark://[::1]:7077") in ("::1", "")  # without IPv6 there is no way
+    assert address_for("yarn") == ""
+    assert address_for("spark://no.such.host.invalid:7077") == ""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 7077))
+            ours = probe.getsockname()[0]
+        except OSError:  # a machine without a way out
+            ours = ""
+    assert address_for("spark://192.0.2.1:7077") == ours
+
+
+def test_only_a_cluster_reaches_the_driver_by_more_than_loopback() -> None:
+    at = "10.1.2.3"
+    assert _driver_address("spark://10.1.2.4:7077", at) == {
+        "spark.driver.host": at,
+        "spark.driver.bindAddress": at,
+    }
+    assert _driver_address("yarn", "") == {}
+    for master in ("local", "local[2]", "local[*,4]"):
+        assert is_local(master)
+        assert _driver_address(master, at)["spark.driver.bindAddress"] == "127.0.0.1"
+    assert not is_local("local-cluster[2,1,512]")
+
+
+def test_what_spark_submit_was_told_goes_before_our_settings(spark: SparkSession) -> None:
+    """The session of these tests was started as spark-submit starts one, with --conf."""
+    session = _submitted({"spark.sql.shuffle.partitions": "4711", "spark.motemq.test": "new"})
+    assert session.conf.get("spark.sql.shuffle.partitions") == str(os.cpu_count())
+    assert session.conf.get("spark.motemq.test") == "new"
+    session.conf.unset("spark.motemq.test")
+
+
+def test_another_time_zone_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    zone = {"spark.sql.session.timeZone": "Europe/Berlin"}
+    with (
+        pytest.raises(PipelineError, match=r"timeZone is Europe/Berlin, but .* are those of UTC"),
+        spark_session(tmp_path / "log", settings=zone),
+    ):
+        raise AssertionError("it must not start")
