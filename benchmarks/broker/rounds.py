@@ -14,11 +14,13 @@ from typing import TypeVar
 from benchmarks.broker import burst, singles
 from benchmarks.broker.effort import Effort
 from benchmarks.broker.generator import Load
-from benchmarks.broker.metering import Measured, settle, undisturbed
-from benchmarks.broker.peers import BY_NAME, RELAY, Peer, Running, running
+from benchmarks.broker.metering import Measured, settle, touch_memory, undisturbed
+from benchmarks.broker.peers import BY_NAME, JOURNAL, RELAY, Peer, Running, running
 from benchmarks.broker.workloads import Goal, Workload
 
 _T = TypeVar("_T")
+_MOST_BYTES_EACH = 256  # of a publication in the journal
+_MOST_BYTES_PER_S = 2_000_000_000
 
 
 @dataclass(slots=True)
@@ -103,6 +105,11 @@ def in_turn(peers: Sequence[_T], number: int) -> list[_T]:
 def _once(
     workload: Workload, peer: Peer, broker: Running, load: Load, duration_s: float
 ) -> Measured:
+    if JOURNAL.name in workload.brokers:
+        # More than it writes; before the others, too, or they would have another machine.
+        touch_memory(
+            workload.publications * _MOST_BYTES_EACH or int(duration_s * _MOST_BYTES_PER_S)
+        )
     if workload.kind == "singles":
         measured = singles.measure(peer, broker, load, duration_s)
     else:
