@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`; both set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench size clean
+.PHONY: help setup demo test check bench reliability size clean
 
 BIN := .venv/bin
 OUT ?= out/demo
@@ -32,6 +32,9 @@ bench: setup ## benchmarks against named peers
 	$(BIN)/python -m benchmarks client
 	$(BIN)/python -m benchmarks link
 	$(BIN)/python -m benchmarks pipeline
+
+reliability: setup ## kills, losses of power, faults, and what journal.ack costs; into docs/reliability.md
+	$(BIN)/python -m benchmarks reliability --write
 
 size: setup ## bytes of .mpy of the client's modules; fails above its budget
 	$(BIN)/python -m benchmarks size

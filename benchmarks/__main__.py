@@ -10,6 +10,7 @@ from benchmarks.faults.command import command as pipeline_faults
 from benchmarks.journal.command import command as journal
 from benchmarks.link.command import command as link
 from benchmarks.pipeline.command import command as pipeline
+from benchmarks.reliability.command import command as reliability
 from benchmarks.rig.command import command as rig
 
 
@@ -25,6 +26,7 @@ main.add_command(journal, "journal")
 main.add_command(link, "link")
 main.add_command(pipeline, "pipeline")
 main.add_command(pipeline_faults, "pipeline-faults")
+main.add_command(reliability, "reliability")
 main.add_command(rig, "rig")
 main.add_command(size, "size")
 

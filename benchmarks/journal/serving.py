@@ -57,10 +57,10 @@ def start(data: Path) -> Start:
     with broker(data) as port:
         listening_s = time.perf_counter() - began
         middle = _overview(port)["partitions"][0]["next"] // 2
-        answer = _get(port, f"/journal/0?from={middle}&max_bytes=1")
-        if answer.status != 200 or not answer.read(1):
-            raise AssertionError(f"answered {answer.status}")
-        first_byte_s = time.perf_counter() - began
+        with _get(port, f"/journal/0?from={middle}&max_bytes=1") as answer:
+            if answer.status != 200 or not answer.read(1):
+                raise AssertionError(f"answered {answer.status}")
+            first_byte_s = time.perf_counter() - began
         asked = time.perf_counter()
         _overview(port, "?at_ns=1767225700000000000")
         return Start(listening_s, first_byte_s, time.perf_counter() - asked)
@@ -97,18 +97,22 @@ def read_files(folder: Path) -> Rate:
             size = 0
             began = time.perf_counter()
             for path in sorted(folder.glob("*.mjl")):
-                size += len(_get(port, f"/{path.name}").read())
+                with _get(port, f"/{path.name}") as answer:
+                    size += len(answer.read())
             return Rate(size, time.perf_counter() - began)
         finally:
             process.terminate()
 
 
-def _get(port: int, path: str) -> http.client.HTTPResponse:
+@contextlib.contextmanager
+def _get(port: int, path: str) -> Iterator[http.client.HTTPResponse]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_START_S)
-    connection.request("GET", path)
-    return connection.getresponse()
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        yield connection.getresponse()
 
 
 def _overview(port: int, query: str = "") -> dict[str, list[dict[str, int]]]:
-    found: dict[str, list[dict[str, int]]] = json.loads(_get(port, f"/journal{query}").read())
+    with _get(port, f"/journal{query}") as answer:
+        found: dict[str, list[dict[str, int]]] = json.loads(answer.read())
     return found

@@ -3,10 +3,13 @@
 The load goes on through every fall. Some of the kills come while the broker starts. At the end
 every publication that was acknowledged must be in the journal, every batch with a number once and
 whole, and of every retained topic the last message that was acknowledged or a later one be kept.
+A broker may say that the tail of a segment is torn: what the kernel was writing when it was killed,
+hence acknowledged to nobody. Anything else that it says is a failure.
 """
 
 import ctypes
 import random
+import re
 import select
 import signal
 import socket
@@ -14,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,12 +37,20 @@ _START_S = 60.0
 _LONGEST_S = 0.6  # between the start and the kill
 _DURING_START = 0.15  # of the kills
 _PR_SET_PDEATHSIG = 1
+# Of a segment's tail, or of one that has not even a header.
+_TORN_TAIL = re.compile(
+    r"broker: journal: torn: \S+\.mjl(, offset \d+: the last \d+ bytes were never whole.*|"
+    r": .*; it has no message)"
+)
 _LIBC = ctypes.CDLL(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a campaign found; ``lost`` and ``twice`` are publications, ``stale`` retained topics."""
+    """What a campaign found; ``lost`` and ``twice`` are publications, ``stale`` retained topics.
+
+    ``tails``: how many torn tails the brokers said there were.
+    """
 
     kills: int
     acknowledged: int
@@ -49,6 +60,7 @@ class Outcome:
     torn: Sequence[tuple[str, int]]  # batches with a number that are there in part
     stale: Sequence[str]
     start_s: Sequence[float]
+    tails: int
 
     @property
     def exact(self) -> bool:
@@ -57,14 +69,20 @@ class Outcome:
 
 
 def campaign(
-    folder: Path, kills: int, seed: int, options: Sequence[str] = (), disk: Disk | None = None
+    folder: Path,
+    kills: int,
+    seed: int,
+    options: Sequence[str] = (),
+    disk: Disk | None = None,
+    tell: Callable[[int], object] = lambda done: None,
 ) -> Outcome:
     """Kill a broker with its data in ``folder`` so often; ``options`` are further ones of it.
 
     With a ``disk``, whose root is ``folder``, the machine loses its power instead. Every other time
     nothing is left but what was synced, else some files may be as they were at the end.
 
-    Raises ``RuntimeError`` if the broker does not start again, or says what it must not.
+    ``tell`` is told after each kill how many there were. Raises ``RuntimeError`` if the broker does
+    not start again, or says what it must not.
     """
     drawn = random.Random(seed)
     port = _free_port()
@@ -80,6 +98,7 @@ def campaign(
     for publisher in publishers:
         publisher.start()
     start_s: list[float] = []
+    tails = 0
     try:
         for turn in range(kills):
             began = time.monotonic()
@@ -94,8 +113,10 @@ def campaign(
             _, said = process.communicate()
             if process.returncode != -signal.SIGKILL:
                 raise RuntimeError(f"the broker ended by itself: {said.decode()}")
+            tails += torn_tails(said)
             if disk is not None:
                 disk.lose_power(drawn if turn % 2 else None)
+            tell(turn + 1)
     finally:
         process = _spawn(argv, disk)
         _wait_until_listening(process)
@@ -104,12 +125,13 @@ def campaign(
     kept = read_kept(port, [f"kill/kept/{name}/{n}" for name in ("r0", "r1") for n in range(10)])
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=_START_S)
-    if process.returncode or said:
+    if process.returncode:
         raise RuntimeError(f"the broker ended with {process.returncode}: {said.decode()}")
+    tails += torn_tails(said)
     for publisher in publishers:
         if publisher.failure is not None:
             raise publisher.failure
-    return _outcome(kills, folder, publishers, kept, start_s)
+    return _outcome(kills, folder, publishers, kept, start_s, tails)
 
 
 def _outcome(
@@ -118,6 +140,7 @@ def _outcome(
     publishers: Sequence[Publisher],
     kept: dict[str, bytes],
     start_s: Sequence[float],
+    tails: int,
 ) -> Outcome:
     found = Counter(journalled(folder / "journal").values())
     acknowledged = set().union(*(publisher.acknowledged for publisher in publishers))
@@ -137,7 +160,26 @@ def _outcome(
                 if not payload <= kept.get(topic, b"") <= publisher.sent[topic]
             ]
     lost = [each for each in acknowledged if not found[each]]
-    return Outcome(kills, len(acknowledged), sum(found.values()), lost, twice, torn, stale, start_s)
+    return Outcome(
+        kills,
+        len(acknowledged),
+        sum(found.values()),
+        lost,
+        twice,
+        torn,
+        stale,
+        start_s,
+        tails,
+    )
+
+
+def torn_tails(said: bytes) -> int:
+    """Return how many torn tails a broker has found; RuntimeError if it has said anything else."""
+    lines = said.decode().splitlines()
+    for line in lines:
+        if not _TORN_TAIL.fullmatch(line):
+            raise RuntimeError(f"the broker said: {said.decode()}")
+    return len(lines)
 
 
 def _spawn(argv: Sequence[str], disk: Disk | None) -> "subprocess.Popen[bytes]":

@@ -90,8 +90,7 @@ class FmqpPublisher(Publisher):
 
     def _converse(self) -> None:
         topic, echo = f"kill/fmqp/{self.name}", f"kill/echo/{self.name}"
-        with self._connected() as client:
-            reader = _Packets(client)
+        with self._connected() as client, _Packets(client) as reader:
             self._subscribe(client, reader, [echo])
             waiting: deque[list[Publication]] = deque()
             while not self._stop.is_set() or waiting:
@@ -122,8 +121,7 @@ class RetainedPublisher(Publisher):
 
     def _converse(self) -> None:
         topics = [f"kill/kept/{self.name}/{number}" for number in range(10)]
-        with self._connected() as client:
-            reader = _Packets(client)
+        with self._connected() as client, _Packets(client) as reader:
             self._subscribe(client, reader, topics)
             while not self._stop.is_set():
                 told = []
@@ -145,10 +143,9 @@ class LightmqPublisher(Publisher):
     """Eight SENDs under way."""
 
     def _converse(self) -> None:
-        with self._connected() as client:
+        with self._connected() as client, client.makefile("rb") as reader:
             name = self.name.encode()
             client.sendall(_lightmq(1, bytes([len(name)]) + name))
-            reader = client.makefile("rb")
             if _frame(reader) != (2, b"\0"):
                 raise OSError("not accepted yet: the broker still knows the former connection")
             waiting: deque[tuple[bytes, Publication]] = deque()
@@ -228,6 +225,12 @@ class _Packets:
     def __init__(self, client: socket.socket) -> None:
         self._file = client.makefile("rb")
 
+    def __enter__(self) -> "_Packets":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
     def next(self) -> Publication:
         head = _exactly(self._file, 6)
         rest = _exactly(self._file, head[1] + int.from_bytes(head[2:], "big"))
@@ -262,7 +265,7 @@ def read_kept(port: int, topics: Sequence[str]) -> dict[str, bytes]:
     with socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_S) as client:
         words = [_subscription(topic) for topic in (*topics, ready)]
         client.sendall(b"".join(words) + FMQP.publication(ready, b"!", 0))
-        reader = _Packets(client)
-        while (packet := reader.next())[0] != ready:
-            kept[packet[0]] = packet[1]
+        with _Packets(client) as reader:
+            while (packet := reader.next())[0] != ready:
+                kept[packet[0]] = packet[1]
     return kept
