@@ -1,4 +1,4 @@
-"""The MicroPython client against umqtt.simple and umqtt.robust2, on one interpreter, in one run.
+"""The MicroPython client against umqtt and mqtt_async, on one interpreter, in one run.
 
 ``installed`` fetches and compiles what is compared; ``endpoint`` is the peer of all of them, one
 process for MQTT, FMQP and LightMQ; ``wires`` how it spells them; ``device`` what MicroPython runs;

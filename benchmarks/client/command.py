@@ -30,7 +30,7 @@ from firmware.node_files import CompileError
     help="Write every figure to this file too.",
 )
 def command(rounds: int, interpreter: str, json_file: Path | None) -> None:
-    """Measure our MicroPython client, umqtt.simple and umqtt.robust2; print the ratios.
+    """Measure our MicroPython client, umqtt's three and mqtt_async; print the ratios.
 
     The others are fetched with pip. One process stands in for their broker and for ours.
 

@@ -18,7 +18,9 @@ CLIENTS = {
     "ours, FMQP": ("client_fmqp", "fmqp"),
     "ours, LightMQ": ("client_lightmq", "lightmq"),
     "umqtt.simple": ("client_simple", "mqtt"),
+    "umqtt.robust": ("client_robust", "mqtt"),
     "umqtt.robust2": ("client_robust2", "mqtt"),
+    "mqtt_async": ("client_mqtt_async", "mqtt"),
 }
 
 

@@ -4,7 +4,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Literal
 
-PEERS = ("umqtt.simple", "umqtt.robust2")
+PEERS = ("umqtt.simple", "umqtt.robust", "umqtt.robust2", "mqtt_async")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
 """What is compared, as a board has it: compiled by one compiler with one set of flags.
 
-umqtt.simple, umqtt.simple2 and umqtt.robust2 come from the package index through pip. They are
-source packages without build instructions: pip refuses to install them, but it does unpack them
-before it notices, and ``--no-clean`` makes it leave them there.
+umqtt and mqtt_async come from the package index through pip. They are source packages without build
+instructions: pip refuses to install them, but it does unpack them before it notices, and
+``--no-clean`` makes it leave them there.
+
+mqtt_as itself is in no index that pip, npm or Debian read; mqtt_async was made of it, by another
+author, with its interface.
 """
 
 import os
@@ -14,10 +17,12 @@ from pathlib import Path
 
 from firmware.node_files import CLIENT_OPTIMISATION, compile_client, compile_mpy
 
-_PEERS = {
-    "simple": "micropython-umqtt.simple==1.3.4",
-    "simple2": "micropython-umqtt.simple2==2.2.0",
-    "robust2": "micropython-umqtt.robust2==2.2.0",
+_PEERS = {  # the requirement, and the package of its modules
+    "simple": ("micropython-umqtt.simple==1.3.4", "umqtt"),
+    "robust": ("micropython-umqtt.robust==1.0", "umqtt"),
+    "simple2": ("micropython-umqtt.simple2==2.2.0", "umqtt"),
+    "robust2": ("micropython-umqtt.robust2==2.2.0", "umqtt"),
+    "mqtt_async": ("micropython-mqtt==0.7b4", ""),
 }
 _FETCH_S = 120.0
 
@@ -34,23 +39,24 @@ class Installed:
     sizes: dict[str, int]
 
     def bytes_of(self, package: str, modules: Sequence[str]) -> int:
-        """Return the bytes of some modules of a package, together."""
-        return sum(self.sizes[f"{package}/{module}.mpy"] for module in modules)
+        """Return the bytes of some modules of a package, or of none (""), together."""
+        folder = f"{package}/" if package else ""
+        return sum(self.sizes[f"{folder}{module}.mpy"] for module in modules)
 
 
 def install(folder: Path) -> Installed:
     """Fetch and compile all clients into ``folder``. Raises ``NotInstalled``, ``CompileError``."""
     lib = folder / "lib"
     compile_client(folder)
-    for module, requirement in _PEERS.items():
-        for source in sorted(_unpacked(requirement, folder / "pip" / module).glob("*.py")):
-            compile_mpy(source, lib / "umqtt" / f"{source.stem}.mpy", CLIENT_OPTIMISATION)
+    for module, (requirement, package) in _PEERS.items():
+        for source in _unpacked(requirement, package, folder / "pip" / module):
+            compile_mpy(source, lib / package / f"{source.stem}.mpy", CLIENT_OPTIMISATION)
     sizes = {str(path.relative_to(lib)): path.stat().st_size for path in lib.rglob("*.mpy")}
     return Installed(lib, sizes)
 
 
-def _unpacked(requirement: str, folder: Path) -> Path:
-    """Return the folder of the package's modules."""
+def _unpacked(requirement: str, package: str, folder: Path) -> list[Path]:
+    """Return the package's modules."""
     folder.mkdir(parents=True)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-clean", "--no-deps", "--no-binary", ":all:", "--dest", str(folder)]
@@ -65,8 +71,9 @@ def _unpacked(requirement: str, folder: Path) -> Path:
         )
     except subprocess.TimeoutExpired:
         raise NotInstalled(f"pip did not fetch {requirement} within {_FETCH_S:g} s") from None
-    found = list(folder.glob("pip-*/*/umqtt"))
-    if len(found) != 1:
+    found = sorted(path for path in folder.glob(f"pip-*/*/{package or '.'}/*.py"))
+    found = [path for path in found if path.is_file() and path.stem != "setup"]
+    if not found:
         reason = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         raise NotInstalled(f"pip did not fetch {requirement}: {reason[0]}")
-    return found[0]
+    return found

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable
 
-from benchmarks.client.goals import Must, Row
+from benchmarks.client.goals import PEERS, Must, Row
 from benchmarks.client.imports import imported
 from benchmarks.client.installed import Installed
 from benchmarks.client.runs import Device
@@ -12,8 +12,11 @@ from benchmarks.client.size import Budget
 _CLIENTS = {
     "": ("client_fmqp", "fmqp good"),
     "umqtt.simple": ("client_simple", "mqtt good"),
+    "umqtt.robust": ("client_robust", "mqtt good"),
     "umqtt.robust2": ("client_robust2", "mqtt good"),
+    "mqtt_async": ("client_mqtt_async", "mqtt good"),
 }
+_BEFORE = "asyncio,network,machine,logging"  # what is the board's, whoever imports it
 _BOARD = "128k"  # a heap that has to be collected now and then
 _ROOMY = "4m"  # nothing is collected while bytes are counted
 _PER_MESSAGE = 200
@@ -26,14 +29,18 @@ Told = Callable[[str], None]
 
 def sizes(installed: Installed, budget: Budget) -> list[Row]:
     """Return the bytes of .mpy: the sums that were promised."""
-    simple = installed.bytes_of("umqtt", ["simple"])
-    robust2 = installed.bytes_of("umqtt", ["simple2", "robust2", "errno"])
+    theirs = {
+        "umqtt.simple": [installed.bytes_of("umqtt", ["simple"])],
+        "umqtt.robust": [installed.bytes_of("umqtt", ["simple", "robust"])],
+        "umqtt.robust2": [installed.bytes_of("umqtt", ["simple2", "robust2", "errno"])],
+        "mqtt_async": [installed.bytes_of("", ["mqtt_async"])],
+    }
     return [
         Row(
             f".mpy, {whole.about}",
             "B",
             [installed.bytes_of("umotemq", whole.modules)],
-            {"umqtt.simple": [simple], "umqtt.robust2": [robust2]},
+            theirs,
             Must("at most", whole.goal),
         )
         for whole in budget.wholes
@@ -45,9 +52,7 @@ def memory(device: Device) -> list[Row]:
     one, aio = _groups("fmqp tcp", "aio")
     (both,) = _groups("fmqp lightmq tcp")
     ours = imported(device, _BOARD, one, "asyncio", aio)
-    theirs = {
-        name: [imported(device, _BOARD, name)[name]] for name in ("umqtt.simple", "umqtt.robust2")
-    }
+    theirs = {name: [imported(device, _BOARD, _BEFORE, name)[name]] for name in PEERS}
     objects = _each(device, "memory", 1, _BOARD)
     return [
         Row(

@@ -33,6 +33,8 @@ def device(installed: Installed) -> Iterator[Device]:
 def test_the_other_clients_are_what_their_names_say(installed: Installed) -> None:
     assert installed.bytes_of("umqtt", ["simple"]) > 1000
     assert installed.bytes_of("umqtt", ["simple2", "robust2"]) > 4000
+    assert installed.bytes_of("umqtt", ["robust"]) > 400
+    assert installed.bytes_of("", ["mqtt_async"]) > 7000
     assert installed.bytes_of("umotemq", ["link", "fmqp"]) > 500
 
 
@@ -45,6 +47,15 @@ def test_umqtt_allocates_what_can_be_told_from_its_source(device: Device) -> Non
     # bytearray(4) and the packed length: an object of one block and a block of data, each.
     assert heap["publish"] == 64
     assert heap["receive"] == pytest.approx(240, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("client", "calls"),
+    [("client_robust", {"writes": 4, "reads": 5}), ("client_mqtt_async", {"writes": 1})],
+)
+def test_the_other_clients_are_driven(device: Device, client: str, calls: dict[str, float]) -> None:
+    found = device.run(_ROOMY, "measure.py", "calls", client, device.ports["mqtt good"], 100)
+    assert found == {"reads": found["reads"], **calls}
 
 
 def test_a_client_that_allocates_is_found_out(device: Device, tmp_path: Path) -> None:
@@ -126,10 +137,13 @@ def test_a_fault_is_noticed_in_time_or_not(said: str, verdict: faults.Noticed) -
 
 
 def test_the_peer_fails_as_it_should(device: Device) -> None:
-    """Everybody connects and notices a close; nobody connects to who never answers."""
+    """Everybody connects and notices a close; nobody connects to who never answers.
+
+    umqtt.robust connects again without a word, and without its subscriptions.
+    """
     for name, (module, wire) in faults.CLIENTS.items():
         said = {}
-        for behaviour, limit_s in (("half_close", 30), ("mute", 4)):
+        for behaviour, limit_s in (("half_close", 15), ("mute", 4)):
             port = device.ports[f"{wire} {behaviour}"]
             arguments = ("faults.py", module, port, "subscriber", 1000, 300)
             with device.start("128k", *arguments) as process:
@@ -138,7 +152,7 @@ def test_the_peer_fails_as_it_should(device: Device) -> None:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     said[behaviour] = process.communicate()[0]
-        assert "noticed" in said["half_close"], name
+        assert ("noticed" in said["half_close"]) is (name != "umqtt.robust"), name
         assert "connected" not in said["mute"], name
 
 

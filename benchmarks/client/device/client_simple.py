@@ -11,12 +11,13 @@ class Client:
     """One client; ``count`` messages have come."""
 
     buffers = 0
+    kind = MQTTClient
 
     def __init__(self, port, counted=False, keepalive=0):
         self.count = 0
         self._counted = counted
         self._timeout_s = 2 if keepalive else None
-        self.client = MQTTClient(b"bench", "127.0.0.1", port, keepalive=keepalive)
+        self.client = self.kind(b"bench", "127.0.0.1", port, keepalive=keepalive)
         self.client.set_callback(self._handle)
 
     def connect(self):

@@ -1,0 +1,17 @@
+"""A Wi-Fi that is up, for a client that asks (client_mqtt_async)."""
+
+
+class WLAN:
+    STA_IF = 0
+
+    def __init__(self, interface):
+        pass
+
+    def isconnected(self):
+        return True
+
+    def disconnect(self):
+        pass
+
+
+STA_IF = WLAN.STA_IF
