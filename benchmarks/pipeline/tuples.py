@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pyspark_motemq.columns import SPARK_SCHEMA
+from pyspark_motemq.columns import spark_schema
 from pyspark_motemq.options import Options
 from pyspark_motemq.source import JournalReader
 
@@ -21,7 +21,7 @@ class TupleSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of ``motemq``."""
-        return SPARK_SCHEMA
+        return spark_schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader."""

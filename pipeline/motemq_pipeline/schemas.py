@@ -28,7 +28,8 @@ TABLES: Final[dict[str, str]] = {
     # What the source gives; not taken from it, because it imports Spark, and readers need none.
     "bronze_messages": (
         "partition int, seq long, time timestamp, time_ns long, protocol string, connection long, "
-        "client string, path string, retained boolean, will boolean, payload binary, date date"
+        "client string, path string, retained boolean, will boolean, payload binary, "
+        "broker string, date date"
     ),
     "silver_telemetry": (
         "board string, sensor string, seq long, t_ms long, unit string, value double, "
@@ -120,7 +121,7 @@ RIG_LINE_SCHEMAS: Final[dict[str, str]] = {
 # Raised with every change of a table's columns or of what they mean.
 VERSIONS: Final[dict[str, int]] = {
     **dict.fromkeys(TABLES, 1),
-    "bronze_messages": 2,  # date
+    "bronze_messages": 3,  # date; broker
     "silver_telemetry": 3,  # clock; event_time by it; date
     "silver_quarantine": 2,  # date
     "gold_sensor_rollup": 2,  # hour, date; percentiles from sketches

@@ -79,6 +79,7 @@ class Slice:
     until: int | None
     low: int = 0
     high: int | None = None
+    journal: str = ""  # its UUID
 
 
 @dataclass(frozen=True, slots=True)

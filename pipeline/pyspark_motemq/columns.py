@@ -1,15 +1,18 @@
 """Blocks to Arrow columns: the one place that touches every message, so no loop of ours does.
 
-A batch is made of the columns of many blocks, put together. Properties of publications have no
-column: they are skipped (docs/source.md).
+A batch is made of the columns of many blocks, put together. What nobody asked for is not made.
+Properties of publications, which few have, are looked at one by one where ``headers`` are wanted.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_motemq.blocks import (
     BLOCK_HEADER_LENGTH,
@@ -22,31 +25,61 @@ from pyspark_motemq.blocks import (
     take_blocks,
 )
 
-# Spark compares the first batch's schema with its own, so types and order are exactly these.
-ARROW_SCHEMA = pa.schema(
-    [
-        pa.field("partition", pa.int32()),
-        pa.field("seq", pa.int64()),
-        pa.field("time", pa.timestamp("us", tz="UTC")),
-        pa.field("time_ns", pa.int64()),
-        pa.field("protocol", pa.string()),
-        pa.field("connection", pa.int64()),
-        pa.field("client", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("retained", pa.bool_()),
-        pa.field("will", pa.bool_()),
-        pa.field("payload", pa.binary()),
-    ]
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+# Spark compares the first batch's schema with its own, so types are exactly these.
+_TYPES: Final[dict[str, tuple[str, pa.DataType]]] = {
+    "partition": ("int", pa.int32()),
+    "seq": ("long", pa.int64()),
+    "time": ("timestamp", pa.timestamp("us", tz="UTC")),
+    "time_ns": ("long", pa.int64()),
+    "protocol": ("string", pa.string()),
+    "connection": ("long", pa.int64()),
+    "client": ("string", pa.string()),
+    "path": ("string", pa.string()),
+    "retained": ("boolean", pa.bool_()),
+    "will": ("boolean", pa.bool_()),
+    "payload": ("binary", pa.binary()),
+    "broker": ("string", pa.string()),
+    "key": ("binary", pa.binary()),
+    "value": ("binary", pa.binary()),
+    "topic": ("string", pa.string()),
+    "offset": ("long", pa.int64()),
+    "timestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
+    "headers": ("array<struct<key:string,value:binary>>", _HEADERS),
+}
+COLUMNS: Final = tuple(_TYPES)[:12]  # unless others are asked for
+KAFKA_COLUMNS: Final = (
+    *("key", "value", "topic", "partition", "offset", "timestamp", "headers"),
+    *("broker", "client", "protocol"),
 )
-SPARK_SCHEMA = (
-    "partition int, seq long, time timestamp, time_ns long, protocol string, connection long, "
-    "client string, path string, retained boolean, will boolean, payload binary"
-)
+# The names that Kafka's source has for some of ours.
+_SAME_AS: Final = {"value": "payload", "topic": "path", "offset": "seq", "timestamp": "time"}
+
+
+def spark_schema(names: Sequence[str] = COLUMNS) -> str:
+    """Return columns as Spark's DDL has them."""
+    return ", ".join(f"{name} {_TYPES[name][0]}" for name in names)
+
+
+def arrow_schema(names: Sequence[str] = COLUMNS) -> pa.Schema:
+    """Return columns as Arrow has them."""
+    return pa.schema([pa.field(name, _TYPES[name][1]) for name in names])
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """Raise ``ValueError`` unless these are some of the columns there are, each once."""
+    for at, name in enumerate(names):
+        if name not in _TYPES:
+            raise ValueError(f"there is no column {name}; there are {', '.join(_TYPES)}")
+        if name in names[:at]:
+            raise ValueError(f"the column {name} is named twice")
+
 
 _BATCH_MESSAGES = 32_768  # per batch, rounded up to whole blocks
 _BATCH_BYTES = 8 * 1024 * 1024  # rounded up likewise: a block may have 32 MiB
 _HEAD_BYTES = 6  # of a packet: flags, length of the topic, length of the body (4 bytes)
 _PROPERTIES_LENGTH = 4
+_PROPERTY_HEAD = Struct(">BI")  # lengths of its name and value
 _PACKETS, _WITH_PROPERTIES = 1, 2  # encodings
 _PROTOCOLS = pa.array(
     ["broker", "fmqp", "lightmq", *(f"protocol {code}" for code in range(3, 256))], pa.string()
@@ -55,8 +88,10 @@ _WILL, _RETAINED = 0x08, 0x04
 _LONG = 32  # values of a stretch: below it, copying one by one takes longer
 
 
-def batches(data: bytes, slice: Slice) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of ``data``, the bytes of ``slice``, as bounded batches.
+def batches(
+    data: bytes, slice: Slice, columns: Sequence[str] = COLUMNS
+) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of ``data``, the bytes of ``slice``, as bounded batches of ``columns``.
 
     Raises ``JournalError`` for corruption.
     """
@@ -70,13 +105,13 @@ def batches(data: bytes, slice: Slice) -> Iterator[pa.RecordBatch]:
             int(np.searchsorted(messages, before + _BATCH_MESSAGES)),
             int(np.searchsorted(blocks.end, blocks.at[low] + _BATCH_BYTES)),
         )
-        yield from _wanted(_Batch(data, blocks.part(low, high), slice).columns(), slice)
+        numbers, batch = _Batch(data, blocks.part(low, high), slice).columns(columns)
+        yield from _wanted(numbers, batch, slice)
         low = high
 
 
-def _wanted(batch: pa.RecordBatch, slice: Slice) -> Iterator[pa.RecordBatch]:
+def _wanted(numbers: Numbers, batch: pa.RecordBatch, slice: Slice) -> Iterator[pa.RecordBatch]:
     """Yield the messages that are wanted, if any; blocks have others, too."""
-    numbers = batch.column("seq").to_numpy()
     low = int(np.searchsorted(numbers, slice.low))
     high = len(numbers) if slice.high is None else int(np.searchsorted(numbers, slice.high))
     if low < high:
@@ -91,8 +126,11 @@ class _Batch:
         self._blocks = blocks
         self._slice = slice
 
-    def columns(self) -> pa.RecordBatch:
-        """Return the messages as rows. Raises ``JournalError`` if columns do not add up."""
+    def columns(self, wanted: Sequence[str]) -> tuple[Numbers, pa.RecordBatch]:
+        """Return the numbers of the messages, and columns of them.
+
+        Raises ``JournalError`` if the blocks' columns do not add up, also those not ``wanted``.
+        """
         blocks = self._blocks
         records, messages = int(blocks.records.sum()), int(blocks.messages.sum())
         time_ns = self._column("<i8", 0, 8)
@@ -110,25 +148,38 @@ class _Batch:
             of_record = np.s_[:]
         if not counts.all():
             raise self._corrupt_record(int(np.flatnonzero(counts == 0)[0]), "count 0")
-        flags, paths, payloads = self._packets(encodings, of_record)
-        # Integer microseconds: seconds as a float would change the last digits.
-        microseconds = pa.array((time_ns // 1000)[of_record], pa.timestamp("us", tz="UTC"))
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array(np.full(messages, self._slice.partition, np.int32)),
-                pa.array(self._numbers(messages)),
-                microseconds,
-                pa.array(time_ns[of_record]),
-                _PROTOCOLS.take(pa.array(protocols[of_record])),
-                pa.array(connections[of_record]),
-                self._clients(client_lengths, of_record, messages),
-                _texts(paths),
-                pa.array((flags & _RETAINED) != 0),
-                pa.array((flags & _WILL) != 0),
-                payloads,
-            ],
-            schema=ARROW_SCHEMA,
-        )
+        packets = self._packets(encodings, of_record)
+        numbers = self._numbers(messages)
+
+        def microseconds() -> pa.Array:
+            # Integers: seconds as a float would change the last digits.
+            return pa.array((time_ns // 1000)[of_record], pa.timestamp("us", tz="UTC"))
+
+        def clients() -> pa.Array:
+            return self._clients(client_lengths, of_record, messages)
+
+        def keys() -> pa.Array:
+            known = clients().cast(pa.binary())
+            return pc.if_else(pc.equal(pc.binary_length(known), 0), None, known)
+
+        made: dict[str, Callable[[], pa.Array]] = {
+            "partition": lambda: pa.array(np.full(messages, self._slice.partition, np.int32)),
+            "seq": lambda: pa.array(numbers),
+            "time": microseconds,
+            "time_ns": lambda: pa.array(time_ns[of_record]),
+            "protocol": lambda: _PROTOCOLS.take(pa.array(protocols[of_record])),
+            "connection": lambda: pa.array(connections[of_record]),
+            "client": clients,
+            "path": lambda: _texts(packets.piece(1)),
+            "retained": lambda: pa.array((packets.flags & _RETAINED) != 0),
+            "will": lambda: pa.array((packets.flags & _WILL) != 0),
+            "payload": lambda: packets.piece(2),
+            "broker": lambda: pa.repeat(pa.scalar(self._slice.journal, pa.string()), messages),
+            "key": keys,
+            "headers": packets.headers,
+        }
+        columns = [made[_SAME_AS.get(name, name)]() for name in wanted]
+        return numbers, pa.RecordBatch.from_arrays(columns, schema=arrow_schema(wanted))
 
     def _column(self, dtype: str, before: int, size: int) -> npt.NDArray[Any]:
         """Return a column of the records; ``before``: bytes of the columns before it, a record."""
@@ -185,13 +236,8 @@ class _Batch:
 
     def _packets(
         self, encodings: npt.NDArray[np.generic], of_record: "Numbers | slice"
-    ) -> tuple[npt.NDArray[np.uint8], pa.Array, pa.Array]:
-        """Return flags, topics and payloads of all packets.
-
-        All bytes of the blocks, as one column of pieces (what is before a topic, a topic, a
-        payload, what is before …), are those bytes themselves; what is wanted of it is copied once,
-        by Arrow.
-        """
+    ) -> "_Packets":
+        """Return where the packets and their parts are. Raises ``JournalError``."""
         data = np.frombuffer(self._data, np.uint8)
         lengths = self._message_column(0)
         bodies = self._blocks.bodies
@@ -199,7 +245,8 @@ class _Batch:
         self._check(lengths, self._blocks.messages, sizes, "lengths of its messages")
         ends = np.cumsum(lengths)
         ends += np.repeat(bodies - (np.cumsum(sizes) - sizes), self._blocks.messages)
-        packets = ends - lengths
+        begins = ends - lengths
+        packets = begins.copy()
         if encodings.min() != _PACKETS or encodings.max() != _PACKETS:
             self._skip_properties(data, packets, ends, encodings, of_record)
         if (packets + _HEAD_BYTES > ends).any():
@@ -209,20 +256,7 @@ class _Batch:
         wrong = payloads + _big_endian(data, packets + 2) != ends
         if wrong.any():
             raise self._corrupt_message(wrong)
-        edges = np.empty(3 * len(packets) + 1, np.int32)
-        edges[0] = packets[0]
-        edges[1::3] = topics
-        edges[2::3] = payloads
-        edges[3::3] = ends
-        pieces = pa.BinaryArray.from_buffers(
-            pa.binary(), 3 * len(packets), [None, pa.py_buffer(edges), pa.py_buffer(self._data)]
-        )
-        numbers = np.arange(0, 3 * len(packets), 3)
-        return (
-            data[packets],
-            pieces.take(pa.array(numbers + 1)),
-            pieces.take(pa.array(numbers + 2)),
-        )
+        return _Packets(self._data, begins, packets, topics, payloads, ends)
 
     def _skip_properties(
         self,
@@ -254,6 +288,64 @@ class _Batch:
         message = int(np.flatnonzero(wrong)[0])
         block = int(np.searchsorted(np.cumsum(self._blocks.messages), message, "right"))
         return self._corrupt(block, what)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packets:
+    """Publications in some bytes: where each and its parts begin, and where it ends.
+
+    What is between ``begins`` and ``packets`` are its properties.
+    """
+
+    data: bytes
+    begins: Numbers
+    packets: Numbers
+    topics: Numbers
+    payloads: Numbers
+    ends: Numbers
+
+    @property
+    def flags(self) -> npt.NDArray[np.uint8]:
+        """The first byte of each."""
+        found: npt.NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)[self.packets]
+        return found
+
+    def piece(self, which: int) -> pa.Array:
+        """Return a column of the topics (1) or of the payloads (2).
+
+        All bytes of the blocks, as one column of pieces (what is before a topic, a topic, a
+        payload, what is before …), are those bytes themselves; what is wanted of it is copied once,
+        by Arrow.
+        """
+        count = len(self.packets)
+        edges = np.empty(3 * count + 1, np.int32)
+        edges[0] = self.packets[0]
+        edges[1::3] = self.topics
+        edges[2::3] = self.payloads
+        edges[3::3] = self.ends
+        pieces = pa.BinaryArray.from_buffers(
+            pa.binary(), 3 * count, [None, pa.py_buffer(edges), pa.py_buffer(self.data)]
+        )
+        return pieces.take(pa.array(np.arange(which, 3 * count, 3)))
+
+    def headers(self) -> pa.Array:
+        """Return the properties of each as names and values; null where there are none."""
+        found: list[list[dict[str, Any]] | None] = [None] * len(self.packets)
+        for number in np.flatnonzero(self.packets > self.begins).tolist():
+            at, end = int(self.begins[number]) + _PROPERTIES_LENGTH, int(self.packets[number])
+            found[number] = list(_properties(self.data, at, end)) or None
+        return pa.array(found, _HEADERS)
+
+
+def _properties(data: bytes, at: int, end: int) -> Iterator[dict[str, Any]]:
+    """Yield the properties between two places; of a damaged one, what there is of it."""
+    while at + _PROPERTY_HEAD.size <= end:
+        name_length, value_length = _PROPERTY_HEAD.unpack_from(data, at)
+        name = at + _PROPERTY_HEAD.size
+        value = name + name_length
+        at = value + value_length
+        text = data[name : min(value, end)].decode("utf-8", "backslashreplace")
+        yield {"key": text, "value": data[value : min(at, end)]}
 
 
 def _values(

@@ -130,6 +130,7 @@ class Folder:
                     end,
                     segment.first,
                     until,
+                    journal=segment.journal,
                 )
                 found += _cut(segment, whole)
         return found
@@ -338,6 +339,7 @@ def _slice(segment: _Segment, partition: int, start: int, end: int) -> Slice:
         segment.numbers[after] if inside else segment.next,
         max(start, segment.first),
         min(end, segment.next),
+        segment.journal,
     )
 
 

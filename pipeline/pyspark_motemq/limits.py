@@ -9,11 +9,15 @@ from pyspark_motemq.journal import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """At most ``max_rows`` and about ``max_bytes``; nothing below ``min_rows``. 0 = no limit."""
+    """At most ``max_rows`` and about ``max_bytes``; nothing below ``min_rows``. 0 = no limit.
+
+    After ``max_delay_s`` a batch may have fewer than ``min_rows``.
+    """
 
     max_rows: int = 0
     max_bytes: int = 0
     min_rows: int = 0
+    max_delay_s: float = 900.0
 
     def without_minimum(self) -> "Limits":
         """Return the same for a query that is to end."""

@@ -1,17 +1,20 @@
 """The options of the source, read once and refused in words."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.brokers import Brokers
+from pyspark_motemq.columns import COLUMNS, KAFKA_COLUMNS, check_columns
 from pyspark_motemq.folder import Folder
 from pyspark_motemq.journal import JournalClient
 from pyspark_motemq.limits import Limits
 from pyspark_motemq.offsets import Offsets
 from pyspark_motemq.remote import Broker
-from pyspark_motemq.topics import pattern
+from pyspark_motemq.topics import anywhere, pattern
 
 _KNOWN = {
     name.lower(): name
@@ -21,16 +24,35 @@ _KNOWN = {
         "tokenFile",
         "caFile",
         "topics",
+        "subscribe",
+        "subscribePattern",
         "echoes",
+        "columns",
         "startingOffsets",
+        "startingTimestamp",
         "endingOffsets",
+        "endingTimestamp",
         "maxRowsPerTrigger",
+        "maxOffsetsPerTrigger",
         "maxBytesPerTrigger",
         "minRowsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "minPartitions",
         "failOnDataLoss",
         "group",
     )
 }
+# What Kafka's source calls it: what ours does.
+_SAME_AS = {
+    "subscribe": "topics",
+    "maxOffsetsPerTrigger": "maxRowsPerTrigger",
+    "minOffsetsPerTrigger": "minRowsPerTrigger",
+}
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)")
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_DIGITS = 14  # of milliseconds: until the year 5138
 _MOST_PATTERNS = 100  # that a broker takes (docs/journal.md); more are sorted out here
 
 
@@ -39,13 +61,16 @@ class Options:
     """What was asked for; Spark gives names in lower case.
 
     ``topics``: a regular expression; ``patterns``: the same as brokers take them, if they do.
+    ``min_partitions``: how many tasks a read has at least.
     """
 
     path: str
     brokers: tuple[Broker, ...]
+    columns: tuple[str, ...]
     topics: str
     patterns: tuple[str, ...]
     limits: Limits
+    min_partitions: int
     fail_on_data_loss: bool
     group: str
     echoes: bool  # also those by which clients see that the broker is there
@@ -60,6 +85,11 @@ class Options:
             if name.lower() not in _KNOWN:
                 known = ", ".join(_KNOWN.values())
                 raise JournalError(f"option {name} is not known; there are: {known}")
+        for theirs, ours in _SAME_AS.items():
+            if theirs.lower() in said:
+                if ours.lower() in said:
+                    raise JournalError(f"options {theirs} and {ours} are the same: give one")
+                said[ours.lower()] = said.pop(theirs.lower())
         path = said.get("path", "")
         urls = [url.strip() for url in said.get("brokers", "").split(",") if url.strip()]
         if "://" in path:
@@ -74,27 +104,27 @@ class Options:
             )
         tokens, authority = said.get("tokenfile", ""), said.get("cafile", "")
         patterns = tuple(each.strip() for each in said.get("topics", "").split(",") if each.strip())
-        try:
-            topics = pattern(said["topics"]) if said.get("topics") else ""
-        except ValueError as error:
-            raise JournalError(f"option topics: {error}") from None
+        topics = _topics(said)
         found = cls(
             path,
             tuple(
                 Broker(url if "://" in url else f"http://{url}", tokens, authority) for url in urls
             ),
+            columns_of(said),
             topics,
             patterns if len(patterns) <= _MOST_PATTERNS else (),
             Limits(
                 _number(said, "maxRowsPerTrigger"),
                 _number(said, "maxBytesPerTrigger"),
                 _number(said, "minRowsPerTrigger"),
+                _delay_s(said),
             ),
+            _number(said, "minPartitions"),
             _boolean(said, "failOnDataLoss", "true"),
             said.get("group", ""),
-            bool(patterns) or _boolean(said, "echoes", "false"),
-            said.get("startingoffsets", ""),
-            said.get("endingoffsets", ""),
+            bool(topics) or _boolean(said, "echoes", "false"),
+            _offsets(said, "startingOffsets", "startingTimestamp"),
+            _offsets(said, "endingOffsets", "endingTimestamp"),
         )
         found.starting("earliest")
         found.ending()
@@ -123,7 +153,60 @@ class Options:
 
     def everything(self) -> bool:
         """Whether it is the whole of a folder that is asked for."""
-        return bool(self.path) and not (self.starting_offsets or self.ending_offsets)
+        some = self.starting_offsets or self.ending_offsets or self.min_partitions
+        return bool(self.path) and not some
+
+
+def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns that options ask for. Raises ``JournalError``."""
+    text = next((value for name, value in given.items() if name.lower() == "columns"), "").strip()
+    if not text:
+        return COLUMNS
+    if text.lower() == "kafka":
+        return KAFKA_COLUMNS
+    found = tuple(each.strip() for each in text.split(","))
+    try:
+        check_columns(found)
+    except ValueError as error:
+        raise JournalError(f"option columns: {error}") from None
+    return found
+
+
+def _topics(said: Mapping[str, str]) -> str:
+    """Return the regular expression of the topics that are wanted, "" for all."""
+    regex = said.get("subscribepattern", "")
+    if regex and said.get("topics"):
+        raise JournalError("give topics or subscribePattern, not both")
+    try:
+        if regex:
+            return anywhere(regex)
+        return pattern(said["topics"]) if said.get("topics") else ""
+    except ValueError as error:
+        name = "subscribePattern" if regex else "topics"
+        raise JournalError(f"option {name}: {error}") from None
+
+
+def _offsets(said: Mapping[str, str], offsets: str, timestamp: str) -> str:
+    """Return what one of two options says, as the first of them does."""
+    text = said.get(timestamp.lower(), "").strip()
+    if not text:
+        return said.get(offsets.lower(), "")
+    if said.get(offsets.lower()):
+        raise JournalError(f"give {offsets} or {timestamp}, not both")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise JournalError(
+            f"option {timestamp}: '{text}' must be a time in milliseconds since 1970, as Kafka has "
+            f"it; {offsets} takes times as text"
+        )
+    return (_EPOCH + timedelta(milliseconds=int(text))).isoformat()
+
+
+def _delay_s(said: Mapping[str, str]) -> float:
+    text = said.get("maxtriggerdelay", "15m").strip()
+    match = _DELAY.fullmatch(text)
+    if match is None:
+        raise JournalError(f"option maxTriggerDelay: '{text}' must be a time such as 30s or 15m")
+    return float(match[1]) * _UNITS_S[match[2]]
 
 
 def _number(said: Mapping[str, str], name: str) -> int:

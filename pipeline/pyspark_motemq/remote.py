@@ -151,10 +151,11 @@ class RemotePart:
             first, following = int(headers["Journal-First"]), int(headers["Journal-Next"])
             name = f"{self.broker.url}{path}"
             run = int(headers["Journal-Run"])
-            yield (
-                body,
-                Slice(name, self.label, run, None, 0, len(body), first, following, at, self.end),
+            slice = Slice(
+                *(name, self.label, run, None, 0, len(body), first, following, at, self.end),
+                journal=self.journal,
             )
+            yield body, slice
             at = following
 
 

@@ -16,12 +16,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_motemq.blocks import JournalError
-from pyspark_motemq.columns import SPARK_SCHEMA
+from pyspark_motemq.columns import spark_schema
 from pyspark_motemq.folder import Folder, FolderPart
-from pyspark_motemq.journal import Part
-from pyspark_motemq.options import Options
+from pyspark_motemq.options import Options, columns_of
 from pyspark_motemq.sink import SinkOptions, StreamWriter, Writer
-from pyspark_motemq.stream import SourcePartition, StreamReader, read_part
+from pyspark_motemq.stream import StreamReader
+from pyspark_motemq.tasks import Range, read_task, task_of, tasks_of
 
 
 class DefaultSource(DataSource):
@@ -38,8 +38,8 @@ class DefaultSource(DataSource):
         return "motemq"
 
     def schema(self) -> str:
-        """Return the columns, documented in docs/tables.md as ``bronze_messages``."""
-        return SPARK_SCHEMA
+        """Return the columns (docs/source.md): of ``bronze_messages``, or what is asked for."""
+        return spark_schema(columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader; raises ``JournalError`` for an option that is wrong."""
@@ -69,15 +69,13 @@ class JournalReader(DataSourceReader):
         options = self._options
         if options.everything():
             slices = Folder(Path(options.path)).everything()
-            return [
-                SourcePartition(FolderPart(each), options.topics, options.echoes) for each in slices
-            ]
+            return [task_of(FolderPart(each), options) for each in slices]
         journal = options.journal()
         partitions = journal.partitions()
         now_ns = time.time_ns()
         starting = options.starting("earliest").resolve(journal, partitions, now_ns)
         ending = options.ending().resolve(journal, partitions, now_ns)
-        parts: list[Part] = []
+        found: list[Range] = []
         for number, state in partitions.items():
             start, end = starting[number], ending[number]
             if start < min(state.first, end) and options.fail_on_data_loss:
@@ -87,9 +85,9 @@ class JournalReader(DataSourceReader):
                 )
             start, end = max(start, state.first), min(end, state.next)
             if start < end:
-                parts += journal.split(number, start, end)
-        return [SourcePartition(part, options.topics, options.echoes) for part in parts]
+                found.append((number, start, end))
+        return tasks_of(journal, found, options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of one part; raises ``JournalError`` for corruption."""
-        return read_part(partition)
+        return read_task(partition)

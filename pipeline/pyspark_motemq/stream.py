@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -18,37 +17,16 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_motemq.blocks import JournalError
-from pyspark_motemq.columns import batches
-from pyspark_motemq.journal import PARTITIONS, Part, PartitionState
+from pyspark_motemq.journal import PARTITIONS, PartitionState
 from pyspark_motemq.options import Options
 from pyspark_motemq.position import Offset, Position
-from pyspark_motemq.topics import matching, without_echoes
+from pyspark_motemq.tasks import Range, read_task, tasks_of
 
 _log = logging.getLogger(__name__)
 UNREACHABLE: Final = "unreachable"  # of the latest offset in Spark's report, by broker: why
 # Where a query begins that has yet to find that out. Spark notes where a batch ends, not where the
 # first one begins, and asks for that again when it repeats it: "latest" would be later by then.
 _BEGINNING: Final[Offset] = {"starting": "now"}
-
-
-@dataclass
-class SourcePartition(InputPartition):
-    """One task's part of the journal, and which topics of it."""
-
-    part: Part
-    topics: str  # a regular expression; empty: all
-    echoes: bool = True  # those, too, by which clients see that the broker is there
-
-
-def read_part(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of one task; raises ``JournalError``."""
-    if not isinstance(partition, SourcePartition):
-        return  # Spark reads an empty journal as one partition without a value
-    for data, slice in partition.part.slices():
-        for batch in batches(data, slice):
-            if partition.topics:
-                batch = matching(batch, partition.topics)
-            yield batch if partition.echoes else without_echoes(batch)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -58,6 +36,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._journal = options.journal()
         self._target: dict[int, PartitionState] | None = None  # of AvailableNow
+        self._waiting_since: float | None = None  # fewer messages than a batch must have
         self._away: set[int] = set()  # brokers that did not answer last time
         if options.group and not options.brokers:
             self._journal.acknowledge(options.group, {})
@@ -82,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = {number: state.next for number, state in partitions.items()}
         else:
             limits = self._options.limits
-            if self._target is not None:
+            if self._target is not None or self._waited_long(begin, partitions):
                 limits = limits.without_minimum()
             end = limits.end(begin, partitions)
         return self._position({**position.numbers, **end}, position)
@@ -123,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         partitions = self._those_of(
             {at // PARTITIONS for at, until in numbers if position.numbers.get(at, 0) < until}
         )
-        found: list[InputPartition] = []
+        found: list[Range] = []
         self._check(position)
         self._check(following)
         begin = {**position.numbers, **self._begin(position, partitions)}
@@ -134,14 +113,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     self._lost(number, first, until)
                 continue
             if first < until:
-                parts = self._journal.split(number, first, until)
-                of = self._options
-                found += [SourcePartition(part, of.topics, of.echoes) for part in parts]
-        return found
+                found.append((number, first, until))
+        return tasks_of(self._journal, found, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of one task; raises ``JournalError``."""
-        return read_part(partition)
+        return read_task(partition)
 
     def commit(self, end: Offset) -> None:
         """Tell the broker what the group has read: this batch is in the tables."""
@@ -185,6 +162,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if missing := needed & self._away:
             found = {**found, **self._journal.partitions(missing)}
         return found
+
+    def _waited_long(self, begin: dict[int, int], partitions: dict[int, PartitionState]) -> bool:
+        """Whether messages wait for the minimum of a batch for ``maxTriggerDelay`` already."""
+        limits, now = self._options.limits, time.monotonic()
+        waiting = sum(state.next - begin[number] for number, state in partitions.items())
+        if not 0 < waiting < limits.min_rows:
+            self._waiting_since = None
+            return False
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if now - self._waiting_since < limits.max_delay_s:
+            return False
+        self._waiting_since = None
+        return True
 
     def _begin(self, position: Position, partitions: dict[int, PartitionState]) -> dict[int, int]:
         """Return where each partition goes on; a new one begins with its oldest message."""

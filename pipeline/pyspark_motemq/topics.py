@@ -22,6 +22,16 @@ def pattern(topics: str) -> str:
     return f"(?s)^/*(?:{'|'.join(found)})/*$"
 
 
+def anywhere(regex: str) -> str:
+    """Return a regular expression for whole topics; raises ``ValueError`` if it is none."""
+    whole = f"^(?:{regex})$"
+    try:
+        pc.match_substring_regex(pa.array([""]), whole)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"'{regex}' is no regular expression: {error}") from None
+    return whole
+
+
 def matching(batch: pa.RecordBatch, regex: str) -> pa.RecordBatch:
     """Return the rows whose ``path`` matches."""
     return batch.filter(pc.match_substring_regex(batch.column("path"), regex))

@@ -42,6 +42,7 @@ def expected_rows(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "retained": bool(message["flags"] & 4),
             "will": bool(message["flags"] & 8),
             "payload": bytes.fromhex(message["body_hex"]),
+            "broker": segment["journal"],
         }
         for segment in segments
         for block in segment["blocks"]
@@ -82,10 +83,10 @@ def test_corruption_names_file_and_offset(tmp_path: Path, segment: dict[str, Any
 @pytest.mark.parametrize("answer", VECTORS["answers"], ids=lambda answer: answer["case"])
 def test_selected_blocks_of_an_answer(answer: dict[str, Any]) -> None:
     data = bytes.fromhex(answer["hex"])
-    slice = Slice("answer", 3, 9, None, 0, len(data), answer["first"], 200, 0, 200)
+    slice = Slice("answer", 3, 9, None, 0, len(data), answer["first"], 200, 0, 200, "x")
     (batch,) = batches(data, slice)
     block = {"records": answer["records"]}
-    expected = expected_rows([{"partition": 3, "run": 9, "blocks": [block]}])
+    expected = expected_rows([{"partition": 3, "run": 9, "journal": "x", "blocks": [block]}])
     assert batch.drop_columns(["time"]).to_pylist() == expected
 
 
