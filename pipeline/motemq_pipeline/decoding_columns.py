@@ -3,6 +3,7 @@
 A column is many calls into Java; of a registry with forty rules, a second of them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -22,7 +23,7 @@ from motemq_pipeline.rules import JSON, MAX_PAYLOAD_BYTES, NUMBER, TELEMETRY, Re
 class DecodingColumns:
     """``rule``, the number of a message's rule; ``is_telemetry``, which messages go on; and the
     columns to add to these, in few steps, because Spark analyses the whole frame at each:
-    ``readings``, ``reason``, ``max_late_us`` among them."""
+    ``readings``, ``reason``, ``max_late_us`` and ``end`` among them."""
 
     java: object  # columns live in one Java process
     rule: Column
@@ -63,7 +64,11 @@ def _build(rules: tuple[Rule, ...]) -> DecodingColumns:
         of_good = F.when(F.col("reason").isNull(), rule.readings())
         readings = F.when(of_rule, of_good).otherwise(readings)
     steps = (
-        {"max_late_us": _by_rule(late), "text": _text(native)},
+        {
+            "max_late_us": _by_rule(late, "long"),
+            "end": _by_rule({number: rules[number].end for number in telemetry}, "string"),
+            "text": _text(native),
+        },
         parsed,
         {"reason": reasons},
         {"readings": readings},
@@ -116,10 +121,11 @@ def _shared(schemas: list[tuple[StructType, list[int]]], schema: StructType, num
     return len(schemas) - 1
 
 
-def _by_rule(values: dict[int, int]) -> Column:
-    found = F.lit(None).cast("long")
+def _by_rule(values: Mapping[int, int | str | None], kind: str) -> Column:
+    found = F.lit(None).cast(kind)
     for number, value in values.items():
-        found = F.when(F.col("rule") == number, F.lit(value)).otherwise(found)
+        if value is not None:
+            found = F.when(F.col("rule") == number, F.lit(value)).otherwise(found)
     return found
 
 

@@ -14,7 +14,8 @@ def board_health(streams: DataFrame) -> DataFrame:
 
     Gaps are the numbers below a stream's highest that never arrived; duplicates are arrivals of a
     number beyond its first; both are null of a board that numbers nothing. The end message has the
-    number after the last reading, so a stream that is ``complete`` has no unseen loss at its end.
+    number after the last reading, so a stream that is ``complete`` has no unseen loss at its end;
+    that is null of a board whose streams end without a message.
     """
     seconds = (F.unix_micros("last_at") - F.unix_micros("first_at")) / F.lit(1e6)
     # Over the time that streams were there, not over the pauses between them.

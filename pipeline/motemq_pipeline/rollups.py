@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from motemq_pipeline.schemas import shaped
-from motemq_pipeline.sequence_numbers import END
 
 HOUR: Final = timedelta(hours=1)
 WINDOW_MS: Final = 10_000  # of simulated time
@@ -22,6 +21,7 @@ _MINUTE_S, _HOUR_S = 60, 3600
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # More hours than that are asked for by their bounds only: a condition of a million values is none.
 _LISTED_HOURS: Final = 500
+IS_READING: Final = "last is not true"  # and no message that ends a stream
 _WINDOW: Final = ["board", "sensor", "unit", "window_start"]
 
 
@@ -35,7 +35,7 @@ def by_minute(silver: DataFrame) -> DataFrame:
     by_number = Window.partitionBy(*stream).orderBy("seq", "sensor", "partition", "message_seq")
     before = F.lag(F.struct("seq", "sensor")).over(by_number)
     readings = (
-        silver.where(F.col("sensor") != END)
+        silver.where(IS_READING)
         .withColumn("hour", _start(_HOUR_S))
         # One shuffle for all that follows.
         .repartition("board", "hour")
@@ -84,7 +84,7 @@ def by_simulated_time(silver: DataFrame) -> DataFrame:
     )
     window_ms = (F.floor(F.col("t_ms") / WINDOW_MS) * WINDOW_MS).cast("long")
     found = (
-        silver.where(F.col("sensor") != END)
+        silver.where(IS_READING)
         .withColumns({"hour": _start(_HOUR_S), "alone": alone, "window_start_ms": window_ms})
         .repartition("board", "hour")
         .withColumn("arrival", F.row_number().over(arrival))

@@ -28,7 +28,7 @@ from motemq_pipeline.toml_lines import Place, nearest
 
 _RULE_KEYS: Final = (
     "path", "is", "encoding", "fields", "constants", "expect", "time_unit", "layout", "names",
-    "sensors", "silent_after_s", "max_late_s",
+    "sensors", "silent_after_s", "max_late_s", "end",
 )  # fmt: skip
 _SENSOR_KEYS: Final = ("field", "unit", "scale", "offset", "min", "max", "hysteresis")
 _LAYOUT: Final = re.compile(r"[<>](\d{0,5}[xbBhHiIqQefds]\s*)+")
@@ -90,6 +90,7 @@ class RuleTable:
             sensors=self._sensors(),
             silent_after_s=self._number("silent_after_s", None, _above_zero),
             max_late_s=self._number("max_late_s", MAX_LATE_S, _above_zero) or MAX_LATE_S,
+            end=self._end(),
         )
         if encoding:
             for place, law in broken_laws(rule):
@@ -254,6 +255,13 @@ class RuleTable:
         if sensor.hysteresis and low is None and high is None:
             inside._fault("hysteresis", "'hysteresis' is of a 'min' or a 'max'")
         return sensor
+
+    def _end(self) -> str | None:
+        end = self.table.get("end")
+        if end is None or (isinstance(end, str) and end):
+            return end
+        self._fault("end", f"'end' must be the name of a sensor{_not(end)}")
+        return None
 
     def _number(
         self,

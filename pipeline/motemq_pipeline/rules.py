@@ -68,7 +68,8 @@ class Rule:
     """Messages whose path matches ``pattern`` are ``kind``, encoded as ``encoding``.
 
     Columns of a reading come from the path (``pattern.names``), from ``constants`` or from
-    ``fields``. Sensors that have a field of their own make one reading each.
+    ``fields``. Sensors that have a field of their own make one reading each. ``end`` is the sensor
+    of a stream's last message, None if streams end without one.
     """
 
     pattern: Pattern
@@ -84,6 +85,7 @@ class Rule:
     sensors: Mapping[str, Sensor] = field(default_factory=dict)
     silent_after_s: float | None = None
     max_late_s: float = MAX_LATE_S
+    end: str | None = None
 
     @property
     def wide(self) -> bool:

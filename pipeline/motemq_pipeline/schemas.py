@@ -34,7 +34,7 @@ TABLES: Final[dict[str, str]] = {
     "silver_telemetry": (
         "board string, sensor string, seq long, t_ms long, unit string, value double, "
         "event_time timestamp, clock string, received_at timestamp, path string, protocol string, "
-        "connection long, partition int, message_seq long, date date"
+        "connection long, partition int, message_seq long, last boolean, date date"
     ),
     "silver_quarantine": (
         "source string, partition int, message_seq long, received_at timestamp, path string, "
@@ -122,12 +122,13 @@ RIG_LINE_SCHEMAS: Final[dict[str, str]] = {
 VERSIONS: Final[dict[str, int]] = {
     **dict.fromkeys(TABLES, 1),
     "bronze_messages": 3,  # date; broker
-    "silver_telemetry": 3,  # clock; event_time by it; date
+    "silver_telemetry": 4,  # clock; event_time by it; date; last
     "silver_quarantine": 2,  # date
     "gold_sensor_rollup": 2,  # hour, date; percentiles from sketches
     "gold_rollup_minute": 2,  # sketch, date
     "gold_rollup_hour": 2,  # sketch, date
-    "gold_board_health": 2,  # gaps and duplicates are null where nothing is numbered
+    "gold_streams": 2,  # complete is null where streams end without a message
+    "gold_board_health": 3,  # gaps and duplicates are null where nothing is numbered; complete
     "gold_fleet": 2,  # likewise
     "rig_samples": 2,  # better, limit
     "gold_rtt": 2,  # better, outcome, finished_at, p95

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 
 from motemq_pipeline.schemas import TABLES, arrow_schema, shaped
 
-END: Final = "end"  # the sensor of a stream's last message, docs/node.md
 MOST_MISSING: Final = 1000  # ranges of a stream; of more the oldest are given up: never filled
 _KEY: Final = ("board", "connection")
 Range = tuple[int, int]  # first and last number
@@ -132,7 +131,7 @@ def stream_states(new: DataFrame, previous: DataFrame | None = None) -> DataFram
     ``previous``: rows of ``gold_streams`` before; None: there were none. Streams of which nothing
     is new are not in the result.
     """
-    needed = [*_KEY, "protocol", "path", "sensor", "seq", "received_at"]
+    needed = [*_KEY, "protocol", "path", "last", "seq", "received_at"]
     parts = new.select(*needed).mapInArrow(_seen, _PARTS)
     if previous is not None:
         touched = parts.select(*_KEY).distinct()
@@ -181,7 +180,7 @@ def _seen_of(rows: pa.Table) -> dict[str, Any]:
         "arrived": [edge for each in ranges_of(numbers.to_numpy()) for edge in each],
         "expected": None,
         "missing": None,
-        "complete": pc.any(pc.equal(rows.column("sensor"), END)).as_py(),
+        "complete": pc.any(rows.column("last")).as_py(),  # None if all are null
         "first_at": bounds["min"],
         "last_at": bounds["max"],
     }
@@ -210,11 +209,17 @@ def _joined(parts: pa.Table) -> pa.Table:
         "gaps": numbers.gaps if known else None,
         "duplicates": numbered - (numbers.expected - numbers.gaps) if known else None,
         "missing": numbers.to_text() if known else None,
-        "complete": any(row["complete"] for row in rows),
+        "complete": _any(row["complete"] for row in rows),
         "first_at": min(row["first_at"] for row in rows),
         "last_at": latest["last_at"],
     }
     return pa.Table.from_pylist([found], schema=arrow_schema("gold_streams"))
+
+
+def _any(said: Iterable[bool | None]) -> bool | None:
+    """Return whether any of them is true, None if nothing is known of any."""
+    known = [each for each in said if each is not None]
+    return any(known) if known else None
 
 
 def _united(ranges: Iterable[Range]) -> list[Range]:

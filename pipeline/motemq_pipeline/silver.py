@@ -33,7 +33,7 @@ def decoded(bronze: DataFrame, registry: Registry) -> DataFrame:
     messages = bronze.withColumn("rule", columns.rule).where(columns.is_telemetry)
     for added in columns.steps:
         messages = messages.withColumns(added) if added else messages
-    return messages.select(*_BRONZE, "max_late_us", "readings", "reason")
+    return messages.select(*_BRONZE, "max_late_us", "end", "readings", "reason")
 
 
 def telemetry(messages: DataFrame) -> DataFrame:
@@ -41,7 +41,8 @@ def telemetry(messages: DataFrame) -> DataFrame:
 
     ``event_time`` is the board's clock where the payload has it and it is likely: at most the
     rule's ``max_late_s`` behind the broker's and ``CLOCK_AHEAD_S`` ahead. Else it is the arrival.
-    ``clock`` says which. Order is that of ``partition`` and ``message_seq``, never that of a clock.
+    ``clock`` says which. ``last`` says whether it ends its stream, null where streams end without a
+    message. Order is that of ``partition`` and ``message_seq``, never that of a clock.
     """
     good = messages.where(F.col("reason").isNull()).withColumn("reading", F.explode("readings"))
     return shaped(_with_times(good), "silver_telemetry")
@@ -77,6 +78,7 @@ def _with_times(messages: DataFrame, *more: Column) -> DataFrame:
         .otherwise(F.col("time"))
         .alias("event_time"),
         F.when(F.col("of_board"), "board").otherwise("broker").alias("clock"),
+        (F.col("reading.sensor") == F.col("end")).alias("last"),
         *more,
     )
 

@@ -8,6 +8,7 @@ every top-level module called ``pyspark_*`` and takes its ``DefaultSource``.
 - ``journal``   what a journal offers: ``folder`` (``index``) on this disk, ``remote`` one of the
   ``brokers``
 - ``options``   what was asked for: ``offsets`` where to begin, ``limits`` of a micro-batch
+- ``tasks``     which messages each task reads, and what of them
 - ``position``  up to where a query has read, of which journal
 - ``sink``      what Spark calls to publish rows
 - ``stream``    what Spark calls for a stream, ``source`` for everything else

@@ -84,7 +84,8 @@ class Desk:
         connection: int = 1,
     ) -> Reading:
         path = f"telemetry/{board}/{sensor}"
-        return Reading(board, self.now_ms, path, sensor, number, value, connection)
+        last = sensor == "end"
+        return Reading(board, self.now_ms, path, sensor, number, value, connection, last)
 
 
 def told(alerts: Iterable[Alert]) -> list[tuple[str, str]]:

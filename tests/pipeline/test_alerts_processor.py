@@ -23,7 +23,7 @@ def _signals(events: list[Event]) -> pd.DataFrame:
         {
             "shard": 0,
             "board": event.board,
-            "kind": 0 if isinstance(event, Reading) else 1,
+            "kind": (3 if event.last else 0) if isinstance(event, Reading) else 1,
             "at_ms": event.at_ms,
             "path": event.path,
             "sensor": event.sensor if isinstance(event, Reading) else "",
@@ -36,6 +36,11 @@ def _signals(events: list[Event]) -> pd.DataFrame:
         for number, event in enumerate(events)
     ]
     return pd.DataFrame(rows)
+
+
+def _reading(board: str, at_ms: int, sensor: str, number: int, value: float) -> Reading:
+    path = f"telemetry/{board}/{sensor}"
+    return Reading(board, at_ms, path, sensor, number, value, 1, last=sensor == "end")
 
 
 def _row(alert: Alert) -> tuple[Any, ...]:
@@ -84,7 +89,7 @@ def test_timers_say_what_a_look_at_every_millisecond_would(
         events: list[Event] = [
             Gone(board, now_ms, f"status/{board}")
             if sensor == "will"
-            else Reading(board, now_ms, f"telemetry/{board}/{sensor}", sensor, number, value, 1)
+            else _reading(board, now_ms, sensor, number, value)
             for board, sensor, number, value in said
         ]
         if events:

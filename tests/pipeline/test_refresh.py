@@ -43,7 +43,8 @@ class _Desk:
         chance = self._chance
         self._message += 1
         if self._sent and chance.random() < 0.2:
-            return (*chance.choice(self._sent)[:-2], self._message, None)  # a copy
+            sent = chance.choice(self._sent)
+            return (*sent[:-3], self._message, *sent[-2:])  # a copy
         at = _NOON + timedelta(seconds=3600 * self._hour + chance.randrange(3600))
         if chance.random() < 0.2:
             at -= timedelta(hours=chance.randint(1, 5))
@@ -51,7 +52,7 @@ class _Desk:
         seq = chance.choice([None, chance.randrange(100), self._message])
         value = chance.choice([float(self._message), -0.5])
         found = (board, sensor, seq, None, "C", value, at, "broker", at, f"home/{board}/x", "fmqp",
-                 chance.choice([1, 2]), 0, self._message, None)  # fmt: skip
+                 chance.choice([1, 2]), 0, self._message, sensor == "end", None)  # fmt: skip
         self._sent.append(found)
         return found
 
@@ -115,7 +116,7 @@ def test_what_is_made_by_and_by_is_what_is_made_at_once(
 
 def _reading(number: int, at: datetime) -> tuple[Any, ...]:
     row = ("a", "t", number, None, "C", 1.0, at, "broker", at, "home/a/x", "fmqp", 1, 0, number)
-    return (*row, None)
+    return (*row, False, None)
 
 
 def _counting(calls: list[int]) -> Callable[[Any], Any]:

@@ -103,6 +103,7 @@ def test_a_fault_has_its_line(tmp_path: Path, changed: str, line: int, told: str
     [
         ("silent_after = 3", 7, "'silent_after' is unknown here; do you mean 'silent_after_s'?"),
         ("silent_after_s = 0", 7, "'silent_after_s' must be above 0, not 0"),
+        ("end = 7", 7, "'end' must be the name of a sensor, not 7"),
         ("max_late_s = nan", 7, "'max_late_s' must be finite"),
         ("time_unit = 's'", 7, "'time_unit' is of the field that 'fields' calls 'time'"),
         ("layout = '<I'", 7, "'layout' is of encoding 'struct'"),

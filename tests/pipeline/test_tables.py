@@ -17,14 +17,24 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 import motemq_pipeline
+from motemq_pipeline import rollups, silver
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.job import Sources, write_tables
+from motemq_pipeline.registry import load_registry
 from motemq_pipeline.schemas import TABLES, VERSIONS, arrow_schema, columns
 from motemq_pipeline.storage import Storage
 from pyspark_motemq.columns import spark_schema
 from tests.pipeline.conftest import Tables
-from tests.pipeline.desk import MESSAGES, NO_WILL, ODD_BOARD, REFUSED, START_NS
+from tests.pipeline.desk import (
+    MESSAGES,
+    NO_WILL,
+    ODD_BOARD,
+    REFUSED,
+    START_NS,
+    Sender,
+    write_segment,
+)
 
 _DOCS = Path(__file__).parents[2] / "docs" / "tables.md"
 
@@ -58,15 +68,15 @@ def test_docs_tables_names_every_column_and_version_of_every_table() -> None:
 # Columns by version: whoever changes a table's columns raises its version, and notes both here.
 _KNOWN = {
     "bronze_messages": (3, "3193efdd"),
-    "silver_telemetry": (3, "f7dd830b"),
+    "silver_telemetry": (4, "4689c02b"),
     "silver_quarantine": (2, "d249e4f6"),
     "rig_events": (1, "c38e9033"),
     "rig_samples": (2, "e0d7f4ba"),
     "gold_sensor_rollup": (2, "ccee21cf"),
     "gold_rollup_minute": (2, "3e0cf8ad"),
     "gold_rollup_hour": (2, "3e0cf8ad"),
-    "gold_streams": (1, "82ad6ee3"),
-    "gold_board_health": (2, "0432f454"),
+    "gold_streams": (2, "82ad6ee3"),
+    "gold_board_health": (3, "0432f454"),
     "gold_fleet": (2, "df7c0a29"),
     "gold_checks": (1, "33fe050d"),
     "gold_rtt": (2, "71914e32"),
@@ -107,6 +117,28 @@ def test_silver_holds_the_readings_and_neither_checks_nor_refused(desk: Tables) 
         counts[row["board"]] += 1
     assert counts == {"vpico-1": 60, "vpico-2": 61, ODD_BOARD: 3}
     assert {row["protocol"] for row in rows if row["board"] == "vpico-2"} == {"lightmq"}
+
+
+def test_a_stream_ends_with_the_sensor_that_its_rule_names(
+    spark: SparkSession, desk: Tables, tmp_path: Path
+) -> None:
+    last = [row for row in desk.rows("silver_telemetry") if row["last"]]
+    assert {(row["board"], row["sensor"]) for row in last} == {
+        ("vpico-1", "end"),
+        ("vpico-2", "end"),
+    }
+    # A limit switch that somebody calls "end" is a sensor as all others, in gold, too.
+    (tmp_path / "own.toml").write_text(
+        '[[rule]]\npath = "gate/{board}/{sensor}"\nis = "telemetry"\nencoding = "number"\n'
+    )
+    write_segment(
+        tmp_path, 0, [(Sender(1, 1), [("gate/north/end", b"1"), ("gate/north/end", b"0")])]
+    )
+    messages = spark.read.format("motemq").option("path", str(tmp_path)).load()
+    readings = silver.telemetry(silver.decoded(messages, load_registry(tmp_path / "own.toml")))
+    assert {(row["sensor"], row["last"]) for row in readings.collect()} == {("end", None)}
+    (minute,) = rollups.by_minute(readings).collect()
+    assert (minute["sensor"], minute["count"], minute["max"]) == ("end", 2, 1.0)
 
 
 def test_event_time_is_the_arrival_where_a_board_has_no_clock(desk: Tables) -> None:
@@ -275,7 +307,7 @@ def test_a_notebook_is_told_what_is_wrong(
         lambda: motemq_pipeline.health(spark, tmp_path)
     )
     DeltaTable.create(tmp_path / "silver_telemetry", arrow_schema("silver_telemetry"))
-    assert "has version None, this MoteMQ reads version 3" in told(
+    assert "has version None, this MoteMQ reads version 4" in told(
         lambda: motemq_pipeline.telemetry(spark, tmp_path)
     )
 

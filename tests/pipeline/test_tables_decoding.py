@@ -79,7 +79,7 @@ def _decoded(
     """Return by a message's number its readings, sorted, or its reason."""
     arrival = datetime.fromtimestamp(_ARRIVAL_US // 10**6, UTC)
     rows = [
-        (0, number, arrival, 0, "fmqp", 1, "", path, False, False, payload, None)
+        (0, number, arrival, 0, "fmqp", 1, "", path, False, False, payload, "", None)
         for number, (path, payload) in enumerate(messages)
     ]
     bronze = spark.createDataFrame(rows, TABLES["bronze_messages"])
@@ -265,6 +265,7 @@ def test_a_boards_clock_is_read_in_its_unit(
             False,
             False,
             body,
+            "",
             None,
         )
         for name, body in payloads.items()

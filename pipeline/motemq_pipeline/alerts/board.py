@@ -20,8 +20,6 @@ from motemq_pipeline.alerts.limits import Limits
 from motemq_pipeline.alerts.numbering import Numbering
 from motemq_pipeline.alerts.settings import AlertSettings, milliseconds
 
-_LAST = "end"  # the sensor of a stream's last message (docs/node.md): what follows is no silence
-
 
 @dataclass(frozen=True, slots=True)
 class _Open:
@@ -55,7 +53,7 @@ class Board:
             return
         yield from self._alive(event, now_ms)
         if isinstance(event, Reading):
-            self.resting = event.sensor == _LAST
+            self.resting = event.last  # what follows is no silence
             self._shortest_silence(limits)
             yield from self._judge_value(event, limits, settings)
             if event.number is not None:

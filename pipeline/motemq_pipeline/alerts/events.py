@@ -11,7 +11,8 @@ class Reading:
     """A board's reading was read by the broker at ``at_ms``.
 
     ``number`` counts the board's messages from 0, None if it does not count; several readings of
-    one message have the same. ``connection`` is what they came by.
+    one message have the same. ``connection`` is what they came by; ``last`` says that the board
+    ends its stream with it.
     """
 
     board: str
@@ -21,6 +22,7 @@ class Reading:
     number: int | None
     value: float
     connection: int
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from motemq_pipeline.alerts.events import Event, Gone, Reading, Returned
 from motemq_pipeline.alerts.settings import BOARD, AlertSettings
 
-_READING, _GONE, _RETURNED = 0, 1, 2
+_READING, _GONE, _RETURNED, _LAST = 0, 1, 2, 3
 _UNNUMBERED = -1
 _COLUMNS = (
     *("shard", "board", "kind", "at_ms", "path", "sensor", "number", "value", "connection"),
@@ -25,7 +25,7 @@ def of_readings(silver: DataFrame, settings: AlertSettings) -> DataFrame:
     return silver.select(
         _shard(settings),
         "board",
-        F.lit(_READING).alias("kind"),
+        F.when(F.col("last"), _LAST).otherwise(_READING).alias("kind"),
         F.unix_millis("received_at").alias("at_ms"),
         "path",
         "sensor",
@@ -96,9 +96,11 @@ def events(frames: Iterable[pd.DataFrame]) -> Iterator[Event]:
     for _, board, kind, at_ms, path, sensor, number, value, connection, _, _ in rows.itertuples(
         index=False, name=None
     ):
-        if kind == _READING:
+        if kind in (_READING, _LAST):
             counted = None if number < 0 else number
-            yield Reading(board, at_ms, path, sensor, counted, value, connection)
+            yield Reading(
+                board, at_ms, path, sensor, counted, value, connection, last=kind == _LAST
+            )
         elif kind == _GONE:
             yield Gone(board, at_ms, path)
         else:

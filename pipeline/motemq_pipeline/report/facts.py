@@ -17,7 +17,6 @@ _SHOWN_FAILURES = 50
 _SHOWN_QUARANTINE = 20
 _SHOWN_PAYLOAD = 120  # bytes
 _SHOWN_READINGS = 5000
-_END = "end"  # the sensor of a stream's last message, docs/node.md
 _SHOWN_ALERTS = 50
 _ALERTS = f"""
 select alert, any_value(kind) as kind, any_value(board) as board, any_value(sensor) as sensor,
@@ -27,7 +26,7 @@ from alerts group by alert order by raised_at desc limit {_SHOWN_ALERTS}
 """
 _LATEST = f"""
 select board, sensor, unit, value, event_time from silver_telemetry
-where date >= date '{{since}}' and sensor <> '{_END}' and value is not null
+where date >= date '{{since}}' and last is not true and value is not null
 order by received_at desc limit {_SHOWN_READINGS}
 """
 
