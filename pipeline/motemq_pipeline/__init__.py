@@ -4,23 +4,24 @@
 ``read`` give tables as DataFrames (docs/tables.md).
 
 - ``java``, ``sessions``: a quiet Spark, here or elsewhere; ``packaging``: our code for executors
-- ``registry``: a file to ``rules`` (``rule_table``, ``rule_laws``, ``patterns``), or to all that
-  is wrong with it, by line (``toml_lines``)
+- ``registry``: a file to ``rules`` (``rule_table``, ``rule_validation``, ``patterns``), or to all
+  that is wrong with it, by line (``toml_lines``)
 - ``decoding``: payloads to fields in Python, and by ``reading`` to readings; ``decoding_arrow``
   over Arrow columns, ``decoding_json`` the same by Spark's own functions, ``decoding_columns``
   all of it for a registry
 - ``schemas``: every table's columns and version; documented in docs/tables.md
-- ``silver``: messages to readings or to quarantine, batch and stream
-- ``gold``, ``rollups``, ``fleet``: readings to streams and boards, to hours, to a fleet
+- ``storage``: where tables are; ``delta``: tables there; ``parquet_files``: what executors write;
+  ``table_source``: tables as a source of Spark
+- ``silver``: messages to readings or to quarantine; ``first_arrivals``: each reading once
+- ``gold``, ``rollups``, ``sequence_numbers``: readings to boards, hours, streams; ``refresh``: of
+  these, what is out of date
 - ``rig``, ``rig_history``: a rig's lines to tables, and many runs beside each other
-- ``derived``: which tables are made from which others
-- ``store``: tables as Parquet folders whose parts appear whole; ``compaction`` of them
 - ``job``: all tables in their order, once
-- ``run``: all tables all the time: ``config``, ``streams``, ``chores``, ``refresh``, ``status``
-- ``views``: the tables for Spark SQL
+- ``run``: all tables all the time: ``config``, ``source_options``, ``streams``, ``restarts``,
+  ``maintenance``, ``status``
+- ``sql``: the tables asked in SQL; ``notebook``: as DataFrames; ``report``: as one HTML file
 - ``alerts``: boards that need somebody
-- ``report``: the tables as one HTML file; needs no Spark
-- ``notebook``: the tables as DataFrames
+- ``failures``: what went wrong, in one line
 - ``cli``: ``motemq pipeline``
 """
 

@@ -1,6 +1,6 @@
 """Payloads to readings in plain Python: CBOR, MessagePack, fixed layouts.
 
-JSON and numbers are decoded by Spark itself (``decoding_json``), by the same laws and in the same
+JSON and numbers are decoded by Spark itself (``decoding_json``), by the same checks and in the same
 order (``reading``): a payload's reason does not depend on how it was encoded.
 """
 

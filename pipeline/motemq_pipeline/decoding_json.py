@@ -1,6 +1,6 @@
 """JSON payloads, and payloads that are a number, to readings by Spark's own functions.
 
-The laws, their order and their words are those of ``reading``.
+The checks, their order and their words are those of ``reading``.
 """
 
 from collections.abc import Mapping
@@ -88,7 +88,7 @@ class JsonRule:
         told += [self._bounded(column) for column in ("board", "unit") if self._has(column)]
         first, *others = told
         chain = F.when(first[0], F.lit(first[1]))
-        return reduce(lambda chain, law: chain.when(law[0], F.lit(law[1])), others, chain)
+        return reduce(lambda chain, check: chain.when(check[0], F.lit(check[1])), others, chain)
 
     def readings(self) -> Column:
         """Return the readings of a payload that has no reason, as ``READINGS_SCHEMA``."""
@@ -102,22 +102,22 @@ class JsonRule:
             found = F.array(self._reading(name, self._narrow_value(), unit))
         return found.cast(READINGS_SCHEMA)
 
-    def _not_read(self) -> list["_Law"]:
+    def _not_read(self) -> list["_Check"]:
         """What hinders reading any field."""
-        laws = [
+        checks = [
             (F.length("payload") == 0, "the payload is empty"),
             (F.length("payload") > MAX_PAYLOAD_BYTES, _TOO_LONG),
             (self._text.isNull(), "the payload is not UTF-8"),
         ]
         if self._is_number:
-            return [*laws, (self._column("value").isNull(), "the payload is not a number")]
+            return [*checks, (self._column("value").isNull(), "the payload is not a number")]
         # Spark's parsers read the first value only; in a list, what follows it shows.
         listed = F.try_parse_json(F.concat(F.lit("["), self._text, F.lit("]")))
         is_one = listed.isNotNull() & F.try_variant_get(listed, "$[1]", "variant").isNull()
         is_object = self._text.rlike(r"(?s)\A\s*\{.*\}\s*\z")
-        return [*laws, (~(is_one & is_object), "the payload is not a JSON object")]
+        return [*checks, (~(is_one & is_object), "the payload is not a JSON object")]
 
-    def _expected(self) -> list["_Law"]:
+    def _expected(self) -> list["_Check"]:
         return [
             (
                 ~self._field(Field(name)).eqNullSafe(F.lit(value)),
@@ -126,23 +126,23 @@ class JsonRule:
             for name, value in self._rule.expect.items()
         ]
 
-    def _columns(self) -> list["_Law"]:
-        laws: list[_Law] = []
+    def _columns(self) -> list["_Check"]:
+        checks: list[_Check] = []
         for column in COLUMN_TYPES:
             if column in self._rule.fields and not self._is_number:
                 field = self._rule.fields[column]
-                laws.append(self._typed(field, column_type(self._rule, column)))
+                checks.append(self._typed(field, column_type(self._rule, column)))
                 if column == "time" and self._rule.time_unit == "iso8601":
                     given = self._field(field)
                     bad = given.isNotNull() & self._iso_us(given).isNull()
-                    laws.append((bad, not_a_time(field)))
-        return laws + [
+                    checks.append((bad, not_a_time(field)))
+        return checks + [
             (self._column(column) < 0, f"'{column}' is negative")
             for column in ("seq", "t_ms")
             if self._has(column)
         ]
 
-    def _values(self) -> list["_Law"]:
+    def _values(self) -> list["_Check"]:
         if not self._rule.wide:
             value = self._rule.fields["value"]
             return [
@@ -153,18 +153,18 @@ class JsonRule:
                     f"the field '{value.name}' is missing or not a double",
                 ),
             ]
-        laws: list[_Law] = []
+        checks: list[_Check] = []
         values = []
         for sensor in self._rule.sensors.values():
             if sensor.field is not None:
-                laws.append(self._typed(sensor.field, "double"))
+                checks.append(self._typed(sensor.field, "double"))
                 scaled = _scaled(self._double(sensor.field), sensor)
                 wrong = f"the field '{sensor.field.name}' is missing or not a double"
-                laws.append((~_finite(scaled), wrong))
+                checks.append((~_finite(scaled), wrong))
                 values.append(scaled)
-        return [*laws, (F.coalesce(*values).isNull(), "none of the sensors' fields is there")]
+        return [*checks, (F.coalesce(*values).isNull(), "none of the sensors' fields is there")]
 
-    def _typed(self, field: Field, kind: str) -> "_Law":
+    def _typed(self, field: Field, kind: str) -> "_Check":
         found = self._double(field) if kind == "double" else self._field(field)
         if field.required:
             return found.isNull(), f"the field '{field.name}' is missing or not a {kind}"
@@ -173,7 +173,7 @@ class JsonRule:
         there = self._parsed.getField(_CORRUPT).isNotNull() & raw.isNotNull()
         return found.isNull() & there, f"the field '{field.name}' is not a {kind}"
 
-    def _bounded(self, column: str) -> "_Law":
+    def _bounded(self, column: str) -> "_Check":
         length = F.length(self._column(column))
         wrong = length > MAX_TEXT
         if column != "unit":
@@ -251,7 +251,7 @@ class JsonRule:
         return F.when(text.rlike(rf"\A{ISO_8601}\z"), F.unix_micros(F.try_to_timestamp(text)))
 
 
-_Law = tuple[Column, str]  # it holds for what is wrong, and the reason
+_Check = tuple[Column, str]  # it holds for what is wrong, and the reason
 _TOO_LONG: Final = f"the payload is longer than {MAX_PAYLOAD_BYTES} bytes"
 
 

@@ -4,7 +4,7 @@ A query goes on from its checkpoint, so starting it again loses and doubles noth
 against the passing faults of Spark: an executor that is lost, a Python that did not start within
 ten seconds on a busy machine, threads of Spark that stumble over each other. It does not help
 against what a person must mend, which our own errors say. A broker that does not answer is waited
-for, however long.
+for, however long, unless the run is to end (``patient``).
 """
 
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ _PAUSE_MAX_S = 15.0
 class Restarts:
     """Of one query. ``count``: how often it was started again."""
 
+    patient: bool = True
     count: int = 0
     _in_a_row: int = 0
     _slow_in_a_row: int = 0
@@ -42,7 +43,7 @@ class Restarts:
             self._in_a_row = self._slow_in_a_row = self._away_in_a_row = 0
         if is_ours(text):
             return False
-        if is_unavailable(text):
+        if self.patient and is_unavailable(text):
             self._away_in_a_row += 1
         elif _SLOW in text:
             self._slow_in_a_row += 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from motemq_pipeline.patterns import Pattern, pattern
-from motemq_pipeline.rule_laws import broken_laws
+from motemq_pipeline.rule_validation import violations
 from motemq_pipeline.rules import (
     COLUMN_TYPES,
     ENCODINGS,
@@ -93,8 +93,8 @@ class RuleTable:
             end=self._end(),
         )
         if encoding:
-            for place, law in broken_laws(rule):
-                self.faults.add((*self.place, *place), law)
+            for place, what in violations(rule):
+                self.faults.add((*self.place, *place), what)
         return rule
 
     def _kind(self) -> str:
@@ -267,7 +267,7 @@ class RuleTable:
         self,
         key: str,
         default: float | None,
-        law: Callable[[float], str | None] = lambda value: None,
+        check: Callable[[float], str | None] = lambda value: None,
     ) -> float | None:
         value = self.table.get(key, default)
         if value is None:
@@ -276,7 +276,7 @@ class RuleTable:
             self._fault(key, f"'{key}' must be a number{_not(value)}")
         elif not math.isfinite(value):
             self._fault(key, f"'{key}' must be finite")
-        elif broken := law(value):
+        elif broken := check(value):
             self._fault(key, f"'{key}' must {broken}{_not(value)}")
         else:
             return float(value)

@@ -64,7 +64,7 @@ class Streams:
                 Stream("alerts", _ALERTS, lambda: (self._alerts(alerts), self._alert), 1.0)
             )
         self._once = False
-        self._restarts = {stream.name: Restarts() for stream in self._streams}
+        self._restarts: dict[str, Restarts] = {}
         self._tables: dict[str, Table] = {}
         self.queries: dict[str, StreamingQuery] = {}
 
@@ -74,6 +74,7 @@ class Streams:
         Raises ``PipelineError`` if tables and checkpoint do not belong together.
         """
         self._once = once
+        self._restarts = {stream.name: Restarts(patient=not once) for stream in self._streams}
         for name in TABLES:
             self._table(name).create()
         for stream in self._streams:

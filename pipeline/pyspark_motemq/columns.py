@@ -85,7 +85,7 @@ _PROTOCOLS = pa.array(
     ["broker", "fmqp", "lightmq", *(f"protocol {code}" for code in range(3, 256))], pa.string()
 )
 _WILL, _RETAINED = 0x08, 0x04
-_LONG = 32  # values of a stretch: below it, copying one by one takes longer
+_LONG = 32  # values of a range: below it, copying one by one takes longer
 
 
 def batches(
@@ -353,7 +353,7 @@ def _values(
 ) -> npt.NDArray[Any]:
     """Return what is at some places of the data: at each so many values of ``size`` bytes.
 
-    Few long stretches are copied one by one, many short ones value by value.
+    Few long ranges are copied one by one, many short ones value by value.
     """
     if len(begins) == 1:
         return np.frombuffer(data, dtype, int(counts[0]), int(begins[0]))
@@ -361,8 +361,8 @@ def _values(
     if total >= _LONG * len(begins):
         view = memoryview(data)
         ends = begins + size * counts
-        stretches = zip(begins.tolist(), ends.tolist(), strict=True)
-        return np.frombuffer(b"".join([view[begin:end] for begin, end in stretches]), dtype)
+        ranges = zip(begins.tolist(), ends.tolist(), strict=True)
+        return np.frombuffer(b"".join([view[begin:end] for begin, end in ranges]), dtype)
     before = np.cumsum(counts) - counts
     places = np.repeat(begins - size * before, counts)
     places += np.arange(0, size * total, size)

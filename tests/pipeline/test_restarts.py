@@ -47,6 +47,11 @@ def test_a_broker_that_does_not_answer_is_waited_for() -> None:
         now += 15.0
         assert restarts.due(now)
     assert not restarts.failed(f"{away}\n{_OURS}", None, now)
+    ending = Restarts(patient=False)  # a run that is to end with what is there now
+    for number in range(IN_A_ROW - 1):
+        assert ending.failed(away, None, number * 100.0)
+        assert ending.due(number * 100.0 + 99.0)
+    assert not ending.failed(away, None, 1e6)
 
 
 @pytest.mark.parametrize(("text", "times"), [(_SLOW, 29), (_PASSING, IN_A_ROW - 1)])

@@ -86,10 +86,10 @@ def events(frames: Iterable[pd.DataFrame]) -> Iterator[Event]:
     Within a partition of the journal that is the order of their numbers, also where the broker's
     clock went back. A reading without a number has None.
     """
-    pieces = [frame[list(_COLUMNS)] for frame in frames]
-    if not pieces:
+    batches = [frame[list(_COLUMNS)] for frame in frames]
+    if not batches:
         return
-    rows = pd.concat(pieces, ignore_index=True)
+    rows = pd.concat(batches, ignore_index=True)
     rows = rows.sort_values(["partition", "message_seq"], kind="stable", ignore_index=True)
     never_back = rows.groupby("partition")["at_ms"].cummax().to_numpy()
     rows = rows.take(np.argsort(never_back, kind="stable"))

@@ -15,7 +15,7 @@ _REMEDIES: Final = {
 }
 
 
-def broken_laws(rule: Rule) -> Iterator[_Fault]:
+def violations(rule: Rule) -> Iterator[_Fault]:
     """Yield what is wrong with a telemetry rule whose every part is right by itself."""
     yield from _sources(rule)
     yield from _payload(rule)
