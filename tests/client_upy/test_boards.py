@@ -30,8 +30,8 @@ _Run = tuple[str, ...]  # the name of a check file, and its arguments on the boa
 _ANYWHERE: list[_Run] = [
     *((name,) for name in ("lightmq", "lightmq_peer", "topic", "fmqp", "fmqp_alike", "fmqp_peer")),
     *((name,) for name in ("link", "outage", "store", "reliable", "uart", "wifi")),
-    *((name, "-", "sync") for name in ("recovery", "misuse", "confirm")),
-    *((name, "-", "aio") for name in ("recovery", "misuse", "confirm")),
+    *((name, "-", "sync") for name in ("recovery", "misuse", "confirm", "peers")),
+    *((name, "-", "aio") for name in ("recovery", "misuse", "confirm", "peers")),
     ("vectors_fmqp", "/vectors/fmqp.jsonl"),
     ("vectors_lightmq", "/vectors/lightmq.jsonl"),
     ("vectors_link", "/vectors/link.jsonl"),

@@ -21,7 +21,9 @@ _NAMES = [
 _DRIVERS = ["uart", "wifi"]
 # By either driver.
 _DRIVEN = [
-    (name, driver) for name in ("recovery", "misuse", "confirm") for driver in ("sync", "aio")
+    (name, driver)
+    for name in ("recovery", "misuse", "confirm", "peers")
+    for driver in ("sync", "aio")
 ]
 _VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_link"]
 
