@@ -23,6 +23,7 @@ _FLASH_S = 180.0
 _INSTALL_S = 120.0
 _REPL_S = 20.0
 _LOCK_S = 600.0
+_HERE = "127.0.0.1"
 _BROKER_PORT = 8765  # tests that use rig_broker tell their board its address
 
 
@@ -133,7 +134,7 @@ def _prepare(rig: Rig, target: BoardHandle, held: BoardLock, log: SerialLog, fol
     plan = BoardPlan(target.id, target.model.id, board.protocol, has=has)
     config = folder.parent / "config" / target.id / "node.json"
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(node_config(plan, uart, (rig.bind, _BROKER_PORT), autostart=False))
+    config.write_text(node_config(plan, uart, (rig.bind or _HERE, _BROKER_PORT), autostart=False))
     url = target.place().serial_url
     copy_node(url, folder, config, deadline_s=_INSTALL_S, on_line=log.mark)
     return image.sha256

@@ -13,8 +13,6 @@ then, and harmless.
 """
 
 import contextlib
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,19 +194,17 @@ def _taken(request: pytest.FixtureRequest) -> "Iterator[list[RigBoard]]":
 
 @pytest.fixture(scope="session")
 def rig_broker(pytestconfig: pytest.Config) -> Iterator[dict[str, str]]:
-    """A broker of this session: protocol (``fmqp``, ``lightmq``) to HOST:PORT."""
-    bind = pytestconfig.stash[_rig_key].bind
-    command = [sys.executable, "-m", "motemq", "broker", "--ephemeral"]
-    command += ["--listen", f"fmqp://{bind}:0", "--listen", f"lightmq://{bind}:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            if process.stdout is None:
-                raise ValueError("the broker's stdout is a pipe")
-            lines = [process.stdout.readline().split() for _ in range(2)]
-            yield {words[1]: words[2] for words in lines}  # listening PROTOCOL HOST:PORT
-        finally:
-            process.terminate()
-            process.wait(_BROKER_S)
+    """A broker of this session, where its boards reach it: protocol (``fmqp``, ``lightmq``) to
+    HOST:PORT."""
+    from boards.session.plan import plan_desk
+    from boards.session.run_brokers import facing, own
+
+    rig = pytestconfig.stash[_rig_key]
+    plans = plan_desk(rig, pytestconfig.getoption("--rig-board") or (), ())
+    out = Path(pytestconfig.getoption("--rig-out"))
+    out.mkdir(parents=True, exist_ok=True)
+    with own(facing(plans, rig), out / "broker.log") as brokers:
+        yield {"fmqp": brokers.fmqp, "lightmq": brokers.lightmq}
 
 
 @pytest.fixture

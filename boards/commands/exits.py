@@ -15,10 +15,11 @@ from boards.inventory.locks import Locked
 from boards.inventory.models import TomlError
 from boards.inventory.permits import NoPermit
 from boards.inventory.power import PowerError
-from boards.inventory.rig_file import RIG_FILE, Rig, load_rig, virtual_rig
+from boards.inventory.rig_file import RIG_FILE, NoSuchBoard, Rig, load_rig, virtual_rig
 from boards.inventory.unresponsive import Unresponsive
 from boards.repl import ReplError
 from boards.serial_port import PortError
+from boards.session.broker_process import BrokerDown
 from boards.session.plan import PlanError
 from boards.session.reset_ladder import NotBack
 from boards.tool import ToolError
@@ -32,6 +33,7 @@ _INTERRUPTED, _TERMINATED = 130, 143
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FAULTS = (
     BoardError,
+    BrokerDown,
     BuildError,
     CompileError,
     FlashError,
@@ -64,7 +66,7 @@ def ending(then: str = "every board is stopped") -> Iterator[None]:
         signal.signal(number, _interrupt)
     try:
         yield
-    except PlanError as error:
+    except (PlanError, NoSuchBoard) as error:
         raise click.UsageError(str(error)) from None
     except FAULTS as error:
         click.secho(f"rig: error: {error}", fg="red", err=True)
@@ -118,7 +120,7 @@ def complete_board(
 rig_option = click.option(
     "--rig",
     "rig_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help=f"The desk's file.  [default: {RIG_FILE} here or above]",
 )

@@ -2,7 +2,8 @@
 
 import hashlib
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,16 +22,26 @@ from boards.reports.record import read_run
 from boards.session.installation import stage_node
 from boards.session.plan import STEP_LIMITS_S, BoardPlan, Job, PlanError, plan_boards, plan_desk
 from boards.session.run import run as run_rig
+from boards.session.run_brokers import (
+    RunBrokers,
+    broker_address,
+    facing,
+    is_open_to_others,
+    named,
+    own,
+)
 from firmware.node_files import client_sha
 
 _PLAIN_WIDTH = 150
 
 
-def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    host, _, port = value.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise click.BadParameter(f"{value!r} is not HOST:PORT, e.g. 127.0.0.1:8765")
-    return value
+def _address(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return broker_address(value, "fmqp" if parameter.name == "fmqp" else "lightmq")
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _pairs(
@@ -65,11 +76,23 @@ def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bo
     help="Instead of the desk: virtual boards to start, rp2040 or esp32. Within a kind they speak "
     "FMQP and LightMQ in turn.",
 )
-@click.option("--fmqp", required=True, callback=_address, metavar="HOST:PORT", help="The broker.")
-@click.option("--lightmq", required=True, callback=_address, metavar="HOST:PORT")
+@click.option(
+    "--fmqp",
+    callback=_address,
+    metavar="HOST:PORT",
+    help="The broker of boards that speak FMQP, or its URL.  [default: where --lightmq is; without "
+    "both one of the run's own, where the boards reach it]",
+)
+@click.option(
+    "--lightmq",
+    callback=_address,
+    metavar="HOST:PORT",
+    help="The same for boards that speak LightMQ.  [default: where --fmqp is]",
+)
 @click.option(
     "--out",
-    required=True,
+    default=Path("out/rig"),
+    show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for results (OUT/rig) and logs (OUT/logs).",
 )
@@ -143,8 +166,8 @@ def command(
     board_ids: tuple[str, ...],
     caps: tuple[str, ...],
     virtual: tuple[str, ...],
-    fmqp: str,
-    lightmq: str,
+    fmqp: str | None,
+    lightmq: str | None,
     out: Path,
     state_dir: Path | None,
     keep_flash: bool,
@@ -184,9 +207,10 @@ def command(
             plans = plan_desk(rig, board_ids, caps)
         _known_boards(images, plans)
         (out / "logs").mkdir(parents=True, exist_ok=True)
+        brokers = stack.enter_context(_brokers(fmqp, lightmq, plans, rig, out / "logs"))
         paths = {plan.id: _image(plan, rig, images) for plan in plans}
         node_dir = stage_node(out / "node")
-        plans = [_reachable(plan, fmqp if plan.protocol == "fmqp" else lightmq) for plan in plans]
+        plans = [_reachable(plan, getattr(brokers, plan.protocol)) for plan in plans]
         proxy = FaultProxy.start(out / "logs" / "proxy.jsonl")
         stack.enter_context(proxy)
         jobs = [
@@ -197,8 +221,8 @@ def command(
                 state_dir=str(boards_dir / plan.id),
                 rig_dir=str(rig.state_dir if rig else boards_dir),
                 log_dir=str(out / "logs"),
-                fmqp=fmqp,
-                lightmq=lightmq,
+                fmqp=brokers.fmqp,
+                lightmq=brokers.lightmq,
                 keep_flash=keep_flash,
                 force=force,
                 trust_ledger=trust_ledger,
@@ -220,6 +244,27 @@ def command(
         if junit is not None:
             junit.write_bytes(junit_xml(read_run(folder)))
     sys.exit(code)
+
+
+@contextmanager
+def _brokers(
+    fmqp: str | None, lightmq: str | None, plans: list[BoardPlan], rig: Rig | None, logs: Path
+) -> Iterator[RunBrokers]:
+    if fmqp or lightmq:
+        # One port speaks both, unless somebody says otherwise.
+        chosen = RunBrokers(fmqp or lightmq or "", lightmq or fmqp or "")
+        yield named(chosen, sorted({plan.protocol for plan in plans}))
+        return
+    host = facing(plans, rig)
+    if is_open_to_others(host):
+        click.secho(
+            f"rig: the run's own broker listens on {host}, open to everybody on that network; "
+            "name another one with --fmqp and --lightmq",
+            fg="yellow",
+            err=True,
+        )
+    with own(host, logs / "broker.log") as brokers:
+        yield brokers
 
 
 def _reachable(plan: BoardPlan, broker: str) -> BoardPlan:

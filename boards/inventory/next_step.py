@@ -10,7 +10,6 @@ from boards.inventory.usb import UsbDevice
 
 # Built here, by its name in firmware.build; by the USB product id of the chip's boot ROM.
 _BUILDS = {0x0003: "rpi_pico"}
-_BROKER = "127.0.0.1:8765"
 
 
 def next_step(
@@ -74,7 +73,4 @@ def _firmware(device: UsbDevice, option: str) -> str:
 
 def _run(ready: Sequence[str], all_count: int, option: str) -> str:
     chosen = "" if len(ready) == all_count else "".join(f" --board {id}" for id in ready)
-    return (
-        "motemq broker --ephemeral &\n"
-        f"motemq rig run{option}{chosen} --fmqp {_BROKER} --lightmq {_BROKER} --out out/rig"
-    )
+    return f"motemq rig run{option}{chosen}"

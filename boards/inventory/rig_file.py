@@ -15,6 +15,10 @@ RIG_FILE = "rig.toml"
 _FLASH_PARALLEL = 4
 
 
+class NoSuchBoard(TomlError):
+    """The desk has no board of that name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rig:
     """The whole desk."""
@@ -23,16 +27,16 @@ class Rig:
     name: str
     state_dir: Path
     flash_parallel: int  # per USB controller
-    bind: str  # address on which the run's broker listens
+    bind: str  # our address on which a run's own broker listens; "": found out
     wifi_ssid: str
     wifi_psk_env: str  # the name of an environment variable, never the secret
     boards: Mapping[str, Board]
 
     def board(self, id: str) -> Board:
-        """Return a board; raises ``TomlError`` that names those there are."""
+        """Return a board; raises ``NoSuchBoard``, which names those there are."""
         if id not in self.boards:
             known = ", ".join(self.boards) or "none yet; add one with: motemq rig add"
-            raise TomlError(f"{self.file}: no board {id!r} on this desk; there are: {known}")
+            raise NoSuchBoard(f"{self.file}: no board {id!r} on this desk; there are: {known}")
         return self.boards[id]
 
 
@@ -51,7 +55,7 @@ def load_rig(file: Path) -> Rig:
         name=take_id(top, "name", "desk"),
         state_dir=file.parent / state,
         flash_parallel=top.number("flash_parallel", 1, 64, _FLASH_PARALLEL),
-        bind=broker.take("bind", str, "127.0.0.1"),
+        bind=broker.take("bind", str, ""),
         wifi_ssid=wifi.take("ssid", str, ""),
         wifi_psk_env=_environment_name(wifi),
         boards=_boards(folders),
@@ -93,7 +97,7 @@ def virtual_rig() -> Rig | None:
         name="virtual",
         state_dir=folder.parent / "rig",
         flash_parallel=_FLASH_PARALLEL,
-        bind="127.0.0.1",
+        bind="",
         wifi_ssid="",
         wifi_psk_env="",
         boards=boards,

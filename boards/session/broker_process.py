@@ -60,12 +60,12 @@ class BrokerDown(Exception):
 class BrokerProcess:
     """``motemq broker`` on ephemeral ports of ``host``; ``addresses`` has HOST:PORT by protocol.
 
-    It ends with us. ``log`` gets what it says.
+    It ends with us. ``log`` gets what it says. ``timing``: None is the broker's own.
     """
 
-    def __init__(self, host: str, log: Path, timing: BrokerTiming = QUICK) -> None:
+    def __init__(self, host: str, log: Path, timing: BrokerTiming | None = QUICK) -> None:
         self.addresses: Mapping[str, str] = {}
-        self._temper = timing
+        self._timing = timing
         self._host = host
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,7 +75,8 @@ class BrokerProcess:
         self.kill()
         host = f"[{self._host}]" if ":" in self._host else self._host
         listen = [f"--listen={protocol}://{host}:0" for protocol in _PROTOCOLS]
-        settings = [f"--set={key}={value}" for key, value in self._temper.settings().items()]
+        chosen = self._timing.settings() if self._timing is not None else {}
+        settings = [f"--set={key}={value}" for key, value in chosen.items()]
         with self._log.open("ab") as stderr:
             self._process = subprocess.Popen(
                 [

@@ -129,7 +129,7 @@ def mode_of(number: int) -> LineMode:
 def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPlan]:
     """Choose boards of the desk: those named, or all; of these the ones with all ``caps``.
 
-    Raises ``PlanError`` if none is left, ``TomlError`` for an unknown id.
+    Raises ``PlanError`` if none is left, ``NoSuchBoard`` for an unknown id.
     """
     boards = [rig.board(id) for id in dict.fromkeys(ids)] or list(rig.boards.values())
     chosen = [board for board in boards if set(caps) <= set(board.caps)]

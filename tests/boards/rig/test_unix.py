@@ -1,11 +1,21 @@
 """MicroPython's unix port on a desk: installed, checked and heard like any board."""
 
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
-from tests.boards.desk_files import write_rig
+import pytest
+
+from tests.boards.desk_files import motemq_rig, write_rig
 from tests.boards.fault_boards import UnixBoard
-from tests.boards.rig_process import Broker, outcomes, run_rig
+from tests.boards.rig_process import (
+    RUN_S,
+    Broker,
+    eventually,
+    outcomes,
+    processes_naming,
+    run_rig,
+)
 
 _CHECKS = ["pubsub_up", "pubsub_down", "ping", "reconnect_rst", "will_clean", "heap_free"]
 
@@ -32,3 +42,27 @@ def test_a_unix_board_is_taken_to_a_verdict(
             shutil.rmtree(tmp_path / "out")
     assert (files / "lib" / "umotemq").is_dir()
     assert not Path("/node.py").exists()
+
+
+def test_a_desk_in_one_command(
+    tmp_path: Path, unix_port: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No option: the desk of this folder, a broker of the run's own, results in out/rig."""
+    write_rig(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with ExitStack() as stack:
+        for number, protocol in enumerate(("fmqp", "lightmq")):
+            files = tmp_path / f"files-{number}"
+            files.mkdir()
+            board = stack.enter_context(UnixBoard(unix_port, files))
+            (tmp_path / "boards" / f"u{number}.toml").write_text(
+                f'id = "u{number}"\nmodel = "unix"\nserial_url = "{board.url}"\n'
+                f'[link]\nprotocol = "{protocol}"\n'
+            )
+        result = motemq_rig("run", "--checks", "ping,pubsub_up", timeout_s=RUN_S)
+        assert result.returncode == 0, result.stdout
+    for number in range(2):
+        found = outcomes(Path("out/rig"), f"u{number}", "check_finished", "check")
+        assert found == {"ping": "passed", "pubsub_up": "passed"}
+    assert "open to everybody" not in result.stdout  # these boards are on this machine
+    eventually(lambda: not processes_naming(str(tmp_path)), 20.0, "a process is left")

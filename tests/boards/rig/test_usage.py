@@ -1,9 +1,11 @@
 """What a person may type wrong at ``motemq rig run``."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
+from tests.boards.desk_files import motemq_rig, write_rig
 from tests.boards.rig_process import Broker, run_rig
 
 
@@ -18,6 +20,9 @@ from tests.boards.rig_process import Broker, run_rig
         (["--virtual", "rp2040:1", "--limit", "nap=3"], "no step 'nap'"),
         (["--virtual", "rp2040:1", "--limit", "flash=soon"], "'soon' is no number"),
         (["--virtual", "rp2040:1", "--fmqp", "nowhere"], "not HOST:PORT"),
+        (["--virtual", "rp2040:1", "--fmqp", "mqtt://h:1"], "not fmqp://HOST:PORT"),
+        (["--virtual", "rp2040:1", "--lightmq", "lightmqs://h:1"], "not lightmq://HOST:PORT"),
+        (["--rig", "/none/rig.toml"], "'/none/rig.toml' does not exist"),
         ([], "--virtual"),
     ],
 )
@@ -28,3 +33,28 @@ def test_usage_errors_are_exit_code_2_with_the_remedy(
     assert result.returncode == 2, result.stdout
     assert words in result.stdout
     assert "Traceback" not in result.stdout
+
+
+def test_a_board_that_is_not_on_the_desk_is_named_with_those_that_are(
+    broker: Broker, tmp_path: Path
+) -> None:
+    rig = write_rig(tmp_path)
+    (tmp_path / "boards" / "u1.toml").write_text('id = "u1"\nmodel = "unix"\nserial_url = "x"\n')
+    result = run_rig(tmp_path / "out", broker, "--rig", str(rig), "--board", "u2")
+    assert result.returncode == 2, result.stdout
+    assert "no board 'u2' on this desk; there are: u1" in result.stdout
+
+
+@pytest.mark.parametrize("option", ["--fmqp", "--lightmq"])
+def test_a_broker_that_is_not_there_is_a_rig_fault_before_anything_is_flashed(
+    tmp_path: Path, option: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    said = motemq_rig(
+        *("run", "--virtual", "rp2040:2", option, f"127.0.0.1:{port}", "--out", tmp_path / "out")
+    )
+    assert said.returncode == 3, said.stdout
+    words = f"there is no broker to run against: nothing listens at fmqp://127.0.0.1:{port}"
+    assert words in said.stdout
+    assert not (tmp_path / "out" / "boards").exists()
