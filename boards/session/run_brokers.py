@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from boards.inventory.rig_file import Rig
+from boards.inventory.rig_file import RIG_FILE, Rig
 from boards.session.broker_process import BrokerDown, BrokerProcess
 from boards.session.plan import BoardPlan, PlanError, Protocol
 from host_broker.client import ClientError, connect
