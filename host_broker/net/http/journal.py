@@ -174,11 +174,11 @@ def routes(journal: Journal) -> web.RouteTableDef:
         if refusal is not None:
             return refusal
         try:
-            document = json.loads(await request.text())
+            document = json.loads(await request.read())
             positions = {int(number): at for number, at in document["positions"].items()}
             if not all(type(at) is int and at >= 0 for at in positions.values()):
                 raise ValueError
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return mistake(400, 'the body must be JSON like {"positions": {"0": 1234, "1": 99}}')
         known = {state.partition for state in await asyncio.to_thread(reader.partitions)}
         if not set(positions) <= known:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
@@ -59,25 +60,32 @@ def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTable
 
     @table.post("/publish/{topic:.+}")
     async def one(request: web.Request) -> web.StreamResponse:
-        topic = request.match_info["topic"].encode()
+        # Not match_info: that leaves an escape as it is where it stands for no UTF-8.
+        topic = unquote_to_bytes(request.rel_url.raw_path.removeprefix("/publish/"))
         if len(topic) > 255:
             return mistake(400, f"the topic has {len(topic)} bytes, at most 255 are allowed")
+        strange = [f"{name}={value}" for name, value in request.query.items() if name != "retain"]
+        retain = request.query.getall("retain", ["false"])
+        if strange or retain not in (["true"], ["false"]):
+            said = strange[0] if strange else f"retain={retain[-1]}"
+            return mistake(400, f"'{said}' means nothing here; there are retain=true and =false")
         body = await request.read()
-        flags = _RETAINED * (request.query.get("retain", "false") == "true")
+        flags = _RETAINED * (retain == ["true"])
         packet = bytes([flags, len(topic)]) + len(body).to_bytes(4, "big") + topic + body
         return await _published(publishing, packet)
 
     @table.post("/wanted")
     async def wanted(request: web.Request) -> web.StreamResponse:
         try:
-            topics = json.loads(await request.text())["topics"]
-            if not all(type(topic) is str for topic in topics):
+            topics = json.loads(await request.read())["topics"]
+            if type(topics) is not list:
                 raise TypeError
-        except (ValueError, KeyError, TypeError):
+            asked = [topic.encode() for topic in topics]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return mistake(400, 'the body must be JSON like {"topics": ["home/lamp"]}')
         if len(topics) > _MOST_TOPICS:
             return mistake(400, f"{len(topics)} topics at once, at most {_MOST_TOPICS} are allowed")
-        return web.json_response({"wanted": await publishing.wanted(topics)})
+        return web.json_response({"wanted": await publishing.wanted(asked)})
 
     @table.get("/stats")
     async def stats(request: web.Request) -> web.StreamResponse:

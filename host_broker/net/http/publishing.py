@@ -81,12 +81,11 @@ class Publishing:
         await asyncio.sleep(0)  # the turn in which the last of it comes
         await self._reach(sync=sync)
 
-    async def wanted(self, topics: list[str]) -> list[bool]:
+    async def wanted(self, topics: list[bytes]) -> list[bool]:
         """Return, by topic, whether anybody would get a publication."""
-        asked = [topic.encode() for topic in topics]
         answers: list[bool] = []
         async with self._questions:
-            for answer in self._broker.wanted(asked, STEPS_AT_ONCE):
+            for answer in self._broker.wanted(topics, STEPS_AT_ONCE):
                 if answer is not None:
                     answers.append(answer)
                 else:

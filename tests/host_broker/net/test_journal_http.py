@@ -325,6 +325,7 @@ def test_groups_are_kept_across_a_restart_and_trim_what_all_have_read(tmp_path: 
     ("path", "body", "status"),
     [
         ("/journal/groups/g", "no json", 400),
+        ("/journal/groups/g", "[" * 100_000, 400),
         ("/journal/groups/g", '{"positions": {"0": "many"}}', 400),
         ("/journal/groups/g", '{"positions": {"0": true}}', 400),
         ("/journal/groups/g", '{"positions": {"9": 1}}', 404),

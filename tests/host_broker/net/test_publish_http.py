@@ -68,6 +68,14 @@ def test_one_message(running: BrokerProcess) -> None:
         assert _heard(listener, 1) == [("home/lamp", b"on")]
 
 
+def test_a_topic_is_what_its_escapes_say(running: BrokerProcess) -> None:
+    with _listener(running, "*/*", "*") as listener:
+        for escaped in ("%C3%B6/b", "%C3%B6%2Fc", "100%25?retain=false"):
+            assert _post(running, f"/publish/{escaped}", b"x")[1]["published"] == 1
+        assert _post(running, "/publish/%FF", b"x") == (200, {"published": 0, "discarded": 1})
+        assert [topic for topic, _ in _heard(listener, 3)] == ["ö/b", "ö/c", "100%"]
+
+
 def test_a_retained_message_is_there_for_later_and_after_a_restart(tmp_path: Path) -> None:
     options = ("--data", str(tmp_path / "data"), *_AUTO)
     with broker(*options) as running:
@@ -104,6 +112,14 @@ def test_many_messages_in_order_and_what_is_discarded_is_counted(running: Broker
         ("/publish/a", bytes(8 * 1024 * 1024 + 1), {}, 413),
         ("/wanted", b"[]", {}, 400),
         ("/wanted", b'{"topics": [1]}', {}, 400),
+        ("/wanted", b'{"topics": "home"}', {}, 400),
+        ("/wanted", b'{"topics": ["\\ud800"]}', {}, 400),  # no UTF-8 can say that
+        ("/wanted", b"[" * 100_000, {}, 400),
+        ("/wanted", b"{}", {"Content-Type": "text/plain; charset=nothing"}, 400),
+        ("/publish/a?retain=1", b"x", {}, 400),
+        ("/publish/a?retain", b"x", {}, 400),
+        ("/publish/a?retain=false&retain=true", b"x", {}, 400),
+        ("/publish/a?qos=1", b"x", {}, 400),
     ],
 )
 def test_mistakes_publish_nothing(
