@@ -16,7 +16,7 @@ from benchmarks.reliability.power_loss import Disk
 
 _NAMES = ("cost", "faults", "kills", "power")
 _KILLS, _LOSSES = 200, 50
-_ROUNDS, _ROUND_S = 5, 2.0
+_ROUNDS, _ROUND_S = 5, 1.0
 _SHORT_KILLS, _SHORT_ROUND_S, _SHORT_SCALE = 3, 0.3, 0.02
 _START_S = 2.0
 _OF_MEMORY = 0.9  # ``written``, of the publications per second of ``memory``

@@ -17,7 +17,8 @@ from host_broker.outputs import ConnectionId, Record
 from host_broker.registry import STORED_FORM, protocols
 
 _STEP_BYTES = 64 * 1024  # of a request, at once
-_STEP_S = 0.002  # that a step may take, with the turn that it is part of; then the next is smaller
+_AHEAD_BYTES = 32 * 1024  # of a request, that wait for the journal
+_STEP_S = 0.001  # that a step may take, with the turn that it is part of; then the next is smaller
 _FEWEST_PACKETS, _MOST_PACKETS = 16, 1024  # of a step
 _WRITE_S = 20.0
 
@@ -147,7 +148,7 @@ class Publishing:
             await asyncio.sleep(0)
             long = loop.time() - began > _STEP_S
             most = max(most // 2, _FEWEST_PACKETS) if long else min(most * 2, _MOST_PACKETS)
-            if position - kept >= _STEP_BYTES:
+            if position - kept >= _AHEAD_BYTES:
                 # Or others' answers would wait for the journal to write all of it before theirs.
                 kept = position
                 try:

@@ -121,6 +121,7 @@ def test_a_request_whose_head_never_ends_is_ended(tmp_path: Path) -> None:
 
 
 def test_overlong_http_lines_are_one_line_of_the_log(tmp_path: Path) -> None:
+    began = time.monotonic()
     with broker(*AUTO, "--data", str(tmp_path)) as running:
         for _ in range(500):
             with running.raw("auto") as client, contextlib.suppress(ConnectionError):
@@ -130,8 +131,8 @@ def test_overlong_http_lines_are_one_line_of_the_log(tmp_path: Path) -> None:
         code, said = running.end()
     assert code == 0
     assert said.startswith("broker: HTTP: 127.0.0.1 was refused (LineTooLong): ")
-    assert len(said) < 500
-    assert said.count("\n") == 1
+    assert "Traceback" not in said
+    assert len(said.splitlines()) <= 1 + (time.monotonic() - began) / 60  # a count after a minute
 
 
 def test_idle_http_clients_give_way(tmp_path: Path) -> None:

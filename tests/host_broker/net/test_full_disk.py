@@ -16,7 +16,7 @@ import pytest
 
 from host_broker.client import Client, ClientError, connect
 from host_broker.client_errors import ConnectionLost
-from tests.host_broker.net.broker_process import BrokerProcess, broker, until
+from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, spawn, until
 from tests.host_broker.net.journal_decoder import read_journal
 
 OPTIONS = (
@@ -132,3 +132,28 @@ def test_what_is_lost_at_the_end_is_counted(running: BrokerProcess, tmp_path: Pa
     (lost,) = [int(word) for word in line.split() if word.isdigit()]
     assert delivered <= len(kept) + lost <= delivered + 3
     assert lost > 0
+
+
+@pytest.mark.parametrize("ack", ["memory", "written", "synced"])
+def test_the_exit_code_of_pub_is_what_journal_ack_promises(tmp_path: Path, ack: str) -> None:
+    """The disk takes nothing: only in memory is there anything to be told."""
+    data = ("--data", str(tmp_path), *OPTIONS, "--set", f"journal.ack={ack}")
+    with broker(*data) as running:
+        port = running.ports["auto"]
+
+        def codes() -> list[int]:
+            urls = (f"fmqp://127.0.0.1:{port}", f"lightmq://127.0.0.1:{port}/board")
+            commands = [
+                motemq("pub", urls[0], "t/a", "x", "--answer-within", "2"),
+                motemq("pub", urls[0], "t/kept", "x", "--retain", "--answer-within", "2"),
+                motemq("pub", urls[1], "up", "x", "--answer-within", "2"),
+            ]
+            with contextlib.ExitStack() as stack:
+                started = [stack.enter_context(spawn(command)) for command in commands]
+                return [process.wait(60) for process in started]
+
+        limit(running, 10)
+        assert codes() == ([0] * 3 if ack == "memory" else [1] * 3)
+        limit(running, resource.RLIM_INFINITY)
+        assert codes() == [0] * 3
+        assert running.end()[0] == 0
