@@ -27,9 +27,9 @@ if [ -x .venv/bin/motemq ] && [ "$(cat $stamp 2>/dev/null)" = "$want" ] &&
 fi
 
 # 1. Debian packages: the cross compiler for the RP2040, what unpacks Debian's sources; for tests nc,
-# which speaks to the broker, and the shells that complete our commands.
+# which speaks to the broker, the shells that complete our commands, and ip for a cluster's network.
 packages=(gcc libc6-dev gcc-arm-none-eabi libnewlib-arm-none-eabi libstdc++-arm-none-eabi-newlib cmake make
-  netcat-openbsd zsh fish pkg-config libffi-dev dpkg-dev xz-utils)
+  netcat-openbsd zsh fish iproute2 pkg-config libffi-dev dpkg-dev xz-utils)
 "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || packages+=("$(basename "$(readlink -f "$(command -v "$PYTHON")")")-venv")
 # The broker's compiled part needs Python's headers.
 [ -e "$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] ||

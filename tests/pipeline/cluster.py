@@ -1,4 +1,4 @@
-"""A real Spark cluster and a real Connect server on loopback, from the pip package."""
+"""A real Spark cluster on machines of its own, and a real Connect server, from the pip package."""
 
 import ctypes
 import os
@@ -10,11 +10,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import pyspark
+from packaging.requirements import Requirement
 
 from motemq_pipeline.java import find_java
+from tests.pipeline.lan import Machine
 
 START_S = 120.0
 _LIBC = ctypes.CDLL(None)
@@ -74,7 +78,8 @@ def die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _said(log: Path, pattern: str, times: int = 1) -> str:
+def said(log: Path, pattern: str, times: int = 1) -> str:
+    """Wait until a log has something so many times; return the first of it."""
     deadline = time.monotonic() + START_S
     while len(found := re.findall(pattern, log.read_text())) < times:
         assert time.monotonic() < deadline, f"{log}: no '{pattern}' in\n{log.read_text()}"
@@ -82,34 +87,69 @@ def _said(log: Path, pattern: str, times: int = 1) -> str:
     return str(found[0])
 
 
-def foreign_python(scratch: Path) -> str:
-    """Return a Python for executors that has what is installed, but not motemq.
-
-    Without ``site`` it does not read the .pth file by which this repository is installed.
-    """
-    program = scratch / "python-without-motemq"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+def clean_python(folder: Path, *requirements: str) -> str:
+    """Return a Python for executors that has these distributions and what they need, no more."""
+    packages = folder / "packages"
+    packages.mkdir(parents=True)
+    wanted, seen = [Requirement(each) for each in requirements], set[tuple[str, str]]()
+    while wanted:
+        asked = wanted.pop()
+        found = metadata.distribution(asked.name)
+        for extra in ("", *asked.extras):
+            if (key := (found.name, extra)) not in seen:
+                seen.add(key)
+                needed = [Requirement(each) for each in found.requires or ()]
+                wanted += [each for each in needed if _applies(each, extra)]
+        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            with suppress(FileExistsError):
+                (packages / top).symlink_to(Path(str(found.locate_file(top))))
+    program = folder / "python"
+    # Without ``site`` it does not read the .pth file by which this repository is installed.
+    program.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{packages}:$PYTHONPATH"\nexec {sys.executable} -S "$@"\n'
+    )
     program.chmod(0o755)
     return str(program)
 
 
-@contextmanager
-def cluster(scratch: Path, workers: int = 2) -> Iterator[str]:
-    """Run a master and workers of one core and 600 MB each; gives the address, spark://…"""
-    site_packages = str(Path(pyspark.__file__).parents[1])
-    env = environment(scratch, PYTHONPATH=site_packages)
-    here = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    log = scratch / "master.log"
-    with ExitStack() as running:
-        argv = [str(_SPARK_CLASS), _MASTER, *here]
-        running.enter_context(_process(argv, log, env))
-        address = _said(log, r"Starting Spark master at (spark://\S+)")
-        for number in range(workers):
-            argv = [str(_SPARK_CLASS), _WORKER, *here, "--cores", "1", "--memory", "600m"]
-            argv += ["--work-dir", str(scratch / f"work{number}"), address]
-            running.enter_context(_process(argv, scratch / f"worker{number}.log", env))
-        _said(log, "Registering worker", times=workers)
-        yield address
+def _applies(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+@dataclass
+class Cluster:
+    """A master and workers of one core and 700 MB each; ``address`` is spark://…"""
+
+    master: Machine
+    workers: list[Machine]
+    scratch: Path
+
+    @property
+    def address(self) -> str:
+        return f"spark://{self.master.address}:7077"
+
+    def start(self, running: ExitStack) -> None:
+        """Start all, and wait until the workers are known."""
+        self._start(running, self.master, _MASTER, "--port", "7077")
+        for worker in self.workers:
+            self.start_worker(running, worker)
+        said(self._log(self.master), "Registering worker", times=len(self.workers))
+
+    def start_worker(self, running: ExitStack, worker: Machine) -> None:
+        """Start a worker, the first time or after it was killed."""
+        size = ("--cores", "1", "--memory", "700m")
+        work = ("--work-dir", str(self.scratch / f"work-{worker.name}"))
+        self._start(running, worker, _WORKER, *size, *work, self.address)
+
+    def _start(self, running: ExitStack, machine: Machine, program: str, *more: str) -> None:
+        env = environment(self.scratch, SPARK_LOCAL_IP=machine.address)
+        env["SPARK_DAEMON_JAVA_OPTS"] = f"{SHORT} -Dspark.worker.timeout=10"
+        here = ["--host", machine.address, "--webui-port", "0"]
+        argv = [*machine.prefix, str(_SPARK_CLASS), program, *here, *more]
+        running.enter_context(_process(argv, self._log(machine), env))
+
+    def _log(self, machine: Machine) -> Path:
+        return self.scratch / f"{machine.name}.log"
 
 
 @contextmanager
@@ -134,5 +174,5 @@ def connect_server(scratch: Path, package: Path) -> Iterator[str]:
     # It takes its memory from there, like a master.
     env = environment(scratch, PYTHONPATH=str(package), SPARK_DAEMON_MEMORY="800m")
     with _process([*argv, "spark-internal"], log, env):
-        _said(log, "Spark Connect server started")
+        said(log, "Spark Connect server started")
         yield f"sc://127.0.0.1:{port}"
