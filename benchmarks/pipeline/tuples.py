@@ -21,7 +21,7 @@ class TupleSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of ``motemq``."""
-        return spark_schema
+        return spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader."""
