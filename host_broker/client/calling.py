@@ -4,6 +4,7 @@ import secrets
 import time
 from dataclasses import dataclass
 
+from host_broker.client.arguments import payload_bytes
 from host_broker.client.inbox import Mark
 from host_broker.client.sessions import by_topics
 from host_broker.client.shell import Settings, Shell
@@ -51,6 +52,7 @@ class Calling:
 
     async def call(self, target: str, payload: bytes, timeout_s: float | None) -> bytes:
         """Ask a client of the broker and return the payload of its answer."""
+        payload = payload_bytes(payload)
         shell = self._shell
         limit_s = shell.settings.timeout_s if timeout_s is None else timeout_s
         if Ability.CALL not in shell.can:

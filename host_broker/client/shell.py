@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from host_broker.address import Address
+from host_broker.client.arguments import payload_bytes, require_text
 from host_broker.client.backoff import Backoff
 from host_broker.client.connection import Connection
 from host_broker.client.inbox import Mark
@@ -506,6 +507,8 @@ class Shell:
     def publish(self, publication: Publication) -> None:
         """Publish; ``may_publish`` said that there is room. Raises ``BadArgument``, and why, if
         nothing can be published any more."""
+        require_text(publication.topic)
+        publication.payload = payload_bytes(publication.payload)
         with self.lock:
             if self._fatal is not None:
                 raise self._fatal
@@ -531,6 +534,7 @@ class Shell:
         """Subscribe; see ``Subscription``. Raises ``BadArgument``."""
         if not patterns:
             raise BadArgument("there is nothing to subscribe to: give at least one pattern")
+        require_text(*patterns)
         with self.lock:
             if self._fatal is not None:
                 raise self._fatal
@@ -580,6 +584,7 @@ class Shell:
 
     def respond(self, message: Message, payload: bytes) -> None:
         """Answer a message."""
+        payload = payload_bytes(payload)
         with self.lock:
             if self._fatal is not None:
                 raise self._fatal
@@ -646,6 +651,8 @@ class Shell:
 
     async def request(self, topic: str, payload: bytes, timeout_s: float | None) -> bytes:
         """Publish and return the payload of the answer to this message."""
+        require_text(topic)
+        payload = payload_bytes(payload)
 
         def begin(session: ClientSession) -> Callable[[int, float], str]:
             return lambda number, now: session.request(number, topic, payload, now)

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -232,6 +233,39 @@ def test_what_a_protocol_cannot_do_names_those_that_can(running: BrokerProcess) 
             client.request("t", b"x")
         with pytest.raises(NotSupported, match="properties of messages; no protocol here has"):
             client.publish("t", b"x", properties={"a": 1})
+
+
+@pytest.mark.parametrize("scheme", ["fmqp", "lightmq"])
+def test_other_types_are_named_and_nothing_is_sent(running: BrokerProcess, scheme: str) -> None:
+    payload: Any
+    topic: Any
+    with connect(running.urls[scheme] + "/typed" * (scheme == "lightmq")) as client:
+        for payload in ("21.5", 21.5, None):
+            wrong = f"bytes, not {type(payload).__name__}"
+            for give in (client.publish, client.request, client.call):
+                with pytest.raises(TypeError, match=wrong):
+                    give("up", payload)
+        with pytest.raises(TypeError, match=r"give text\.encode\(\)"):
+            client.publish("up", payload="21.5")  # type: ignore[arg-type]
+        for topic in (b"up", 5, ["up"]):
+            wrong = f"str, not {type(topic).__name__}"
+            with pytest.raises(TypeError, match=wrong):
+                client.subscribe(topic)
+            with pytest.raises(TypeError, match=wrong):
+                client.publish(topic, b"x")
+        client.sync()
+
+
+def test_a_buffer_may_change_after_it_was_published(tmp_path: Path) -> None:
+    """It is held until a broker is there, and sent as it was."""
+    url = f"fmqp+unix://{tmp_path}/socket"
+    with connect(url, reconnect=True, wait_s=0) as client:
+        client.subscribe("buffer")
+        buffer: Any = bytearray(b"before")
+        client.publish("buffer", buffer)
+        buffer[:] = b"after!"
+        with broker("--listen", url):
+            assert next(client.messages(_SOON_S)).payload == b"before"
 
 
 def test_wills_are_bounded(url: str) -> None:
