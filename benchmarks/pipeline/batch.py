@@ -1,9 +1,13 @@
-"""Batch reads: the journal through our source, the same rows from Parquet and as tuples."""
+"""Batch reads: the journal through our source, the same rows from Parquet and as tuples.
+
+Three shapes of journal: 1, 10 and 4,000 messages a record, that is a read of a connection. Each is
+read with all columns, and with four.
+"""
 
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,53 +15,78 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.pipeline import journals
 from benchmarks.pipeline.tuples import TupleSource
 
-SOURCES = ("motemq", "parquet", "tuples")
+SHAPES = (1, 10, 4000)  # messages a record
+MOTEMQ, PARQUET, TUPLES = "motemq", "parquet", "tuples"
+ALL, FOUR = "all", "four"
+_FOUR = ("time", "path", "payload", "seq")
 
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds of each read, by source, one per round."""
+    """Seconds of each read of one shape, by source and columns, one per round."""
 
+    shape: int
     messages: int
-    seconds: dict[str, list[float]]
+    seconds: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
-    def rate(self, source: str) -> float:
+    def rate(self, source: str, columns: str) -> float:
         """Return the median rows per second."""
-        return self.messages / statistics.median(self.seconds[source])
+        return self.messages / statistics.median(self.seconds[source, columns])
 
-    def ratio(self, source: str) -> float:
+    def ratio(self, source: str, columns: str) -> float:
         """Return our rate over that of ``source``: the median of the rounds."""
-        pairs = zip(self.seconds["motemq"], self.seconds[source], strict=True)
+        pairs = zip(self.seconds[MOTEMQ, columns], self.seconds[source, columns], strict=True)
         return statistics.median(theirs / ours for ours, theirs in pairs)
 
 
 def measure(
     spark: SparkSession, folder: Path, messages: int, rounds: int, told: Callable[[str], None]
-) -> Result:
-    """Read everything ``rounds`` times with each source, in turn, after once for warming up."""
-    journal, parquet = folder / "journal", folder / "parquet"
-    journals.write(journal, messages)
+) -> Iterator[Result]:
+    """Read everything of each shape ``rounds`` times with each source, after once to warm up."""
     spark.dataSource.register(TupleSource)
+    for shape in SHAPES:
+        yield _measured(spark, folder / str(shape), shape, messages, rounds, told)
 
-    def rows(source: str) -> DataFrame:
-        if source == "parquet":
-            return spark.read.parquet(str(parquet))
-        name = "motemq" if source == "motemq" else TupleSource.name()
-        return spark.read.format(name).option("path", str(journal)).load()
 
-    rows("motemq").write.parquet(str(parquet))
-    counted = {source: rows(source).count() for source in SOURCES}
+def _measured(
+    spark: SparkSession,
+    folder: Path,
+    shape: int,
+    messages: int,
+    rounds: int,
+    told: Callable[[str], None],
+) -> Result:
+    journal, parquet = folder / "journal", folder / "parquet"
+    journals.write(journal, messages, shape)
+
+    def rows(source: str, columns: str) -> DataFrame:
+        if source == PARQUET:
+            found = spark.read.parquet(str(parquet))
+            return found if columns == ALL else found.select(*_FOUR)
+        reader = spark.read.format(MOTEMQ if source == MOTEMQ else TupleSource.name())
+        if columns == FOUR:
+            reader = reader.option("columns", ",".join(_FOUR))
+        return reader.option("path", str(journal)).load()
+
+    rows(MOTEMQ, ALL).write.parquet(str(parquet))
+    reads = [(source, columns) for columns in (ALL, FOUR) for source in (MOTEMQ, PARQUET)]
+    reads.append((TUPLES, ALL))
+    counted = {read: rows(*read).count() for read in reads}
     expected = messages // journals.PARTITIONS * journals.PARTITIONS
     if set(counted.values()) != {expected}:
         raise AssertionError(f"rows: {counted}, expected {expected}")
-    seconds: dict[str, list[float]] = {source: [] for source in SOURCES}
+    result = Result(shape, expected, {read: [] for read in reads})
     for number in range(rounds + 1):
-        for source in SOURCES[number % 3 :] + SOURCES[: number % 3]:
+        first = number % len(reads)
+        for read in reads[first:] + reads[:first]:
             began = time.perf_counter()
-            rows(source).write.format("noop").mode("overwrite").save()
+            rows(*read).write.format("noop").mode("overwrite").save()
             if number:
-                seconds[source].append(time.perf_counter() - began)
+                result.seconds[read].append(time.perf_counter() - began)
         if number:
-            line = ", ".join(f"{source} {all_[-1]:.2f} s" for source, all_ in seconds.items())
-            told(f"batch {number}/{rounds}: {line}")
-    return Result(expected, seconds)
+            line = ", ".join(
+                f"{source} ({columns}) {all_[-1]:.2f} s"
+                for (source, columns), all_ in result.seconds.items()
+            )
+            told(f"batch, {shape} a record, {number}/{rounds}: {line}")
+    return result

@@ -17,15 +17,18 @@ _SENSORS = ((b"temperature", b"C"), (b"humidity", b"%"), (b"pressure", b"hPa"))
 _START_NS = 1_767_225_600_000_000_000
 
 
-def write(folder: Path, messages: int, seed: int = 1) -> None:
-    """Write telemetry of 20 rooms: JSON of about 40 bytes, lengths differ."""
+def write(folder: Path, messages: int, a_record: int = 4000, seed: int = 1) -> None:
+    """Write telemetry of 20 rooms: JSON of about 40 bytes, lengths differ.
+
+    ``a_record``: how many messages one read of a connection brought, at most.
+    """
     random_ = random.Random(seed)
 
     def message(number: int) -> tuple[bytes, bytes]:
         value = {"temperature": round(random_.uniform(10, 30), 3), "n": number}
         return f"home/room{number % 20}/temperature".encode(), json.dumps(value).encode()
 
-    _write(folder, messages // PARTITIONS, lambda _: message)
+    _write(folder, messages // PARTITIONS, lambda _: message, a_record)
 
 
 def write_telemetry(folder: Path, messages: int) -> int:
@@ -51,21 +54,28 @@ def write_telemetry(folder: Path, messages: int) -> int:
 
 
 def _write(
-    folder: Path, each: int, of_partition: Callable[[int], Callable[[int], tuple[bytes, bytes]]]
+    folder: Path,
+    each: int,
+    of_partition: Callable[[int], Callable[[int], tuple[bytes, bytes]]],
+    a_record: int = 1_000_000,
 ) -> None:
     identity = identity_of(folder)
     for number in range(PARTITIONS):
         message = of_partition(number)
         partition = Partition(folder, number, identity, 1, JournalSettings())
         packets: list[bytes] = []
-        size = 0
+        size = written = 0
         for at in range(each):
             topic, body = message(at)
             packets.append(bytes([0, len(topic)]) + len(body).to_bytes(4, "big") + topic + body)
             size += len(packets[-1])
-            if size > _READ_BYTES or at == each - 1:
+            end = at == each - 1
+            if size > _READ_BYTES or len(packets) == a_record or end:
                 record = Record(number + 1, 1, "", len(packets), b"".join(packets))
                 partition.append(_START_NS + at * 1_000_000, record)
-                partition.flush()
+                written += size
                 packets, size = [], 0
+            if written > _READ_BYTES or end:  # what the broker writes at a time, when it is busy
+                partition.flush()
+                written = 0
         partition.close()

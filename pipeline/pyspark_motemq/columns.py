@@ -4,6 +4,7 @@ A batch is made of the columns of many blocks, put together. What nobody asked f
 Properties of publications, which few have, are looked at one by one where ``headers`` are wanted.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
@@ -162,6 +163,7 @@ class _Batch:
             known = clients().cast(pa.binary())
             return pc.if_else(pc.equal(pc.binary_length(known), 0), None, known)
 
+        parts = functools.cache(packets.parts)
         made: dict[str, Callable[[], pa.Array]] = {
             "partition": lambda: pa.array(np.full(messages, self._slice.partition, np.int32)),
             "seq": lambda: pa.array(numbers),
@@ -170,10 +172,10 @@ class _Batch:
             "protocol": lambda: _PROTOCOLS.take(pa.array(protocols[of_record])),
             "connection": lambda: pa.array(connections[of_record]),
             "client": clients,
-            "path": lambda: _texts(packets.piece(1)),
+            "path": lambda: _texts(_every_third(parts(), 1)),
             "retained": lambda: pa.array((packets.flags & _RETAINED) != 0),
             "will": lambda: pa.array((packets.flags & _WILL) != 0),
-            "payload": lambda: packets.piece(2),
+            "payload": lambda: _every_third(parts(), 2),
             "broker": lambda: pa.repeat(pa.scalar(self._slice.journal, pa.string()), messages),
             "key": keys,
             "headers": packets.headers,
@@ -310,12 +312,11 @@ class _Packets:
         found: npt.NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)[self.packets]
         return found
 
-    def piece(self, which: int) -> pa.Array:
-        """Return a column of the topics (1) or of the payloads (2).
+    def parts(self) -> pa.Array:
+        """Return what is before a topic, the topic, the payload, what is before the next one, …
 
-        All bytes of the blocks, as one column of pieces (what is before a topic, a topic, a
-        payload, what is before …), are those bytes themselves; what is wanted of it is copied once,
-        by Arrow.
+        As one column these are the bytes of the blocks themselves; what is wanted of it is copied
+        once, by Arrow.
         """
         count = len(self.packets)
         edges = np.empty(3 * count + 1, np.int32)
@@ -323,10 +324,9 @@ class _Packets:
         edges[1::3] = self.topics
         edges[2::3] = self.payloads
         edges[3::3] = self.ends
-        pieces = pa.BinaryArray.from_buffers(
+        return pa.BinaryArray.from_buffers(
             pa.binary(), 3 * count, [None, pa.py_buffer(edges), pa.py_buffer(self.data)]
         )
-        return pieces.take(pa.array(np.arange(which, 3 * count, 3)))
 
     def headers(self) -> pa.Array:
         """Return the properties of each as names and values; null where there are none."""
@@ -335,6 +335,10 @@ class _Packets:
             at, end = int(self.begins[number]) + _PROPERTIES_LENGTH, int(self.packets[number])
             found[number] = list(_properties(self.data, at, end)) or None
         return pa.array(found, _HEADERS)
+
+
+def _every_third(parts: pa.Array, first: int) -> pa.Array:
+    return parts.take(pa.array(np.arange(first, len(parts), 3)))
 
 
 def _properties(data: bytes, at: int, end: int) -> Iterator[dict[str, Any]]:
