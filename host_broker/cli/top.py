@@ -96,6 +96,7 @@ def command(
     messages or topic, p pauses. Clients (this is one, too) and messages/s of the whole broker are
     the broker's own words ($/info/...). Publishers are not told that somebody listens. Everything
     published comes here to be counted, so on a busy broker this is one more busy subscriber.
+    A broker on this machine that is just starting is waited for, up to 3 s.
 
     Exit codes: 0 done (--once, q), 1 no connection or it was lost, 2 wrong arguments, 130 Ctrl-C,
     141 the reader of the output went away.

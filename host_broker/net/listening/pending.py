@@ -123,8 +123,8 @@ class PendingConnections:
             peer,
             "silent",
             f"{connection.listener}: {peer} did not say what it speaks within "
-            f"{self._live.net.first_bytes_s:g} s (net.first_bytes_s); an FMQP client here "
-            "must first publish or subscribe, if only an empty publication",
+            f"{self._live.net.first_bytes_s:g} s (net.first_bytes_s); a client here must "
+            "speak first, if only by an empty publication",
         )
         self._evict(connection)
 
