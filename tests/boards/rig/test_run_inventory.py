@@ -12,6 +12,7 @@ from boards.repl import NoReply, Repl
 from boards.reports.junit import junit_xml
 from boards.reports.record import read_run
 from boards.virtual.board import VirtualBoard
+from tests.boards.another_broker import led_elsewhere
 from tests.boards.desk_files import motemq_rig, running_esp32, write_rig, write_virtual
 from tests.boards.loose_cable import LooseCable
 from tests.boards.rig_process import QUICK_CHECKS, Broker, outcomes, rows, run_rig
@@ -103,11 +104,11 @@ def test_a_quarantined_check_fails_without_failing_the_run(
         f'{name} = {{ reason = "no broker there", until = 2099-01-01 }}\n' for name in QUICK_CHECKS
     )
     path.write_text(path.read_text() + '[link]\nprotocol = "lightmq"\n[quarantine]\n' + every)
-    # It speaks LightMQ and meets an FMQP broker: no check can pass.
-    wrong = Broker(broker.fmqp, broker.fmqp)
     out = tmp_path / "out"
     limits = ("--limit", "telemetry=5", "--limit", "check=20")
-    result = run_rig(out, wrong, "--rig", str(rig), *limits)
+    # It speaks LightMQ and meets an FMQP broker: no check can pass.
+    with led_elsewhere(broker.lightmq, then=broker.fmqp) as wrong:
+        result = run_rig(out, Broker(broker.fmqp, wrong), "--rig", str(rig), *limits)
     checks = outcomes(out, "e1", "check_finished", "check")
     assert set(checks.values()) == {"quarantined"}
     assert "(quarantined until 2099-01-01: no broker there)" in result.stdout

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from firmware import build
+from tests.boards.another_broker import led_elsewhere
 from tests.boards.rig_process import (
     QUICK_CHECKS,
     Broker,
@@ -104,8 +105,9 @@ def test_code_that_fails_is_a_failed_check_and_not_a_rig_fault(
     broker: Broker, tmp_path: Path
 ) -> None:
     # The LightMQ board meets a broker that answers FMQP there: its connects get no answer.
-    wrong = Broker(broker.fmqp, broker.fmqp)
-    result = run_rig(tmp_path, wrong, "--virtual", "rp2040:2", "--limit", "check=60")
+    with led_elsewhere(broker.lightmq, then=broker.fmqp) as wrong:
+        both = Broker(broker.fmqp, wrong)
+        result = run_rig(tmp_path, both, "--virtual", "rp2040:2", "--limit", "check=60")
     assert result.returncode == 1, result.stdout
     failed = outcomes(tmp_path, "vpico-2", "check_finished", "check")
     assert failed
