@@ -63,6 +63,7 @@ _NAMES = [
     "misuse",
     "confirm",
     "store",
+    "peers",
 ]
 # What this build cannot do, and what it says then.
 _UNABLE = {
@@ -84,7 +85,7 @@ def runs(
     none = tmp_path_factory.mktemp("none") / "ports.json"
     none.write_text('{"fmqp": 1, "cut": 1}')
     arguments = {name: [vectors[name.removeprefix("vectors_")]] for name in _VECTORS}
-    arguments |= {name: ["sync"] for name in ("recovery", "misuse", "confirm")}
+    arguments |= {name: ["sync"] for name in ("recovery", "misuse", "confirm", "peers")}
     arguments |= {name: [str(none)] for name in _UNABLE} | {"heap": ["memory"]}
     names = [*reversed(_NAMES), *_VECTORS, *_UNABLE]
     chosen = [(name, *arguments.get(name, [])) for name in names]

@@ -4,6 +4,7 @@ import shlex
 import sys
 import time
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import click
@@ -103,7 +104,15 @@ def test_many_boards_are_shown_in_several_tables() -> None:
         (["--limit", "flash=3"], True, ["--limit", "flash=3"]),
     ],
 )
-def test_what_a_run_again_keeps(words: list[str], on_desk: bool, kept: list[str]) -> None:
+def test_what_a_run_again_keeps(
+    words: list[str],
+    on_desk: bool,
+    kept: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.toml").touch()
     again = rerun_command([*_RUN, *words], ["b1"] if on_desk else [], ["ping"])
     board = ["--board", "b1"] if on_desk else []
     assert shlex.split(again) == [*_RUN, *kept, *board, "--checks", "ping"]
