@@ -13,10 +13,10 @@ _HEADER = 7
 _SHORTEST, _LONGEST = _HEADER + 4, _HEADER + PAYLOAD_LIMIT + 4
 _RESIDUE = 0x2144DF1C  # of a CRC-32 over anything and its own CRC-32
 _AHEAD = b"\0\0"  # the delimiter and the code byte, as the CRC sees them
-# What a REPL or a driver acts upon: Ctrl-A to Ctrl-E, Tab, Return; and what stands before a
-# disguise. What a program has not read when Ctrl-C ends it, the REPL reads, as a line: nothing in
-# it may make that line one of several, in which Ctrl-A means something else.
-_MEANT = bytes((1, 2, 3, 4, 5, 9, 10, 13, 16)) + b"([{\"':\\"
+# What a REPL or a driver acts upon: Ctrl-A to Ctrl-E, Return; and what stands before a disguise.
+# What a program has not read when Ctrl-C ends it, the REPL reads, as lines: nothing in them may
+# make it wait for the rest of a statement, where Ctrl-A means something else.
+_MEANT = bytes((1, 2, 3, 4, 5, 13, 16)) + b"([{\\"
 _DISGUISED = {byte: bytes((16, byte ^ 64)) for byte in _MEANT}
 _WHOLE_S = 0.1  # a frame that has begun is whole by then, or it was none
 
