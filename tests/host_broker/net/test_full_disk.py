@@ -143,7 +143,7 @@ def test_the_exit_code_of_pub_is_what_journal_ack_promises(tmp_path: Path, ack: 
 
         def codes(within_s: int) -> list[int]:
             waits = ("--answer-within", str(within_s))
-            urls = (f"fmqp://127.0.0.1:{port}", f"lightmq://127.0.0.1:{port}/board")
+            urls = (f"fmqp://127.0.0.1:{port}", f"lightmq://127.0.0.1:{port}/b{within_s}")
             commands = [
                 motemq("pub", urls[0], "t/a", "x", *waits),
                 motemq("pub", urls[0], "t/kept", "x", "--retain", *waits),
