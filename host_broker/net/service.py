@@ -5,6 +5,7 @@ import functools
 import logging
 import random
 import signal
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,7 @@ _log = logging.getLogger(__name__)
 _TERMINATE = -1  # instead of an exit code: FMQP's $/signals/terminate
 
 _DATA_FILES = 24  # of the journal, which HTTP reads too, beside one of each partition
+_SWITCH_S = 0.0002  # that a thread may keep the interpreter when another one wants it
 _WRITE_OUT_S = 5.0  # the journal, with the retained messages
 
 
@@ -65,6 +67,9 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     SIGHUP the settings that can change, and certificates, are loaded again.
     Raises ``ListenError``, ``DataDirError``, ``JournalError`` or ``RetainedStoreError``.
     """
+    # The journal's thread and the event loop share the interpreter. Who waits for it asks for it
+    # after this; with Python's 5 ms an answer can come 5 ms late, as often as the thread has work.
+    sys.setswitchinterval(_SWITCH_S)
     poller = Poller()
     with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:
         return runner.run(_prepare(options, poller, ready))
