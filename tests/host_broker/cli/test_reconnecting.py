@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_a_line_that_only_the_kernel_took_is_sent_again(address: str) -> None:
             client.subscribe("steady/kernel")
             _write(process, b"first\n")
             assert _next(client) == b"first"
-        mortal.process.send_signal(signal.SIGSTOP)
+        _stop(mortal)
         _write(process, b"second\n")
         until(lambda: _unread_bytes(address) > 0)
         mortal.end(signal.SIGKILL)
@@ -95,12 +96,26 @@ def test_a_line_that_only_the_kernel_took_is_sent_again(address: str) -> None:
         assert ended(process)[0] == 0
 
 
+def _stop(broker: BrokerProcess) -> None:
+    """Stop a broker; it reads nothing more when this returns."""
+    broker.process.send_signal(signal.SIGSTOP)
+    status = Path(f"/proc/{broker.process.pid}/status")
+    until(lambda: "State:\tT" in status.read_text())
+
+
 def _unread_bytes(address: str) -> int:
-    """Return what waits in the kernel for the program that listens there."""
-    port = f":{int(address.rpartition(':')[2]):04X}"
+    """Return what waits in the kernel for the program that listens there.
+
+    Of established connections only: the end of a closed one counts as a byte, too.
+    """
+    port, established = f":{int(address.rpartition(':')[2]):04X}", "01"
     with open("/proc/net/tcp") as table:
         rows = [row.split() for row in table]
-    return sum(int(row[4].split(":")[1], 16) for row in rows if row[1].endswith(port))
+    return sum(
+        int(row[4].split(":")[1], 16)
+        for row in rows
+        if row[1].endswith(port) and row[3] == established
+    )
 
 
 def _hear(client: Client, payload: bytes, or_before: bytes) -> None:
@@ -133,7 +148,7 @@ def test_ctrl_c_tells_what_may_be_missing(address: str) -> None:
             while _next(client) != b"second":
                 pass
             assert client.receive(END_S) is not None  # its echo: nothing is held any more
-        stopped.process.send_signal(signal.SIGSTOP)
+        _stop(stopped)
         _write(process, b"a\nb\n")
         until(lambda: _unread_bytes(address) > 0)
         process.send_signal(signal.SIGINT)
