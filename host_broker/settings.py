@@ -3,7 +3,8 @@
 A key on the command line or in the TOML file is ``section.field``, e.g. ``net.drain_s``. A
 protocol's section is a dataclass in the protocol's folder, named by its ``ProtocolSpec``. Only the
 edge reads files and flags; the core is handed a ``Settings``. A section's ``LIVE`` names those
-fields that may change while the broker runs; all others need a restart.
+fields that may change while the broker runs; all others need a restart. Its ``RENAMED`` has what
+fields of earlier versions are called now, as whole keys.
 """
 
 import math
@@ -100,6 +101,7 @@ class JournalSettings:
     LIVE: ClassVar[frozenset[str]] = frozenset(
         ("flush_s", "max_pending_bytes", "max_age_s", "max_bytes", "trim_read")
     )
+    RENAMED: ClassVar[Mapping[str, str]] = {"fsync": "journal.ack=synced"}
 
     partitions: int = ranged(2, most=10_000)
     segment_bytes: int = 64 * 1024 * 1024

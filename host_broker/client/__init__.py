@@ -12,19 +12,17 @@
 
 ``shell`` is both: reconnection, operations, bounds; ``subscriptions`` what has come and for whom;
 ``calling`` calls; ``connection`` one socket with one session; ``sessions`` which session;
-``dialing`` reaches a broker; ``blocking`` and ``async_client`` are the faces, ``loop_thread`` the
-thread of the first; ``inbox``, ``unconfirmed``, ``backoff`` are pure; ``first_words`` who else may
-answer. The sessions are ``protocols/*/client.py``, their interface ``host_broker.client_session``.
+``dialing`` reaches a broker; ``blocking`` and ``async_client`` are the faces, ``face`` what both
+have in common, ``loop_thread`` the thread of the first; ``inbox``, ``unconfirmed``, ``backoff`` are
+pure; ``first_words`` who else may answer. The sessions are ``protocols/*/client.py``, their
+interface ``host_broker.client_session``.
 """
-
-import math
-from collections.abc import Callable
 
 from host_broker.address import Address, AddressError, parse_address
 from host_broker.client.async_client import AsyncClient, AsyncSubscription, Connecting
 from host_broker.client.blocking import Client, Subscribing
 from host_broker.client.sessions import check
-from host_broker.client.shell import Settings
+from host_broker.client.shell import UNREAD_BYTES, Settings, Watcher
 from host_broker.client_errors import (
     BadArgument,
     ClientError,
@@ -61,9 +59,6 @@ __all__ = [
     "parse_address",
 ]
 
-Watcher = Callable[[ClientError | None], None]
-UNREAD_BYTES = 4 * 1024 * 1024
-
 
 def connect(
     url: str,
@@ -97,10 +92,8 @@ def connect(
     Raises ``AddressError``, ``BadArgument``, ``ConnectFailed``, ``Refused``, ``NotThere``,
     ``Timeout``.
     """
-    address = _address(url, dialect)
-    return Client(
-        address, _settings(timeout_s, wait_s, reconnect, calls, unseen, watcher, unread_bytes)
-    )
+    settings = Settings(timeout_s, wait_s, reconnect, calls, unseen, watcher, unread_bytes)
+    return Client(_address(url, dialect), settings)
 
 
 def connect_async(
@@ -116,24 +109,8 @@ def connect_async(
     unread_bytes: int = UNREAD_BYTES,
 ) -> Connecting:
     """The same for asyncio: ``async with connect_async(url) as client``, or await it."""
-    address = _address(url, dialect)
-    return Connecting(
-        address, _settings(timeout_s, wait_s, reconnect, calls, unseen, watcher, unread_bytes)
-    )
-
-
-def _settings(
-    timeout_s: float,
-    wait_s: float | None,
-    reconnect: bool,
-    calls: str | None,
-    unseen: bool,
-    watcher: Watcher | None,
-    unread_bytes: int,
-) -> Settings:
-    if wait_s is None:
-        wait_s = math.inf if reconnect else 0.0
-    return Settings(timeout_s, wait_s, reconnect, calls, unseen, watcher, unread_bytes)
+    settings = Settings(timeout_s, wait_s, reconnect, calls, unseen, watcher, unread_bytes)
+    return Connecting(_address(url, dialect), settings)
 
 
 def _address(url: str, dialect: str | None) -> Address:

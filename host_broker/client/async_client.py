@@ -2,36 +2,20 @@
 
 import math
 from collections.abc import AsyncIterator, Generator, Mapping
-from types import TracebackType
 from typing import Self
 
 from host_broker.address import Address
-from host_broker.client.calling import Calling
+from host_broker.client.face import ClientFace, SubscriptionFace
 from host_broker.client.shell import Settings, Shell
 from host_broker.client.subscriptions import Subscribed
-from host_broker.client_errors import ClientError
-from host_broker.client_session import Ability, Message, Publication
+from host_broker.client_session import Message, Publication
 
 
-class AsyncSubscription:
+class AsyncSubscription(SubscriptionFace):
     """What ``AsyncClient.subscribe`` returns: ``async for message in subscription``.
 
     From the first time that it is read, its messages come here and nowhere else.
     """
-
-    def __init__(self, shell: Shell, subscribed: Subscribed) -> None:
-        self._shell = shell
-        self._subscribed = subscribed
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """What was subscribed to."""
-        return self._subscribed.spec.patterns
-
-    @property
-    def active(self) -> bool:
-        """With ``confirm``: whether what was read so far is followed by new messages only."""
-        return self._subscribed.active
 
     async def receive(self, timeout_s: float) -> Message | None:
         """Return the next message; None if none comes within ``timeout_s``, and when ``active``
@@ -48,50 +32,12 @@ class AsyncSubscription:
             yield message
 
 
-class AsyncClient:
+class AsyncClient(ClientFace):
     """A connection to a broker for asyncio programs; made by ``connect_async``.
 
     The same names and meanings as ``Client``, whose docstrings are the contract; what waits there
     is a coroutine here. All of it is for one event loop.
     """
-
-    def __init__(self, address: Address, settings: Settings) -> None:
-        self._shell = Shell(address, settings)
-        self._calling = Calling(self._shell)
-
-    @property
-    def address(self) -> Address:
-        """Where the broker is."""
-        return self._shell.address
-
-    @property
-    def name(self) -> str:
-        """This client's name at the broker, "" if the protocol has none."""
-        return self._shell.name
-
-    @property
-    def can(self) -> frozenset[Ability]:
-        """See ``Client.can``."""
-        return self._shell.can
-
-    @property
-    def closed(self) -> bool:
-        """Whether there is no connection and none will come."""
-        return self._shell.closed
-
-    @property
-    def trouble(self) -> ClientError | None:
-        """See ``Client.trouble``."""
-        return self._shell.trouble
-
-    @property
-    def unconfirmed(self) -> int:
-        """See ``Client.unconfirmed``."""
-        return self._shell.unconfirmed
-
-    def everything(self, levels: int | None = None) -> tuple[str, ...]:
-        """See ``Client.everything``."""
-        return self._shell.everything(levels)
 
     async def publish(
         self,
@@ -173,12 +119,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -192,14 +133,9 @@ class Connecting:
         return self._open().__await__()
 
     async def __aenter__(self) -> AsyncClient:
-        return await self._open()
+        return await self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
     async def _open(self) -> AsyncClient:

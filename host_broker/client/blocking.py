@@ -12,17 +12,16 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from host_broker.address import Address
 from host_broker.client import loop_thread
-from host_broker.client.calling import Calling
+from host_broker.client.face import ClientFace, SubscriptionFace
 from host_broker.client.inbox import Mark
 from host_broker.client.shell import Settings, Shell
 from host_broker.client.subscriptions import Subscribed
 from host_broker.client_errors import ClientError
-from host_broker.client_session import Ability, Message, Publication
+from host_broker.client_session import Message, Publication
 
 T = TypeVar("T")
 
@@ -30,73 +29,32 @@ _FOREVER_S = 3600.0  # one wait; there is always another
 _EXIT_S = 2.0  # for what a program leaves unsent at its end
 
 
-class Waiting:
-    """Reads a shell's messages from any thread."""
-
-    def __init__(self, shell: Shell, subscribed: Subscribed | None) -> None:
-        self._shell = shell
-        self._subscribed = subscribed
-
-    def receive(self, timeout_s: float) -> Message | None:
-        """Return the next message, None if none comes within ``timeout_s`` or a mark does."""
-        shell, subscribed = self._shell, self._subscribed
-        with shell.lock:
-            item = shell.take(subscribed)
-            if item is None and timeout_s > 0:
-                until = time.monotonic() + timeout_s
-                while item is None and (left_s := until - time.monotonic()) > 0:
-                    shell.changed.wait(min(left_s, _FOREVER_S))
-                    item = shell.take(subscribed)
-        return None if isinstance(item, Mark) else item
-
-    def each(self, timeout_s: float | None) -> Iterator[Message]:
-        """Every message, until none comes for ``timeout_s`` or the client is closed."""
-        while True:
-            message = self.receive(_FOREVER_S if timeout_s is None else timeout_s)
-            if message is not None:
-                yield message
-            elif timeout_s is not None or self._shell.closed_by_us:
-                return
-
-
-class Subscribing:
+class Subscribing(SubscriptionFace):
     """What ``Client.subscribe`` returns: ``for message in subscription``.
 
     From the first time that it is read, its messages come here and nowhere else.
     """
 
-    def __init__(self, client: "Client", shell: Shell, subscribed: Subscribed) -> None:
+    def __init__(self, client: "Client", subscribed: Subscribed) -> None:
+        super().__init__(client._shell, subscribed)
         self._client = client
-        self._shell = shell
-        self._subscribed = subscribed
-        self._waiting = Waiting(shell, subscribed)
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """What was subscribed to."""
-        return self._subscribed.spec.patterns
-
-    @property
-    def active(self) -> bool:
-        """With ``confirm``: whether what was read so far is followed by new messages only."""
-        return self._subscribed.active
 
     def receive(self, timeout_s: float) -> Message | None:
         """Return the next message; None if none comes within ``timeout_s``, and when ``active``
         has just changed."""
         if timeout_s <= 0:
             self._client._look()
-        return self._waiting.receive(timeout_s)
+        return _receive(self._shell, self._subscribed, timeout_s)
 
     def unsubscribe(self) -> None:
         """End the subscription. What has come for it can still be read."""
         self._shell.unsubscribe(self._subscribed)
 
     def __iter__(self) -> Iterator[Message]:
-        yield from _until_closed(self._shell, self._subscribed, None)
+        yield from _each(self._shell, self._subscribed, None)
 
 
-class Client:
+class Client(ClientFace):
     """A connection to a broker, for one or several threads; made by ``connect``.
 
     A context manager that closes. Every call has a deadline: its ``timeout_s``, or that of
@@ -107,53 +65,16 @@ class Client:
 
     def __init__(self, address: Address, settings: Settings) -> None:
         """Connect. Raises as ``connect`` does."""
-        self._shell = Shell(address, settings)
-        self._calling = Calling(self._shell)
+        super().__init__(address, settings)
         self._pid = os.getpid()
         self._released = False
         self._loop = loop_thread.acquire()
-        self._waiting = Waiting(self._shell, None)
         try:
             self._wait_for(self._calling.open())
         except BaseException:
             self._release()
             raise
         _open.add(self)
-
-    @property
-    def address(self) -> Address:
-        """Where the broker is."""
-        return self._shell.address
-
-    @property
-    def name(self) -> str:
-        """This client's name at the broker, "" if the protocol has none."""
-        return self._shell.name
-
-    @property
-    def can(self) -> frozenset[Ability]:
-        """What the protocol can do, of what not every one can."""
-        return self._shell.can
-
-    @property
-    def closed(self) -> bool:
-        """Whether there is no connection and none will come."""
-        return self._shell.closed
-
-    @property
-    def trouble(self) -> ClientError | None:
-        """Why there is no connection now; None while there is one."""
-        return self._shell.trouble
-
-    @property
-    def doubt(self) -> str:
-        """How an error text should end: a question if the peer has never said a word, else ""."""
-        return self._shell.doubt
-
-    @property
-    def unconfirmed(self) -> int:
-        """With ``reconnect``: messages of which nobody knows yet whether they arrived."""
-        return self._shell.unconfirmed
 
     def publish(
         self,
@@ -204,7 +125,7 @@ class Client:
         )
         if confirm:
             self._wait_for(self._shell.active(subscribed, timeout_s))
-        return Subscribing(self, self._shell, subscribed)
+        return Subscribing(self, subscribed)
 
     def begin_subscribing(
         self, *patterns: str, feedback: bool = False, uncounted: bool = False
@@ -214,29 +135,11 @@ class Client:
         subscribed = self._shell.subscribe(
             patterns, confirm=True, feedback=feedback, uncounted=uncounted
         )
-        return Subscribing(self, self._shell, subscribed)
+        return Subscribing(self, subscribed)
 
     def unsubscribe(self, pattern: str, *, feedback: bool = False) -> None:
         """Remove exactly this subscription."""
         self._shell.unsubscribe_pattern(pattern, feedback=feedback)
-
-    def everything(self, levels: int | None = None) -> tuple[str, ...]:
-        """Return patterns for every topic: all that patterns can name, or those of so many
-        levels at most."""
-        return self._shell.everything(levels)
-
-    def require(self, *abilities: Ability) -> None:
-        """Raise ``NotSupported`` for what this protocol cannot do."""
-        self._shell.require(abilities)
-
-    def misread(self, pattern: str) -> str:
-        """Return what to tell a person whose pattern is legal but surely means something else."""
-        return self._shell.session.misread(pattern)
-
-    @property
-    def connections(self) -> int:
-        """How many connections there have been: more than 1 after a reconnection."""
-        return self._shell.connections
 
     def receive(self, timeout_s: float) -> Message | None:
         """Return the next message, None if none comes within ``timeout_s``; 0 does not wait.
@@ -245,15 +148,11 @@ class Client:
         """
         if timeout_s <= 0:
             self._look()
-        return self._waiting.receive(timeout_s)
+        return _receive(self._shell, None, timeout_s)
 
     def messages(self, timeout_s: float | None = None) -> Iterator[Message]:
         """Iterate over messages until none comes for ``timeout_s``, or the client is closed."""
-        yield from _until_closed(self._shell, None, timeout_s)
-
-    def ignore_others(self) -> None:
-        """Throw away what comes, but for subscriptions that are read by themselves."""
-        self._shell.ignore_others()
+        yield from _each(self._shell, None, timeout_s)
 
     def respond(self, message: Message, payload: bytes = b"") -> None:
         """Answer a message that awaits an answer."""
@@ -294,11 +193,6 @@ class Client:
                     return
                 shell.changed.wait(left_s)
 
-    def on_restored(self, say: Callable[[], None]) -> None:
-        """Call ``say`` on each new connection, before what is unconfirmed is sent again; it may
-        publish."""
-        self._shell.on_restored = say
-
     def close(self) -> None:
         """Send what is waiting, then close the connection; the broker publishes the wills."""
         self._end(lambda: self._calling.close(self._shell.settings.timeout_s))
@@ -310,12 +204,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -375,18 +264,33 @@ class Client:
             raise
 
 
-def _until_closed(
+def _receive(shell: Shell, subscribed: Subscribed | None, timeout_s: float) -> Message | None:
+    """Return the next message, None if none comes within ``timeout_s`` or a mark does."""
+    with shell.lock:
+        item = shell.take(subscribed)
+        if item is None and timeout_s > 0:
+            until = time.monotonic() + timeout_s
+            while item is None and (left_s := until - time.monotonic()) > 0:
+                shell.changed.wait(min(left_s, _FOREVER_S))
+                item = shell.take(subscribed)
+    return None if isinstance(item, Mark) else item
+
+
+def _each(
     shell: Shell, subscribed: Subscribed | None, timeout_s: float | None
 ) -> Iterator[Message]:
-    waiting = Waiting(shell, subscribed)
+    """Every message, until none comes for ``timeout_s`` or the client is closed."""
     while True:
         try:
-            yield from waiting.each(timeout_s)
-            return
+            message = _receive(shell, subscribed, _FOREVER_S if timeout_s is None else timeout_s)
         except ClientError:
             if shell.closed_by_us:
                 return
             raise
+        if message is not None:
+            yield message
+        elif timeout_s is not None or shell.closed_by_us:
+            return
 
 
 _open: "weakref.WeakSet[Client]" = weakref.WeakSet()

@@ -51,6 +51,7 @@ from host_broker.client_session import (
     Subscription,
 )
 
+UNREAD_BYTES = 4 * 1024 * 1024
 MOST_UNREAD_BYTES = 64 * 1024 * 1024
 _MOST_WILLS = 64
 _LOOK_S = 0.1  # how soon a broker that was just started is found
@@ -64,12 +65,12 @@ class Settings:
     """How a client behaves; ``connect`` says what each means."""
 
     timeout_s: float = 5.0
-    wait_s: float = 0.0
+    wait_s: float | None = None
     reconnect: bool = False
     calls: str | None = None
     unseen: bool = False
     watcher: Watcher | None = None
-    unread_bytes: int = 4 * 1024 * 1024
+    unread_bytes: int = UNREAD_BYTES
 
 
 class Shell:
@@ -114,7 +115,10 @@ class Shell:
         """Connect. Raises what went wrong when there is no next try."""
         settings = self.settings
         self._loop = asyncio.get_running_loop()
-        until = time.monotonic() + settings.wait_s
+        wait_s = settings.wait_s
+        if wait_s is None:
+            wait_s = math.inf if settings.reconnect else 0.0
+        until = time.monotonic() + wait_s
         try:
             while True:
                 try:
@@ -124,7 +128,7 @@ class Shell:
                     soon = isinstance(error, ConnectFailed) and error.nobody_listens
                     again = self._backoff.is_loss(error) if settings.reconnect else soon
                     pause_s = self._backoff.next_s() if settings.reconnect else _LOOK_S
-                    if again and settings.reconnect and settings.wait_s <= 0:
+                    if again and settings.reconnect and wait_s <= 0:
                         self._tell(error)
                         self._trying = asyncio.create_task(self._try_again())
                         break

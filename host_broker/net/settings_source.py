@@ -16,18 +16,6 @@ from host_broker.registry import protocols
 from host_broker.settings import OWN_SECTIONS, Settings
 
 _BOOLEANS = {"true": True, "false": False}
-_RENAMED = {
-    "fmqp.max_body": "bus.max_body",
-    "fmqp.max_subscriptions": "bus.max_subscriptions",
-    "fmqp.max_cached": "bus.max_retained",
-    "fmqp.max_cached_bytes": "bus.max_retained_bytes",
-    "fmqp.max_held_bytes": "bus.max_held_bytes",
-    "fmqp.max_steps_per_s": "bus.max_steps_per_s",
-    "fmqp.max_discards_per_s": "bus.max_discards_per_s",
-    "fmqp.wildcard_matches_service": "bus.wildcard_matches_service",
-    "lightmq.carried_bytes": "lightmq.tunnel_bytes",
-    "journal.fsync": "journal.ack=synced",
-}
 
 
 class SettingsError(Exception):
@@ -112,8 +100,9 @@ def _field(
     if name in fields:
         return fields[name], typing.get_type_hints(section)[name]
     key = f"{section_name}.{name}"
-    if key in _RENAMED:
-        raise SettingsError(f"{origin}: '{key}' is called {_RENAMED[key]} now")
+    renamed: Mapping[str, str] = getattr(section, "RENAMED", {})
+    if name in renamed:
+        raise SettingsError(f"{origin}: '{key}' is called {renamed[name]} now")
     raise SettingsError(
         f"{origin}: unknown key '{key}'; [{section_name}] has: {', '.join(sorted(fields))}"
     )

@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from host_broker.net.journal.assembly import Assembled
-from host_broker.net.journal.mark import is_mark
+from host_broker.net.journal.mark import PROTOCOL, is_mark
 
 cdef extern from * nogil:
     """
@@ -33,11 +33,12 @@ if pure != NULL and pure[0] != 0 and pure != b"0":
 if not MOTEMQ_LITTLE_ENDIAN:
     raise ImportError("columns are little-endian, this machine is not")
 
+cdef Py_ssize_t MARKED = PROTOCOL
+
 cdef enum:
     HEADER_LENGTH = 6
     LENGTH_FIELD = 4
     WITH_PROPERTIES = 2
-    FMQP = 1
     LONGEST_CLIENT = 65535
     COLUMN_BYTES = 20  # of a record
 
@@ -135,7 +136,7 @@ cdef class _Open:
             self.client_lengths[at] = <uint16_t> PyBytes_GET_SIZE(name)
             self.clients_length += PyBytes_GET_SIZE(name)
             self.clients.append(name)
-            if protocol == FMQP and is_mark(client):
+            if protocol == MARKED and is_mark(client):
                 self.mark = client
         if count == 1:
             self.lengths[self.messages] = <uint32_t> size

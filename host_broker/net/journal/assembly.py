@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from struct import Struct
 
 from host_broker.net.journal.format import pack_column
-from host_broker.net.journal.mark import is_mark
+from host_broker.net.journal.mark import PROTOCOL, is_mark
 from host_broker.outputs import Buffer, Record
 
 _PACKETS, _WITH_PROPERTIES = 1, 2
-_FMQP = 1
 _LONGEST_CLIENT = 65535
 _HEADER = Struct(">BBI")
 _LENGTH = Struct(">I")
@@ -100,7 +99,7 @@ def _block(partition: int, block: list[tuple[int, Record]]) -> Assembled:
     marks = [
         record.client
         for record in records
-        if record.client and record.protocol == _FMQP and is_mark(record.client)
+        if record.client and record.protocol == PROTOCOL and is_mark(record.client)
     ]
     return Assembled(
         partition,

@@ -2,7 +2,12 @@
 
 import re
 
+from host_broker.registry import STORED_FORM, protocols
+
 Number = tuple[int, int]  # a batch, and a part of it
+
+# By which protocol publications with a number come; clients of others have names of their own.
+PROTOCOL = protocols()[STORED_FORM].journal_code
 
 _NAME = re.compile(r"([A-Za-z0-9._:-]{1,128}) (\d{1,18})\.(\d{1,9})")
 
@@ -13,7 +18,7 @@ def name_of(publisher: str, number: Number) -> str:
 
 
 def is_mark(client: str) -> bool:
-    """Whether a client name is one of ``name_of``."""
+    """Whether the client name of a record, of ``PROTOCOL``, is one of ``name_of``."""
     return _NAME.fullmatch(client) is not None
 
 

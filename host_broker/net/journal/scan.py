@@ -25,9 +25,7 @@ from host_broker.net.journal.format import (
     unpack_header,
 )
 from host_broker.net.journal.index import SegmentIndex, load
-from host_broker.net.journal.mark import is_mark
-
-_FMQP = 1  # the protocol; of LightMQ clients the name is their own
+from host_broker.net.journal.mark import PROTOCOL, is_mark
 
 
 class JournalError(Exception):
@@ -162,7 +160,7 @@ def newest_mark(data: memoryview, position: int, block: Block) -> str:
     protocols_at = position + BLOCK_HEADER_LENGTH + 18 * records
     end = position + block.bodies
     for number in range(records - 1, -1, -1):
-        if lengths[number] and data[protocols_at + number] == _FMQP:
+        if lengths[number] and data[protocols_at + number] == PROTOCOL:
             name = bytes(data[end - lengths[number] : end]).decode("utf-8", "replace")
             if is_mark(name):
                 return name

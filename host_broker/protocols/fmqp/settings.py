@@ -1,7 +1,8 @@
 """The section [fmqp] of the settings."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from host_broker.settings import ranged
 
@@ -9,6 +10,17 @@ from host_broker.settings import ranged
 @dataclass(frozen=True, slots=True)
 class FmqpSettings:
     """FMQP (protocols/fmqp/NOTES.md: A1, A2, A4 to A6, A8, A10, A11, A15 to A17)."""
+
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "max_body": "bus.max_body",
+        "max_subscriptions": "bus.max_subscriptions",
+        "max_cached": "bus.max_retained",
+        "max_cached_bytes": "bus.max_retained_bytes",
+        "max_held_bytes": "bus.max_held_bytes",
+        "max_steps_per_s": "bus.max_steps_per_s",
+        "max_discards_per_s": "bus.max_discards_per_s",
+        "wildcard_matches_service": "bus.wildcard_matches_service",
+    }
 
     bit_order: Literal["msb", "lsb"] = "msb"  # where flag 0 is: 0x80 or 0x01
     strict_reserved: bool = False  # a packet with a reserved flag is incorrect

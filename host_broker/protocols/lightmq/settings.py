@@ -25,6 +25,7 @@ class LightmqSettings:
     """LightMQ (protocols/lightmq/NOTES.md: A1, A10, A17, and what an admission is)."""
 
     LIVE: ClassVar[frozenset[str]] = frozenset(("clients",))
+    RENAMED: ClassVar[Mapping[str, str]] = {"carried_bytes": "lightmq.tunnel_bytes"}
 
     dialect: Literal["spec", "gbaranski"] = "spec"
     duplicate_client: Literal["reject", "takeover"] = "reject"

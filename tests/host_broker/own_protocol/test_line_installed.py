@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.host_broker.cli.processes import ended, run, subscribed
+from tests.host_broker.cli.processes import END_S, ended, run, subscribed
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.certificates import Authority
 from tests.host_broker.own_protocol.installed import Netcat, finding
@@ -163,6 +163,34 @@ def test_its_settings_are_the_brokers(line_package: Path, tmp_path: Path, nc: St
         heard = person.rest().splitlines()
         assert len(heard) == 1
         assert heard[0].startswith("err no verb 'no'")
+
+
+def test_properties_above_a_limit_refuse_that_publication_only(line_package: Path) -> None:
+    """The largest that a publication may have come whole; one byte or one property more is an
+    error, and what comes after it on the same connection is taken."""
+    many = [f"{number}=x" for number in range(65)]
+    taken = ["n" * 255 + "=x", "n=" + "v" * 64 * 1024, " ".join(many[:64])]
+    refused = ["n" * 256 + "=x", "n=" + "v" * (64 * 1024 + 1), " ".join(many)]
+    said = [f"pub p {properties} : body\n" for both in zip(taken, refused, strict=True)
+            for properties in both]  # fmt: skip
+    listen = ["--listen", "line://127.0.0.1:0", "--set", "line.max_line=1048576"]
+    with (
+        broker(*listen, shell_prefix=finding(line_package)) as running,
+        running.raw("line") as person,
+        person.makefile("rb") as lines,
+    ):
+        person.settimeout(END_S)
+        person.sendall(b"sub p\n")
+        assert lines.readline() == b"ok 1\n"
+        person.sendall("".join(said).encode() + b"ping\n")
+        heard = [lines.readline().decode() for _ in range(len(said) + 1)]
+    assert [line for line in heard if not line.startswith("err")] == [
+        *[f"msg 1 p {properties} : body\n" for properties in taken],
+        "pong\n",
+    ]
+    errors = [line for line in heard if line.startswith("err")]
+    limits = ("1 to 255", "65536", "at most 64 ")
+    assert [limit in error for limit, error in zip(limits, errors, strict=True)] == [True] * 3
 
 
 @pytest.mark.parametrize(
