@@ -43,6 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Every Java of a test lives for seconds: what it would save later by compiling better, and by
+    # collecting beside the work, it costs now. Some twenty are started.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
     config.pluginmanager.register(_Figures(config))
 
 

@@ -36,12 +36,14 @@ class Result:
 
 
 def measure(folder: Path, sizes: tuple[int, ...], told: Callable[[str], None]) -> Iterator[Result]:
-    """Make the tables of every size, smallest first, after a small one for warming up.
+    """Make the tables of every size, smallest first.
+
+    Where sizes are compared, a small one comes before them, for warming up.
 
     Raises ``AssertionError`` if a row is missing.
     """
     with _spark(folder) as (spark, java):
-        for messages in (_WARM_UP, *sorted(sizes)):
+        for messages in (*([_WARM_UP] if len(sizes) > 1 else []), *sorted(sizes)):
             place = folder / str(messages)
             sent = journals.write_telemetry(place / "journal", messages)
             (place / "rig").mkdir()

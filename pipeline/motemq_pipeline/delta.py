@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.parquet_files import File, bounded_columns
 from motemq_pipeline.schemas import DATE, DATED_BY, TABLES, VERSIONS, arrow_schema
-from motemq_pipeline.storage import HISTORY_S, Storage, first_words
+from motemq_pipeline.storage import HISTORY_S, Storage, refusal
 
 if TYPE_CHECKING:  # readers need no Spark
     import pyarrow.dataset as ds
@@ -317,8 +317,8 @@ class Table:
                 "'motemq pipeline backfill' write it"
             ) from None
         except DeltaError as error:
-            said = first_words(str(error))
-            raise PipelineError(f"the table {self.name} in {self._place.uri}: {said}") from error
+            what = f"the table {self.name} in {self._place.uri}"
+            raise refusal(what, str(error)) from error
 
 
 class Backlog:

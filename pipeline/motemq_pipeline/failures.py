@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.storage import is_no_answer
 
 JSON_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # PySpark's, on stderr
 
 _OURS = re.compile(
-    r"^(?:\S*\.)?(JournalError|PipelineError|BrokerUnavailable): (.+)$", re.MULTILINE
+    r"^(?:\S*\.)?(JournalError|PipelineError|BrokerUnavailable|StoreUnavailable): (.+)$",
+    re.MULTILINE,
 )
+_UNAVAILABLE = ("BrokerUnavailable", "StoreUnavailable")
 
 
 @contextlib.contextmanager
@@ -56,12 +59,12 @@ def in_words(log: Path) -> Iterator[None]:
 
 def is_ours(text: str) -> bool:
     """Return whether Spark's text has an error of ours, which says what a person must mend."""
-    return any(found[1] != "BrokerUnavailable" for found in _OURS.finditer(text))
+    return any(found[1] not in _UNAVAILABLE for found in _OURS.finditer(text))
 
 
 def is_unavailable(text: str) -> bool:
-    """Return whether Spark's text says that a broker does not answer, which passes."""
-    return not is_ours(text) and _OURS.search(text) is not None
+    """Return whether Spark's text says that a broker or the store does not answer: it passes."""
+    return not is_ours(text) and (_OURS.search(text) is not None or is_no_answer(text))
 
 
 def in_one_line(text: str, log: Path) -> str:

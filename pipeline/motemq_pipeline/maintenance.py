@@ -1,5 +1,6 @@
 """What a run does beside its streams, in a thread: gold, compaction, and forgetting."""
 
+import math
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.delta import Table
+from motemq_pipeline.errors import StoreUnavailable
 from motemq_pipeline.refresh import Refresh
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
@@ -24,14 +26,19 @@ _ORPHANS_AFTER_S: Final = 86_400.0  # of files that no commit mentions; no batch
 
 
 class Maintenance:
-    """Starts with the block and ends with it, in the middle of its work if need be."""
+    """Starts with the block and ends with it, in the middle of its work if need be.
 
-    def __init__(self, spark: SparkSession, config: RunConfig) -> None:
+    ``once``: the run is to end, so gold is made by ``finish`` alone, and nobody waits for a store
+    that does not answer.
+    """
+
+    def __init__(self, spark: SparkSession, config: RunConfig, once: bool) -> None:
         self._spark = spark
         self._config = config
         rules = load_registry(config.registry)
         self._gold = Refresh(spark, config.place, rules, config.rig, config.history_s)
-        self._restarts = Restarts()
+        self._once = once
+        self._restarts = Restarts(patient=not once)
         self._rounds = 0
         self._ended = threading.Event()
         self._failure: Exception | None = None
@@ -72,7 +79,8 @@ class Maintenance:
     def _work(self) -> None:
         config = self._config
         began = time.monotonic()
-        gold_at, compact_at = began + config.gold_every_s, began + config.compact_every_s
+        gold_at = math.inf if self._once else began + config.gold_every_s
+        compact_at = began + config.compact_every_s
         clear_at = began + _CLEAR_EVERY_S
         waiting = False
         while not self._ended.wait(_LOOK_S):
@@ -102,7 +110,9 @@ class Maintenance:
                 waiting = True
 
     def _may_pass(self, error: Exception) -> bool:
-        return self._restarts.failed(str(error), self._rounds, time.monotonic())
+        away = isinstance(error, StoreUnavailable)  # which is known by its name
+        text = f"{StoreUnavailable.__name__}: {error}" if away else str(error)
+        return self._restarts.failed(text, self._rounds, time.monotonic())
 
 
 def compact_small(config: RunConfig) -> None:

@@ -1,9 +1,10 @@
 """Gold: tables that are made from silver and from the rig's files, kept up to date.
 
-Every table notes in its own log up to which version of silver it was made, so a refresh that was
-killed goes on where it was. It costs what is new: roll-ups are made again for the hours in which
-something new happened, and of ``gold_streams`` for the streams of which something came. Where that
-is not known any more, because the log of silver was cleared, they are made from all of silver.
+Every table notes in its own log up to which version of silver, or of ``gold_streams``, it was made,
+so a refresh that was killed goes on where it was. It costs what is new: roll-ups are made again for
+the hours in which something new happened, and of ``gold_streams`` for the streams of which
+something came. Where that is not known any more, because the log of silver was cleared, they are
+made from all of silver.
 """
 
 import bisect
@@ -44,6 +45,8 @@ FROM_SILVER: Final = (
     "gold_fleet",
 )
 _SILVER: Final = "silver_telemetry"
+_STREAMS: Final = "gold_streams"
+_FROM_STREAMS: Final = FROM_SILVER[4:]
 _HOURS_OF: Final = {"gold_sensor_rollup": "hour"}  # the column of time, where not window_start
 _MOST_BEHIND: Final = 50  # versions without rows, after which a table notes that it has seen them
 # Statistics of times are in milliseconds, and of files that delta-rs compacted they are cut off.
@@ -55,11 +58,12 @@ Told = Callable[[str, int, float], None]  # a table that was made, its rows, sec
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What of silver a table has not seen: ``files`` with new rows; None: nobody knows."""
+    """What a table has not seen of its source, silver or ``gold_streams``."""
 
-    version: int  # of silver
+    version: int  # of the source
     app: str  # under which the table notes that version
-    files: list[File] | None
+    seen: int | None  # the version it has noted
+    files: list[File] | None  # with new rows; None: nobody knows
 
 
 class Refresh:
@@ -92,23 +96,28 @@ class Refresh:
     def follow(self) -> bool:
         """Make again what is out of date; False if nothing was, or another program was at it."""
         rig_files = self._rig_files()
-        again = False
-        if rig_files != self._rig_seen:
+        again = rig_files != self._rig_seen and (bool(rig_files) or self._has_rig())
+        if again:
             for name in FROM_RIG:
                 self._replaced(name)
-            again = True
         try:
             changed = [self._follow(name) for name in FROM_SILVER[:4]]
         except Conflict:
             return False  # a compaction by hand
-        if changed[-1]:
-            self._replaced("gold_board_health")
-        if changed[-1] or again:
-            self._replaced("gold_fleet")
+        for name in _FROM_STREAMS:
+            news = self._news(name)
+            if news.seen != news.version or (again and name == "gold_fleet"):
+                self._replaced(name)
+                changed.append(True)
         if any(changed) or again:
             write_about(self._spark, self._place)
         self._rig_seen = rig_files
         return again or any(changed)
+
+    def _has_rig(self) -> bool:
+        """Whether the tables know of a rig, or are yet to be made."""
+        tables = [self._table(name) for name in FROM_RIG]
+        return not all(table.exists() and not table.files() for table in tables)
 
     def _follow(self, name: str) -> bool:
         """Bring a table up to date with silver; False if there was nothing new."""
@@ -118,11 +127,10 @@ class Refresh:
             self._replaced(name, version=news.version)
             return True
         if not news.files:
-            seen = table.handle().transaction_version(news.app) or 0
-            if news.version - seen > _MOST_BEHIND:
+            if news.version - (news.seen or 0) > _MOST_BEHIND:
                 table.change([], [], news.app, news.version)
             return False
-        if name == "gold_streams":
+        if name == _STREAMS:
             return self._streams_again(table, news, news.files)
         return self._hours_again(table, news, news.files)
 
@@ -187,7 +195,7 @@ class Refresh:
         began = time.monotonic()
         table = self._table(name)
         app = ""
-        if name in FROM_SILVER[:4]:
+        if name in FROM_SILVER:
             news = self._news(name)
             app, version = news.app, version if version is not None else news.version
         files = self._written(name, self._made(name, version or 0))
@@ -198,7 +206,7 @@ class Refresh:
     def _made(self, name: str, version: int) -> DataFrame:
         if name in ROLLUPS:
             return self._rollup_of(name, None, version)
-        if name == "gold_streams":
+        if name == _STREAMS:
             silver = self._table(_SILVER)
             return stream_states(silver.read(self._spark, silver.files(at=version)))
         if name in ("rig_events", "rig_samples"):
@@ -210,9 +218,9 @@ class Refresh:
             return self._table(of).read(self._spark)
 
         makers: dict[str, Callable[[], DataFrame]] = {
-            "gold_board_health": lambda: gold.board_health(rows("gold_streams")),
+            "gold_board_health": lambda: gold.board_health(rows(_STREAMS)),
             "gold_fleet": lambda: gold.fleet(
-                rows("gold_board_health"), rows("gold_streams"), rows("rig_events"), self._rules
+                rows("gold_board_health"), rows(_STREAMS), rows("rig_events"), self._rules
             ),
             "gold_checks": lambda: rig.checks(rows("rig_events")),
             "gold_rtt": lambda: rig.rtt(rows("rig_samples")),
@@ -223,14 +231,14 @@ class Refresh:
         return makers[name]()
 
     def _news(self, name: str) -> _News:
-        silver = self._table(_SILVER)
-        handle = silver.handle()
+        source = self._table(_STREAMS if name in _FROM_STREAMS else _SILVER)
+        handle = source.handle()
         version = handle.version()
         app = f"refresh {handle.metadata().id}"
         table = self._table(name)
         seen = table.handle().transaction_version(app) if table.exists() else None
-        files = None if seen is None else silver.added(seen, version)
-        return _News(version, app, files)
+        files = None if seen is None else source.added(seen, version)
+        return _News(version, app, seen, files)
 
     def _written(self, name: str, rows: DataFrame) -> list[File]:
         targets = [Target(name)]

@@ -3,8 +3,8 @@
 A query goes on from its checkpoint, so starting it again loses and doubles nothing. What helps
 against the passing faults of Spark: an executor that is lost, a Python that did not start within
 ten seconds on a busy machine, threads of Spark that stumble over each other. It does not help
-against what a person must mend, which our own errors say. A broker that does not answer is waited
-for, however long, unless the run is to end (``patient``).
+against what a person must mend, which our own errors say. A broker or an object store that does not
+answer is waited for, however long, unless the run is to end (``patient``).
 """
 
 from dataclasses import dataclass

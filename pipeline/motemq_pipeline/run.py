@@ -44,7 +44,7 @@ def run(
         state = "ended"
         try:
             streams.start(once)
-            with Maintenance(spark, config) as maintenance:
+            with Maintenance(spark, config, once) as maintenance:
                 while streams.running() and not ended():
                     watch.look(streams)
                     maintenance.check()

@@ -15,12 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
-from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.errors import PipelineError, StoreUnavailable
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # What an object store is told by these, as delta-rs names its options.
 _FROM_ENVIRONMENT: Final = re.compile(r"(AWS|AZURE|GOOGLE)_[A-Z_0-9]+")
 _SECRET: Final = re.compile(r"(?i)secret|password|token|(access|account)_?key(?!_id)|sas")
+# What is left of an error after delta-rs has tried again for as long as it does.
+_NO_ANSWER: Final = re.compile(
+    r"Generic \w+ error: Error performing .*(error sending request|operation timed out|"
+    r"Server returned non-2xx status code: 50[0234])",
+    re.DOTALL,
+)
 HISTORY_S: Final = 3600.0  # what is no longer of a table can be read for so long: time travel
 _LONGEST_WORDS: Final = 300  # characters of what a store says
 _SELF_TEST: Final = "_self_test"
@@ -177,7 +183,18 @@ def _in_words(uri: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError, ValueError) as error:
-        raise PipelineError(f"{uri} cannot keep tables: {first_words(str(error))}") from error
+        raise refusal(f"{uri} cannot keep tables", str(error)) from error
+
+
+def is_no_answer(text: str) -> bool:
+    """Return whether an error of delta-rs says that an object store does not answer."""
+    return _NO_ANSWER.search(text) is not None
+
+
+def refusal(what: str, said: str) -> PipelineError:
+    """Return the error for ``what``, of which delta-rs said more."""
+    kind = StoreUnavailable if is_no_answer(said) else PipelineError
+    return kind(f"{what}: {first_words(said)}")
 
 
 def first_words(text: str) -> str:

@@ -6,6 +6,7 @@ batches under the batch's number (``delta``), so whatever is killed, at any mome
 doubles nothing: Spark repeats a batch whose end it did not note, and the table knows it already.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.alerts.stream import alert_stream
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.delta import Table
-from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.errors import PipelineError, StoreUnavailable
 from motemq_pipeline.parquet_files import Target, collected, writing
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
@@ -107,7 +108,8 @@ class Streams:
             if not restarts.failed(str(failure), done, now):
                 raise failure
             if restarts.due(now):
-                self.queries[stream.name] = self._started(stream)
+                with contextlib.suppress(StoreUnavailable):  # then it has failed as before
+                    self.queries[stream.name] = self._started(stream)
         return some
 
     @property

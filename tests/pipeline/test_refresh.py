@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from motemq_pipeline import rig, rollups
 from motemq_pipeline.delta import Table
 from motemq_pipeline.parquet_files import File, Target, collected, writing
-from motemq_pipeline.refresh import FROM_SILVER, ROLLUPS, Refresh, overlapping
+from motemq_pipeline.refresh import FROM_RIG, FROM_SILVER, ROLLUPS, Refresh, overlapping
 from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.schemas import TABLES
 from motemq_pipeline.storage import Storage
@@ -145,6 +145,32 @@ def test_a_rig_that_has_not_run_yet_gives_no_rows(
     monkeypatch.chdir(folder)
     assert rig.read_lines(spark, None, "rig_events").count() == 0
     assert refresh.follow()
+
+
+def test_a_refresh_that_was_killed_between_two_tables_is_gone_on_with(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = _Tables(spark, tmp_path)
+    tables.add([_reading(n, _NOON) for n in range(10)])
+    tables.refresh().follow()
+    rig_before = {name: Table(tables.place, name).handle().version() for name in FROM_RIG}
+    really = Refresh._replaced
+
+    def killed(refresh: Refresh, name: str, *more: Any) -> None:
+        if name == "gold_board_health":
+            raise KeyboardInterrupt
+        really(refresh, name, *more)
+
+    tables.add([_reading(n, _NOON) for n in range(10, 15)])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Refresh, "_replaced", killed)
+        tables.refresh().follow()
+    assert tables.refresh().follow()
+    for name in ("gold_streams", "gold_board_health"):
+        assert [row["messages"] for row in rows_of(tmp_path, name)] == [15], name
+    # Without a rig nothing of one is made again, whoever starts.
+    assert rig_before == {name: Table(tables.place, name).handle().version() for name in FROM_RIG}
+    assert not tables.refresh().follow()
 
 
 def test_a_refresh_reads_hours_that_changed_and_leaves_the_files_of_others(

@@ -38,9 +38,19 @@ def test_a_finished_batch_begins_the_count_anew() -> None:
     assert restarts.count == 100
 
 
-def test_a_broker_that_does_not_answer_is_waited_for() -> None:
+@pytest.mark.parametrize(
+    "away",
+    [
+        "Traceback\npyspark_motemq.remote.BrokerUnavailable: the broker at x cannot be reached",
+        "Traceback\nmotemq_pipeline.errors.StoreUnavailable: the table alerts in s3://b/t: Generic",
+        # Of an executor that writes.
+        "Job aborted due to stage failure\nOSError: Generic S3 error: Error performing PUT "
+        "http://127.0.0.1:1/b/t in 3.4s, after 2 retries, max_retries: 2, retry_timeout: 180s  - "
+        "HTTP error: error sending request",
+    ],
+)
+def test_a_broker_or_a_store_that_does_not_answer_is_waited_for(away: str) -> None:
     restarts, now = Restarts(), 0.0
-    away = "Traceback\npyspark_motemq.remote.BrokerUnavailable: the broker at x cannot be reached"
     for _ in range(1000):
         assert restarts.failed(away, None, now)
         assert not restarts.due(now)

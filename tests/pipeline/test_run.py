@@ -13,12 +13,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from host_broker.client import connect
 from motemq_pipeline import restarts
+from motemq_pipeline.cli import command
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
@@ -35,11 +37,11 @@ pytestmark = pytest.mark.timeout(900)  # two Sparks, on a machine that may have 
 _BROKER = ("--listen", "auto://127.0.0.1:0", "--set", "journal.flush_s=0.001")
 
 
-def _config(folder: Path, source: str, more: str = "") -> Path:
+def _config(folder: Path, source: str, gold_every: str = "1s") -> Path:
     file = folder / "run.toml"
     file.write_text(
         f'[source]\n{source}\n[tables]\nfolder = "tables"\nrig = "rig"\n'
-        f'[run]\ngold_every = "1s"\n{more}'
+        f'[run]\ngold_every = "{gold_every}"\n'
     )
     return file
 
@@ -134,7 +136,6 @@ def test_a_failure_of_spark_that_passes_ends_nothing(
 ) -> None:
     monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
     write_journal(tmp_path / "journal")
-    write_rig(tmp_path / "rig")
     config = load_config(_config(tmp_path, 'journal = "journal"'))
     left = {"bronze_messages": 2, "silver_telemetry": 1, "gold_streams": 2}
     really = Table._committed
@@ -249,11 +250,9 @@ def _until(tables: Path, rows: int, process: "subprocess.Popen[str]") -> None:
 
 
 def _status(config: Path) -> tuple[int, dict[str, object]]:
-    argv = [sys.executable, "-m", "motemq", "pipeline", "status", str(config), "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=_END_S)
-    assert done.stderr == ""
-    found: dict[str, object] = json.loads(done.stdout)
-    return done.returncode, found
+    done = CliRunner().invoke(command, ["status", str(config), "--json"])
+    found: dict[str, object] = json.loads(done.output)
+    return done.exit_code, found
 
 
 def test_kill_9_ctrl_c_and_status(tmp_path: Path) -> None:
@@ -261,8 +260,8 @@ def test_kill_9_ctrl_c_and_status(tmp_path: Path) -> None:
     with broker("--data", str(tmp_path / "data"), *_BROKER) as process:
         port = process.ports["auto"]
         # The echoes by which the publisher waits are no rows.
-        source = f'brokers = "127.0.0.1:{port}"\nmax_rows = 250'
-        config = _config(tmp_path, source)
+        source = f'brokers = "127.0.0.1:{port}"\n'
+        config = _config(tmp_path, f"{source}max_rows = 250", gold_every="1h")
         tables = tmp_path / "tables"
         _publish(port, range(1000))
         with _running(config, "--quiet") as killed:
@@ -273,6 +272,7 @@ def test_kill_9_ctrl_c_and_status(tmp_path: Path) -> None:
         assert code == 1
         assert str(status["state"]).startswith("ended without a word")
         assert _keys(tables) == sorted(set(_keys(tables)))
+        _config(tmp_path, source, gold_every="1h")  # one batch takes the rest
         _publish(port, range(1000, 1200))
         with _running(config) as again:
             _until(tables, 1200, again)
