@@ -49,7 +49,8 @@ class Aio:
         self._owner = asyncio.current_task()
         client._blocking = False
         client._on_drop.append(self._dropped)
-        client._reopen()
+        if client._due is None:
+            client._drop(None, ticks_ms())
         self._watcher = asyncio.create_task(self._watch())
         return self
 

@@ -44,9 +44,8 @@ class FmqpClient(Link):
     name = None
     # ChunkClient's, for a message that is longer than the buffer: True to skip it
     _skip = None
-    _body = None  # bytes of the last publication's payload
     _size = None  # of the last message's that came
-    _lengths = None  # of the topic and payload that _format is for
+    _lengths = 0  # of the topic and payload that _format is for, which were packed last
 
     def __init__(self, transport, **options):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
@@ -68,13 +67,15 @@ class FmqpClient(Link):
         ``retain``: the broker keeps it for later subscribers. ``will``: it publishes it when
         this connection ends, however it ends. ``again``: it is sent once more whenever the link
         comes up, until another takes its place; so is every will. ``confirm``: the ``outage``
-        keeps it until the broker has answered. An empty payload reaches nobody; with ``retain``
-        it clears what is retained. Raises ValueError if it does not fit ``tx_size``, LinkError
-        while the link is down and no ``outage`` keeps it.
+        keeps it until the broker has answered; not with the two before. An empty payload reaches
+        nobody; with ``retain`` it clears what is retained. Raises ValueError if it does not fit
+        ``tx_size`` or no broker takes the topic, LinkError while the link is down and no
+        ``outage`` keeps it.
         """
         payload = encoded(payload)
         size = len(payload)
-        if topic is self._topic and size == self._body and retain is self._retain:
+        flags = _RETAIN * retain
+        if topic is self._topic and size == self._lengths >> 8 and flags == self._out[0]:
             if not (will or again or self._last or (confirm and self.outage is None)):
                 # Like the one before, which is still in the transmit buffer but for its payload.
                 end = len(self._part)
@@ -83,15 +84,12 @@ class FmqpClient(Link):
                     return self.outage.send_packed(self, confirm)
                 self._last = end
                 return self._flush() or self._push()
-        flags = _RETAIN * retain
         if will or again:
+            if confirm:
+                raise ValueError("confirm, with will or again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
-        topic = encoded(topic)
-        if self._send(flags, topic, payload, confirm):
-            self._topic = bytes(topic)  # the same object, unless it may change
-            self._body = size
-            self._retain = retain
-            self._tail = "%ds" % size
+        if self._send(flags, self._normalised(topic), payload, confirm):
+            self._topic = self if isinstance(topic, bytearray) else topic  # that may change
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes.
@@ -123,8 +121,8 @@ class FmqpClient(Link):
                 standing.append(entry)
             elif flags & _UNSUBSCRIBE:
                 flags |= entry[0] & _DEBUG
-        if self._greeted and not self.up and len(standing) != len(self._standing):
-            self._drop(self.error, ticks_ms())  # what it is being told has changed: begin anew
+        if self._greeted > 2 and not self.up:
+            self._drop(self.error, ticks_ms())  # it was told some of them already: begin anew
         if not flags & _UNSUBSCRIBE:
             levels = topic.split(b"/") if b"*" in topic else None
             entry = (flags, topic, payload, handler, raw, levels)
@@ -146,19 +144,18 @@ class FmqpClient(Link):
         return normalised(topic)
 
     def _pack(self, flags, topic, payload, *_):
-        # Put a packet behind what waits to be written.
+        # Put a packet behind what waits to be written. The topic is one that ``_normalised`` gave.
         topic_size = len(topic)
         size = len(payload)
-        if not 0 < topic_size < 256:
-            raise ValueError("topic of %d bytes" % topic_size)
         last = self._last
         end = self._end_of(last, _HEADER + topic_size + size)
-        self._topic = None
+        self._topic = self
         lengths = size << 8 | topic_size
         if lengths != self._lengths:
             # pack_into copies topic and body without allocating, if the format is there already.
             self._lengths = lengths
             self._format = ">BBI%ds%ds" % (topic_size, size)
+            self._tail = "%ds" % size
         pack_into(self._format, self._out, last, flags, topic_size, size, topic, payload)
         self._last = end
 

@@ -52,6 +52,10 @@ class Link:
     # bytes have come, which proves the link. ``on_up()``, ``on_down()``: when it came up, and when
     # it was lost or closed. ``outage``: an umotemq.outage.Ring.
     link_up = alive = on_up = on_down = outage = None
+    _blocking = True  # umotemq.aio: whoever sends must not wait
+    _backoff = 0  # the pause before the next try, in ms; 0: the first one
+    _ping = 0  # the last sign of life that was asked for; its answer makes ``_pong`` equal
+    _part = b""  # a view of what was written last, so that its like needs no new one
 
     def __init__(self, transport, options):
         for name in options:
@@ -61,16 +65,13 @@ class Link:
         self.transport = transport
         self.error = self.stream = None
         self.up = False
-        self._blocking = True  # umotemq.aio: whoever sends must not wait
         self._on_drop = []  # functions of this package, called when the stream was closed
-        self.connects = self.discarded = self._ping = 0
-        self._backoff = 0  # the pause before the next try, in ms; 0: the first one
+        self.connects = self.discarded = 0
         self._asked = ticks_ms()  # when the peer was asked for a sign of life, or came up
         # Two bytes more, so that a protocol may look at a header of which only the first has come.
         self._buf = bytearray(self.rx_size + 2)
         self._view = memoryview(self._buf)[: self.rx_size]
         self._out = bytearray(self.tx_size)
-        self._part = b""  # a view of what was written last, so that its like needs no new one
         self._drop(None, self._asked)
 
     # ---- for programs ----
@@ -80,7 +81,8 @@ class Link:
 
         ``poll`` opens the link too, and whenever it was lost: this is to wait for it.
         """
-        self._reopen()
+        if self._due is None:
+            self._drop(None, ticks_ms())
         while not self.up:
             timeout_ms = self._await(timeout_ms, False)
 
@@ -135,12 +137,6 @@ class Link:
 
     # ---- for drivers and protocols ----
 
-    def _reopen(self):
-        # After close(), or a loss that retry_ms=0 left at that.
-        if self._due is None:
-            self.error = None
-            self._due = ticks_ms()
-
     def _begin_ping(self):
         # Ask for a new sign of life; return its number.
         self._push()
@@ -169,8 +165,22 @@ class Link:
         count = 0
         up = self.up
         if not self.stream:
-            if not self._dial():
+            # Open one, if it is time to.
+            if self._due is None:
+                raise self.error
+            now = ticks_ms()
+            if ticks_diff(self._due, now) > 0:
                 return 0
+            if self.link_up and not self.link_up():
+                self._due = ticks_add(now, self.retry_ms or 500)
+                return 0
+            try:
+                self.stream = stream = self.transport.open()
+            except OSError as error:
+                self._fail(None, error)
+            self._fd = getattr(stream, "pollable", stream)
+            if self._fd:
+                self._poll.register(self._fd, 1)
         # A stream that is being connected takes nothing, and on some ports must not be read.
         elif up or not self._last:
             count = self._take()  # what an exception in a handler left behind
@@ -187,25 +197,6 @@ class Link:
         if self.up and not up and self.on_up:
             self.on_up()
         return count
-
-    def _dial(self):
-        # Open a stream if it is time to; say whether there is one now.
-        if self._due is None:
-            raise self.error
-        now = ticks_ms()
-        if ticks_diff(self._due, now) > 0:
-            return False
-        if self.link_up and not self.link_up():
-            self._due = ticks_add(now, self.retry_ms or 500)
-            return False
-        try:
-            self.stream = stream = self.transport.open()
-        except OSError as error:
-            self._fail(None, error)
-        self._fd = getattr(stream, "pollable", stream)
-        if self._fd:
-            self._poll.register(self._fd, 1)
-        return True
 
     def _plan(self):
         # Ask for signs of life, judge the peer, and note when that has to be done again.
@@ -253,7 +244,9 @@ class Link:
         # The bytes not yet parsed (beyond the end: to be skipped), and those not yet written.
         self._start = self._end = self._first = self._last = 0
         self._greeted = 0  # how much of the introduction is done
-        self._topic = self._alike = None  # FMQP's: what the last messages were like
+        # FMQP's: what the last messages were like. No topic that a program may give is the client.
+        self._topic = self
+        self._alike = None
         if self.outage is not None:
             self.outage.lost()
         for function in self._on_drop:

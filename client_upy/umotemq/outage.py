@@ -115,14 +115,13 @@ class Ring:
             if len(client._part) != size:
                 client._part = memoryview(client._out)[:size]
             packed = client._out
-            if client.up and self._sent == self._here and not self._is_behind():
+            if client.up and not self._unsent and not self._is_behind():
                 # Nothing comes before it. A stamp makes each message another one.
                 if not confirm:
                     self.sequence += 1
                     return self._write_now(client, False) and not self.stamp
                 if self._put(packed, size, _CONFIRM):
-                    self._sent = self._here
-                    self._next = self._end
+                    self._unsent = 0
                     return self._write_now(client, True) and not self.stamp
                 size = 0  # the store has it
         if size:
@@ -144,13 +143,11 @@ class Ring:
             end = at + _HEAD + size
             if end > self._limit or size != self._size:
                 return self._send_slowly(client, size)
-            sequence = self.sequence
-            buf = self._buf
-            pack_into(self._format, buf, at, size, _CONFIRM, sequence, ticks_ms(), client._out)
-            self._end = self._next = end
-            self.sequence = sequence + 1
+            # When it came nobody asks: that is for a store.
+            pack_into(self._format, self._buf, at, size, _CONFIRM, self.sequence, 0, client._out)
+            self._end = end
+            self.sequence += 1
             self._here += 1
-            self._sent += 1
         self._write_now(client, confirm)
 
     def drain(self, client):
@@ -161,7 +158,7 @@ class Ring:
                 if client._last:
                     return
             self._settle(client)
-            if self._sent == self._here and not self._load():
+            if not self._unsent and not self._load():
                 break
             self._send_next(client)
         if client.up and self._here and not self._asked and not hasattr(client, "_renumber"):
@@ -179,7 +176,7 @@ class Ring:
         """Note that the broker has answered the message to which the client gave ``number``."""
         buf = self._buf
         at = self._first
-        for _ in range(self._sent):
+        for _ in range(self._here - self._unsent):
             at = self._at(at)
             start = at + _HEAD + 3
             if buf[at + 2] & _CONFIRM and buf[start] << 8 | buf[start + 1] == number:
@@ -192,7 +189,8 @@ class Ring:
 
     def lost(self):
         """The link was lost: what was not answered is sent again on the next one."""
-        self._asked = self._sent = 0
+        self._asked = 0
+        self._unsent = self._here
         self._next = self._first
         if self.store and self._spill():
             # The store gives them again, from the oldest on.
@@ -211,10 +209,9 @@ class Ring:
                 client._out[:size] = packed
         else:
             packed = client._out
-        if self._put(packed, size, _CONFIRM, client.up) and self._sent == self._here - 1:
+        if self._put(packed, size, _CONFIRM, client.up) and self._unsent == 1:
             if client.up and not client._last:
-                self._sent = self._here
-                self._next = self._end
+                self._unsent = 0
                 client._part = memoryview(client._out)[:size]
                 self._write_now(client, True)
 
@@ -228,7 +225,7 @@ class Ring:
                 return True
             client._first = sent or 0
             client._last = size
-            client._topic = None
+            client._topic = client
             client._push()
             return not client._last
         except LinkError:
@@ -244,7 +241,7 @@ class Ring:
 
     def _clear(self):
         self._limit = 0  # where the room behind ``_end`` ends, for messages like the last one
-        self._here = self._sent = 0  # records here, and how many of them were sent
+        self._here = self._unsent = 0  # records here, and how many of them were not sent yet
         self._first = self._next = self._end = 0  # of the oldest, of the first unsent, of the room
 
     def _is_behind(self):
@@ -289,7 +286,7 @@ class Ring:
                 self._lost += 1
                 return False
             # One that was sent, and waits for no answer, is no loss.
-            if not self._sent or self._buf[self._at(self._first) + 2] & _CONFIRM:
+            if self._unsent == self._here or self._buf[self._at(self._first) + 2] & _CONFIRM:
                 self._lost += 1
                 if self.newest:
                     return False
@@ -300,6 +297,8 @@ class Ring:
             if self._end + 2 <= len(buf):
                 buf[self._end] = buf[self._end + 1] = 255
         start = at + _HEAD
+        if not self._unsent:
+            self._next = at
         self._end = start + size
         if size != self._size:
             # To assign a slice of a bytearray would move all that is behind it, and take heap.
@@ -307,6 +306,7 @@ class Ring:
             self._format = ">HBII%ds" % size
         pack_into(self._format, buf, at, size, state, sequence, ticks_ms(), packed)
         self._here += 1
+        self._unsent += 1
         if self._loaded < sequence:
             self._loaded = sequence
         if sequence >= self.sequence:
@@ -345,11 +345,10 @@ class Ring:
         buf = self._buf
         at = self._at(self._first)
         self._first = at + _HEAD + (buf[at] << 8 | buf[at + 1])
-        self._here -= 1
-        if self._sent:
-            self._sent -= 1
-        else:
+        if self._unsent == self._here:
+            self._unsent -= 1
             self._next = self._first
+        self._here -= 1
         if self._asked:
             self._asked -= 1
         self._done = _number(buf, at + 3)
@@ -362,11 +361,11 @@ class Ring:
         start = at + _HEAD
         if hasattr(client, "_renumber"):
             client._renumber(self._buf, start)
-        client._topic = None
+        client._topic = client
         client._out[:size] = self._view[start : start + size]
         client._last = size
         self._next = start + size
-        self._sent += 1
+        self._unsent -= 1
 
     def _settle(self, client):
         # What was answered may go; and what was sent, if it waits for no answer.
@@ -375,7 +374,7 @@ class Ring:
             confirmed = self._asked
             self._asked = 0
         done = 0
-        while self._sent:
+        while self._here != self._unsent:
             state = self._buf[self._at(self._first) + 2]
             if state & _CONFIRM and not confirmed and not state & _ANSWERED:
                 break

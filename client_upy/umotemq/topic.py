@@ -23,7 +23,7 @@ def normalised(topic):
     """Return ``topic`` (1 to 255 bytes of UTF-8, no NUL) without outer slashes, or ValueError."""
     stripped = topic.strip(b"/")
     if not stripped or len(topic) > 255 or not is_text(topic):
-        raise ValueError("topic")
+        raise ValueError("topic %r: not 1 to 255 bytes of UTF-8, no NUL" % topic)
     return stripped
 
 

@@ -42,11 +42,11 @@ class Uart(io.IOBase):
         self._baud = baud
         self._size = size
         self._sent = 0  # what may still be in the driver's buffer, in bytes * 10000
-        self._when = ticks_ms()
 
     def open(self):
         """Return the stream; it takes nothing for ``quiet_ms``, and what comes is thrown away."""
-        self._quiet = ticks_add(ticks_ms(), self._quiet_ms)
+        self._when = ticks_ms()
+        self._quiet = ticks_add(self._when, self._quiet_ms)
         if sys.platform == "rp2" and self._quiet_ms:
             from machine import Timer
 
@@ -73,6 +73,7 @@ class Uart(io.IOBase):
                 return None
             data = data[:room]
         sent = self.uart.write(data)
+        self._room()  # they came into the buffer now, and not when we looked
         self._sent += (sent or 0) * 10000
         return sent
 

@@ -17,7 +17,6 @@ from tests.client_upy.fault_sides import fault_sides
 from tests.client_upy.interpreters import DEVICE, judged
 from tests.client_upy.tls_side import tls_side
 
-_SILENCE_S = 0.6
 _BAUD = 921600
 _FOLDERS = {
     "rp2040": ["lib", "device", "vectors", "live"],
@@ -108,8 +107,7 @@ def started(
                 board = stack.enter_context(CheckBoard(kind, root / f"{kind}-{part}", folders))
                 if url := board.board.address.data_url:
                     port = live.ports["fmqp"]
-                    bridge = RawBridge(url, _BAUD, "127.0.0.1", port, silence_s=_SILENCE_S)
-                    stack.enter_context(bridge)
+                    stack.enter_context(RawBridge(url, _BAUD, "127.0.0.1", port))
                 thread = ThreadPoolExecutor(1)
                 stack.callback(thread.shutdown, cancel_futures=True)
                 installed = thread.submit(board.install)

@@ -1,9 +1,10 @@
 """The asyncio driver and the real broker, over one link. Argument: a file, JSON, ports by name."""
 
 import asyncio
+import time
 
 from checks import check, equal, raises, run, within
-from live_clients import fmqp, ran, soon
+from live_clients import SOON_MS, fmqp, ran, soon
 
 from umotemq.aio import Aio
 from umotemq.link import LinkError
@@ -14,24 +15,25 @@ from umotemq.wanted import Publisher
 @check
 def messages_come_in_a_loop():
     async def main():
-        got = []
         async with Aio(fmqp()) as link:
             await link.connect()
             messages = link.messages(b"m/*", queue=60)
 
             async def listen():
-                async for topic, payload in messages:
-                    got.append((topic, payload))
-                    if len(got) == 50:
+                # Compared as they come: a list of them all may find no room in a small heap.
+                count = 0
+                async for message in messages:
+                    equal(message, (b"m/1", b"%d" % count))
+                    count += 1
+                    if count == 50:
                         return
 
             task = asyncio.create_task(listen())
             await asyncio.sleep_ms(0)
-            equal(await link.ping() > 0, True)
+            equal(await link.ping(SOON_MS) > 0, True)
             for n in range(50):
                 await link.publish(b"m/1", b"%d" % n)
             await task
-        equal(got, [(b"m/1", b"%d" % n) for n in range(50)])
         equal(messages.dropped, 0)
 
     ran(main())
@@ -42,8 +44,9 @@ def a_client_is_the_programs_again_when_the_block_ends():
     changes = []
 
     async def main(client):
-        sensor = Publisher(client, b"m/2", changes.append)
-        client.subscribe(b"m/2", print)
+        # Nobody else's pattern has so many levels, nor had before.
+        sensor = Publisher(client, b"a/block/that/has/its/end", changes.append)
+        client.subscribe(b"a/block/that/has/its/end", print)
         async with Aio(client) as link:
             await link.connect()
             await soon(lambda: sensor.wanted)
@@ -65,7 +68,7 @@ def a_full_queue_drops_the_oldest_or_the_newest():
                 messages = link.messages(b"q/1", queue=3, newest=newest)
                 for n in range(10):
                     await link.publish(b"q/1", b"%d" % n)
-                await link.ping()
+                await link.ping(SOON_MS)
                 equal(messages.dropped, 7)
                 want = [b"0", b"1", b"2"] if newest else [b"7", b"8", b"9"]
                 for payload in want:
@@ -91,7 +94,7 @@ def many_tasks_share_one_link():
                 for n in range(40):
                     await link.publish(b"t/%d" % name, bytes(n))
                     if n % 10 == 9:
-                        await link.ping()
+                        await link.ping(SOON_MS)
 
             await asyncio.gather(*[talk(n) for n in range(5)])
             # Empty payloads reach nobody.
@@ -115,7 +118,7 @@ def what_a_handler_raises_ends_the_block():
             await link.publish(b"h/1", b"x")
             await asyncio.sleep_ms(10000)
 
-    equal(str(within(0, 3000, raises, ValueError, ran, main())), "in the handler")
+    equal(str(within(0, 9000, raises, ValueError, ran, main())), "in the handler")
 
 
 @check
@@ -148,7 +151,7 @@ def a_handler_may_publish_and_close():
             await link.publish(b"p/1", b"x")
             await asyncio.sleep_ms(10000)
 
-    error = within(0, 3000, raises, LinkError, ran, main())
+    error = within(0, 9000, raises, LinkError, ran, main())
     equal(error.args, ("closed",))
 
 
@@ -203,9 +206,11 @@ def an_idle_link_sleeps():
             await link.connect()
             await asyncio.sleep_ms(50)
             steps[0] = 0
+            start = time.ticks_ms()
             await asyncio.sleep_ms(1000)
             # For each sign of life one to ask, and two to hear that its answer was all.
-            equal(steps[0] <= 5 * 4, True, "%d steps" % steps[0])
+            most = 4 * (time.ticks_diff(time.ticks_ms(), start) // 200)
+            equal(0 < steps[0] <= most, True, "%d steps" % steps[0])
 
     ran(main())
 

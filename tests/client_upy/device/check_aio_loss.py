@@ -7,7 +7,7 @@ import asyncio
 import time
 
 from checks import check, equal, now, raises, run, since, within
-from live_clients import fmqp, lightmq, raised, ran, soon, up, way
+from live_clients import SOON_MS, fmqp, lightmq, raised, ran, soon, up, way
 
 from umotemq.aio import Aio
 from umotemq.link import LinkError
@@ -28,7 +28,7 @@ def lightmq_asks_and_answers():
         async with Aio(board) as link, Aio(other) as observer:
             await link.connect()
             await observer.connect()
-            equal(await link.ping() > 0, True)
+            equal(await link.ping(SOON_MS) > 0, True)
             answers = await asyncio.gather(*[link.send(b"%d" % n) for n in range(5)])
             equal(len(answers), 5)
             for _ in range(30):
@@ -37,7 +37,7 @@ def lightmq_asks_and_answers():
             replies = observer.messages(b"lightmq/aio/reply")
             reply = asyncio.create_task(replies.__anext__())
             await asyncio.sleep_ms(0)
-            await observer.ping()
+            await observer.ping(SOON_MS)
             await observer.publish(b"lightmq/aio/down", b"lamp")
             equal(await reply, (b"lightmq/aio/reply", b"yes"))
             equal(got, [b"lamp"])
@@ -52,7 +52,7 @@ def lightmq_asks_and_answers():
     ran(main())
     silent = up(fmqp())
     silent.subscribe(b"lightmq/blind/up/*", lambda topic, payload: None)  # and answers nothing
-    silent.ping()
+    silent.ping(SOON_MS)
     ran(unanswered())
     silent.close()
 
@@ -157,12 +157,13 @@ def deadlines_are_kept():
 @check
 def a_silent_broker_is_noticed_and_left():
     async def main():
-        client = fmqp(keepalive_ms=100, timeout_ms=150, retry_ms=10000)
+        client = fmqp(keepalive_ms=100, retry_ms=10000)
         async with Aio(client) as link:
             await link.connect()
             await asyncio.sleep_ms(350)
             equal(client.up, True)
             client.transport = way("stuck")
+            client.timeout_ms = 150
             client._own = b"nobody"  # pings that never come back
             start = now()
             await soon(lambda: not client.up)

@@ -3,7 +3,7 @@
 import time
 
 from checks import check, equal, raises, run, within
-from live_clients import PORTS, fmqp, lightmq, until, up, way
+from live_clients import PORTS, SOON_MS, fmqp, lightmq, until, up, way
 
 from umotemq.carried import Carried
 from umotemq.fmqp import FmqpClient
@@ -18,7 +18,7 @@ def the_broker_confirms_what_it_has():
     got = []
     listener = up(fmqp())
     listener.subscribe("confirm/1", lambda topic, payload: got.append(payload))
-    listener.ping()
+    listener.ping(SOON_MS)
     client = up(fmqp(outage=Ring(400)))
     for n in range(40):
         client.publish("confirm/1", "%d" % n, confirm=True)
@@ -37,14 +37,20 @@ def the_broker_confirms_what_it_has():
 def pings_are_not_everybodys():
     client = up(fmqp())
     got = []
+
+    def hear(topic, payload):
+        if b"ping" in topic:
+            got.append(topic)
+
+    # By debug subscriptions: no sensor of another program here is wanted because of them.
     for levels in range(1, 6):
-        client.subscribe("/".join(["*"] * levels), lambda topic, payload: got.append(topic))
+        client.subscribe("/".join(["*"] * levels), hear, debug=True)
     other = up(fmqp())
     for _ in range(3):
-        other.ping()
+        other.ping(SOON_MS)
     other.close()
-    client.ping()
-    equal([topic for topic in got if b"ping" in topic], [])
+    client.ping(SOON_MS)  # everything that all programs here say comes before the answer
+    equal(got, [])
     client.close()
 
 
@@ -53,22 +59,22 @@ def messages_wills_and_what_is_cached():
     got = []
     listener = up(fmqp())
     listener.subscribe(b"c/*", lambda topic, payload: got.append((topic, payload)))
-    listener.ping()
+    listener.ping(SOON_MS)
     client = up(fmqp())
     client.publish(b"c/will", b"gone", will=True)
     client.publish(b"c/kept", b"1", retain=True)
     client.publish(b"c/now", b"2")
-    client.ping()
+    client.ping(SOON_MS)
     until(lambda: len(got) == 2, listener)
     client.close()
     until(lambda: len(got) == 3, listener)
     equal(got, [(b"c/kept", b"1"), (b"c/now", b"2"), (b"c/will", b"gone")])
     late = up(fmqp())
     late.subscribe(b"c/*", lambda topic, payload: got.append(payload))
-    late.ping()
+    late.ping(SOON_MS)
     equal(got[3:], [b"1"])
     late.publish(b"c/kept", b"", retain=True)
-    late.ping()
+    late.ping(SOON_MS)
     late.close()
     listener.close()
 
@@ -77,7 +83,7 @@ def messages_wills_and_what_is_cached():
 def a_name_with_several_addresses_is_quick():
     # Here often ::1 first, where nobody listens.
     client = FmqpClient(Tcp("localhost", PORTS["fmqp"]), retry_ms=0)
-    within(0, 1000, client.connect, timeout_ms=5000)
+    within(0, 4000, client.connect, timeout_ms=SOON_MS)
     client.close()
 
 
@@ -93,9 +99,9 @@ def a_refused_connect_is_told_at_once():
 @check
 def an_echo_is_quick():
     client = up(fmqp())
-    times = sorted([client.ping(30000) for _ in range(50)])
-    # Nagle would hold up every one for 40 ms; a busy machine holds up some.
-    equal(times[5] < 5000, True, "p10 %d us" % times[5])
+    best = min([client.ping(SOON_MS) for _ in range(50)])
+    # Nagle would hold up every one for 40 ms; a busy machine holds up most.
+    equal(best < 20000, True, "%d us" % best)
     client.close()
 
 
@@ -104,7 +110,7 @@ def a_sensor_works_only_while_somebody_listens():
     changes = []
     client = up(fmqp())
     sensor = Publisher(client, b"w/1", changes.append)
-    client.ping()
+    client.ping(SOON_MS)
     equal((sensor.wanted, sensor.publish(b"x")), (False, False))
     got = []
     listener = up(fmqp())
@@ -112,24 +118,24 @@ def a_sensor_works_only_while_somebody_listens():
     until(lambda: sensor.wanted, client, listener)
     other = up(fmqp())
     other.subscribe(b"w/1", print)
-    other.ping()
-    client.ping()
+    other.ping(SOON_MS)
+    client.ping(SOON_MS)
     other.close()
-    client.ping()
+    client.ping(SOON_MS)
     equal((sensor.wanted, sensor.publish(b"21.5")), (True, True))
     until(lambda: got == [b"21.5"], client, listener)
     listener.unsubscribe(b"w/*")
     until(lambda: not sensor.wanted, client, listener)
     watcher = up(fmqp())
     watcher.subscribe(b"w/1", print, debug=True)
-    watcher.ping()
-    client.ping()
+    watcher.ping(SOON_MS)
+    client.ping(SOON_MS)
     equal((sensor.wanted, changes), (False, [True, False]))
     equal(sensor.publish(b"y", retain=True), True)
     listener.subscribe(b"w/1", lambda topic, payload: None)
     until(lambda: sensor.wanted, client, listener)
     client.publish(b"w/1", b"", retain=True)
-    client.ping()
+    client.ping(SOON_MS)
     client.transport = way("refused")
     client.stream.close()
     client._drop(None, time.ticks_ms())
@@ -167,7 +173,7 @@ def lightmq_asks_and_answers():
         return b"yes " + data
 
     board = up(lightmq(b"asked", handler=handler))
-    equal(board.ping() > 0, True)
+    equal(board.ping(SOON_MS) > 0, True)
     equal(isinstance(board.send(b"hello"), bytes), True)
     for _ in range(20):
         board.post(b"x")
@@ -197,10 +203,10 @@ def _carried(port):
     client = carried(b"me", keepalive_ms=200)
     client.subscribe(b"l/*", lambda topic, payload: got.append((topic, payload)))
     client.publish(b"l/will", b"gone", will=True)
-    client.connect(timeout_ms=30000)
+    client.connect(timeout_ms=SOON_MS)
     for n in range(20):
         client.publish(b"l/1", b"%d" % n)
-    equal(client.ping() > 0, True)
+    equal(client.ping(SOON_MS) > 0, True)
     equal(got, [(b"l/1", b"%d" % n) for n in range(20)])
     got.clear()
     client.poll(500)
@@ -208,12 +214,12 @@ def _carried(port):
     equal(client.connects, 1)
     other = carried(b"other")
     other.subscribe(b"l/will", lambda topic, payload: got.append(payload))
-    other.connect(timeout_ms=30000)
-    other.ping()
+    other.connect(timeout_ms=SOON_MS)
+    other.ping(SOON_MS)
     client._drop(None, time.ticks_ms())
     until(lambda: got, other)
     equal(got, [b"gone"])
-    client.connect(timeout_ms=30000)
+    client.connect(timeout_ms=SOON_MS)
     client.publish(b"l/2", b"again")
     until(lambda: len(got) == 2, client, other)
     client.close()
@@ -235,7 +241,7 @@ def numbers_survive_cut_connections_in_order():
 
     listener = up(fmqp())
     listener.subscribe(b"o/1", hear)
-    listener.ping()
+    listener.ping(SOON_MS)
     ring = Ring(2000)
     client = up(fmqp("cut", outage=ring, retry_ms=5))
     client.subscribe(b"o/*", lambda topic, payload: None)
@@ -251,11 +257,11 @@ def numbers_survive_cut_connections_in_order():
             time.sleep_ms(1)
         elif number % _ON_THE_WAY == 0:
             try:
-                client.ping(20000)
+                client.ping(SOON_MS)
             except LinkError:
                 pass  # it was cut
-    client.connect(timeout_ms=30000)
-    client.ping()
+    client.connect(timeout_ms=SOON_MS)
+    client.ping(SOON_MS)
     until(lambda: heard[0] == number - 1, client, listener)
     equal(heard[2], 0, "in order, none twice")
     # What was in the cut connections is lost, what came while there was none is not. When a
@@ -280,7 +286,7 @@ def nothing_is_asked_of_a_lost_link():
     client.connect(timeout_ms=1000)
     silent = up(fmqp())
     silent.subscribe(b"lightmq/blind/up/*", lambda topic, payload: None)  # and answers nothing
-    silent.ping()
+    silent.ping(SOON_MS)
     blind = up(lightmq(b"blind"))
     within(90, 1000, raises, "timeout", blind.send, b"x", 100)
     blind.close()

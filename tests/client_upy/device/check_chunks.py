@@ -1,28 +1,13 @@
 """Payloads in pieces, and the real broker. Argument: a file, JSON, ports by name."""
 
 from checks import check, equal, raises, run
-from live_clients import PORTS, fmqp, lightmq, until, up
+from live_clients import PORTS, SOON_MS, fmqp, lightmq, until, up
+from long_payload import Source, is_part
 
 from umotemq.carried import Carried
 from umotemq.chunks import ChunkClient
 from umotemq.link import LinkError
 from umotemq.outage import Ring
-
-
-class Source:
-    """``length`` bytes that tell where they are."""
-
-    def __init__(self, length):
-        self.left = length
-        self.at = 0
-
-    def readinto(self, buffer):
-        size = min(len(buffer), self.left, 100)
-        for i in range(size):
-            buffer[i] = (self.at + i) * 7 & 0xFF
-        self.at += size
-        self.left -= size
-        return size
 
 
 @check
@@ -34,16 +19,13 @@ def large_messages_come_and_go_in_pieces():
         if offset == 0:
             seen[0] = seen[1] = 0
         equal(offset, seen[0], "no gap")
-        for i in range(len(view)):
-            if view[i] != (offset + i) * 7 & 0xFF:
-                seen[1] += 1
+        seen[1] += not is_part(view, offset)
         seen[0] += len(view)
         if seen[0] == total:
             seen[2] = total
 
     small = []
-    # On a serial line what comes while nobody reads has to fit the driver's buffer; and while the
-    # bytes are looked at, a board says nothing: an emulated one for long enough to be given up.
+    # On a serial line what comes while nobody reads has to fit the driver's buffer.
     longest = 1200 if isinstance(PORTS["fmqp"], list) else 60000
     for port in ("fmqp", "carried", "pieces"):
         if port not in PORTS:
@@ -60,7 +42,7 @@ def large_messages_come_and_go_in_pieces():
             until(lambda length=length: seen[2] == length, client)
             equal(seen, [length, 0, length])
             seen[2] = 0
-        client.ping()
+        client.ping(SOON_MS)
         equal((len(small), client.discarded), (9, 0))
         small.clear()
         client.close()
@@ -77,11 +59,11 @@ def a_source_that_ends_early_closes_the_link():
         def readinto(self, buffer):
             raise ValueError("no card")
 
-    client.connect(timeout_ms=30000)
+    client.connect(timeout_ms=SOON_MS)
     error = raises(LinkError, client.publish_from, b"f/3", 1000, Broken())
     equal((error.args[0], str(error.args[1])), ("source", "no card"))
-    client.connect(timeout_ms=30000)
-    client.ping()
+    client.connect(timeout_ms=SOON_MS)
+    client.ping(SOON_MS)
     client.close()
 
 

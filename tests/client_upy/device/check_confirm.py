@@ -155,6 +155,9 @@ def lightmq_is_confirmed_by_its_answers():
 def it_needs_a_ring_and_an_answer():
     client, _ = named()
     raises(ValueError, client.publish, b"a", b"b", confirm=True)
+    client, _ = named(outage=Ring(200))
+    for flag in ("will", "again"):  # what is told on each new link is nothing to be kept
+        raises(ValueError, client.publish, b"a", b"b", confirm=True, **{flag: True})
     client = FmqpClient(Memory(), name=b"", outage=Ring(200))
     raises(ValueError, client.publish, b"a", b"b", confirm=True)
     client = LightmqClient(Memory(), b"me")

@@ -1,6 +1,6 @@
 """The FMQP client, over a stream in memory."""
 
-from checks import Memory, check, equal, publication, raises, run, some
+from checks import Blocked, Memory, check, equal, publication, raises, run, some
 from clients_in_memory import fmqp
 
 from umotemq.fmqp import FmqpClient
@@ -183,6 +183,26 @@ def close_is_final_and_never_raises():
     raises(LinkError, client.publish, b"a", b"b")
     raises("closed", client.poll, 100)
     equal(stream.opened, 1)
+
+
+@check
+def who_subscribes_while_the_broker_is_told_is_heard():
+    for raw in (False, True):
+        client = FmqpClient(Blocked(), name=b"", retry_ms=20)
+        stream = client.transport
+        topics = [b"a/1", b"a/2", b"a/3"]
+        for topic in topics:
+            client.subscribe(topic, print)
+        stream.room = len(publication(b"ping", b"") + publication(b"a/1", b"")) + 2
+        client.poll(0)
+        equal(client.up, False)
+        client.subscribe(b"b/1", print, raw=raw)
+        stream.room = 1 << 20
+        client.connect(timeout_ms=1000)
+        topics.append(b"b/1")
+        for topic in topics:
+            equal(publication(topic, b"", 0x80) in stream.sent, True, topic)
+        client.close()
 
 
 run()

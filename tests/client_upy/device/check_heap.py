@@ -60,15 +60,15 @@ def none(function, what):
 @check
 def fmqp_publishes_without_allocating():
     client = fmqp("silent", name=b"")  # without a ping it is up at once
-    topic = b"telemetry/vpico-1/temperature"
     payload = bytearray(64)
 
     def publish(count):
-        for _ in range(count):
-            client.publish(topic, payload)
+        for n in range(count):
+            client.publish(topics[n % len(topics)], payload)
             client.poll(0)
 
-    none(publish, "FMQP publish")
+    for topics in ([b"telemetry/one"], ["telemetry/one"], [b"telemetry/one", b"telemetry/two"]):
+        none(publish, "FMQP publish to %s" % topics)
     client.close()
 
 

@@ -11,6 +11,7 @@ from drivers import Driver, raised, to_end
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
+from umotemq.outage import Ring
 
 _SOON_MS = 3000
 
@@ -165,6 +166,26 @@ def a_megabyte_is_not_five_bytes():
             stream.take()
             await link.publish(b"a", b"54321")
             equal(stream.take(), publication(b"a", b"54321"))
+
+    to_end(main())
+
+
+@check
+def a_topic_that_no_broker_takes_is_refused():
+    async def main():
+        client, stream = named(outage=Ring(300))
+        async with Driver(client) as link:
+            for is_up in (False, True):
+                if is_up:
+                    await link.connect(_SOON_MS)
+                    await link.publish("a", b"x")
+                    stream.take()
+                for topic in ("", "/", "a\0b", b"\xff", "a" * 256):
+                    for flags in ({}, {"confirm": True}, {"retain": True}, {"will": True}):
+                        await raised(ValueError, link.publish(topic, b"x", **flags))
+                for topic in (None, 7):  # None: nothing is like it
+                    await raised((AttributeError, TypeError), link.publish(topic, b"x"))
+                equal((client.outage.count, stream.take()), (0, b""))
 
     to_end(main())
 

@@ -160,6 +160,21 @@ def a_driver_that_waits_is_given_what_fits():
 
 
 @check
+def a_write_that_comes_late_is_counted_from_then():
+    stream, uart = opened(size=512)
+    uart.waits = True
+    uart.late_ms = 20  # 230 bytes
+    data = bytes(600)
+    sent = stream.write(data)
+    for _ in range(100):
+        sent += stream.write(data) or 0  # the driver fails if that is too much
+        if sent > 1500:
+            return
+        time.sleep_ms(2)
+    equal(sent, "more than 1500")
+
+
+@check
 def waiting_for_it_sleeps():
     if sys.implementation.name != "micropython":
         return  # CPython has nothing to wait for: the client looks every millisecond

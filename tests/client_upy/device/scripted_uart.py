@@ -12,8 +12,9 @@ except (ImportError, AttributeError):
 class ScriptedUart:
     """Reads of more than has come would wait for ever, so they fail here.
 
-    ``room``: what one write takes. ``buffer``: bytes of a transmit buffer that empties at
-    ``baud``; a write that does not fit it fails: an ESP32 would wait.
+    ``room``: what one write takes. ``txbuf``: bytes of a transmit buffer that empties at ``baud``;
+    if it ``waits``, a write that does not fit fails: an ESP32 would wait. ``late_ms``: so much
+    later the next write reaches the driver, as an interrupt or another thread came before.
     """
 
     def __init__(self, id=0, baud=115200, rxbuf=256, txbuf=256, timeout=0, **pins):
@@ -23,6 +24,7 @@ class ScriptedUart:
         self.room = 1 << 20
         self.stuck = False
         self.waits = self.echoes = False
+        self.late_ms = 0
         self._baud = baud
         self._buffer = txbuf
         self._held = 0.0
@@ -45,6 +47,8 @@ class ScriptedUart:
     def write(self, data):
         if self.stuck:
             return None
+        time.sleep_ms(self.late_ms)
+        self.late_ms = 0
         now = time.ticks_ms()
         gone = time.ticks_diff(now, self._when) * self._baud / 10000
         self._held = max(self._held - gone, 0) + len(data)
