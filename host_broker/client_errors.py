@@ -37,11 +37,13 @@ class ConnectFailed(ClientError):
 
 class Refused(ClientError):
     """The broker refused. ``code`` is the protocol's number for the reason (LightMQ: the CONNACK
-    code as the document counts it), 0 if it has none."""
+    code as the document counts it), 0 if it has none. ``of_name``: it may be about this client's
+    name, so that another one would do."""
 
-    def __init__(self, text: str, code: int = 0) -> None:
+    def __init__(self, text: str, code: int = 0, *, of_name: bool = True) -> None:
         super().__init__(text)
         self.code = code
+        self.of_name = of_name
 
 
 class NotThere(ClientError):

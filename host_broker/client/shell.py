@@ -223,8 +223,8 @@ class Shell:
         until = time.monotonic() + timeout_s
         try:
             await self._connect_as(until, unseen=self._unseen)
-        except Refused:
-            if not self._unseen:
+        except Refused as error:
+            if not (self._unseen and error.of_name):
                 raise
             # A broker that does not know clients whom nobody sees: then as everybody does.
             self._unseen = False

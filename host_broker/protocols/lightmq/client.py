@@ -47,7 +47,7 @@ _CALLS = ">"  # NAME>ID is NAME, whose SENDs are for ID
 _WINDOW = 32
 _MOST_IDS = 32768  # that await something: half of all, so that a free one is found soon
 _ADVICE = {
-    Refusal.VERSION: "it does not speak this version of LightMQ",
+    Refusal.VERSION: "it does not speak this version of LightMQ, or another dialect",
     Refusal.UNAVAILABLE: "it is unavailable; try again later",
     Refusal.MALFORMED: "it calls our CONNECT malformed; is this client id allowed there?",
     Refusal.UNAUTHORIZED: "not allowed; is another client connected under this client id?",
@@ -149,7 +149,7 @@ class LightmqClientSession(ClientSession):
         called = "" if setup.calls is None else _CALLS + setup.calls
         if setup.calls is not None:
             _require_id(setup.calls)
-        elif setup.unseen and self._responds:
+        elif setup.unseen:
             called = _CALLS  # nobody's caller: not a client that others could address
         with callers_mistakes():
             self._hello = self._codec.connect(self.name + self._token() + called)
@@ -292,7 +292,8 @@ class LightmqClientSession(ClientSession):
         if self.setup.calls is not None and refusal is Refusal.UNAVAILABLE:
             return [Closed(not_there(where, self.setup.calls))]
         text = f"{where} refused client id '{self.name}': {_ADVICE[refusal]}"
-        return [Closed(Refused(text, refusal.value))]
+        of_name = refusal is not Refusal.VERSION
+        return [Closed(Refused(text, refusal.value, of_name=of_name))]
 
     def _responded(self, response: SendResp) -> Sequence[Event]:
         events: list[Event] = []

@@ -178,6 +178,19 @@ def test_the_other_dialect_is_pinged_and_published_to() -> None:
         assert b"unknown option 'dialect'" in none.stderr
 
 
+@pytest.mark.parametrize("dialect", ["spec", "gbaranski"])
+def test_a_ping_in_either_dialect_leaves_no_presence_behind(dialect: str) -> None:
+    """Nor does one in the dialect that the broker does not speak, which fails."""
+    with broker("--set", f"lightmq.dialect={dialect}") as go, connect(go.urls["fmqp"]) as client:
+        client.subscribe("lightmq/*/status", confirm=True)
+        for spoken in ("spec", "gbaranski"):
+            done = run("ping", go.urls["lightmq"], "--dialect", spoken, "--count", "1")
+            assert done.returncode == (0 if spoken == dialect else 1), done.stderr
+            assert spoken == dialect or b"dialect" in done.stderr
+        client.sync()
+        assert [got.topic for got in iter(lambda: client.receive(0), None)] == []
+
+
 def test_ctrl_c_while_waiting_for_a_broker(later: str) -> None:
     process = spawn(motemq("sub", later, "t", "--reconnect"))
     assert process.stderr is not None
