@@ -15,6 +15,7 @@ from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle
 from boards.repl import Repl
 from boards.session.installation import copy_node, node_config, stage_node
+from boards.session.own_files import OwnFiles
 from boards.session.plan import BoardPlan, Need
 from boards.session.reset_ladder import admit
 from boards.session.serial_log import SerialLog
@@ -99,17 +100,34 @@ def take_board(rig: Rig, id: str, *, out: Path, flash: bool) -> Iterator[RigBoar
     lock = BoardLock.take(rig.state_dir, id, "pytest --rig", wait_s=_LOCK_S)
     try:
         sha = ""
-        if flash:
-            sha = _prepare(rig, target, lock, log, out / "node" / id)
-        else:
-            admit(target, tap=log.tap, progress=log.mark, state_dir=rig.state_dir)
-        yield RigBoard(target, log, sha)
+        own_files = OwnFiles(rig.state_dir, target)
+        try:
+            if flash:
+                sha = _prepare(rig, target, lock, log, out / "node" / id, own_files)
+            else:
+                admit(target, tap=log.tap, progress=log.mark, state_dir=rig.state_dir)
+            yield RigBoard(target, log, sha)
+        finally:
+            if own_files.is_taken:
+                with Repl.open(target.place().serial_url, deadline_s=_REPL_S) as repl:
+                    own_files.restore(repl)
     finally:
         lock.release()
         log.close()
 
 
-def _prepare(rig: Rig, target: BoardHandle, held: BoardLock, log: SerialLog, folder: Path) -> str:
+def _prepare(
+    rig: Rig,
+    target: BoardHandle,
+    held: BoardLock,
+    log: SerialLog,
+    folder: Path,
+    own_files: OwnFiles,
+) -> str:
+    def keep(url: str) -> None:
+        with Repl.open(url, deadline_s=_REPL_S) as repl:
+            own_files.keep(repl)
+
     unresponsive.refuse(rig.state_dir, target.id)
     board = target.board
     image = check_image(
@@ -127,7 +145,10 @@ def _prepare(rig: Rig, target: BoardHandle, held: BoardLock, log: SerialLog, fol
             deadline_s=_FLASH_S,
             progress=lambda text: None,
             tap=log.tap,
+            proven=keep,
         )
+    if not own_files.is_taken:  # nothing ran on it before it was flashed
+        keep(target.place().serial_url)
     stage_node(folder)
     uart = target.model.uart if board.transport == "uart" else None
     has: frozenset[Need] = frozenset({"reliable"} if uart and board.mode == "reliable" else ())
@@ -135,6 +156,8 @@ def _prepare(rig: Rig, target: BoardHandle, held: BoardLock, log: SerialLog, fol
     config = folder.parent / "config" / target.id / "node.json"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(node_config(plan, uart, (rig.bind or _HERE, _BROKER_PORT), autostart=False))
+    own_files.will_write("main.py", (folder / "main.py").read_bytes())
+    own_files.will_write("node.json", config.read_bytes())
     url = target.place().serial_url
     copy_node(url, folder, config, deadline_s=_INSTALL_S, on_line=log.mark)
     return image.sha256

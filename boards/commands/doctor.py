@@ -21,6 +21,7 @@ from boards.inventory.target import BoardHandle
 from boards.inventory.usb import read_usb
 from boards.repl import Repl, ReplError
 from boards.serial_port import PortError
+from boards.session.own_files import OwnFiles
 from boards.session.plan import PlanError
 from boards.virtual.rp2040.node import NodeError, find_node
 
@@ -69,6 +70,7 @@ def command(rig_file: Path | None, board_ids: tuple[str, ...], power: bool, udev
         states = inventory_states(rig) if rig is not None else []
         found += findings.desk(states)
         if rig is not None:
+            found += _kept_files(rig)
             for id in board_ids:
                 found += _ask(rig, id, power=power)
         elif board_ids:
@@ -107,6 +109,19 @@ def _virtual_boards() -> list[Finding]:
         return [Finding("ok", f"node for virtual RP2040s: {find_node().node}")]
     except NodeError as error:
         return [Finding("note", f"no virtual RP2040s: {error}", "make setup")]
+
+
+def _kept_files(rig: Rig) -> list[Finding]:
+    return [
+        Finding(
+            "note",
+            f"{id}: its own main.py and boot.py are on this host: a run has not ended, or was "
+            "killed",
+            f"motemq rig recover {id}",
+        )
+        for id, board in rig.boards.items()
+        if OwnFiles(rig.state_dir, BoardHandle(board)).are_kept
+    ]
 
 
 def _ask(rig: Rig, id: str, *, power: bool) -> list[Finding]:

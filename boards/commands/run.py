@@ -17,9 +17,11 @@ from boards.faults.process import FaultProxy, can_stand_at
 from boards.flash.images import image_of
 from boards.inventory.models import all_models, virtual_models
 from boards.inventory.rig_file import Rig
+from boards.inventory.target import BoardHandle
 from boards.reports.junit import junit_xml
 from boards.reports.record import read_run
 from boards.session.installation import stage_node
+from boards.session.own_files import OwnFiles
 from boards.session.plan import STEP_LIMITS_S, BoardPlan, Job, PlanError, plan_boards, plan_desk
 from boards.session.run import run as run_rig
 from boards.session.run_brokers import (
@@ -206,6 +208,8 @@ def command(
             rig = open_rig(rig_file)
             plans = plan_desk(rig, board_ids, caps)
         _known_boards(images, plans)
+        if rig is not None:
+            stack.callback(_say_what_is_kept, rig, plans)
         (out / "logs").mkdir(parents=True, exist_ok=True)
         brokers = stack.enter_context(_brokers(fmqp, lightmq, plans, rig, out / "logs"))
         paths = {plan.id: _image(plan, rig, images) for plan in plans}
@@ -309,6 +313,18 @@ def _limits(limits: dict[str, str], checks: list[Check], repeat: int) -> dict[st
         except ValueError:
             raise PlanError(f"step {step}: {text!r} is no number of seconds") from None
     return chosen
+
+
+def _say_what_is_kept(rig: Rig, plans: list[BoardPlan]) -> None:
+    """Who interrupts a run, or whose board dies in it, learns where the board's files are."""
+    for board in (rig.board(plan.id) for plan in plans):
+        if OwnFiles(rig.state_dir, BoardHandle(board)).are_kept:
+            click.secho(
+                f"rig: {board.id}: its own main.py and boot.py are kept on this host; the next run "
+                f"puts them back, or: motemq rig recover {board.id}",
+                fg="yellow",
+                err=True,
+            )
 
 
 def _known_boards(images: dict[str, str], plans: list[BoardPlan]) -> None:

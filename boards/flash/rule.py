@@ -7,6 +7,7 @@ Up to 5 a mismatch is ``WrongBoard`` or ``FlashError``, and nothing was written.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -50,13 +51,16 @@ def flash_board(
     tap: Tap | None = None,
     force: bool = False,
     trust_ledger: bool = False,
+    proven: Callable[[str], None] | None = None,
 ) -> Flashed:
     """Put ``image`` on the board by the rule above.
 
     ``trust_ledger``: the same image in the ledger, and a running board that says it is the one,
     are enough to skip; else the flash itself is compared, where the method can. ``force`` always
-    writes. ``tap`` is shown what the board says. Raises ``WrongBoard`` (nothing was written),
-    ``FlashError``, ``ToolError``, ``ReplError``, ``PortError``.
+    writes. ``tap`` is shown what the board says. ``proven`` is called with the console's URL when
+    the program that runs has said that it is the board, before anything is written. Raises
+    ``WrongBoard`` (nothing was written), ``FlashError``, ``ToolError``, ``ReplError``,
+    ``PortError``.
     """
     if held.board_id != target.id:
         raise FlashError(f"{target.id}: the lock held is that of {held.board_id}")
@@ -66,6 +70,8 @@ def flash_board(
     running = _ask_if_running(job, place)
     if running is not None:
         _require_uid(target, running.uid, place)
+        if proven is not None:
+            proven(place.serial_url)
     if running is not None and trust_ledger and not force and _is_known(target, image, ledger):
         return Flashed(False, running)
     entry = Entry(

@@ -25,7 +25,7 @@ STEP_LIMITS_S: Mapping[str, float] = {
     "install": 120,
     "check": 240,
     "telemetry": 240,
-    "stop": 30,
+    "stop": 60,
 }
 _MAX_BOARDS = 64
 

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import cast
 
-from boards.flash.errors import NoWayIn
+from boards.flash.errors import NotThere, NoWayIn
 from boards.flash.image_identity import Image, check_image
 from boards.flash.ledger import Ledger
 from boards.flash.rule import Flashed, flash_board
@@ -17,18 +17,20 @@ from boards.inventory.permits import flash_permit
 from boards.inventory.presence import find_place
 from boards.inventory.target import BoardHandle
 from boards.mpremote_cli import copy_to_board
-from boards.repl import Repl
+from boards.repl import Repl, ReplError
+from boards.serial_port import PortError
 from boards.session import installation
 from boards.session.board_session import BoardSession
 from boards.session.broker_route import BrokerRoute
 from boards.session.message_line import SILENCE_S, Bridge, set_silence, start_bridge
+from boards.session.own_files import OwnFiles, OwnFilesError
 from boards.session.plan import Job
 from boards.session.reporter import Reporter
 from boards.session.reset_ladder import NotBack, bring_back
 from boards.session.serial_log import SerialLog
 from boards.session.telemetry import await_telemetry
 from boards.session.verdicts import StepFailed
-from boards.session.wifi import Wifi, forget, join, wifi_files
+from boards.session.wifi import Wifi, join, wifi_files
 from boards.virtual.board import BoardKind, VirtualBoard
 
 _REPL_S = 30.0
@@ -54,8 +56,7 @@ class BoardRun:
         self._session: BoardSession | None = None
         self._starting = threading.Lock()
         self._stopped = False
-        self._is_installed = False
-        self._has_wifi = False
+        self._own_files: OwnFiles | None = None
         self._rig_dir = Path(job.rig_dir)
 
     @property
@@ -88,6 +89,7 @@ class BoardRun:
         """Put the firmware on the board by the flash rule."""
         target = self.target
         if self.model.flash.method == "none":
+            self._keep_own_files(target.place().serial_url)
             with self._open_repl(until) as repl:
                 return f"nothing to flash: {repl.exec(_VERSION, deadline_s=_EXEC_S).strip()}"
         image = check_image(
@@ -119,7 +121,16 @@ class BoardRun:
             tap=self.log.tap,
             force=self.job.force,
             trust_ledger=self.job.trust_ledger,
+            proven=self._keep_own_files,
         )
+
+    def _keep_own_files(self, url: str) -> None:
+        """Copy what is the board's own to this host; a virtual board of the run has nothing."""
+        if self._started is None and self._own_files is None:
+            own_files = OwnFiles(self._rig_dir, self.target)
+            with Repl.open(url, deadline_s=_REPL_S) as repl:
+                own_files.keep(repl)
+            self._own_files = own_files
 
     def revive(self) -> None:
         """Bring the board back after a failed step. Raises ``NotBack``, ``WrongBoard``.
@@ -156,8 +167,10 @@ class BoardRun:
 
     def install(self, until: float) -> str:
         """Copy the client and the node with mpremote, and compare what the board then holds."""
-        self._write_config(autostart=False)
+        self._keep_own_files(self.target.place().serial_url)  # if nothing ran before it was flashed
         node_dir = Path(self.job.node_dir)
+        self._will_write("main.py", (node_dir / "main.py").read_bytes())
+        self._write_config(autostart=False)
         size = installation.copy_node(
             self.target.place().serial_url,
             node_dir,
@@ -166,7 +179,6 @@ class BoardRun:
             on_line=self._tool_line,
             into=installation.root_of(self.model),
         )
-        self._is_installed = True
         self._join_wifi(until)
         self._report.progress("comparing")
         wanted = installation.digests(node_dir, self._config)
@@ -187,9 +199,9 @@ class BoardRun:
             return
         url = self.target.place().serial_url
         with wifi_files(wifi, Path(self.job.state_dir)) as files:
+            self._will_write("boot.py", files[-1].read_bytes())
             copy_to_board(url, folders=[], files=files, deadline_s=_left(until))
         self._report.progress(f"joining {wifi.ssid}")
-        self._has_wifi = True
         with self._open_repl(until) as repl:
             join(repl, wifi)
 
@@ -246,13 +258,18 @@ class BoardRun:
             self._lock.release()
 
     def restore(self, until: float) -> None:
-        """Leave a board of the desk quiet: at its REPL, starting nothing by itself."""
-        if self._target is None or self._started is not None or not self._is_installed:
+        """Leave a board of the desk at its REPL, with its own files as they were before."""
+        if self._own_files is None:
             return
-        self._send_config(until, autostart=False)
-        if self._has_wifi:
-            with self._open_repl(until) as repl:
-                forget(repl)
+        try:
+            url = self.target.place().serial_url
+            with Repl.open(url, deadline_s=min(_REPL_S, _left(until))) as repl:
+                self._own_files.restore(repl)
+        except (NotThere, OwnFilesError, PortError, ReplError) as error:
+            raise StepFailed(
+                f"its own main.py and boot.py stay on this host until it answers: {error}; get "
+                f"them back with: motemq rig recover {self.target.id}"
+            ) from error
 
     def _send_config(self, until: float, *, autostart: bool) -> None:
         self._write_config(autostart=autostart)
@@ -290,7 +307,13 @@ class BoardRun:
     def _write_config(self, *, autostart: bool) -> None:
         uart = self.model.uart if self.target.board.transport == "uart" else None
         about = self.job.board, uart, self._broker_route.address
-        self._config.write_text(installation.node_config(*about, autostart=autostart))
+        text = installation.node_config(*about, autostart=autostart)
+        self._config.write_text(text)
+        self._will_write("node.json", text.encode())
+
+    def _will_write(self, name: str, content: bytes) -> None:
+        if self._own_files is not None:
+            self._own_files.will_write(name, content)
 
     def _tool_line(self, line: str) -> None:
         self.log.mark(line)

@@ -19,6 +19,7 @@ from boards.serial_port import PortError
 from boards.session.agent import AgentError
 from boards.session.board_session import BoardSession, CheckFailed, Invalid
 from boards.session.broker_process import BrokerDown
+from boards.session.own_files import OwnFilesError
 from boards.session.reset_ladder import NotBack
 from boards.session.wifi import WifiError
 from boards.tool import ToolError
@@ -44,6 +45,7 @@ FAULTS = (
     Locked,
     NoPermit,
     NotBack,
+    OwnFilesError,
     StepFailed,
     TomlError,
     ToolError,
