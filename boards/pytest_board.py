@@ -131,7 +131,7 @@ def _prepare(
     unresponsive.refuse(rig.state_dir, target.id)
     board = target.board
     image = check_image(
-        image_of(board.image, board.file.parent, log.mark),
+        image_of(board.image, board.file.parent, log.mark, lock=rig.firmware_lock),
         target.model.flash,
         virtual=target.model.virtual,
         sha256=board.sha256,

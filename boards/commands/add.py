@@ -11,7 +11,7 @@ from boards.flash.boot_proof import Running, ask_running
 from boards.flash.errors import NotThere
 from boards.flash.esptool_flash import read_esp_chip
 from boards.inventory.board_file import load_board
-from boards.inventory.models import Model, all_models
+from boards.inventory.models import Model, Models, all_models
 from boards.inventory.rig_file import RIG_FILE, load_rig
 from boards.inventory.states import BoardStatus, inventory_states
 from boards.inventory.usb import UsbDevice, read_usb
@@ -36,9 +36,9 @@ _LOOK_S = 0.3
 @click.option("--id", "board_id", help="The board's name.  [default: made from its model]")
 @click.option(
     "--model",
-    type=click.Choice(sorted(all_models())),
     metavar="MODEL",
-    help=f"Needed if it is in doubt: {', '.join(sorted(all_models()))}.",
+    help=f"Needed if it is in doubt: {', '.join(sorted(all_models()))}, or a file in models/ "
+    "beside rig.toml.",
 )
 @click.option("--port", help="The one at this port or USB path, if there are several new ones.")
 @click.option("--serial-url", metavar="URL", help="A board that is not on this machine's USB.")
@@ -63,10 +63,11 @@ def command(
             rig_file.absolute().parent.mkdir(parents=True, exist_ok=True)
             rig_file.write_text('name = "desk"\n')
         rig = load_rig(rig_file)
+        chosen = None if model is None else _model(model, rig.models)
         if serial_url:
-            text, found = _remote(serial_url, model)
+            text, found = _remote(serial_url, rig.models, chosen)
         else:
-            text, found = _plugged(_new_device(rig_file, port, wait_s), model)
+            text, found = _plugged(_new_device(rig_file, port, wait_s), rig.models, chosen)
         id = board_id or _free_id(found.prefix, set(rig.boards))
         path = rig_file.absolute().parent / "boards" / f"{id}.toml"
         if path.exists() or id in rig.boards:
@@ -74,7 +75,7 @@ def command(
         path.parent.mkdir(exist_ok=True)
         path.write_text(f'id = "{id}"\nmodel = "{found.id}"\n{text}')
         try:
-            load_board(path)
+            load_board(path, rig.models)
             load_rig(rig_file)
         except BaseException:
             path.unlink()
@@ -108,7 +109,13 @@ def _device(row: BoardStatus) -> UsbDevice:
     return device
 
 
-def _plugged(device: UsbDevice, wanted: str | None) -> tuple[str, Model]:
+def _model(name: str, models: Models) -> Model:
+    if name not in models:
+        raise PlanError(f"--model {name}: there is none; there are {', '.join(sorted(models))}")
+    return models[name]
+
+
+def _plugged(device: UsbDevice, models: Models, wanted: Model | None) -> tuple[str, Model]:
     if not device.ttys:
         raise NotThere(
             f"{device.text} waits in BOOTSEL mode and cannot say who it is: copy MicroPython's "
@@ -120,24 +127,24 @@ def _plugged(device: UsbDevice, wanted: str | None) -> tuple[str, Model]:
     usb += f'path = "{device.path}"\n'
     candidates = [
         model
-        for model in all_models().values()
+        for model in models.values()
         if any((known.vid, known.pid) == (device.vid, device.pid) for known in model.usb)
     ]
     identity, model = identify(device.ttys[0], candidates, wanted)
     return usb + identity, model
 
 
-def _remote(url: str, wanted: str | None) -> tuple[str, Model]:
-    candidates = [model for model in all_models().values() if not model.virtual]
+def _remote(url: str, models: Models, wanted: Model | None) -> tuple[str, Model]:
+    candidates = [model for model in models.values() if not model.virtual]
     identity, model = identify(url, candidates, wanted)
     return f'serial_url = "{url}"\n' + identity, model
 
 
-def identify(url: str, candidates: list[Model], wanted: str | None) -> tuple[str, Model]:
+def identify(url: str, candidates: list[Model], wanted: Model | None) -> tuple[str, Model]:
     """Ask the board at ``url``; return its [identity] table and which candidate it is."""
     running = _ask(url)
     if wanted is not None:
-        candidates = [all_models()[wanted]]
+        candidates = [wanted]
     elif running is not None:
         # The longest ending wins: " Pico W with RP2040" over " with RP2040".
         # A model without an ending fits anything, so it is for --model only.

@@ -12,7 +12,7 @@ from boards.flash.errors import NotThere
 from boards.inventory import findings
 from boards.inventory.findings import Finding, udev_rules
 from boards.inventory.locks import BoardLock, Locked
-from boards.inventory.models import TomlError
+from boards.inventory.models import TomlError, all_models
 from boards.inventory.next_step import next_step
 from boards.inventory.power import PowerError, switch
 from boards.inventory.rig_file import Rig
@@ -53,19 +53,20 @@ def command(rig_file: Path | None, board_ids: tuple[str, ...], power: bool, udev
 
     Exit codes: 0 all is well, 2 usage, 3 something is wrong.
     """
-    if udev:
-        click.echo(udev_rules(), nl=False)
-        return
     if power and not board_ids:
         raise click.UsageError("--power goes with --board: it cuts the power of those")
     with ending("nothing was changed"):
         rig, found = _desk(rig_file)
+        models = rig.models if rig else all_models()
+        if udev:
+            click.echo(udev_rules(models), nl=False)
+            return
         devices = read_usb()
         found += findings.tools(findings.needed_tools(rig))
         found += _virtual_boards()
-        found += findings.usb(devices)
+        found += findings.usb(devices, models)
         found += findings.access(tty for device in devices for tty in device.ttys)
-        found += findings.raw_usb(devices)
+        found += findings.raw_usb(devices, models=models)
         found += findings.meddlers()
         states = inventory_states(rig) if rig is not None else []
         found += findings.desk(states)

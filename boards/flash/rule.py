@@ -159,4 +159,9 @@ def _await_boot(job: Job) -> Running:
             f"{target.id}: it booted as {running.machine!r}, a board of model {target.model.id} "
             f"ends in {target.model.machine!r}"
         )
+    if job.image.version and job.image.version not in running.version.split():
+        raise FlashError(
+            f"{target.id}: it booted {running.version!r}, and {job.image.path.name} is "
+            f"{job.image.version}: the flash holds something else"
+        )
     return running

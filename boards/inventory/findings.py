@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from boards.inventory.models import UsbId, all_models
+from boards.inventory.models import Models, UsbId, all_models
 from boards.inventory.port_users import port_users, running_programs
 from boards.inventory.rig_file import Rig
 from boards.inventory.states import BoardStatus
@@ -37,9 +37,9 @@ class Finding:
     remedy: str = ""
 
 
-def udev_rules() -> str:
-    """Return udev rules for every board that we know: access without root, no ModemManager."""
-    ids = {(usb.vid, usb.pid): usb.what for model in all_models().values() for usb in model.usb}
+def udev_rules(models: Models) -> str:
+    """Return udev rules for boards of these models: access without root, no ModemManager."""
+    ids = {(usb.vid, usb.pid): usb.what for model in models.values() for usb in model.usb}
     lines = ["# MoteMQ: boards are for whoever sits at this machine, and not for ModemManager."]
     for (vid, pid), what in sorted(ids.items()):
         lines += [
@@ -93,24 +93,26 @@ def needed_tools(rig: Rig | None) -> set[str]:
     return names | {"uhubctl" for board in boards if board.power.driver == "uhubctl"}
 
 
-def is_known(device: UsbDevice) -> bool:
-    """Return whether a board that we know says so of itself."""
-    return (device.vid, device.pid) in _known_usb()
+def usb_id(device: UsbDevice, models: Models) -> UsbId | None:
+    """Return as what of these models the device is seen, None if it is a stranger."""
+    known = (one for model in models.values() for one in model.usb)
+    return next((one for one in known if (one.vid, one.pid) == (device.vid, device.pid)), None)
 
 
-def is_blank(device: UsbDevice) -> bool:
+def is_blank(device: UsbDevice, models: Models) -> bool:
     """Return whether it waits for firmware in its boot ROM."""
-    return is_known(device) and _known_usb()[device.vid, device.pid].state == "loader"
+    known = usb_id(device, models)
+    return known is not None and known.state == "loader"
 
 
-def _known_usb() -> dict[tuple[int, int], UsbId]:
-    return {(one.vid, one.pid): one for m in all_models().values() for one in m.usb}
+def usb(devices: Sequence[UsbDevice], models: Models | None = None) -> list[Finding]:
+    """Look at what is plugged in: known boards, their drivers, strangers and doubles.
 
-
-def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
-    """Look at what is plugged in: known boards, their drivers, strangers and doubles."""
+    ``models``: default those that ship.
+    """
+    models = models or all_models()
     found = []
-    boards = [device for device in devices if is_known(device)]
+    boards = [device for device in devices if usb_id(device, models)]
     if not boards:
         found.append(
             Finding(
@@ -120,7 +122,7 @@ def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
             )
         )
     for device in boards:
-        if is_blank(device):
+        if is_blank(device, models):
             found.append(_blank(device))
         elif device.ttys:
             found.append(Finding("ok", f"plugged in: {device.text}"))
@@ -141,7 +143,7 @@ def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
             "board behind another chip: motemq rig add --serial-url " + device.ttys[0],
         )
         for device in devices
-        if device.ttys and not is_known(device)
+        if device.ttys and not usb_id(device, models)
     ]
     serials = [(d.vid, d.pid, d.serial) for d in boards if d.serial]
     for vid, pid, serial in sorted({one for one in serials if serials.count(one) > 1}):
@@ -196,9 +198,12 @@ def _denied(port: str, rules: Path) -> Finding:
     return Finding("bad", f"{port} may not be opened by you (it belongs to group {group})", remedy)
 
 
-def raw_usb(devices: Sequence[UsbDevice], bus: Path = Path("/dev/bus/usb")) -> list[Finding]:
-    """Look whether picotool may reach boards in BOOTSEL mode."""
-    loaders = {(o.vid, o.pid) for m in all_models().values() for o in m.usb if o.state == "loader"}
+def raw_usb(
+    devices: Sequence[UsbDevice],
+    bus: Path = Path("/dev/bus/usb"),
+    models: Models | None = None,
+) -> list[Finding]:
+    """Look whether picotool may reach boards in BOOTSEL mode; ``models`` as in ``usb``."""
     return [
         Finding(
             "bad",
@@ -207,7 +212,7 @@ def raw_usb(devices: Sequence[UsbDevice], bus: Path = Path("/dev/bus/usb")) -> l
             "&& sudo udevadm trigger",
         )
         for device in devices
-        if (device.vid, device.pid) in loaders
+        if is_blank(device, models or all_models())
         and not os.access(bus / f"{device.bus:03d}" / f"{device.address:03d}", os.W_OK)
     ]
 

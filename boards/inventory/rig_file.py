@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boards.inventory.board_file import Board, load_board, require_schema, take_id
-from boards.inventory.models import TomlError
+from boards.inventory.models import Models, TomlError, all_models, models_of
 from boards.toml_file import Table, read_table
 
 RIG_FILE = "rig.toml"
@@ -31,6 +31,13 @@ class Rig:
     wifi_ssid: str
     wifi_psk_env: str  # the name of an environment variable, never the secret
     boards: Mapping[str, Board]
+    models: Models  # that its boards may be
+    models_dir: Path  # of those that are its own
+
+    @property
+    def firmware_lock(self) -> Path:
+        """Which official images this desk trusts: SHA-256 by file name; to be committed."""
+        return self.file.parent / "firmware.lock"
 
     def board(self, id: str) -> Board:
         """Return a board; raises ``NoSuchBoard``, which names those there are."""
@@ -49,6 +56,8 @@ def load_rig(file: Path) -> Rig:
     folders = [file.parent / top.take("boards", str, "boards")]
     if top.take("virtual", bool, False):
         folders.append(virtual_folder())
+    models_dir = file.parent / top.take("models", str, "models")
+    models = models_of(models_dir)
     state = os.path.expanduser(top.take("state_dir", str, ".rig"))
     rig = Rig(
         file=file,
@@ -58,7 +67,9 @@ def load_rig(file: Path) -> Rig:
         bind=broker.take("bind", str, ""),
         wifi_ssid=wifi.take("ssid", str, ""),
         wifi_psk_env=_environment_name(wifi),
-        boards=_boards(folders),
+        boards=_boards(folders, models),
+        models=models,
+        models_dir=models_dir,
     )
     for table in (top, broker, wifi):
         table.end()
@@ -89,7 +100,7 @@ def runtime_dir() -> Path:
 def virtual_rig() -> Rig | None:
     """Return the desk of the virtual boards that are up, None if none is. Raises ``TomlError``."""
     folder = virtual_folder()
-    boards = _boards([folder])
+    boards = _boards([folder], all_models())
     if not boards:
         return None
     return Rig(
@@ -101,13 +112,15 @@ def virtual_rig() -> Rig | None:
         wifi_ssid="",
         wifi_psk_env="",
         boards=boards,
+        models=all_models(),
+        models_dir=folder / "models",
     )
 
 
-def _boards(folders: Sequence[Path]) -> dict[str, Board]:
+def _boards(folders: Sequence[Path], models: Models) -> dict[str, Board]:
     found: dict[str, Board] = {}
     for file in (file for folder in folders for file in sorted(folder.glob("*.toml"))):
-        board = load_board(file)
+        board = load_board(file, models)
         if board.id in found:
             raise TomlError(
                 f"{file}:1: id {board.id!r} is that of {found[board.id].file} too; change one"

@@ -5,14 +5,14 @@ import time
 from pathlib import Path
 from typing import cast
 
-from boards.flash.errors import NotThere, NoWayIn
+from boards.flash.errors import FlashError, NotThere, NoWayIn
 from boards.flash.image_identity import Image, check_image
 from boards.flash.ledger import Ledger
 from boards.flash.rule import Flashed, flash_board
 from boards.inventory import unresponsive
 from boards.inventory.board_file import Board, VirtualDesk, load_board, started_board
 from boards.inventory.locks import BoardLock
-from boards.inventory.models import Model
+from boards.inventory.models import Models
 from boards.inventory.permits import flash_permit
 from boards.inventory.presence import find_place
 from boards.inventory.target import BoardHandle
@@ -43,9 +43,10 @@ _DYING_S = 4.0  # the worker of a rig that was killed just now still stops its b
 class BoardRun:
     """One board and its steps, in order; ``stop`` at any time, from any thread."""
 
-    def __init__(self, job: Job, model: Model, report: Reporter) -> None:
+    def __init__(self, job: Job, models: Models, report: Reporter) -> None:
         self.job = job
-        self.model = model
+        self.model = models[job.board.model]
+        self._models = models
         self.log = SerialLog(Path(job.log_dir) / f"{job.board.id}.serial.log")
         self._report = report
         self._started: VirtualBoard | None = None
@@ -75,7 +76,7 @@ class BoardRun:
             self._lock = BoardLock.take(self._rig_dir, self.job.board.id, what, wait_s=_DYING_S)
             if self.job.board.file:
                 unresponsive.refuse(self._rig_dir, self.job.board.id)
-                board = load_board(Path(self.job.board.file))
+                board = load_board(Path(self.job.board.file), self._models)
             else:
                 board = self._start_virtual(until)
         self._target = BoardHandle(board)
@@ -92,6 +93,8 @@ class BoardRun:
             self._keep_own_files(target.place().serial_url)
             with self._open_repl(until) as repl:
                 return f"nothing to flash: {repl.exec(_VERSION, deadline_s=_EXEC_S).strip()}"
+        if self.job.image_fault:
+            raise FlashError(f"{self.job.image_fault}; nothing was written")
         image = check_image(
             Path(self.job.image),
             target.model.flash,
