@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -10,9 +11,8 @@ from boards.commands.exits import ending
 from boards.flash.boot_proof import Running, ask_running
 from boards.flash.errors import NotThere
 from boards.flash.esptool_flash import read_esp_chip
-from boards.inventory.board_file import load_board
 from boards.inventory.models import Model, Models, all_models
-from boards.inventory.rig_file import RIG_FILE, load_rig
+from boards.inventory.rig_file import RIG_FILE, Rig, load_rig, new_rig
 from boards.inventory.states import BoardStatus, inventory_states
 from boards.inventory.usb import UsbDevice, read_usb
 from boards.repl import ReplError
@@ -59,35 +59,40 @@ def command(
     Exit codes: 0, 2 usage, 3 no such board, or it does not answer.
     """
     with ending("nothing was written"):
-        if not rig_file.exists():
-            rig_file.absolute().parent.mkdir(parents=True, exist_ok=True)
-            rig_file.write_text('name = "desk"\n')
-        rig = load_rig(rig_file)
+        rig = load_rig(rig_file) if rig_file.exists() else new_rig(rig_file)
         chosen = None if model is None else _model(model, rig.models)
         if serial_url:
             text, found = _remote(serial_url, rig.models, chosen)
         else:
-            text, found = _plugged(_new_device(rig_file, port, wait_s), rig.models, chosen)
+            text, found = _plugged(_new_device(rig, port, wait_s), rig.models, chosen)
         id = board_id or _free_id(found.prefix, set(rig.boards))
-        path = rig_file.absolute().parent / "boards" / f"{id}.toml"
+        path = rig.boards_dir / f"{id}.toml"
         if path.exists() or id in rig.boards:
             raise PlanError(f"there is a board {id} already; name this one with --id")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f'id = "{id}"\nmodel = "{found.id}"\n{text}')
-        try:
-            load_board(path, rig.models)
-            load_rig(rig_file)
-        except BaseException:
-            path.unlink()
-            raise
+        _write(rig, path, f'id = "{id}"\nmodel = "{found.id}"\n{text}')
         click.echo(f"{path}: {found.about}")
 
 
-def _new_device(rig_file: Path, port: str | None, wait_s: float) -> UsbDevice:
+def _write(rig: Rig, path: Path, text: str) -> None:
+    """Write the board's file, and ``rig.toml`` if there is none; neither if they do not load."""
+    with ExitStack() as undo:
+        for file, content in ((rig.file, 'name = "desk"\n'), (path, text)):
+            if file.exists():
+                continue
+            for folder in reversed([one for one in file.parents if not one.exists()]):
+                folder.mkdir()
+                undo.callback(folder.rmdir)
+            undo.callback(file.unlink, missing_ok=True)
+            file.write_text(content)
+        load_rig(rig.file)
+        undo.pop_all()
+
+
+def _new_device(rig: Rig, port: str | None, wait_s: float) -> UsbDevice:
     until = time.monotonic() + wait_s
     asked = False
     while True:
-        rows = [row for row in inventory_states(load_rig(rig_file)) if row.state == "unknown"]
+        rows = [row for row in inventory_states(rig) if row.state == "unknown"]
         chosen = [row for row in rows if port is None or port in (row.port, *row.detail.split())]
         if len(chosen) == 1:
             return _device(chosen[0])

@@ -15,7 +15,7 @@ from typing import Literal
 from boards.inventory.models import Models, UsbId, all_models
 from boards.inventory.port_users import port_users, running_programs
 from boards.inventory.rig_file import Rig
-from boards.inventory.states import BoardStatus
+from boards.inventory.states import NOT_ON_DESK, BoardStatus
 from boards.inventory.usb import UsbDevice
 from boards.tool import ToolError, run_tool
 
@@ -26,6 +26,7 @@ _TOOL_S = 20.0
 # They open new serial ports to look for modems and Braille displays.
 _MEDDLERS = {"ModemManager": "ModemManager", "brltty": "brltty"}
 _GOOD_STATES = ("ready", "in use", "loader")
+_NOTED = ("unknown", NOT_ON_DESK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,7 @@ def desk(states: Sequence[BoardStatus]) -> list[Finding]:
     """Look at every board of the desk, without touching it."""
     return [
         Finding(
-            "ok" if row.state in _GOOD_STATES else "note" if row.state == "unknown" else "bad",
+            "ok" if row.state in _GOOD_STATES else "note" if row.state in _NOTED else "bad",
             f"{row.id or row.port}: {row.state}" + (f": {row.detail}" if row.detail else ""),
             _REMEDIES.get(row.state, "").format(id=row.id),
         )
@@ -245,6 +246,8 @@ def desk(states: Sequence[BoardStatus]) -> list[Finding]:
 _REMEDIES = {
     "wedged": "motemq rig recover {id}",
     "unknown": "motemq rig add",
+    NOT_ON_DESK: "a virtual board that is up: virtual = true in rig.toml puts such on the desk; "
+    "without one here they are the desk themselves",
     "port busy": "end that program (its process id is above)",
     "absent": "plug it in; if it is, compare [usb] in its file with: motemq rig list",
     "ambiguous": "give usb.serial or usb.path in its file",

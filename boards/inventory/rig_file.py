@@ -33,6 +33,7 @@ class Rig:
     boards: Mapping[str, Board]
     models: Models  # that its boards may be
     models_dir: Path  # of those that are its own
+    boards_dir: Path  # one file per board
 
     @property
     def firmware_lock(self) -> Path:
@@ -53,7 +54,8 @@ def load_rig(file: Path) -> Rig:
     top = read_table(file)
     require_schema(top)
     broker, wifi = top.table("broker"), top.table("wifi")
-    folders = [file.parent / top.take("boards", str, "boards")]
+    boards_dir = file.parent / top.take("boards", str, "boards")
+    folders = [boards_dir]
     if top.take("virtual", bool, False):
         folders.append(virtual_folder())
     models_dir = file.parent / top.take("models", str, "models")
@@ -70,6 +72,7 @@ def load_rig(file: Path) -> Rig:
         boards=_boards(folders, models),
         models=models,
         models_dir=models_dir,
+        boards_dir=boards_dir,
     )
     for table in (top, broker, wifi):
         table.end()
@@ -103,17 +106,30 @@ def virtual_rig() -> Rig | None:
     boards = _boards([folder], all_models())
     if not boards:
         return None
+    return _plain_rig(folder, "virtual", folder.parent / "rig", boards, folder)
+
+
+def new_rig(file: Path) -> Rig:
+    """Return the desk that ``file`` would be, of which there is nothing yet but perhaps models."""
+    folder = file.absolute().parent
+    return _plain_rig(file.absolute(), "desk", folder / ".rig", {}, folder)
+
+
+def _plain_rig(
+    file: Path, name: str, state_dir: Path, boards: Mapping[str, Board], folder: Path
+) -> Rig:
     return Rig(
-        file=folder,
-        name="virtual",
-        state_dir=folder.parent / "rig",
+        file=file,
+        name=name,
+        state_dir=state_dir,
         flash_parallel=_FLASH_PARALLEL,
         bind="",
         wifi_ssid="",
         wifi_psk_env="",
         boards=boards,
-        models=all_models(),
+        models=models_of(folder / "models"),
         models_dir=folder / "models",
+        boards_dir=folder / "boards",
     )
 
 

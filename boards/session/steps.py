@@ -14,6 +14,7 @@ from boards.inventory.board_file import Board, VirtualDesk, load_board, started_
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import Models
 from boards.inventory.permits import flash_permit
+from boards.inventory.port_users import port_users
 from boards.inventory.presence import find_place
 from boards.inventory.target import BoardHandle
 from boards.mpremote_cli import copy_to_board
@@ -81,10 +82,23 @@ class BoardRun:
                 board = self._start_virtual(until)
         self._target = BoardHandle(board)
         place = find_place(self._target)
+        self._require_data_line()
         self._broker_route.open()
         url = place.serial_url or place.hub_path
         self._report.about(port=url)
         return f"{self.model.id} on {url}"
+
+    def _require_data_line(self) -> None:
+        """Raise ``StepFailed`` if somebody else reads the line that carries messages.
+
+        Two readers of one line get a part of the bytes each, and every check fails in its own way.
+        """
+        url = self.target.data_url if self.target.board.transport == "uart" else ""
+        if url and (users := port_users(url)):
+            raise StepFailed(
+                f"its data line {url} is open in "
+                f"{', '.join(user.text for user in users)}: end that first; nothing was written"
+            )
 
     def flash(self, until: float) -> str:
         """Put the firmware on the board by the flash rule."""
