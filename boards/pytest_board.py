@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from boards.flash.find_board import find_board, open_repl
 from boards.flash.image_identity import check_image
 from boards.flash.images import image_of
 from boards.flash.ledger import Ledger
@@ -53,7 +54,7 @@ class RigBoard:
 
         Raises ``NoReply``, ``PortError``.
         """
-        return Repl.open(self.serial_url, deadline_s=deadline_s, tap=self._log.tap)
+        return open_repl(self.target, deadline_s=deadline_s, tap=self._log.tap)
 
     def tail(self, count: int) -> list[str]:
         """Return the last lines that the board said."""
@@ -109,7 +110,7 @@ def take_board(rig: Rig, id: str, *, out: Path, flash: bool) -> Iterator[RigBoar
             yield RigBoard(target, log, sha)
         finally:
             if own_files.is_taken:
-                with Repl.open(target.place().serial_url, deadline_s=_REPL_S) as repl:
+                with open_repl(target, deadline_s=_REPL_S) as repl:
                     own_files.restore(repl)
     finally:
         lock.release()
@@ -148,7 +149,7 @@ def _prepare(
             proven=keep,
         )
     if not own_files.is_taken:  # nothing ran on it before it was flashed
-        keep(target.place().serial_url)
+        keep(find_board(target, "running", deadline_s=_REPL_S).serial_url)
     stage_node(folder)
     uart = target.model.uart if board.transport == "uart" else None
     has: frozenset[Need] = frozenset({"reliable"} if uart and board.mode == "reliable" else ())

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import FAULT, FAULTS, complete_board, ending, open_rig, rig_option
-from boards.flash.boot_proof import ask_running
+from boards.flash.boot_proof import ask_running, await_running
 from boards.flash.errors import NotThere
 from boards.inventory import findings
 from boards.inventory.findings import Finding, udev_rules
@@ -28,7 +28,6 @@ from boards.virtual.rp2040.node import NodeError, find_node
 _COLORS = {"ok": "green", "note": "yellow", "bad": "red"}
 _ASK_S = 8.0
 _BACK_S = 20.0
-_LOOK_S = 0.3
 _HEAP = "import gc, os\ngc.collect()\ns = os.statvfs('/')\nprint(gc.mem_free(), s[0] * s[3])"
 
 
@@ -175,15 +174,10 @@ def _power(board: BoardHandle) -> Finding:
         silent = _is_gone(board)
     finally:
         switch(board.board.power, on=True)
-    until = time.monotonic() + _BACK_S
-    while True:
-        try:
-            running = ask_running(board.place().serial_url, deadline_s=_ASK_S)
-            break
-        except (NotThere, PortError, ReplError) as error:
-            if time.monotonic() > until:
-                raise PowerError(f"it did not come back after a power cycle: {error}") from error
-            time.sleep(_LOOK_S)
+    try:
+        running = await_running(board, deadline_s=_BACK_S)
+    except (NotThere, PortError, ReplError) as error:
+        raise PowerError(f"it did not come back after a power cycle: {error}") from error
     if not silent:
         return Finding(
             "bad",

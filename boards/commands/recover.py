@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import FAULT, FAULTS, complete_board, ending, open_rig, rig_option
+from boards.flash.find_board import open_repl
 from boards.inventory import unresponsive
 from boards.inventory.locks import BoardLock
 from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle
-from boards.repl import Repl
 from boards.session.own_files import OwnFiles
 from boards.session.reset_ladder import NotBack, bring_back
 
@@ -63,6 +63,6 @@ def _recover(rig: Rig, id: str) -> None:
         unresponsive.clear(rig.state_dir, id, proof)
         own_files = OwnFiles(rig.state_dir, board)
         if had := own_files.are_kept:
-            with Repl.open(board.place().serial_url, deadline_s=_REPL_S) as repl:
+            with open_repl(board, deadline_s=_REPL_S) as repl:
                 own_files.restore(repl)
     click.echo(f"{id}: back: {proof}" + ("; its own files are on it again" if had else ""))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from boards.flash.boot_proof import Running, ask_running
+from boards.flash.boot_proof import Running, ask_running, await_running
 from boards.flash.errors import FlashError, WrongBoard
 from boards.flash.image_identity import Image
 from boards.flash.ledger import Entry, Ledger
@@ -21,7 +21,6 @@ from boards.repl import NoReply, ReplError
 from boards.serial_port import PortError, PortGone, Tap
 
 _BOOT_S = 30.0
-_LOOK_S = 0.1
 
 
 class Held(Protocol):
@@ -136,19 +135,10 @@ def _require_uid(target: Target, uid: str, place: Place) -> None:
 
 def _await_boot(job: Job) -> Running:
     target = job.target
-    until = time.monotonic() + job.left(_BOOT_S)
-    while True:
-        try:
-            place = target.place()
-            left = max(0.5, until - time.monotonic())
-            running = ask_running(place.serial_url, deadline_s=left, tap=job.tap)
-            break
-        except (WrongBoard, PortError) as error:  # on its way from the loader to its own USB
-            if time.monotonic() > until:
-                raise FlashError(f"{target.id}: written, but it did not come back: {error}") from (
-                    error
-                )
-            time.sleep(_LOOK_S)
+    try:
+        running = await_running(target, deadline_s=job.left(_BOOT_S), tap=job.tap)
+    except (WrongBoard, PortError) as error:
+        raise FlashError(f"{target.id}: written, but it did not come back: {error}") from error
     if running.uid != (target.identity.text):
         raise FlashError(
             f"{target.id}: written, but the board that booted says it is {running.uid}, expected "

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from boards.flash.errors import FlashError, NotThere, NoWayIn
+from boards.flash.find_board import find_board, open_repl
 from boards.flash.image_identity import Image, check_image
 from boards.flash.ledger import Ledger
 from boards.flash.rule import Flashed, flash_board
@@ -104,7 +105,7 @@ class BoardRun:
         """Put the firmware on the board by the flash rule."""
         target = self.target
         if self.model.flash.method == "none":
-            self._keep_own_files(target.place().serial_url)
+            self._keep_own_files(self._console_url(until))
             with self._open_repl(until) as repl:
                 return f"nothing to flash: {repl.exec(_VERSION, deadline_s=_EXEC_S).strip()}"
         if self.job.image_fault:
@@ -184,12 +185,13 @@ class BoardRun:
 
     def install(self, until: float) -> str:
         """Copy the client and the node with mpremote, and compare what the board then holds."""
-        self._keep_own_files(self.target.place().serial_url)  # if nothing ran before it was flashed
+        url = self._console_url(until)
+        self._keep_own_files(url)  # if nothing ran before it was flashed
         node_dir = Path(self.job.node_dir)
         self._will_write("main.py", (node_dir / "main.py").read_bytes())
         self._write_config(autostart=False)
         size = installation.copy_node(
-            self.target.place().serial_url,
+            url,
             node_dir,
             self._config,
             deadline_s=_left(until),
@@ -214,7 +216,7 @@ class BoardRun:
             wifi = Wifi(self.job.wifi_ssid, self.job.wifi_psk_env)
         if not wifi.ssid or "wifi" not in self.target.board.caps:
             return
-        url = self.target.place().serial_url
+        url = self._console_url(until)
         with wifi_files(wifi, Path(self.job.state_dir)) as files:
             self._will_write("boot.py", files[-1].read_bytes())
             copy_to_board(url, folders=[], files=files, deadline_s=_left(until))
@@ -279,8 +281,7 @@ class BoardRun:
         if self._own_files is None:
             return
         try:
-            url = self.target.place().serial_url
-            with Repl.open(url, deadline_s=min(_REPL_S, _left(until))) as repl:
+            with open_repl(self.target, deadline_s=min(_REPL_S, _left(until))) as repl:
                 self._own_files.restore(repl)
         except (NotThere, OwnFilesError, PortError, ReplError) as error:
             raise StepFailed(
@@ -291,7 +292,7 @@ class BoardRun:
     def _send_config(self, until: float, *, autostart: bool) -> None:
         self._write_config(autostart=autostart)
         copy_to_board(
-            self.target.place().serial_url,
+            self._console_url(until),
             folders=[],
             files=[self._config],
             deadline_s=_left(until),
@@ -299,10 +300,12 @@ class BoardRun:
             into=installation.root_of(self.model),
         )
 
+    def _console_url(self, until: float) -> str:
+        left = min(_REPL_S, _left(until))
+        return find_board(self.target, "running", deadline_s=left).serial_url
+
     def _open_repl(self, until: float) -> Repl:
-        return Repl.open(
-            self.target.place().serial_url, deadline_s=min(_REPL_S, _left(until)), tap=self.log.tap
-        )
+        return open_repl(self.target, deadline_s=min(_REPL_S, _left(until)), tap=self.log.tap)
 
     def _start_bridge(self) -> None:
         if self.target.board.transport != "uart" or self._bridge is not None:
