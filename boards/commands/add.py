@@ -11,6 +11,8 @@ from boards.commands.exits import ending
 from boards.flash.boot_proof import Running, ask_running
 from boards.flash.errors import NotThere
 from boards.flash.esptool_flash import read_esp_chip
+from boards.inventory.board_file import load_board
+from boards.inventory.link_needs import missing_link
 from boards.inventory.models import Model, Models, all_models
 from boards.inventory.rig_file import RIG_FILE, Rig, load_rig, new_rig
 from boards.inventory.states import BoardStatus, inventory_states
@@ -71,6 +73,8 @@ def command(
             raise PlanError(f"there is a board {id} already; name this one with --id")
         _write(rig, path, f'id = "{id}"\nmodel = "{found.id}"\n{text}')
         click.echo(f"{path}: {found.about}")
+        if missing := missing_link(load_board(path, rig.models), rig.wifi_ssid):
+            click.echo(f"{missing.what}; next:\n  {missing.remedy}")
 
 
 def _write(rig: Rig, path: Path, text: str) -> None:

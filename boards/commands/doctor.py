@@ -11,6 +11,7 @@ from boards.flash.boot_proof import ask_running, await_running
 from boards.flash.errors import NotThere
 from boards.inventory import findings
 from boards.inventory.findings import Finding, udev_rules
+from boards.inventory.link_needs import missing_link
 from boards.inventory.locks import BoardLock, Locked
 from boards.inventory.models import TomlError, all_models
 from boards.inventory.next_step import next_step
@@ -70,7 +71,7 @@ def command(rig_file: Path | None, board_ids: tuple[str, ...], power: bool, udev
         states = inventory_states(rig) if rig is not None else []
         found += findings.desk(states)
         if rig is not None:
-            found += _kept_files(rig)
+            found += _kept_files(rig) + _links(rig)
             for id in board_ids:
                 found += _ask(rig, id, power=power)
         elif board_ids:
@@ -109,6 +110,11 @@ def _virtual_boards() -> list[Finding]:
         return [Finding("ok", f"node for virtual RP2040s: {find_node().node}")]
     except NodeError as error:
         return [Finding("note", f"no virtual RP2040s: {error}", "make setup")]
+
+
+def _links(rig: Rig) -> list[Finding]:
+    found = ((id, missing_link(board, rig.wifi_ssid)) for id, board in rig.boards.items())
+    return [Finding("bad", f"{id}: {one.what}", one.remedy) for id, one in found if one]
 
 
 def _kept_files(rig: Rig) -> list[Finding]:

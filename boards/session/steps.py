@@ -12,6 +12,7 @@ from boards.flash.ledger import Ledger
 from boards.flash.rule import Flashed, flash_board
 from boards.inventory import unresponsive
 from boards.inventory.board_file import Board, VirtualDesk, load_board, started_board
+from boards.inventory.link_needs import missing_link
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import Models
 from boards.inventory.permits import flash_permit
@@ -27,6 +28,7 @@ from boards.session.broker_route import BrokerRoute
 from boards.session.message_line import SILENCE_S, Bridge, set_silence, start_bridge
 from boards.session.own_files import OwnFiles, OwnFilesError
 from boards.session.plan import Job
+from boards.session.reachable import require_reachable
 from boards.session.reporter import Reporter
 from boards.session.reset_ladder import NotBack, bring_back
 from boards.session.serial_log import SerialLog
@@ -90,10 +92,12 @@ class BoardRun:
         return f"{self.model.id} on {url}"
 
     def _require_data_line(self) -> None:
-        """Raise ``StepFailed`` if somebody else reads the line that carries messages.
+        """Raise ``StepFailed`` if there is no line for messages, or somebody else reads it.
 
         Two readers of one line get a part of the bytes each, and every check fails in its own way.
         """
+        if missing := missing_link(self.target.board, self.job.wifi_ssid):
+            raise StepFailed(f"{missing.what}: {missing.remedy}; nothing was written")
         url = self.target.data_url if self.target.board.transport == "uart" else ""
         if url and (users := port_users(url)):
             raise StepFailed(
@@ -199,6 +203,9 @@ class BoardRun:
             into=installation.root_of(self.model),
         )
         self._join_wifi(until)
+        if self.target.board.transport == "tcp":
+            with self._open_repl(until) as repl:
+                require_reachable(repl, self._broker_route.address)
         self._report.progress("comparing")
         wanted = installation.digests(node_dir, self._config)
         with self._open_repl(until) as repl:

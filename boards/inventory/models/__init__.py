@@ -81,6 +81,7 @@ class Model:
     transport: Transport
     mode: LineMode
     uart: Uart | None
+    caps: tuple[str, ...] = ()  # of a board whose file says nothing else
 
     @property
     def chip_name(self) -> str:
@@ -115,6 +116,7 @@ def load_model(path: Path) -> Model:
         transport=transport,
         mode=link.choice("mode", get_args(LineMode), "raw"),
         uart=_uart(link.table("uart", required=True)) if transport == "uart" else None,
+        caps=top.texts("caps", []),
     )
     for table in (top, flash, link):
         table.end()
