@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from boards.flash.find_board import find_board, open_repl
 from boards.flash.image_identity import check_image
 from boards.flash.images import image_of
 from boards.flash.ledger import Ledger
@@ -15,6 +16,7 @@ from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle
 from boards.repl import Repl
 from boards.session.installation import copy_node, node_config, stage_node
+from boards.session.own_files import OwnFiles
 from boards.session.plan import BoardPlan, Need
 from boards.session.reset_ladder import admit
 from boards.session.serial_log import SerialLog
@@ -52,7 +54,7 @@ class RigBoard:
 
         Raises ``NoReply``, ``PortError``.
         """
-        return Repl.open(self.serial_url, deadline_s=deadline_s, tap=self._log.tap)
+        return open_repl(self.target, deadline_s=deadline_s, tap=self._log.tap)
 
     def tail(self, count: int) -> list[str]:
         """Return the last lines that the board said."""
@@ -99,21 +101,38 @@ def take_board(rig: Rig, id: str, *, out: Path, flash: bool) -> Iterator[RigBoar
     lock = BoardLock.take(rig.state_dir, id, "pytest --rig", wait_s=_LOCK_S)
     try:
         sha = ""
-        if flash:
-            sha = _prepare(rig, target, lock, log, out / "node" / id)
-        else:
-            admit(target, tap=log.tap, progress=log.mark, state_dir=rig.state_dir)
-        yield RigBoard(target, log, sha)
+        own_files = OwnFiles(rig.state_dir, target)
+        try:
+            if flash:
+                sha = _prepare(rig, target, lock, log, out / "node" / id, own_files)
+            else:
+                admit(target, tap=log.tap, progress=log.mark, state_dir=rig.state_dir)
+            yield RigBoard(target, log, sha)
+        finally:
+            if own_files.is_taken:
+                with open_repl(target, deadline_s=_REPL_S) as repl:
+                    own_files.restore(repl)
     finally:
         lock.release()
         log.close()
 
 
-def _prepare(rig: Rig, target: BoardHandle, held: BoardLock, log: SerialLog, folder: Path) -> str:
+def _prepare(
+    rig: Rig,
+    target: BoardHandle,
+    held: BoardLock,
+    log: SerialLog,
+    folder: Path,
+    own_files: OwnFiles,
+) -> str:
+    def keep(url: str) -> None:
+        with Repl.open(url, deadline_s=_REPL_S) as repl:
+            own_files.keep(repl)
+
     unresponsive.refuse(rig.state_dir, target.id)
     board = target.board
     image = check_image(
-        image_of(board.image, board.file.parent, log.mark),
+        image_of(board.image, board.file.parent, log.mark, lock=rig.firmware_lock),
         target.model.flash,
         virtual=target.model.virtual,
         sha256=board.sha256,
@@ -127,7 +146,10 @@ def _prepare(rig: Rig, target: BoardHandle, held: BoardLock, log: SerialLog, fol
             deadline_s=_FLASH_S,
             progress=lambda text: None,
             tap=log.tap,
+            proven=keep,
         )
+    if not own_files.is_taken:  # nothing ran on it before it was flashed
+        keep(find_board(target, "running", deadline_s=_REPL_S).serial_url)
     stage_node(folder)
     uart = target.model.uart if board.transport == "uart" else None
     has: frozenset[Need] = frozenset({"reliable"} if uart and board.mode == "reliable" else ())
@@ -135,6 +157,8 @@ def _prepare(rig: Rig, target: BoardHandle, held: BoardLock, log: SerialLog, fol
     config = folder.parent / "config" / target.id / "node.json"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(node_config(plan, uart, (rig.bind or _HERE, _BROKER_PORT), autostart=False))
+    own_files.will_write("main.py", (folder / "main.py").read_bytes())
+    own_files.will_write("node.json", config.read_bytes())
     url = target.place().serial_url
     copy_node(url, folder, config, deadline_s=_INSTALL_S, on_line=log.mark)
     return image.sha256

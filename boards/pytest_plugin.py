@@ -13,6 +13,7 @@ then, and harmless.
 """
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
     file = config.getoption("--rig") or config.getini("rig")
     if not file:
         return
+    if not sys.platform.startswith("linux"):
+        raise pytest.UsageError(f"--rig needs Linux, to find boards; this is {sys.platform}")
     from boards.inventory.models import TomlError
     from boards.inventory.rig_file import load_rig
 

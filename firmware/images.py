@@ -1,13 +1,17 @@
-"""Official images by name: downloaded once, verified, cached; never an unverified byte.
+"""Official images by name: downloaded once over HTTPS, verified, cached.
 
-``images.toml`` names them; what a person has pinned (``motemq firmware pin``) is kept in
-``pins.toml`` of the user's settings folder. ``$MOTEMQ_PINS`` names another file.
+``images.toml`` names them. MicroPython publishes no digests, so the first download is trusted as
+far as HTTPS is, and its SHA-256 goes into a lock file; from then on nothing else is taken under
+this name. A desk has a lock file of its own, to be committed; without a desk it is ``pins.toml`` of
+the user's settings folder, where ``motemq firmware pin`` notes what a person trusts, too.
+``$MOTEMQ_PINS`` names another file.
 """
 
 import hashlib
 import os
 import re
 import shutil
+import tempfile
 import tomllib
 import urllib.error
 import urllib.parse
@@ -38,7 +42,7 @@ class ImageUnknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OfficialImage:
-    """One entry of the catalogue; ``sha256`` is "" until somebody pins it."""
+    """One entry of the catalogue; ``sha256`` is "" until it is pinned, or downloaded."""
 
     name: str
     version: str
@@ -51,9 +55,14 @@ class OfficialImage:
         return Path(urllib.parse.urlsplit(self.url).path).name
 
 
-def official_images(catalogue: Path = _CATALOGUE) -> dict[str, OfficialImage]:
-    """Return the catalogue with the user's pins in it. Raises ``ImageUnknown``."""
-    pins = _pins()
+def official_images(
+    catalogue: Path = _CATALOGUE, lock: Path | None = None
+) -> dict[str, OfficialImage]:
+    """Return the catalogue with what is trusted by the user, and by the desk of ``lock``.
+
+    Raises ``ImageUnknown``.
+    """
+    pins = {**_pins(_pins_file()), **(_pins(lock) if lock else {})}
     found = {}
     for name, row in _toml(catalogue).items():
         try:
@@ -67,28 +76,45 @@ def official_images(catalogue: Path = _CATALOGUE) -> dict[str, OfficialImage]:
     return found
 
 
-def fetch_image(name: str, progress: Progress, catalogue: Path = _CATALOGUE) -> Path:
+def fetch_image(
+    name: str, progress: Progress, catalogue: Path = _CATALOGUE, *, lock: Path | None = None
+) -> Path:
     """Return the verified file of the image ``name``, downloading it if it is not in the cache.
 
-    Raises ``ImageUnknown`` if there is none, if its SHA-256 is not known, or if what came is
-    something else (which is then not kept).
+    ``lock``: the desk's lock file, where the SHA-256 is noted; default: the user's pins. Raises
+    ``ImageUnknown`` if there is no such image, or if what came is not what was trusted before
+    (which is then not kept).
     """
-    images = official_images(catalogue)
+    images = official_images(catalogue, lock)
     if name not in images:
         raise ImageUnknown(f"there is no image {name!r}; there are: {', '.join(images)}")
     image = images[name]
     if not image.sha256:
-        raise ImageUnknown(
-            f"{name}: unverified: no SHA-256 of {image.file_name} is known, so it is not flashed. "
-            f"Get {image.url}, convince yourself that it is genuine, then: "
-            f"motemq firmware pin {image.file_name}"
-        )
+        return _trusted_on_first_use(image, progress, lock or _pins_file())
 
     def download(folder: Path) -> None:
         progress(f"downloading {image.url}")
         _download(image, folder / image.file_name)
 
-    return build_once("images", image.sha256, download) / image.file_name
+    path = build_once("images", image.sha256, download) / image.file_name
+    if lock is not None and image.file_name not in _pins(lock):
+        _note(lock, image.file_name, image.sha256)
+    return path
+
+
+def _trusted_on_first_use(image: OfficialImage, progress: Progress, lock: Path) -> Path:
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_dir(), prefix="first-") as folder:
+        file = Path(folder) / image.file_name
+        progress(f"downloading {image.url}")
+        sha256 = _download(image, file)
+        path = build_once("images", sha256, lambda to: _keep(file, to / file.name)) / file.name
+    _note(lock, image.file_name, sha256)
+    progress(
+        f"{image.name}: first used here, so it is trusted as it came: SHA-256 {sha256}, noted in "
+        f"{lock}; commit that file"
+    )
+    return path
 
 
 def pin(file: Path, catalogue: Path = _CATALOGUE) -> tuple[OfficialImage, Path]:
@@ -115,11 +141,7 @@ def pin(file: Path, catalogue: Path = _CATALOGUE) -> tuple[OfficialImage, Path]:
             f"{file}: its SHA-256 is {sha256}, that of {image.name} is {published}: another file"
         )
     where = _pins_file()
-    pins = {**_pins(), file.name: sha256}
-    where.parent.mkdir(parents=True, exist_ok=True)
-    fresh = where.with_suffix(".new")
-    fresh.write_text("".join(f'"{name}" = "{pinned}"\n' for name, pinned in sorted(pins.items())))
-    fresh.replace(where)
+    _note(where, file.name, sha256)
     build_once("images", sha256, lambda folder: _keep(file, folder / file.name))
     return OfficialImage(image.name, image.version, image.url, sha256), where
 
@@ -134,14 +156,18 @@ def _keep(file: Path, target: Path) -> None:
     shutil.copyfile(file, target)
 
 
-def _download(image: OfficialImage, target: Path) -> None:
-    parts = urllib.parse.urlsplit(image.url)
-    if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise ImageUnknown(f"{image.name}: {image.url} is not https")
+def _download(image: OfficialImage, target: Path) -> str:
+    _require_https(image, image.url)
     request = urllib.request.Request(image.url, headers={"User-Agent": "motemq"})
     try:
         with urllib.request.urlopen(request, timeout=_SILENCE_S) as answer, target.open("wb") as to:
+            _require_https(image, answer.url)  # after redirects
+            if answer.headers.get_content_type() == "text/html":
+                raise ImageUnknown(f"{image.name}: {image.url} is a web page, no firmware")
             sha256 = _copy(answer, to, image)
+            promised = answer.headers["Content-Length"]
+            if promised is not None and promised != str(to.tell()):
+                raise OSError(f"only {to.tell()} of {promised} bytes came")
     except (OSError, HTTPException) as error:  # URLError is an OSError
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # it carries the server's answer, still open
@@ -151,11 +177,18 @@ def _download(image: OfficialImage, target: Path) -> None:
             f"{image.name}: {image.url} cannot be downloaded: {reason}. Without the internet: get "
             f"the file elsewhere, then: motemq firmware pin {image.file_name}"
         ) from None
-    if sha256 != image.sha256:
+    if image.sha256 and sha256 != image.sha256:
         raise ImageUnknown(
             f"{image.name}: what came from {image.url} has SHA-256 {sha256}, expected "
             f"{image.sha256}; it was thrown away"
         )
+    return sha256
+
+
+def _require_https(image: OfficialImage, url: str) -> None:
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+        raise ImageUnknown(f"{image.name}: {url} is not https")
 
 
 def _copy(answer: BinaryIO, to: BinaryIO, image: OfficialImage) -> str:
@@ -175,9 +208,18 @@ def _pins_file() -> Path:
     return Path(override) if override else platformdirs.user_config_path("motemq") / "pins.toml"
 
 
-def _pins() -> Mapping[str, Any]:
-    path = _pins_file()
+def _pins(path: Path) -> Mapping[str, Any]:
     return _toml(path) if path.exists() else {}
+
+
+def _note(path: Path, file_name: str, sha256: str) -> None:
+    """Write down that the file of this name is trusted."""
+    pins = {**_pins(path), file_name: sha256}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    lines = [f'"{name}" = "{pinned}"\n' for name, pinned in sorted(pins.items())]
+    fresh.write_text("# Firmware files that are trusted, and their SHA-256.\n" + "".join(lines))
+    fresh.replace(path)
 
 
 def _toml(path: Path) -> dict[str, Any]:

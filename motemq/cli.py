@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,11 @@ class _SubCommand:
     target: str
     help: str
     extra: str | None = None
+    systems: tuple[str, ...] = ()  # as sys.platform begins there; empty: every one
 
+
+_LINUX = ("linux",)  # USB, its power and who has a port open: by /sys and /proc
+_UNIX = ("linux", "darwin")  # poll() on serial ports, and locks of files
 
 _SUB_COMMANDS = {
     "broker": _SubCommand("host_broker.cli.broker:command", "Run the broker."),
@@ -29,15 +34,24 @@ _SUB_COMMANDS = {
     "journal": _SubCommand(
         "host_broker.cli.journal:command", "Check, repair or convert a broker's journal."
     ),
-    "bridge": _SubCommand("boards.bridge.cli:command", "Join a serial port to a broker.", "rig"),
-    "firmware": _SubCommand("firmware.cli:command", "Build or find board firmware.", "rig"),
-    "rig": _SubCommand("boards.cli:command", "Flash, install and verify boards.", "rig"),
+    "bridge": _SubCommand(
+        "boards.bridge.cli:command", "Join a serial port to a broker.", "rig", _UNIX
+    ),
+    "firmware": _SubCommand("firmware.cli:command", "Build or find board firmware.", "rig", _UNIX),
+    "rig": _SubCommand("boards.cli:command", "Flash, install and verify boards.", "rig", _LINUX),
     "pipeline": _SubCommand(
         "motemq_pipeline.cli:command", "Turn journals into tables and reports.", "pipeline"
     ),
     "completion": _SubCommand("motemq.completion:command", "Complete this with Tab in a shell."),
-    "demo": _SubCommand("motemq.demo:command", "Blank boards to a Spark report.", "rig,pipeline"),
+    "demo": _SubCommand(
+        "motemq.demo:command", "Blank boards to a Spark report.", "rig,pipeline", _LINUX
+    ),
 }
+_NO_VERDICT = 3  # what a CI may not take for a failed check
+
+
+class _WrongSystem(click.ClickException):
+    exit_code = _NO_VERDICT
 
 
 class _LazyGroup(click.Group):
@@ -55,6 +69,9 @@ class _LazyGroup(click.Group):
         entry = _SUB_COMMANDS.get(cmd_name)
         if entry is None:
             return None
+        if entry.systems and not sys.platform.startswith(entry.systems):
+            names = " or ".join({"linux": "Linux", "darwin": "macOS"}[one] for one in entry.systems)
+            raise _WrongSystem(f"'motemq {cmd_name}' needs {names}; this is {sys.platform}")
         module_name, _, attribute = entry.target.partition(":")
         try:
             module = importlib.import_module(module_name)

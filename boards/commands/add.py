@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -11,8 +12,9 @@ from boards.flash.boot_proof import Running, ask_running
 from boards.flash.errors import NotThere
 from boards.flash.esptool_flash import read_esp_chip
 from boards.inventory.board_file import load_board
-from boards.inventory.models import Model, all_models
-from boards.inventory.rig_file import RIG_FILE, load_rig
+from boards.inventory.link_needs import missing_link
+from boards.inventory.models import Model, Models, all_models
+from boards.inventory.rig_file import RIG_FILE, Rig, load_rig, new_rig
 from boards.inventory.states import BoardStatus, inventory_states
 from boards.inventory.usb import UsbDevice, read_usb
 from boards.repl import ReplError
@@ -36,9 +38,9 @@ _LOOK_S = 0.3
 @click.option("--id", "board_id", help="The board's name.  [default: made from its model]")
 @click.option(
     "--model",
-    type=click.Choice(sorted(all_models())),
     metavar="MODEL",
-    help=f"Needed if it is in doubt: {', '.join(sorted(all_models()))}.",
+    help=f"Needed if it is in doubt: {', '.join(sorted(all_models()))}, or a file in models/ "
+    "beside rig.toml.",
 )
 @click.option("--port", help="The one at this port or USB path, if there are several new ones.")
 @click.option("--serial-url", metavar="URL", help="A board that is not on this machine's USB.")
@@ -59,34 +61,42 @@ def command(
     Exit codes: 0, 2 usage, 3 no such board, or it does not answer.
     """
     with ending("nothing was written"):
-        if not rig_file.exists():
-            rig_file.absolute().parent.mkdir(parents=True, exist_ok=True)
-            rig_file.write_text('name = "desk"\n')
-        rig = load_rig(rig_file)
+        rig = load_rig(rig_file) if rig_file.exists() else new_rig(rig_file)
+        chosen = None if model is None else _model(model, rig.models)
         if serial_url:
-            text, found = _remote(serial_url, model)
+            text, found = _remote(serial_url, rig.models, chosen)
         else:
-            text, found = _plugged(_new_device(rig_file, port, wait_s), model)
+            text, found = _plugged(_new_device(rig, port, wait_s), rig.models, chosen)
         id = board_id or _free_id(found.prefix, set(rig.boards))
-        path = rig_file.absolute().parent / "boards" / f"{id}.toml"
+        path = rig.boards_dir / f"{id}.toml"
         if path.exists() or id in rig.boards:
             raise PlanError(f"there is a board {id} already; name this one with --id")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f'id = "{id}"\nmodel = "{found.id}"\n{text}')
-        try:
-            load_board(path)
-            load_rig(rig_file)
-        except BaseException:
-            path.unlink()
-            raise
+        _write(rig, path, f'id = "{id}"\nmodel = "{found.id}"\n{text}')
         click.echo(f"{path}: {found.about}")
+        if missing := missing_link(load_board(path, rig.models), rig.wifi_ssid):
+            click.echo(f"{missing.what}; next:\n  {missing.remedy}")
 
 
-def _new_device(rig_file: Path, port: str | None, wait_s: float) -> UsbDevice:
+def _write(rig: Rig, path: Path, text: str) -> None:
+    """Write the board's file, and ``rig.toml`` if there is none; neither if they do not load."""
+    with ExitStack() as undo:
+        for file, content in ((rig.file, 'name = "desk"\n'), (path, text)):
+            if file.exists():
+                continue
+            for folder in reversed([one for one in file.parents if not one.exists()]):
+                folder.mkdir()
+                undo.callback(folder.rmdir)
+            undo.callback(file.unlink, missing_ok=True)
+            file.write_text(content)
+        load_rig(rig.file)
+        undo.pop_all()
+
+
+def _new_device(rig: Rig, port: str | None, wait_s: float) -> UsbDevice:
     until = time.monotonic() + wait_s
     asked = False
     while True:
-        rows = [row for row in inventory_states(load_rig(rig_file)) if row.state == "unknown"]
+        rows = [row for row in inventory_states(rig) if row.state == "unknown"]
         chosen = [row for row in rows if port is None or port in (row.port, *row.detail.split())]
         if len(chosen) == 1:
             return _device(chosen[0])
@@ -108,7 +118,13 @@ def _device(row: BoardStatus) -> UsbDevice:
     return device
 
 
-def _plugged(device: UsbDevice, wanted: str | None) -> tuple[str, Model]:
+def _model(name: str, models: Models) -> Model:
+    if name not in models:
+        raise PlanError(f"--model {name}: there is none; there are {', '.join(sorted(models))}")
+    return models[name]
+
+
+def _plugged(device: UsbDevice, models: Models, wanted: Model | None) -> tuple[str, Model]:
     if not device.ttys:
         raise NotThere(
             f"{device.text} waits in BOOTSEL mode and cannot say who it is: copy MicroPython's "
@@ -120,24 +136,24 @@ def _plugged(device: UsbDevice, wanted: str | None) -> tuple[str, Model]:
     usb += f'path = "{device.path}"\n'
     candidates = [
         model
-        for model in all_models().values()
+        for model in models.values()
         if any((known.vid, known.pid) == (device.vid, device.pid) for known in model.usb)
     ]
     identity, model = identify(device.ttys[0], candidates, wanted)
     return usb + identity, model
 
 
-def _remote(url: str, wanted: str | None) -> tuple[str, Model]:
-    candidates = [model for model in all_models().values() if not model.virtual]
+def _remote(url: str, models: Models, wanted: Model | None) -> tuple[str, Model]:
+    candidates = [model for model in models.values() if not model.virtual]
     identity, model = identify(url, candidates, wanted)
     return f'serial_url = "{url}"\n' + identity, model
 
 
-def identify(url: str, candidates: list[Model], wanted: str | None) -> tuple[str, Model]:
+def identify(url: str, candidates: list[Model], wanted: Model | None) -> tuple[str, Model]:
     """Ask the board at ``url``; return its [identity] table and which candidate it is."""
     running = _ask(url)
     if wanted is not None:
-        candidates = [all_models()[wanted]]
+        candidates = [wanted]
     elif running is not None:
         # The longest ending wins: " Pico W with RP2040" over " with RP2040".
         # A model without an ending fits anything, so it is for --model only.

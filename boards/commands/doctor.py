@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import FAULT, FAULTS, complete_board, ending, open_rig, rig_option
-from boards.flash.boot_proof import ask_running
+from boards.flash.boot_proof import ask_running, await_running
 from boards.flash.errors import NotThere
 from boards.inventory import findings
 from boards.inventory.findings import Finding, udev_rules
+from boards.inventory.link_needs import missing_link
 from boards.inventory.locks import BoardLock, Locked
-from boards.inventory.models import TomlError
+from boards.inventory.models import TomlError, all_models
 from boards.inventory.next_step import next_step
 from boards.inventory.power import PowerError, switch
 from boards.inventory.rig_file import Rig
@@ -21,13 +22,13 @@ from boards.inventory.target import BoardHandle
 from boards.inventory.usb import read_usb
 from boards.repl import Repl, ReplError
 from boards.serial_port import PortError
+from boards.session.own_files import OwnFiles
 from boards.session.plan import PlanError
 from boards.virtual.rp2040.node import NodeError, find_node
 
 _COLORS = {"ok": "green", "note": "yellow", "bad": "red"}
 _ASK_S = 8.0
 _BACK_S = 20.0
-_LOOK_S = 0.3
 _HEAP = "import gc, os\ngc.collect()\ns = os.statvfs('/')\nprint(gc.mem_free(), s[0] * s[3])"
 
 
@@ -52,23 +53,25 @@ def command(rig_file: Path | None, board_ids: tuple[str, ...], power: bool, udev
 
     Exit codes: 0 all is well, 2 usage, 3 something is wrong.
     """
-    if udev:
-        click.echo(udev_rules(), nl=False)
-        return
     if power and not board_ids:
         raise click.UsageError("--power goes with --board: it cuts the power of those")
     with ending("nothing was changed"):
         rig, found = _desk(rig_file)
+        models = rig.models if rig else all_models()
+        if udev:
+            click.echo(udev_rules(models), nl=False)
+            return
         devices = read_usb()
         found += findings.tools(findings.needed_tools(rig))
         found += _virtual_boards()
-        found += findings.usb(devices)
+        found += findings.usb(devices, models)
         found += findings.access(tty for device in devices for tty in device.ttys)
-        found += findings.raw_usb(devices)
+        found += findings.raw_usb(devices, models=models)
         found += findings.meddlers()
         states = inventory_states(rig) if rig is not None else []
         found += findings.desk(states)
         if rig is not None:
+            found += _kept_files(rig) + _links(rig)
             for id in board_ids:
                 found += _ask(rig, id, power=power)
         elif board_ids:
@@ -107,6 +110,24 @@ def _virtual_boards() -> list[Finding]:
         return [Finding("ok", f"node for virtual RP2040s: {find_node().node}")]
     except NodeError as error:
         return [Finding("note", f"no virtual RP2040s: {error}", "make setup")]
+
+
+def _links(rig: Rig) -> list[Finding]:
+    found = ((id, missing_link(board, rig.wifi_ssid)) for id, board in rig.boards.items())
+    return [Finding("bad", f"{id}: {one.what}", one.remedy) for id, one in found if one]
+
+
+def _kept_files(rig: Rig) -> list[Finding]:
+    return [
+        Finding(
+            "note",
+            f"{id}: its own main.py and boot.py are on this host: a run has not ended, or was "
+            "killed",
+            f"motemq rig recover {id}",
+        )
+        for id, board in rig.boards.items()
+        if OwnFiles(rig.state_dir, BoardHandle(board)).are_kept
+    ]
 
 
 def _ask(rig: Rig, id: str, *, power: bool) -> list[Finding]:
@@ -159,15 +180,10 @@ def _power(board: BoardHandle) -> Finding:
         silent = _is_gone(board)
     finally:
         switch(board.board.power, on=True)
-    until = time.monotonic() + _BACK_S
-    while True:
-        try:
-            running = ask_running(board.place().serial_url, deadline_s=_ASK_S)
-            break
-        except (NotThere, PortError, ReplError) as error:
-            if time.monotonic() > until:
-                raise PowerError(f"it did not come back after a power cycle: {error}") from error
-            time.sleep(_LOOK_S)
+    try:
+        running = await_running(board, deadline_s=_BACK_S)
+    except (NotThere, PortError, ReplError) as error:
+        raise PowerError(f"it did not come back after a power cycle: {error}") from error
     if not silent:
         return Finding(
             "bad",

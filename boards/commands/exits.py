@@ -20,6 +20,7 @@ from boards.inventory.unresponsive import Unresponsive
 from boards.repl import ReplError
 from boards.serial_port import PortError
 from boards.session.broker_process import BrokerDown
+from boards.session.own_files import OwnFilesError
 from boards.session.plan import PlanError
 from boards.session.reset_ladder import NotBack
 from boards.tool import ToolError
@@ -41,6 +42,7 @@ FAULTS = (
     Locked,
     NoPermit,
     NotBack,
+    OwnFilesError,
     PortError,
     PowerError,
     ProxyError,

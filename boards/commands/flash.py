@@ -72,7 +72,8 @@ def _flash(
     if not force:
         unresponsive.refuse(rig.state_dir, id)
     with BoardLock.take(rig.state_dir, id, "motemq rig flash") as held:
-        path = file or image_of(board.board.image, board.board.file.parent, click.echo)
+        folder = board.board.file.parent
+        path = file or image_of(board.board.image, folder, click.echo, lock=rig.firmware_lock)
         image = check_image(
             path,
             board.model.flash,

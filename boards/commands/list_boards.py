@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from boards.commands.exits import ending, open_rig, rig_option
-from boards.inventory.states import inventory_states
+from boards.inventory.states import NOT_ON_DESK, inventory_states
 
 _COLORS = {"ready": "green", "in use": "yellow", "loader": "yellow", "unknown": "cyan"}
+_COLORS[NOT_ON_DESK] = "cyan"
 
 
 @click.command()
@@ -20,7 +21,8 @@ _COLORS = {"ready": "green", "in use": "yellow", "loader": "yellow", "unknown": 
 def command(rig_file: Path | None, as_json: bool) -> None:
     """List the boards of the desk: port, state, and who has them. Touches no board.
 
-    Devices that are plugged in and could be boards, but have no file, come last as unknown.
+    Virtual boards that are up and not on this desk follow; devices that are plugged in and could be
+    boards, but have no file, come last as unknown.
 
     Exit codes: 0, 2 usage, 3 the desk's files are wrong.
     """
@@ -44,3 +46,5 @@ def command(rig_file: Path | None, as_json: bool) -> None:
                 console.print(text, markup=False, highlight=False, soft_wrap=True)
         if any(row.state == "unknown" for row in rows):
             click.echo("an unknown one gets a file by: motemq rig add")
+        if any(row.state == NOT_ON_DESK for row in rows):
+            click.echo("virtual boards are on this desk with virtual = true in its rig.toml")

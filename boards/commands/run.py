@@ -4,7 +4,7 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -17,9 +17,11 @@ from boards.faults.process import FaultProxy, can_stand_at
 from boards.flash.images import image_of
 from boards.inventory.models import all_models, virtual_models
 from boards.inventory.rig_file import Rig
+from boards.inventory.target import BoardHandle
 from boards.reports.junit import junit_xml
 from boards.reports.record import read_run
 from boards.session.installation import stage_node
+from boards.session.own_files import OwnFiles
 from boards.session.plan import STEP_LIMITS_S, BoardPlan, Job, PlanError, plan_boards, plan_desk
 from boards.session.run import run as run_rig
 from boards.session.run_brokers import (
@@ -30,6 +32,8 @@ from boards.session.run_brokers import (
     named,
     own,
 )
+from firmware.build import BuildError
+from firmware.images import ImageUnknown
 from firmware.node_files import client_sha
 
 _PLAIN_WIDTH = 150
@@ -206,9 +210,11 @@ def command(
             rig = open_rig(rig_file)
             plans = plan_desk(rig, board_ids, caps)
         _known_boards(images, plans)
+        if rig is not None:
+            stack.callback(_say_what_is_kept, rig, plans)
         (out / "logs").mkdir(parents=True, exist_ok=True)
         brokers = stack.enter_context(_brokers(fmqp, lightmq, plans, rig, out / "logs"))
-        paths = {plan.id: _image(plan, rig, images) for plan in plans}
+        firmware = {plan.id: _image(plan, rig, images) for plan in plans}
         node_dir = stage_node(out / "node")
         plans = [_reachable(plan, getattr(brokers, plan.protocol)) for plan in plans]
         proxy = FaultProxy.start(out / "logs" / "proxy.jsonl")
@@ -216,7 +222,8 @@ def command(
         jobs = [
             Job(
                 board=plan,
-                image=str(paths[plan.id]),
+                image=str(firmware[plan.id].path),
+                image_fault=firmware[plan.id].fault,
                 node_dir=str(node_dir),
                 state_dir=str(boards_dir / plan.id),
                 rig_dir=str(rig.state_dir if rig else boards_dir),
@@ -229,18 +236,20 @@ def command(
                 flash_parallel=rig.flash_parallel if rig else 1,
                 retries=retries,
                 repeat=repeat,
-                fw_sha=_sha256(paths[plan.id]),
+                fw_sha=_sha256(firmware[plan.id].path),
                 client_sha=client_sha(),
                 limits_s=_limits(limits, _fitting(checks, plan), repeat),
                 checks=tuple(check.name for check in _fitting(checks, plan)),
                 proxy_port=proxy.port if "proxy" in plan.has else 0,
                 wifi_ssid=rig.wifi_ssid if rig else "",
                 wifi_psk_env=rig.wifi_psk_env if rig else "",
+                models_dir=str(rig.models_dir) if rig else "",
             )
             for plan in plans
         ]
         name = name or (rig.name if rig else "desk")
-        code, folder = run_rig(jobs, all_models(), out=out, rig=name, console=console)
+        models = rig.models if rig else all_models()
+        code, folder = run_rig(jobs, models, out=out, rig=name, console=console)
         if junit is not None:
             junit.write_bytes(junit_xml(read_run(folder)))
     sys.exit(code)
@@ -277,13 +286,23 @@ def _sha256(image: Path) -> str:
     return hashlib.sha256(image.read_bytes()).hexdigest() if image.is_file() else ""
 
 
-def _image(plan: BoardPlan, rig: Rig | None, images: dict[str, str]) -> Path:
+@dataclass(frozen=True, slots=True)
+class _Firmware:
+    path: Path
+    fault: str = ""  # why there is none: its board's, and no other's
+
+
+def _image(plan: BoardPlan, rig: Rig | None, images: dict[str, str]) -> _Firmware:
     if plan.id in images:
-        return Path(images[plan.id]).absolute()
+        return _Firmware(Path(images[plan.id]).absolute())
     board = rig.board(plan.id) if rig else None
     folder = board.file.parent if board else Path()
     name = board.image if board else all_models()[plan.model].flash.image
-    return image_of(name, folder, lambda line: click.echo(line))
+    lock = rig.firmware_lock if rig else None
+    try:
+        return _Firmware(image_of(name, folder, click.echo, lock=lock))
+    except (BuildError, ImageUnknown) as error:
+        return _Firmware(Path(), str(error))
 
 
 def _checks(patterns: tuple[str, ...]) -> list[Check]:
@@ -309,6 +328,18 @@ def _limits(limits: dict[str, str], checks: list[Check], repeat: int) -> dict[st
         except ValueError:
             raise PlanError(f"step {step}: {text!r} is no number of seconds") from None
     return chosen
+
+
+def _say_what_is_kept(rig: Rig, plans: list[BoardPlan]) -> None:
+    """Who interrupts a run, or whose board dies in it, learns where the board's files are."""
+    for board in (rig.board(plan.id) for plan in plans):
+        if OwnFiles(rig.state_dir, BoardHandle(board)).are_kept:
+            click.secho(
+                f"rig: {board.id}: its own main.py and boot.py are kept on this host; the next run "
+                f"puts them back, or: motemq rig recover {board.id}",
+                fg="yellow",
+                err=True,
+            )
 
 
 def _known_boards(images: dict[str, str], plans: list[BoardPlan]) -> None:

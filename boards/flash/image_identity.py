@@ -5,6 +5,7 @@ Format"), a UF2 its family in every block (the UF2 specification).
 """
 
 import hashlib
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ _UF2_END_MAGIC = 0x0AB16F30
 _UF2_NOT_MAIN_FLASH = 0x0001
 _UF2_HAS_FAMILY = 0x2000
 _ELF = b"\x7fELF"  # at the head of the first segment's payload: the virtual ESP32's application
+# E.g. RPI_PICO-20250415-v1.25.0.uf2; of a preview build more stands behind it.
+_VERSION = re.compile(r"-\d{8}-(?:[a-z]+-)?(v\d+\.\d+\S*)\.(?:uf2|bin)$")
 _MAX_BYTES = 64 * 1024 * 1024
 
 _ESP_CHIPS = {0: "ESP32", 2: "ESP32-S2", 5: "ESP32-C3", 9: "ESP32-S3", 12: "ESP32-C2"}
@@ -45,6 +48,7 @@ class Image:
     sha256: str
     size_bytes: int
     about: str  # the chips it names
+    version: str = ""  # of MicroPython, as an official file's name has it
 
 
 def check_image(path: Path, loader: Loader, *, virtual: bool, sha256: str = "") -> Image:
@@ -75,7 +79,8 @@ def check_image(path: Path, loader: Loader, *, virtual: bool, sha256: str = "") 
     if not ids <= set(loader.chip_ids) or loader.chip_ids[0] not in ids:
         wanted = names.get(loader.chip_ids[0], f"{loader.chip_ids[0]:#x}")
         raise FlashError(f"{path}: is for {about}, the board is {wanted}; nothing was written")
-    return Image(path, digest, len(data), about)
+    version = _VERSION.search(path.name)
+    return Image(path, digest, len(data), about, version[1] if version else "")
 
 
 def _esp_chip_id(path: Path, data: bytes, *, virtual: bool) -> int:

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from boards.flash.errors import FlashError, NoWayIn, WrongBoard
+from boards.flash.errors import FlashError, NotThere, NoWayIn, WrongBoard
 from boards.flash.esptool_flash import Before, flash_esptool, read_esp_chip
+from boards.flash.find_board import find_board
 from boards.flash.image_identity import Image
 from boards.flash.picotool_flash import flash_picotool, read_rp2_chip
 from boards.flash.target import Place, Progress, Target
@@ -21,7 +22,6 @@ from boards.serial_port import PortError, Tap
 
 ASK_S = 8.0  # a board that runs answers in one; a blank one never does
 _LOADER_S = 20.0
-_LOOK_S = 0.1
 
 
 @dataclass(slots=True)
@@ -103,16 +103,13 @@ def _in_loader(job: Job, place: Place, runs: bool) -> Place:
             f"{target.id}: no MicroPython answers at {place.serial_url}, and this board has no "
             "button that the rig can press; hold BOOTSEL while plugging it in. Nothing was written"
         )
-    until = time.monotonic() + job.left(_LOADER_S)
-    while time.monotonic() < until:
-        found = target.place()
-        if found.state == "loader" or (found.drive is not None and found.drive.exists()):
-            return found
-        time.sleep(_LOOK_S)
-    raise FlashError(
-        f"{target.id}: asked to, it did not show up in BOOTSEL mode within {_LOADER_S:g} s; "
-        "nothing was written"
-    )
+    try:
+        return find_board(target, "loader", deadline_s=job.left(_LOADER_S))
+    except NotThere as error:
+        raise FlashError(
+            f"{target.id}: asked to, it did not show up in BOOTSEL mode within {_LOADER_S:g} s "
+            f"({error}); nothing was written"
+        ) from None
 
 
 def _picotool(job: Job, place: Place, runs: bool) -> bool:

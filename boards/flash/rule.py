@@ -7,10 +7,11 @@ Up to 5 a mismatch is ``WrongBoard`` or ``FlashError``, and nothing was written.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from boards.flash.boot_proof import Running, ask_running
+from boards.flash.boot_proof import Running, ask_running, await_running
 from boards.flash.errors import FlashError, WrongBoard
 from boards.flash.image_identity import Image
 from boards.flash.ledger import Entry, Ledger
@@ -20,7 +21,6 @@ from boards.repl import NoReply, ReplError
 from boards.serial_port import PortError, PortGone, Tap
 
 _BOOT_S = 30.0
-_LOOK_S = 0.1
 
 
 class Held(Protocol):
@@ -50,13 +50,16 @@ def flash_board(
     tap: Tap | None = None,
     force: bool = False,
     trust_ledger: bool = False,
+    proven: Callable[[str], None] | None = None,
 ) -> Flashed:
     """Put ``image`` on the board by the rule above.
 
     ``trust_ledger``: the same image in the ledger, and a running board that says it is the one,
     are enough to skip; else the flash itself is compared, where the method can. ``force`` always
-    writes. ``tap`` is shown what the board says. Raises ``WrongBoard`` (nothing was written),
-    ``FlashError``, ``ToolError``, ``ReplError``, ``PortError``.
+    writes. ``tap`` is shown what the board says. ``proven`` is called with the console's URL when
+    the program that runs has said that it is the board, before anything is written. Raises
+    ``WrongBoard`` (nothing was written), ``FlashError``, ``ToolError``, ``ReplError``,
+    ``PortError``.
     """
     if held.board_id != target.id:
         raise FlashError(f"{target.id}: the lock held is that of {held.board_id}")
@@ -66,6 +69,8 @@ def flash_board(
     running = _ask_if_running(job, place)
     if running is not None:
         _require_uid(target, running.uid, place)
+        if proven is not None:
+            proven(place.serial_url)
     if running is not None and trust_ledger and not force and _is_known(target, image, ledger):
         return Flashed(False, running)
     entry = Entry(
@@ -130,19 +135,10 @@ def _require_uid(target: Target, uid: str, place: Place) -> None:
 
 def _await_boot(job: Job) -> Running:
     target = job.target
-    until = time.monotonic() + job.left(_BOOT_S)
-    while True:
-        try:
-            place = target.place()
-            left = max(0.5, until - time.monotonic())
-            running = ask_running(place.serial_url, deadline_s=left, tap=job.tap)
-            break
-        except (WrongBoard, PortError) as error:  # on its way from the loader to its own USB
-            if time.monotonic() > until:
-                raise FlashError(f"{target.id}: written, but it did not come back: {error}") from (
-                    error
-                )
-            time.sleep(_LOOK_S)
+    try:
+        running = await_running(target, deadline_s=job.left(_BOOT_S), tap=job.tap)
+    except (WrongBoard, PortError) as error:
+        raise FlashError(f"{target.id}: written, but it did not come back: {error}") from error
     if running.uid != (target.identity.text):
         raise FlashError(
             f"{target.id}: written, but the board that booted says it is {running.uid}, expected "
@@ -152,5 +148,10 @@ def _await_boot(job: Job) -> Running:
         raise FlashError(
             f"{target.id}: it booted as {running.machine!r}, a board of model {target.model.id} "
             f"ends in {target.model.machine!r}"
+        )
+    if job.image.version and job.image.version not in running.version.split():
+        raise FlashError(
+            f"{target.id}: it booted {running.version!r}, and {job.image.path.name} is "
+            f"{job.image.version}: the flash holds something else"
         )
     return running

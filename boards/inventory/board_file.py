@@ -9,7 +9,15 @@ from typing import Literal, get_args
 
 from boards.checks.limits import LIMITS
 from boards.flash.target import Identity
-from boards.inventory.models import FlashMethod, LineMode, Model, Reset, Transport, all_models
+from boards.inventory.models import (
+    FlashMethod,
+    LineMode,
+    Model,
+    Models,
+    Reset,
+    Transport,
+    all_models,
+)
 from boards.toml_file import Table, read_table
 
 _SCHEMA = 1
@@ -76,7 +84,7 @@ class Board:
     serial_url: str  # of boards that are not found on the USB
     identity: Identity
     method: FlashMethod
-    image: str  # a name, or a path relative to the board's file
+    image: str  # a name, or a path relative to the board's file; "": it is not flashed
     sha256: str
     offset: int
     baud: int
@@ -129,25 +137,27 @@ def started_board(
     )
 
 
-def load_board(file: Path) -> Board:
-    """Read one board's file. Raises ``TomlError``."""
+def load_board(file: Path, models: Models | None = None) -> Board:
+    """Read one board's file; ``models``: default those that ship. Raises ``TomlError``."""
+    models = models or all_models()
     top = read_table(file)
     require_schema(top)
     id = take_id(top, "id", None)
-    name = top.choice("model", sorted(all_models()))
-    model = all_models()[name]
+    model = models[top.choice("model", sorted(models))]
     usb, flash, link = top.table("usb"), top.table("flash"), top.table("link")
     identity = top.table("identity")
+    method: FlashMethod = flash.choice("method", _methods(model), model.flash.method)
+    image: str = flash.take("image", str, model.flash.image)
     board = Board(
         file=file,
         id=id,
         model=model,
-        caps=top.texts("caps", []),
+        caps=top.texts("caps", model.caps),
         usb=_usb(top, usb, model),
         serial_url=top.take("serial_url", str, ""),
         identity=_identity(identity, model),
-        method=flash.choice("method", _methods(model), model.flash.method),
-        image=flash.take("image", str, model.flash.image),
+        method=method,
+        image=image if method != "none" else "",
         sha256=_sha256(flash),
         offset=flash.number("offset", 0, 0xFFFFFF, model.flash.offset),
         baud=flash.number("baud", 300, 4_000_000, model.flash.baud),

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from boards.inventory.models import UsbId, all_models
+from boards.inventory.models import Models, UsbId, all_models
 from boards.inventory.port_users import port_users, running_programs
 from boards.inventory.rig_file import Rig
-from boards.inventory.states import BoardStatus
+from boards.inventory.states import NOT_ON_DESK, BoardStatus
 from boards.inventory.usb import UsbDevice
 from boards.tool import ToolError, run_tool
 
@@ -26,6 +26,7 @@ _TOOL_S = 20.0
 # They open new serial ports to look for modems and Braille displays.
 _MEDDLERS = {"ModemManager": "ModemManager", "brltty": "brltty"}
 _GOOD_STATES = ("ready", "in use", "loader")
+_NOTED = ("unknown", NOT_ON_DESK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class Finding:
     remedy: str = ""
 
 
-def udev_rules() -> str:
-    """Return udev rules for every board that we know: access without root, no ModemManager."""
-    ids = {(usb.vid, usb.pid): usb.what for model in all_models().values() for usb in model.usb}
+def udev_rules(models: Models) -> str:
+    """Return udev rules for boards of these models: access without root, no ModemManager."""
+    ids = {(usb.vid, usb.pid): usb.what for model in models.values() for usb in model.usb}
     lines = ["# MoteMQ: boards are for whoever sits at this machine, and not for ModemManager."]
     for (vid, pid), what in sorted(ids.items()):
         lines += [
@@ -93,24 +94,26 @@ def needed_tools(rig: Rig | None) -> set[str]:
     return names | {"uhubctl" for board in boards if board.power.driver == "uhubctl"}
 
 
-def is_known(device: UsbDevice) -> bool:
-    """Return whether a board that we know says so of itself."""
-    return (device.vid, device.pid) in _known_usb()
+def usb_id(device: UsbDevice, models: Models) -> UsbId | None:
+    """Return as what of these models the device is seen, None if it is a stranger."""
+    known = (one for model in models.values() for one in model.usb)
+    return next((one for one in known if (one.vid, one.pid) == (device.vid, device.pid)), None)
 
 
-def is_blank(device: UsbDevice) -> bool:
+def is_blank(device: UsbDevice, models: Models) -> bool:
     """Return whether it waits for firmware in its boot ROM."""
-    return is_known(device) and _known_usb()[device.vid, device.pid].state == "loader"
+    known = usb_id(device, models)
+    return known is not None and known.state == "loader"
 
 
-def _known_usb() -> dict[tuple[int, int], UsbId]:
-    return {(one.vid, one.pid): one for m in all_models().values() for one in m.usb}
+def usb(devices: Sequence[UsbDevice], models: Models | None = None) -> list[Finding]:
+    """Look at what is plugged in: known boards, their drivers, strangers and doubles.
 
-
-def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
-    """Look at what is plugged in: known boards, their drivers, strangers and doubles."""
+    ``models``: default those that ship.
+    """
+    models = models or all_models()
     found = []
-    boards = [device for device in devices if is_known(device)]
+    boards = [device for device in devices if usb_id(device, models)]
     if not boards:
         found.append(
             Finding(
@@ -120,7 +123,7 @@ def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
             )
         )
     for device in boards:
-        if is_blank(device):
+        if is_blank(device, models):
             found.append(_blank(device))
         elif device.ttys:
             found.append(Finding("ok", f"plugged in: {device.text}"))
@@ -141,7 +144,7 @@ def usb(devices: Sequence[UsbDevice]) -> list[Finding]:
             "board behind another chip: motemq rig add --serial-url " + device.ttys[0],
         )
         for device in devices
-        if device.ttys and not is_known(device)
+        if device.ttys and not usb_id(device, models)
     ]
     serials = [(d.vid, d.pid, d.serial) for d in boards if d.serial]
     for vid, pid, serial in sorted({one for one in serials if serials.count(one) > 1}):
@@ -196,9 +199,12 @@ def _denied(port: str, rules: Path) -> Finding:
     return Finding("bad", f"{port} may not be opened by you (it belongs to group {group})", remedy)
 
 
-def raw_usb(devices: Sequence[UsbDevice], bus: Path = Path("/dev/bus/usb")) -> list[Finding]:
-    """Look whether picotool may reach boards in BOOTSEL mode."""
-    loaders = {(o.vid, o.pid) for m in all_models().values() for o in m.usb if o.state == "loader"}
+def raw_usb(
+    devices: Sequence[UsbDevice],
+    bus: Path = Path("/dev/bus/usb"),
+    models: Models | None = None,
+) -> list[Finding]:
+    """Look whether picotool may reach boards in BOOTSEL mode; ``models`` as in ``usb``."""
     return [
         Finding(
             "bad",
@@ -207,7 +213,7 @@ def raw_usb(devices: Sequence[UsbDevice], bus: Path = Path("/dev/bus/usb")) -> l
             "&& sudo udevadm trigger",
         )
         for device in devices
-        if (device.vid, device.pid) in loaders
+        if is_blank(device, models or all_models())
         and not os.access(bus / f"{device.bus:03d}" / f"{device.address:03d}", os.W_OK)
     ]
 
@@ -229,7 +235,7 @@ def desk(states: Sequence[BoardStatus]) -> list[Finding]:
     """Look at every board of the desk, without touching it."""
     return [
         Finding(
-            "ok" if row.state in _GOOD_STATES else "note" if row.state == "unknown" else "bad",
+            "ok" if row.state in _GOOD_STATES else "note" if row.state in _NOTED else "bad",
             f"{row.id or row.port}: {row.state}" + (f": {row.detail}" if row.detail else ""),
             _REMEDIES.get(row.state, "").format(id=row.id),
         )
@@ -240,6 +246,8 @@ def desk(states: Sequence[BoardStatus]) -> list[Finding]:
 _REMEDIES = {
     "wedged": "motemq rig recover {id}",
     "unknown": "motemq rig add",
+    NOT_ON_DESK: "a virtual board that is up: virtual = true in rig.toml puts such on the desk; "
+    "without one here they are the desk themselves",
     "port busy": "end that program (its process id is above)",
     "absent": "plug it in; if it is, compare [usb] in its file with: motemq rig list",
     "ambiguous": "give usb.serial or usb.path in its file",

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from boards.inventory.findings import Finding, is_blank, is_known
-from boards.inventory.models import all_models
+from boards.inventory.findings import Finding, is_blank, usb_id
+from boards.inventory.models import Models, all_models
 from boards.inventory.rig_file import Rig
 from boards.inventory.states import BoardStatus
 from boards.inventory.usb import UsbDevice
 
-# Built here, by its name in firmware.build; by the USB product id of the chip's boot ROM.
-_BUILDS = {0x0003: "rpi_pico"}
+# Built here, by the name of its model; the others take MicroPython's own.
+_BUILDS = {"RPI_PICO": "rpi_pico"}
 
 
 def next_step(
@@ -27,10 +27,11 @@ def next_step(
     bad = next((one for one in found if one.level == "bad" and one.remedy), None)
     if bad is not None:
         return bad.remedy
+    models = rig.models if rig else all_models()
     new = _new(states, devices, rig)
     for device in new:
-        if is_blank(device):
-            return _firmware(device, option)
+        if is_blank(device, models):
+            return _firmware(device, models, option)
     if new:
         return f"motemq rig add{option}"
     ready = [row.id for row in states if row.id and row.state in ("ready", "loader")]
@@ -49,26 +50,29 @@ def _new(
 ) -> list[UsbDevice]:
     """Return the devices that could be boards and are not on the desk."""
     if rig is None:
-        return [device for device in devices if is_known(device)]
+        return [device for device in devices if usb_id(device, all_models())]
     unknown = {row.detail.split()[-1] for row in states if row.state == "unknown"}
     return [device for device in devices if device.path in unknown]
 
 
-def _firmware(device: UsbDevice, option: str) -> str:
-    """A blank board of the RP2 family takes what is copied onto its drive, and restarts."""
+def _firmware(device: UsbDevice, models: Models, option: str) -> str:
+    """A blank board of the RP2 family takes what is copied onto its drive, and restarts.
+
+    In its boot ROM it says which chip it is, and not which board: a Pico W is told from a Pico by
+    whoever has it before his eyes.
+    """
     if device.drive is None:
         disk = device.disk or "/dev/disk/by-label/RPI-RP2"
         return f"udisksctl mount -b {disk}\nmotemq rig doctor{option}"
-    target = f"'{device.drive}/'"
-    if build := _BUILDS.get(device.pid):
-        return f'cp "$(motemq firmware build {build})" {target}\nmotemq rig add{option}'
-    names = [
-        model.flash.image
-        for model in all_models().values()
-        if any((usb.vid, usb.pid) == (device.vid, device.pid) for usb in model.usb)
-    ]
-    name = names[0] if names else "RPI_PICO"
-    return f'cp "$(motemq firmware fetch {name})" {target}\nmotemq rig add{option}'
+    known = (device.vid, device.pid)
+    fitting = [m for m in models.values() if known in [(usb.vid, usb.pid) for usb in m.usb]]
+    lines = []
+    for model in fitting:
+        build = _BUILDS.get(model.id)
+        image = f"firmware build {build}" if build else f"firmware fetch {model.flash.image}"
+        note = f"  # if it is a {model.about}" if len(fitting) > 1 else ""
+        lines.append(f"cp \"$(motemq {image})\" '{device.drive}/'{note}")
+    return "\n".join([*lines, f"motemq rig add{option}"])
 
 
 def _run(ready: Sequence[str], all_count: int, option: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from boards.inventory.board_file import Board, load_board, require_schema, take_id
-from boards.inventory.models import TomlError
+from boards.inventory.models import Models, TomlError, all_models, models_of
 from boards.toml_file import Table, read_table
 
 RIG_FILE = "rig.toml"
@@ -31,6 +31,14 @@ class Rig:
     wifi_ssid: str
     wifi_psk_env: str  # the name of an environment variable, never the secret
     boards: Mapping[str, Board]
+    models: Models  # that its boards may be
+    models_dir: Path  # of those that are its own
+    boards_dir: Path  # one file per board
+
+    @property
+    def firmware_lock(self) -> Path:
+        """Which official images this desk trusts: SHA-256 by file name; to be committed."""
+        return self.file.parent / "firmware.lock"
 
     def board(self, id: str) -> Board:
         """Return a board; raises ``NoSuchBoard``, which names those there are."""
@@ -46,9 +54,12 @@ def load_rig(file: Path) -> Rig:
     top = read_table(file)
     require_schema(top)
     broker, wifi = top.table("broker"), top.table("wifi")
-    folders = [file.parent / top.take("boards", str, "boards")]
+    boards_dir = file.parent / top.take("boards", str, "boards")
+    folders = [boards_dir]
     if top.take("virtual", bool, False):
         folders.append(virtual_folder())
+    models_dir = file.parent / top.take("models", str, "models")
+    models = models_of(models_dir)
     state = os.path.expanduser(top.take("state_dir", str, ".rig"))
     rig = Rig(
         file=file,
@@ -58,7 +69,10 @@ def load_rig(file: Path) -> Rig:
         bind=broker.take("bind", str, ""),
         wifi_ssid=wifi.take("ssid", str, ""),
         wifi_psk_env=_environment_name(wifi),
-        boards=_boards(folders),
+        boards=_boards(folders, models),
+        models=models,
+        models_dir=models_dir,
+        boards_dir=boards_dir,
     )
     for table in (top, broker, wifi):
         table.end()
@@ -89,25 +103,40 @@ def runtime_dir() -> Path:
 def virtual_rig() -> Rig | None:
     """Return the desk of the virtual boards that are up, None if none is. Raises ``TomlError``."""
     folder = virtual_folder()
-    boards = _boards([folder])
+    boards = _boards([folder], all_models())
     if not boards:
         return None
+    return _plain_rig(folder, "virtual", folder.parent / "rig", boards, folder)
+
+
+def new_rig(file: Path) -> Rig:
+    """Return the desk that ``file`` would be, of which there is nothing yet but perhaps models."""
+    folder = file.absolute().parent
+    return _plain_rig(file.absolute(), "desk", folder / ".rig", {}, folder)
+
+
+def _plain_rig(
+    file: Path, name: str, state_dir: Path, boards: Mapping[str, Board], folder: Path
+) -> Rig:
     return Rig(
-        file=folder,
-        name="virtual",
-        state_dir=folder.parent / "rig",
+        file=file,
+        name=name,
+        state_dir=state_dir,
         flash_parallel=_FLASH_PARALLEL,
         bind="",
         wifi_ssid="",
         wifi_psk_env="",
         boards=boards,
+        models=models_of(folder / "models"),
+        models_dir=folder / "models",
+        boards_dir=folder / "boards",
     )
 
 
-def _boards(folders: Sequence[Path]) -> dict[str, Board]:
+def _boards(folders: Sequence[Path], models: Models) -> dict[str, Board]:
     found: dict[str, Board] = {}
     for file in (file for folder in folders for file in sorted(folder.glob("*.toml"))):
-        board = load_board(file)
+        board = load_board(file, models)
         if board.id in found:
             raise TomlError(
                 f"{file}:1: id {board.id!r} is that of {found[board.id].file} too; change one"

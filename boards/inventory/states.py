@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from boards.flash.errors import NotThere
 from boards.inventory import unresponsive
 from boards.inventory.locks import holder
-from boards.inventory.models import all_models
+from boards.inventory.models import Models
 from boards.inventory.port_users import port_users
-from boards.inventory.rig_file import Rig
+from boards.inventory.rig_file import Rig, virtual_rig
 from boards.inventory.target import BoardHandle, Look, find
 from boards.inventory.usb import UsbDevice, read_usb
+
+NOT_ON_DESK = "not on desk"  # a virtual board that is up; its detail is the state it is in
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class BoardStatus:
     id: str  # "" for a device without a file
     model: str
     port: str
-    state: str  # ready, in use, absent, ambiguous, wedged, loader, port busy, unknown
+    state: str  # ready, in use, absent, ambiguous, wedged, loader, port busy, unknown, NOT_ON_DESK
     detail: str
     virtual: bool = False
 
@@ -35,7 +37,23 @@ def inventory_states(rig: Rig, look: Look = read_usb) -> list[BoardStatus]:
         if board.usb is not None:
             known |= _paths(target, devices)
         rows.append(_status(rig, target))
-    return rows + [_unknown(device) for device in devices if _is_new(device, known)]
+    rows += _virtual_beside(rig)
+    new = [device for device in devices if device.path not in known]
+    return rows + [
+        _unknown(device, fitting) for device in new if (fitting := _fitting(device, rig.models))
+    ]
+
+
+def _virtual_beside(rig: Rig) -> list[BoardStatus]:
+    """Virtual boards that are up and not on this desk: nobody shall look for them in vain."""
+    ours = {board.file for board in rig.boards.values()}
+    virtual = virtual_rig()
+    rows = []
+    for board in virtual.boards.values() if virtual else []:
+        state, port, _ = _state(virtual or rig, BoardHandle(board))
+        if board.file not in ours and state != "absent":
+            rows.append(BoardStatus(board.id, board.model.id, port, NOT_ON_DESK, state, True))
+    return rows
 
 
 def _paths(target: BoardHandle, devices: Sequence[UsbDevice]) -> set[str]:
@@ -71,19 +89,15 @@ def _state(rig: Rig, target: BoardHandle) -> tuple[str, str, str]:
     return "ready", port, ""
 
 
-def _is_new(device: UsbDevice, known: set[str]) -> bool:
-    return device.path not in known and bool(_models(device))
-
-
-def _models(device: UsbDevice) -> list[str]:
+def _fitting(device: UsbDevice, models: Models) -> list[str]:
     return [
         model.id
-        for model in all_models().values()
+        for model in models.values()
         if any((usb.vid, usb.pid) == (device.vid, device.pid) for usb in model.usb)
     ]
 
 
-def _unknown(device: UsbDevice) -> BoardStatus:
+def _unknown(device: UsbDevice, models: list[str]) -> BoardStatus:
     port = device.ttys[0] if device.ttys else str(device.drive or device.path)
     detail = f"{device.product} serial {device.serial or '-'} at {device.path}"
-    return BoardStatus("", " or ".join(_models(device)), port, "unknown", detail)
+    return BoardStatus("", " or ".join(models), port, "unknown", detail)

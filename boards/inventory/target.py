@@ -104,7 +104,7 @@ def find(board: Board, devices: Sequence[UsbDevice]) -> list[UsbDevice]:
     match = board.usb
     if match is None:
         raise NotThere(f"{board.id}: it is not looked for on the USB")
-    found = [device for device in devices if _fits(match, board.model, device)]
+    found = [device for device in devices if _fits(match, board, device)]
     if found:
         # Another board that waits in BOOTSEL mode is no doubt about one that runs.
         running = [one for one in found if _usb_state(board.model, one) == "running"]
@@ -116,19 +116,31 @@ def find(board: Board, devices: Sequence[UsbDevice]) -> list[UsbDevice]:
     )
 
 
-def _fits(match: UsbMatch, model: Model, device: UsbDevice) -> bool:
+def _fits(match: UsbMatch, board: Board, device: UsbDevice) -> bool:
+    model = board.model
     in_loader = _usb_state(model, device) == "loader"
     if match.path and not match.path.endswith(device.path):
         return False
     if in_loader:
         # In BOOTSEL mode all ids are the chip's: only the place tells this board from others.
         return _is_kind(model, device)
+    if _is_same_chip(board, device):
+        return True
     return (
         (match.vid is None or device.vid == match.vid)
         and (match.pid is None or device.pid == match.pid)
         and (not match.serial or device.serial == match.serial)
         and (match.vid is not None or _is_kind(model, device))
     )
+
+
+def _is_same_chip(board: Board, device: UsbDevice) -> bool:
+    """An ESP chip with USB of its own is seen under one id by its ROM, by another with a program.
+
+    The ROM writes the MAC with colons as its serial number, MicroPython without.
+    """
+    serial = device.serial.replace(":", "").lower()
+    return bool(serial) and serial == board.identity.text and _is_kind(board.model, device)
 
 
 def _is_kind(model: Model, device: UsbDevice) -> bool:

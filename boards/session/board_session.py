@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from boards.faults.control import Route
+from boards.flash.find_board import open_repl
 from boards.inventory.power import switch
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl
@@ -211,7 +212,7 @@ class BoardSession:
         """
         self.until = math.inf
         self.repl.close(friendly=False)
-        self.repl = Repl.open(self.target.place().serial_url, deadline_s=_REPL_S, tap=self.log.tap)
+        self.repl = open_repl(self.target, deadline_s=_REPL_S, tap=self.log.tap)
         self.hang_up()
 
     def observe(self, topic: str) -> Observer:

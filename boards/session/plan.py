@@ -25,7 +25,7 @@ STEP_LIMITS_S: Mapping[str, float] = {
     "install": 120,
     "check": 240,
     "telemetry": 240,
-    "stop": 30,
+    "stop": 60,
 }
 _MAX_BOARDS = 64
 
@@ -50,7 +50,7 @@ class Job:
     """All that a worker needs to know, as plain data: it travels as one JSON line."""
 
     board: BoardPlan
-    image: str  # firmware file
+    image: str  # firmware file; "." if there is none
     node_dir: str  # what to install, laid out as on the board
     state_dir: str  # the board's own: a virtual board's flash, node.json
     rig_dir: str  # locks, permits, wedge marks, ledger
@@ -70,6 +70,8 @@ class Job:
     proxy_port: int = 0  # its control port; 0: there is none
     wifi_ssid: str = ""  # of the desk; for boards that have the cap wifi
     wifi_psk_env: str = ""  # the name of an environment variable
+    models_dir: str = ""  # of the desk's own models
+    image_fault: str = ""  # why there is no firmware file
 
     def to_json(self) -> str:
         """Return the job as one line."""

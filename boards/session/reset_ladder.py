@@ -10,7 +10,7 @@ from pathlib import Path
 
 import serial
 
-from boards.flash.boot_proof import Running, ask_running
+from boards.flash.boot_proof import Running, ask_running, await_running
 from boards.flash.errors import NotThere, WrongBoard
 from boards.inventory import power, unresponsive
 from boards.inventory.models import Reset
@@ -22,7 +22,6 @@ from boards.virtual.control import BoardError
 _ASK_S = 5.0
 _BACK_S = 15.0  # until a board that was reset has booted and its port is back
 _RTS_S = 0.1
-_LOOK_S = 0.2
 
 Progress = Callable[[str], None]
 
@@ -47,7 +46,7 @@ def bring_back(board: BoardHandle, *, tap: Tap | None, progress: Progress) -> Ru
         progress(f"reset: {rung}")
         try:
             _RUNGS[rung](board, tap)
-            return _await(board, tap)
+            return _proven(board, await_running(board, deadline_s=_BACK_S, tap=tap))
         except (ReplError, PortError, NotThere, BoardError, power.PowerError, OSError) as error:
             seen.append(f"{rung}: {error}")
     raise NotBack("; ".join(seen))
@@ -67,24 +66,16 @@ def _ask(board: BoardHandle, deadline_s: float, tap: Tap | None) -> Running:
     place = board.place()
     if not place.serial_url or not board.answers():
         raise NotThere(f"{board.id}: it waits to be flashed: no program runs")
-    running = ask_running(place.serial_url, deadline_s=deadline_s, tap=tap)
+    return _proven(board, ask_running(place.serial_url, deadline_s=deadline_s, tap=tap))
+
+
+def _proven(board: BoardHandle, running: Running) -> Running:
     if board.identity.text and running.uid != board.identity.text:
         raise WrongBoard(
-            f"{board.id}: the board at {place.hub_path or place.serial_url} says it is "
-            f"{running.uid or 'nobody'}, expected {board.identity.text}"
+            f"{board.id}: the board in its place says it is {running.uid or 'nobody'}, expected "
+            f"{board.identity.text}"
         )
     return running
-
-
-def _await(board: BoardHandle, tap: Tap | None) -> Running:
-    until = time.monotonic() + _BACK_S
-    while True:
-        try:
-            return _ask(board, max(1.0, until - time.monotonic()), tap)
-        except (NotThere, PortError):  # its port is on the way back
-            if time.monotonic() > until:
-                raise
-            time.sleep(_LOOK_S)
 
 
 def _repl(board: BoardHandle, tap: Tap | None) -> None:

@@ -5,30 +5,36 @@ import time
 from pathlib import Path
 from typing import cast
 
-from boards.flash.errors import NoWayIn
+from boards.flash.errors import FlashError, NotThere, NoWayIn
+from boards.flash.find_board import find_board, open_repl
 from boards.flash.image_identity import Image, check_image
 from boards.flash.ledger import Ledger
 from boards.flash.rule import Flashed, flash_board
 from boards.inventory import unresponsive
 from boards.inventory.board_file import Board, VirtualDesk, load_board, started_board
+from boards.inventory.link_needs import missing_link
 from boards.inventory.locks import BoardLock
-from boards.inventory.models import Model
+from boards.inventory.models import Models
 from boards.inventory.permits import flash_permit
+from boards.inventory.port_users import port_users
 from boards.inventory.presence import find_place
 from boards.inventory.target import BoardHandle
 from boards.mpremote_cli import copy_to_board
-from boards.repl import Repl
+from boards.repl import Repl, ReplError
+from boards.serial_port import PortError
 from boards.session import installation
 from boards.session.board_session import BoardSession
 from boards.session.broker_route import BrokerRoute
 from boards.session.message_line import SILENCE_S, Bridge, set_silence, start_bridge
+from boards.session.own_files import OwnFiles, OwnFilesError
 from boards.session.plan import Job
+from boards.session.reachable import require_reachable
 from boards.session.reporter import Reporter
 from boards.session.reset_ladder import NotBack, bring_back
 from boards.session.serial_log import SerialLog
 from boards.session.telemetry import await_telemetry
 from boards.session.verdicts import StepFailed
-from boards.session.wifi import Wifi, forget, join, wifi_files
+from boards.session.wifi import Wifi, join, wifi_files
 from boards.virtual.board import BoardKind, VirtualBoard
 
 _REPL_S = 30.0
@@ -41,9 +47,10 @@ _DYING_S = 4.0  # the worker of a rig that was killed just now still stops its b
 class BoardRun:
     """One board and its steps, in order; ``stop`` at any time, from any thread."""
 
-    def __init__(self, job: Job, model: Model, report: Reporter) -> None:
+    def __init__(self, job: Job, models: Models, report: Reporter) -> None:
         self.job = job
-        self.model = model
+        self.model = models[job.board.model]
+        self._models = models
         self.log = SerialLog(Path(job.log_dir) / f"{job.board.id}.serial.log")
         self._report = report
         self._started: VirtualBoard | None = None
@@ -54,8 +61,7 @@ class BoardRun:
         self._session: BoardSession | None = None
         self._starting = threading.Lock()
         self._stopped = False
-        self._is_installed = False
-        self._has_wifi = False
+        self._own_files: OwnFiles | None = None
         self._rig_dir = Path(job.rig_dir)
 
     @property
@@ -74,22 +80,40 @@ class BoardRun:
             self._lock = BoardLock.take(self._rig_dir, self.job.board.id, what, wait_s=_DYING_S)
             if self.job.board.file:
                 unresponsive.refuse(self._rig_dir, self.job.board.id)
-                board = load_board(Path(self.job.board.file))
+                board = load_board(Path(self.job.board.file), self._models)
             else:
                 board = self._start_virtual(until)
         self._target = BoardHandle(board)
         place = find_place(self._target)
+        self._require_data_line()
         self._broker_route.open()
         url = place.serial_url or place.hub_path
         self._report.about(port=url)
         return f"{self.model.id} on {url}"
 
+    def _require_data_line(self) -> None:
+        """Raise ``StepFailed`` if there is no line for messages, or somebody else reads it.
+
+        Two readers of one line get a part of the bytes each, and every check fails in its own way.
+        """
+        if missing := missing_link(self.target.board, self.job.wifi_ssid):
+            raise StepFailed(f"{missing.what}: {missing.remedy}; nothing was written")
+        url = self.target.data_url if self.target.board.transport == "uart" else ""
+        if url and (users := port_users(url)):
+            raise StepFailed(
+                f"its data line {url} is open in "
+                f"{', '.join(user.text for user in users)}: end that first; nothing was written"
+            )
+
     def flash(self, until: float) -> str:
         """Put the firmware on the board by the flash rule."""
         target = self.target
         if self.model.flash.method == "none":
+            self._keep_own_files(self._console_url(until))
             with self._open_repl(until) as repl:
                 return f"nothing to flash: {repl.exec(_VERSION, deadline_s=_EXEC_S).strip()}"
+        if self.job.image_fault:
+            raise FlashError(f"{self.job.image_fault}; nothing was written")
         image = check_image(
             Path(self.job.image),
             target.model.flash,
@@ -119,7 +143,16 @@ class BoardRun:
             tap=self.log.tap,
             force=self.job.force,
             trust_ledger=self.job.trust_ledger,
+            proven=self._keep_own_files,
         )
+
+    def _keep_own_files(self, url: str) -> None:
+        """Copy what is the board's own to this host; a virtual board of the run has nothing."""
+        if self._started is None and self._own_files is None:
+            own_files = OwnFiles(self._rig_dir, self.target)
+            with Repl.open(url, deadline_s=_REPL_S) as repl:
+                own_files.keep(repl)
+            self._own_files = own_files
 
     def revive(self) -> None:
         """Bring the board back after a failed step. Raises ``NotBack``, ``WrongBoard``.
@@ -156,18 +189,23 @@ class BoardRun:
 
     def install(self, until: float) -> str:
         """Copy the client and the node with mpremote, and compare what the board then holds."""
-        self._write_config(autostart=False)
+        url = self._console_url(until)
+        self._keep_own_files(url)  # if nothing ran before it was flashed
         node_dir = Path(self.job.node_dir)
+        self._will_write("main.py", (node_dir / "main.py").read_bytes())
+        self._write_config(autostart=False)
         size = installation.copy_node(
-            self.target.place().serial_url,
+            url,
             node_dir,
             self._config,
             deadline_s=_left(until),
             on_line=self._tool_line,
             into=installation.root_of(self.model),
         )
-        self._is_installed = True
         self._join_wifi(until)
+        if self.target.board.transport == "tcp":
+            with self._open_repl(until) as repl:
+                require_reachable(repl, self._broker_route.address)
         self._report.progress("comparing")
         wanted = installation.digests(node_dir, self._config)
         with self._open_repl(until) as repl:
@@ -185,11 +223,11 @@ class BoardRun:
             wifi = Wifi(self.job.wifi_ssid, self.job.wifi_psk_env)
         if not wifi.ssid or "wifi" not in self.target.board.caps:
             return
-        url = self.target.place().serial_url
+        url = self._console_url(until)
         with wifi_files(wifi, Path(self.job.state_dir)) as files:
+            self._will_write("boot.py", files[-1].read_bytes())
             copy_to_board(url, folders=[], files=files, deadline_s=_left(until))
         self._report.progress(f"joining {wifi.ssid}")
-        self._has_wifi = True
         with self._open_repl(until) as repl:
             join(repl, wifi)
 
@@ -246,18 +284,22 @@ class BoardRun:
             self._lock.release()
 
     def restore(self, until: float) -> None:
-        """Leave a board of the desk quiet: at its REPL, starting nothing by itself."""
-        if self._target is None or self._started is not None or not self._is_installed:
+        """Leave a board of the desk at its REPL, with its own files as they were before."""
+        if self._own_files is None:
             return
-        self._send_config(until, autostart=False)
-        if self._has_wifi:
-            with self._open_repl(until) as repl:
-                forget(repl)
+        try:
+            with open_repl(self.target, deadline_s=min(_REPL_S, _left(until))) as repl:
+                self._own_files.restore(repl)
+        except (NotThere, OwnFilesError, PortError, ReplError) as error:
+            raise StepFailed(
+                f"its own main.py and boot.py stay on this host until it answers: {error}; get "
+                f"them back with: motemq rig recover {self.target.id}"
+            ) from error
 
     def _send_config(self, until: float, *, autostart: bool) -> None:
         self._write_config(autostart=autostart)
         copy_to_board(
-            self.target.place().serial_url,
+            self._console_url(until),
             folders=[],
             files=[self._config],
             deadline_s=_left(until),
@@ -265,10 +307,12 @@ class BoardRun:
             into=installation.root_of(self.model),
         )
 
+    def _console_url(self, until: float) -> str:
+        left = min(_REPL_S, _left(until))
+        return find_board(self.target, "running", deadline_s=left).serial_url
+
     def _open_repl(self, until: float) -> Repl:
-        return Repl.open(
-            self.target.place().serial_url, deadline_s=min(_REPL_S, _left(until)), tap=self.log.tap
-        )
+        return open_repl(self.target, deadline_s=min(_REPL_S, _left(until)), tap=self.log.tap)
 
     def _start_bridge(self) -> None:
         if self.target.board.transport != "uart" or self._bridge is not None:
@@ -290,7 +334,13 @@ class BoardRun:
     def _write_config(self, *, autostart: bool) -> None:
         uart = self.model.uart if self.target.board.transport == "uart" else None
         about = self.job.board, uart, self._broker_route.address
-        self._config.write_text(installation.node_config(*about, autostart=autostart))
+        text = installation.node_config(*about, autostart=autostart)
+        self._config.write_text(text)
+        self._will_write("node.json", text.encode())
+
+    def _will_write(self, name: str, content: bytes) -> None:
+        if self._own_files is not None:
+            self._own_files.will_write(name, content)
 
     def _tool_line(self, line: str) -> None:
         self.log.mark(line)

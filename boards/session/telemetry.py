@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 
+from boards.flash.find_board import find_board
 from boards.inventory.target import BoardHandle
 from boards.serial_port import SerialPort
 from boards.session.board_session import CheckFailed
@@ -13,6 +14,7 @@ from boards.session.serial_log import SerialLog
 
 TELEMETRY: Mapping[str, int] = {"seconds": 60, "rate_hz": 10}
 _ARRIVAL_S = 15.0
+_BACK_S = 15.0
 _LOOK_S = 0.1
 _LINE_LIMIT = 4096
 _SOFT_RESET = b"\r\x03\x03\x02\x04"  # interrupt twice, friendly REPL, Ctrl-D
@@ -37,7 +39,8 @@ def await_telemetry(
     topic = f"telemetry/{job.board.id}/*"
     if job.board.protocol == "lightmq":
         topic = f"lightmq/{job.board.id}/up"
-    port = SerialPort.open(board.place().serial_url, tap=log.tap)
+    place = find_board(board, "running", deadline_s=_BACK_S)
+    port = SerialPort.open(place.serial_url, tap=log.tap)
     try:
         with Observer(job.fmqp, topic) as observer:
             _restart(board, port)

@@ -19,6 +19,8 @@ from boards.serial_port import PortError
 from boards.session.agent import AgentError
 from boards.session.board_session import BoardSession, CheckFailed, Invalid
 from boards.session.broker_process import BrokerDown
+from boards.session.own_files import OwnFilesError
+from boards.session.reachable import Unreachable
 from boards.session.reset_ladder import NotBack
 from boards.session.wifi import WifiError
 from boards.tool import ToolError
@@ -44,7 +46,9 @@ FAULTS = (
     Locked,
     NoPermit,
     NotBack,
+    OwnFilesError,
     StepFailed,
+    Unreachable,
     TomlError,
     ToolError,
     Unresponsive,

@@ -37,14 +37,6 @@ def _join():
 _join()
 """
 _JOINED = "print(__import__('network').WLAN(__import__('network').STA_IF).isconnected())"
-_FORGET = """
-import os
-for _name in ("boot.py", "wifi.json"):
-    try:
-        os.remove("/" + _name)
-    except OSError:
-        pass
-"""
 
 
 class WifiError(Exception):
@@ -72,7 +64,10 @@ class Wifi:
 
 @contextmanager
 def wifi_files(wifi: Wifi, folder: Path) -> Iterator[list[Path]]:
-    """Write what goes onto the board, for as long as the block lasts. Raises ``WifiError``."""
+    """Write what goes onto the board, ``boot.py`` last, for as long as the block lasts.
+
+    Raises ``WifiError``.
+    """
     boot, secret = folder / "boot.py", folder / "wifi.json"
     text = json.dumps({"ssid": wifi.ssid, "psk": wifi.psk()})
     boot.write_text(_BOOT)
@@ -96,8 +91,3 @@ def join(repl: Repl, wifi: Wifi) -> None:
             f"it did not join Wi-Fi {wifi.ssid!r} within {JOIN_S} s: is the network there, on "
             "2.4 GHz, and the password right?"
         )
-
-
-def forget(repl: Repl) -> None:
-    """Take the files off a board."""
-    repl.exec(_FORGET, deadline_s=10.0)

@@ -15,7 +15,7 @@ from typing import Any
 
 from boards.checks.declared import Check
 from boards.checks.registry import CHECKS
-from boards.inventory.models import all_models
+from boards.inventory.models import all_models, models_of
 from boards.inventory.permits import radio
 from boards.inventory.presence import Absent
 from boards.repl import ReplError
@@ -51,7 +51,8 @@ class _Worker:
         self._parent = parent
         self._not_run: list[str] = []  # checks, and why
         self._channel = channel
-        self._run = BoardRun(job, all_models()[job.board.model], Teller(channel))
+        models = models_of(Path(job.models_dir)) if job.models_dir else all_models()
+        self._run = BoardRun(job, models, Teller(channel))
         self._outcomes: list[str] = []
         self._broken = ""  # why the remaining steps cannot run
 

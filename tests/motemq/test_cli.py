@@ -53,3 +53,39 @@ def test_unknown_sub_command_is_a_usage_error() -> None:
     result = _motemq("publish")
     assert result.returncode == 2
     assert "publish" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "needs"),
+    [
+        ("darwin", "rig", "Linux"),
+        ("win32", "rig", "Linux"),
+        ("darwin", "demo", "Linux"),
+        ("win32", "bridge", "Linux or macOS"),
+        ("win32", "firmware", "Linux or macOS"),
+    ],
+)
+def test_what_another_system_lacks_is_one_line(system: str, name: str, needs: str) -> None:
+    """Exit code 3: no verdict on anybody's code."""
+    code = f"import sys\nfrom motemq.cli import main\nsys.platform = {system!r}\nmain()"
+    result = _motemq(name, "run", code=code)
+    assert result.returncode == 3
+    assert result.stderr == f"Error: 'motemq {name}' needs {needs}; this is {system}\n"
+
+
+_NO_UNIX = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("fcntl", "termios", "tty", "pty", "resource", "grp", "pwd"):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Absent())
+from motemq.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["pub", "sub", "ping", "call"])
+def test_client_commands_use_no_module_that_unix_alone_has(name: str) -> None:
+    result = _motemq(name, "--help", code=_NO_UNIX)
+    assert result.returncode == 0, result.stderr

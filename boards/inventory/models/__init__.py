@@ -1,8 +1,10 @@
 """Board models as data: one TOML file each, here, named as MicroPython names the board.
 
-``toml_tables`` reads them, and the desk's own files, with errors that name file and line.
+A desk has models of its own in files of the same kind. Their facts are MicroPython's
+(``mpconfigboard.h``: the machine's name) and esptool's (``targets/``: chip ids, offsets).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,9 +12,20 @@ from typing import Literal, get_args
 
 from boards.toml_file import Table, TomlError, read_table
 
-__all__ = ["LineMode", "Loader", "Model", "TomlError", "Uart", "UsbId", "all_models", "load_model"]
+__all__ = [
+    "LineMode",
+    "Loader",
+    "Model",
+    "Models",
+    "TomlError",
+    "Uart",
+    "UsbId",
+    "all_models",
+    "load_model",
+    "models_of",
+]
 
-Chip = Literal["rp2040", "rp2350", "esp32", "esp32s3", "esp32c3", "unix"]
+Chip = Literal["rp2040", "rp2350", "esp32", "esp32s2", "esp32s3", "esp32c3", "esp32c6", "unix"]
 FlashMethod = Literal["uf2_drive", "picotool", "esptool", "none"]
 Transport = Literal["uart", "tcp"]
 LineMode = Literal["raw", "reliable"]  # of a UART: docs/bridge.md
@@ -45,7 +58,7 @@ class Loader:
     """How firmware gets on a board, and what an image must be to be allowed there."""
 
     method: FlashMethod
-    image: str  # a build of firmware.build, or a name in firmware/images.toml
+    image: str  # a build of firmware.build, a name in firmware/images.toml, or a file
     offset: int = 0  # in flash, of an ESP image; a UF2 says it itself
     chip_ids: tuple[int, ...] = ()  # in the image: ESP chip id, or UF2 families
     drive: str = ""  # Board-ID in INFO_UF2.TXT
@@ -68,6 +81,7 @@ class Model:
     transport: Transport
     mode: LineMode
     uart: Uart | None
+    caps: tuple[str, ...] = ()  # of a board whose file says nothing else
 
     @property
     def chip_name(self) -> str:
@@ -75,8 +89,16 @@ class Model:
         return self.kind.upper().replace("ESP32", "ESP32-").rstrip("-")
 
 
+Models = Mapping[str, Model]  # by id
+
+
+def is_file_name(image: str) -> bool:
+    """Return whether an ``image`` is a file, not the name of one that we know."""
+    return "/" in image or image.endswith((".uf2", ".bin"))
+
+
 def load_model(path: Path) -> Model:
-    """Read one model file. Raises ``TomlError``."""
+    """Read one model file; an image that is a file is relative to it. Raises ``TomlError``."""
     top = read_table(path)
     flash = top.table("flash", required=True)
     link = top.table("link", required=True)
@@ -89,11 +111,12 @@ def load_model(path: Path) -> Model:
         virtual=top.take("virtual", bool, False),
         machine=top.take("machine", str, ""),
         usb=tuple(_usb_id(name, table) for name, table in top.table("usb").tables()),
-        flash=_loader(flash),
+        flash=_loader(flash, path.parent),
         resets=_resets(top),
         transport=transport,
         mode=link.choice("mode", get_args(LineMode), "raw"),
         uart=_uart(link.table("uart", required=True)) if transport == "uart" else None,
+        caps=top.texts("caps", []),
     )
     for table in (top, flash, link):
         table.end()
@@ -101,10 +124,33 @@ def load_model(path: Path) -> Model:
 
 
 @cache
-def all_models() -> dict[str, Model]:
-    """Return every model by its id."""
-    models = [load_model(path) for path in sorted(Path(__file__).parent.glob("*.toml"))]
-    return {model.id: model for model in models}
+def all_models() -> Models:
+    """Return every model that ships, by its id."""
+    return _models_in(Path(__file__).parent)
+
+
+def models_of(folder: Path) -> Models:
+    """Return the models that ship, and those of a desk's ``folder``, which need not be there.
+
+    One there replaces the one of its id that ships. Raises ``TomlError``.
+    """
+    own = _models_in(folder)
+    for model in own.values():
+        if model.virtual:
+            raise TomlError(
+                f"{folder}: model {model.id!r}: a virtual board is none of a desk's own"
+            )
+    return {**all_models(), **own}
+
+
+def _models_in(folder: Path) -> dict[str, Model]:
+    found: dict[str, Model] = {}
+    for path in sorted(folder.glob("*.toml")):
+        model = load_model(path)
+        if model.id in found:
+            raise TomlError(f"{path}:1: there is a model {model.id!r} in this folder already")
+        found[model.id] = model
+    return found
 
 
 def virtual_models() -> dict[str, Model]:
@@ -123,12 +169,13 @@ def _usb_id(name: str, table: Table) -> UsbId:
     return found
 
 
-def _loader(table: Table) -> Loader:
+def _loader(table: Table, folder: Path) -> Loader:
     method: FlashMethod = table.choice("method", get_args(FlashMethod))
+    image: str = table.take("image", str, "" if method == "none" else None)
     ids = table.take("chip_ids", list, [] if method == "none" else None)
     return Loader(
         method=method,
-        image=table.take("image", str, "" if method == "none" else None),
+        image=str(folder / image) if is_file_name(image) else image,
         offset=table.number("offset", 0, 0xFFFFFF, 0),
         chip_ids=tuple(ids),
         drive=table.take("drive", str, ""),

@@ -2,6 +2,7 @@
 wrong ones left as they were."""
 
 import hashlib
+import shutil
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -143,6 +144,21 @@ def test_an_image_that_is_not_booted_is_a_fault_and_not_booked(tmp_path: Path) -
         assert Ledger(tmp_path / "ledger.jsonl").last("b1") is None
 
 
+def test_the_version_is_read_back_from_the_board(tmp_path: Path) -> None:
+    """An official file says in its name what it is; the board must then say the same."""
+    with VirtualBoard.start("esp32", "b1", tmp_path / "b1") as blank:
+        board = desk_board(tmp_path, blank)
+        for version in ("v1.25.0", "v9.9.9"):
+            path = tmp_path / f"ESP32_GENERIC-20250415-{version}.bin"
+            shutil.copyfile(ensure("vesp32"), path)
+            image = check_image(path, board.model.flash, virtual=True)
+            if version == "v1.25.0":
+                assert version in _flash(board, image, tmp_path).running.version
+                continue
+            with pytest.raises(FlashError, match=r"b1: it booted .*v1\.25\.0.* is v9\.9\.9: "):
+                _flash(board, image, tmp_path)
+
+
 def _uf2(path: Path, family: int, *, flags: int = 0x2000) -> Path:
     blocks = bytearray()
     for number in range(3):
@@ -171,6 +187,9 @@ def _esp(path: Path, chip_id: int, payload: bytes) -> Path:
         ("ESP32_GENERIC", None, 9, "is for ESP32-S3, the board is ESP32"),
         ("ESP32_GENERIC_S3", None, 0, "is for ESP32, the board is ESP32-S3"),
         ("ESP32_GENERIC_C3", None, 9, "is for ESP32-S3, the board is ESP32-C3"),
+        ("ESP32_GENERIC_S2", None, 9, "is for ESP32-S3, the board is ESP32-S2"),
+        ("ESP32_GENERIC_C6", None, 5, "is for ESP32-C3, the board is ESP32-C6"),
+        ("RPI_PICO2", 0xE48BFF56, None, "is for RP2040, the board is RP2350"),
     ],
 )
 def test_an_image_for_another_chip_is_refused(
@@ -189,7 +208,10 @@ def test_images_for_the_right_chip_are_taken(tmp_path: Path) -> None:
     for model, path in (
         ("RPI_PICO", _uf2(tmp_path / "a", 0xE48BFF56)),
         ("RPI_PICO2_W", _uf2(tmp_path / "b", 0xE48BFF59)),
+        ("RPI_PICO2", _uf2(tmp_path / "b", 0xE48BFF59)),
         ("ESP32_GENERIC_C3", _esp(tmp_path / "c", 5, bytes(64))),
+        ("ESP32_GENERIC_S2", _esp(tmp_path / "s", 2, bytes(64))),
+        ("ESP32_GENERIC_C6", _esp(tmp_path / "c6", 13, bytes(64))),
     ):
         image = check_image(path, all_models()[model].flash, virtual=False, sha256=_sha(path))
         assert image.sha256 == _sha(path)

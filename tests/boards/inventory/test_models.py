@@ -3,11 +3,21 @@
 from pathlib import Path
 
 import pytest
+from esptool.targets import CHIP_DEFS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boards.inventory.models import TomlError, Uart, all_models, load_model, virtual_models
+from boards.inventory.models import (
+    TomlError,
+    Uart,
+    all_models,
+    load_model,
+    models_of,
+    virtual_models,
+)
 from boards.toml_file import key_lines, read_table
+from firmware import build
+from firmware.images import official_images
 
 _GOOD = """\
 id = "x"
@@ -38,8 +48,9 @@ def test_the_virtual_models() -> None:
 def test_every_model_that_ships_can_be_told_and_flashed() -> None:
     models = all_models()
     assert set(models) == {
-        *("ESP32_GENERIC", "ESP32_GENERIC_S3", "ESP32_GENERIC_C3"),
-        *("RPI_PICO", "RPI_PICO_W", "RPI_PICO2_W"),
+        *("ESP32_GENERIC", "ESP32_GENERIC_S2", "ESP32_GENERIC_S3"),
+        *("ESP32_GENERIC_C3", "ESP32_GENERIC_C6"),
+        *("RPI_PICO", "RPI_PICO_W", "RPI_PICO2", "RPI_PICO2_W"),
         *("unix", "virtual-rp2040", "virtual-esp32"),
     }
     for model in models.values():
@@ -48,7 +59,42 @@ def test_every_model_that_ships_can_be_told_and_flashed() -> None:
     assert models["ESP32_GENERIC"].flash.offset == 0x1000
     assert models["ESP32_GENERIC_S3"].flash.offset == models["ESP32_GENERIC_C3"].flash.offset == 0
     names = {model.chip_name for model in models.values()}
-    assert names == {"ESP32", "ESP32-S3", "ESP32-C3", "RP2040", "RP2350", "UNIX"}
+    assert names == {
+        *("ESP32", "ESP32-S2", "ESP32-S3", "ESP32-C3", "ESP32-C6"),
+        *("RP2040", "RP2350", "UNIX"),
+    }
+
+
+def test_the_facts_of_esp_models_are_those_of_esptool() -> None:
+    for model in all_models().values():
+        if model.flash.method == "esptool":
+            chip = CHIP_DEFS[model.kind]
+            assert (model.chip_name, model.flash.chip_ids) == (
+                chip.CHIP_NAME,
+                (chip.IMAGE_CHIP_ID,),
+            )
+            assert model.flash.offset == chip.BOOTLOADER_FLASH_OFFSET
+
+
+def test_every_image_of_a_model_that_ships_can_be_had() -> None:
+    known = {*official_images(), *build.NAMES, ""}
+    assert {model.flash.image for model in all_models().values()} <= known
+
+
+def test_a_desk_has_models_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "MY_PICO.toml").write_text(
+        _GOOD.replace("virtual = true", "").replace("rpi_pico", "firmware/mine.uf2")
+    )
+    own = models_of(tmp_path)
+    assert set(own) == {*all_models(), "x"}
+    assert own["x"].flash.image == str(tmp_path / "firmware/mine.uf2")
+    assert models_of(tmp_path / "absent") == all_models()
+    (tmp_path / "again.toml").write_text((tmp_path / "MY_PICO.toml").read_text())
+    with pytest.raises(TomlError, match=r"again.toml:1: there is a model 'x' in this folder"):
+        models_of(tmp_path)
+    (tmp_path / "again.toml").write_text(_GOOD.replace('"x"', '"y"', 1))
+    with pytest.raises(TomlError, match="a virtual board is none of a desk's own"):
+        models_of(tmp_path)
 
 
 def test_a_good_file_loads(tmp_path: Path) -> None:

@@ -79,14 +79,20 @@ def test_a_blank_pico_needs_its_drive_then_firmware(machine: _Machine) -> None:
     plug(machine.sys, "1-1", **_BOOTSEL, disk="sda", product="RP2 Boot")
     assert machine.says() == "udisksctl mount -b /dev/sda1\nmotemq rig doctor"
     machine.mounts.write_text("/dev/sda1 /media/me/RPI-RP2 vfat rw 0 0\n")
-    assert machine.says() == (
-        "cp \"$(motemq firmware build rpi_pico)\" '/media/me/RPI-RP2/'\nmotemq rig add"
-    )
+    # The boot ROM of a Pico W says nothing else: only a person sees which one it is.
+    assert machine.says().splitlines() == [
+        "cp \"$(motemq firmware build rpi_pico)\" '/media/me/RPI-RP2/'"
+        "  # if it is a Raspberry Pi Pico",
+        "cp \"$(motemq firmware fetch RPI_PICO_W)\" '/media/me/RPI-RP2/'"
+        "  # if it is a Raspberry Pi Pico W",
+        "motemq rig add",
+    ]
 
 
 def test_a_blank_pico_2_takes_the_official_image(machine: _Machine) -> None:
     plug(machine.sys, "1-1", vid=0x2E8A, pid=0x000F, disk="sda")
     machine.mounts.write_text("/dev/sda1 /media/me/RP2350 vfat rw 0 0\n")
+    assert 'cp "$(motemq firmware fetch RPI_PICO2)"' in machine.says()
     assert 'cp "$(motemq firmware fetch RPI_PICO2_W)"' in machine.says()
 
 

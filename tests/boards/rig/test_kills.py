@@ -1,8 +1,11 @@
 """The rig is killed at random instants; the next one finds free boards and passes.
 
+The boards' own files are then as they were before the first life.
+
 ``MOTEMQ_RIG_KILLS`` says how often (default 2); ``MOTEMQ_RIG_SEED`` repeats a run.
 """
 
+import ast
 import os
 import random
 import subprocess
@@ -12,6 +15,7 @@ from pathlib import Path
 
 from boards.inventory import unresponsive
 from boards.inventory.locks import holder
+from boards.repl import Repl
 from boards.virtual.board import VirtualBoard
 from tests.boards.desk_files import write_rig, write_virtual
 from tests.boards.rig_process import (
@@ -25,6 +29,7 @@ from tests.boards.rig_process import (
 
 _KILLS = int(os.environ.get("MOTEMQ_RIG_KILLS", "2"))
 _BOARDS = ("e1", "p1")
+_OWN_FILES = {"main.py": "greenhouse = 1\n" * 90, "boot.py": "# the board's own\n"}
 
 
 def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
@@ -44,6 +49,8 @@ def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
         first = run_rig(out, broker, "--rig", str(rig))
         assert first.returncode == 0, first.stdout
         whole_s = time.monotonic() - began
+        for board in (esp32, pico):
+            _write_own_files(board)
         for number in range(_KILLS):
             at_s = chance.uniform(0.0, whole_s)
             # --force: each life writes flash, so that some die in the middle of it.
@@ -57,6 +64,20 @@ def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
                 assert rows(out, "events.jsonl"), where
             again = run_rig(out, broker, "--rig", str(rig))
             assert again.returncode == 0, f"{where}\n{again.stdout}"
+            for board in (esp32, pico):
+                assert _own_files(board) == _OWN_FILES, where
+
+
+def _write_own_files(board: VirtualBoard) -> None:
+    with Repl.open(board.address.serial_url, deadline_s=60) as repl:
+        for name, text in _OWN_FILES.items():
+            repl.exec(f"with open('/{name}', 'w') as f: f.write({text!r})", deadline_s=60)
+
+
+def _own_files(board: VirtualBoard) -> dict[str, str]:
+    with Repl.open(board.address.serial_url, deadline_s=60) as repl:
+        said = repl.exec(f"print([open('/' + n).read() for n in {[*_OWN_FILES]}])", deadline_s=60)
+    return dict(zip(_OWN_FILES, ast.literal_eval(said), strict=True))
 
 
 def _kill_after(seconds: float, command: list[str]) -> None:

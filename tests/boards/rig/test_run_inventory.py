@@ -1,6 +1,6 @@
 """``motemq rig run`` on a desk: what is there is taken, nobody else's board, and left quiet."""
 
-import json
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -17,6 +17,7 @@ from tests.boards.desk_files import motemq_rig, running_esp32, write_rig, write_
 from tests.boards.loose_cable import LooseCable
 from tests.boards.rig_process import QUICK_CHECKS, Broker, outcomes, rows, run_rig
 
+_BOOT = "# the board's own, with a secret: hunter22"
 _DEAF = "while True:\n try:\n  while True: pass\n except BaseException: pass"
 
 
@@ -48,8 +49,9 @@ def test_a_desk_is_judged_twice_and_left_quiet(
         assert {suite.get("failures") for suite in suites} == {"0"}
         for board in (esp32, pico):
             with Repl.open(board.address.serial_url, deadline_s=60) as repl:
-                said = repl.exec("print(open('/node.json').read())", deadline_s=60)
-            assert json.loads(said)["autostart"] is False
+                left = repl.exec("import os\nprint(os.listdir('/'))", deadline_s=60)
+            assert "node.mpy" in left  # what is not sent again
+            assert "main.py" not in left and "node.json" not in left  # it had none before
         boots = pico.control.state()["boots"]
         again = run_rig(out, broker, "--rig", str(rig), "-b", "p1", "--trust-ledger")
         assert again.returncode == 0, again.stdout
@@ -189,13 +191,19 @@ def test_a_board_joins_the_wifi_for_the_run_and_the_password_is_nowhere_after_it
     assert unset.returncode == 3, unset.stdout
     assert "wanted in the environment variable LAB_PSK, which is not set" in unset.stdout
     monkeypatch.setenv("LAB_PSK", "tr0ub4dor&3")
+    with Repl.open(esp32.address.serial_url, deadline_s=60) as repl:
+        repl.exec(f"with open('/boot.py', 'w') as f: f.write({_BOOT!r})", deadline_s=60)
     done = run_rig(out, broker, "--rig", str(rig))
     assert done.returncode == 0, done.stdout
     assert "wifi: " in (out / "logs" / "e1.serial.log").read_text()
     written = [file for file in out.rglob("*") if file.is_file()]
-    assert [file for file in written if b"tr0ub4dor" in file.read_bytes()] == []
+    secrets = (b"tr0ub4dor", b"hunter22", base64.b64encode(_BOOT.encode())[8:24])
+    assert [
+        (file, secret) for file in written for secret in secrets if secret in file.read_bytes()
+    ] == []
     with Repl.open(esp32.address.serial_url, deadline_s=60) as repl:
         left = repl.exec("import os\nprint(os.listdir('/'))", deadline_s=60)
-    assert "main.py" in left
+        boot = repl.exec("print(open('/boot.py').read())", deadline_s=60)
+    assert "main.py" not in left  # it had none
     assert "wifi.json" not in left
-    assert "boot.py" not in left
+    assert boot.strip() == _BOOT

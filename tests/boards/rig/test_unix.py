@@ -44,6 +44,28 @@ def test_a_unix_board_is_taken_to_a_verdict(
     assert not Path("/node.py").exists()
 
 
+def test_a_model_of_the_desks_own_is_taken_to_a_verdict(
+    broker: Broker, tmp_path: Path, unix_port: Path
+) -> None:
+    rig, files = write_rig(tmp_path), tmp_path / "files"
+    files.mkdir()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "GATEWAY.toml").write_text(
+        'id = "GATEWAY"\nabout = "our gateway"\nkind = "unix"\nprefix = "gw"\nresets = []\n'
+        '[flash]\nmethod = "none"\n[link]\ntransport = "tcp"\n'
+    )
+    with UnixBoard(unix_port, files) as board:
+        added = motemq_rig(*("add", "--rig", rig, "--model", "GATEWAY", "--serial-url", board.url))
+        assert added.returncode == 0, added.stdout
+        assert 'model = "GATEWAY"' in (tmp_path / "boards" / "gw-1.toml").read_text()
+        result = run_rig(tmp_path / "out", broker, "--rig", str(rig), "--checks", "ping")
+        assert result.returncode == 0, result.stdout
+    assert outcomes(tmp_path / "out", "gw-1", "check_finished", "check") == {"ping": "passed"}
+    strange = motemq_rig("add", "--rig", rig, "--model", "GATEWEY", "--serial-url", board.url)
+    assert strange.returncode == 2
+    assert "--model GATEWEY: there is none; there are ESP32_GENERIC, " in strange.stdout
+
+
 def test_a_desk_in_one_command(
     tmp_path: Path, unix_port: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

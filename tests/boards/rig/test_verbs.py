@@ -73,6 +73,24 @@ def test_list_shows_every_state(rig: Path, tmp_path: Path, board: VirtualBoard) 
     assert states()["b1"] == "wedged"
 
 
+def test_virtual_boards_that_are_up_are_seen_beside_a_desk(
+    tmp_path: Path, board: VirtualBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTEMQ_RUNTIME", str(tmp_path / "runtime"))
+    rig = write_rig(tmp_path / "lab")
+    up = tmp_path / "runtime" / "desk" / "b1.toml"
+    up.parent.mkdir(parents=True)
+    write_virtual(tmp_path, board).rename(up)
+    listed = motemq_rig("list", "--rig", rig).stdout
+    assert "b1 not on desk: ready" in listed
+    assert "virtual boards are on this desk with virtual = true in its rig.toml" in listed
+    doctor = motemq_rig("doctor", "--rig", rig).stdout
+    assert "note b1: not on desk: ready" in doctor
+    rig.write_text("virtual = true\n" + rig.read_text())
+    (row,) = map(json.loads, motemq_rig("list", "--rig", rig, "--json").stdout.splitlines())
+    assert (row["id"], row["state"]) == ("b1", "ready")
+
+
 def test_list_finds_new_and_doubtful_boards(tmp_path: Path) -> None:
     rig = write_rig(tmp_path)
     two = _PICO.replace("pico-a", "pico-b").replace("3456", "9999")
@@ -215,6 +233,11 @@ def test_add_asks_a_running_board_and_writes_a_file_that_loads(
     doubt = motemq_rig("add", "--rig", rig, "--serial-url", url)
     assert doubt.returncode == 2
     assert "tell its model with --model" in doubt.stdout
+    assert not rig.parent.exists()
+    same = motemq_rig("add", "--rig", rig, "--serial-url", url, "--model", "unix", "--id", "A B")
+    assert same.returncode == 3
+    assert "write 1 to 31 of a-z" in same.stdout
+    assert not rig.parent.exists()
     done = motemq_rig("add", "--rig", rig, "--serial-url", url, "--model", "ESP32_GENERIC")
     assert done.returncode == 0, done.stdout
     (entry,) = load_rig(rig).boards.values()
@@ -226,9 +249,10 @@ def test_add_asks_a_running_board_and_writes_a_file_that_loads(
 
 
 def test_add_waits_for_a_board_in_vain_and_says_so(tmp_path: Path) -> None:
-    result = motemq_rig("add", "--rig", tmp_path / "rig.toml", "--wait", "0.1")
+    result = motemq_rig("add", "--rig", tmp_path / "lab" / "rig.toml", "--wait", "0.1")
     assert result.returncode == 3
     assert "no new board showed up: does the cable carry data?" in result.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
