@@ -15,6 +15,7 @@ from motemq.cli import main
 
 ROOT = Path(__file__).parents[2]
 _PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")])
+_PAGES += sorted(ROOT.glob("examples/*/README.md"))
 
 
 def _commands(page: Path) -> list[str]:
@@ -54,7 +55,8 @@ def test_every_shown_command_exists(
         assert arguments[:2] == ["-m", "benchmarks"]
         _parse(page, benchmarks, arguments[2:])
     else:
-        assert program in {"git", "cd", "mpremote", "nc", "pip"}, f"{page}: what is '{program}'?"
+        known = {"git", "cd", "mpremote", "nc", "pip", "pytest"}
+        assert program in known, f"{page}: what is '{program}'?"
 
 
 def _parse(page: str, command: click.Command, arguments: list[str]) -> None:
