@@ -240,6 +240,11 @@ def command(
                 client_sha=client_sha(),
                 limits_s=_limits(limits, _fitting(checks, plan), repeat),
                 checks=tuple(check.name for check in _fitting(checks, plan)),
+                left_out={
+                    check.name: why
+                    for check in checks
+                    if (why := check.why_not(plan.protocol, plan.has))
+                },
                 proxy_port=proxy.port if "proxy" in plan.has else 0,
                 wifi_ssid=rig.wifi_ssid if rig else "",
                 wifi_psk_env=rig.wifi_psk_env if rig else "",
@@ -313,7 +318,7 @@ def _checks(patterns: tuple[str, ...]) -> list[Check]:
 
 
 def _fitting(checks: list[Check], plan: BoardPlan) -> list[Check]:
-    return [check for check in checks if check.fits(plan.protocol, plan.has)]
+    return [check for check in checks if not check.why_not(plan.protocol, plan.has)]
 
 
 def _limits(limits: dict[str, str], checks: list[Check], repeat: int) -> dict[str, float]:

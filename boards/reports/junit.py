@@ -1,7 +1,7 @@
 """JUnit XML from a run's record: one suite per board, so that any CI can show it.
 
 What is no verdict on the code (the rig's own trouble) is an error, a failed check a failure, an
-excused one is skipped with its reason.
+excused one is skipped with its reason, and so is one that was not run.
 """
 
 import re
@@ -20,6 +20,7 @@ _KINDS = {
     "unfinished": "error",
     "quarantined": "skipped",
     "absent": "skipped",
+    "skipped": "skipped",
 }
 
 

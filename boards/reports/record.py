@@ -6,7 +6,7 @@ says is counted and left out, and memory is bounded however many samples there a
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,11 @@ class BoardRecord:
         ordered = sorted(self.intervals, key=lambda i: (steps[i.step], bool(i.check)))
         return {interval.name: interval for interval in ordered}
 
+    def not_run(self) -> list[tuple[str, list[str]]]:
+        """Return why checks were not run, and which, by reason."""
+        last = self.last().values()
+        return by_reason((one.name, one.message) for one in last if one.outcome == "skipped")
+
 
 @dataclass(slots=True)
 class RunRecord:
@@ -138,6 +143,14 @@ class RunRecord:
     def is_virtual(self) -> bool:
         """True if a board of it is virtual."""
         return any(board.virtual for board in self.boards.values())
+
+
+def by_reason(skipped: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Return reasons, each with the names of the checks that were not run for it."""
+    found: dict[str, list[str]] = {}
+    for name, why in skipped:
+        found.setdefault(why or "no reason was given", []).append(name)
+    return list(found.items())
 
 
 def read_run(folder: Path, *, samples: bool = True) -> RunRecord:

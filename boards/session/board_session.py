@@ -72,6 +72,16 @@ class BoardSession:
         return self.plan.protocol == "fmqp"
 
     @property
+    def dies_silently(self) -> bool:
+        """True if nobody closes its connection when the board dies: its network is its own.
+
+        The bridge does that for a board on a serial line, and this machine's kernel for a virtual
+        one that uses its sockets.
+        """
+        virtual = self.target.board.virtual
+        return self.bridge is None and (virtual is None or bool(virtual.host))
+
+    @property
     def route(self) -> Route:
         """The board's way through the fault proxy. Raises ``Invalid`` if it goes without."""
         if self.broker_route is None or self.broker_route.route is None:

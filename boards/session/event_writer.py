@@ -42,10 +42,26 @@ class EventWriter:
             return self._lost(job, board, message)
         else:
             if message["event"] == "board_finished":
+                self._leave_out(job, board)
                 self._console(job)
             self._files.event(**self._columns(job), **message)
             return _event(board, message)
         return []
+
+    def _leave_out(self, job: Job, board: BoardState) -> None:
+        """Say of each check that was to be run and was not, why."""
+        ended = "the board is absent" if board.absent else "the step check ended before it"
+        for step, outcome in board.steps.items():
+            if outcome in ("failed", "error") and step != "check":
+                ended = f"step {step} {'failed' if outcome == 'failed' else 'had an error'}"
+                break
+        for name in (*job.checks, *job.left_out):
+            if name not in board.checks:
+                why = job.left_out.get(name, ended)
+                words = {"step": "check", "check": name, "outcome": "skipped", "message": why}
+                finished: Message = {"event": "check_finished", **words, "duration_s": 0.0}
+                self._files.event(**self._columns(job), **finished)
+                _event(board, finished)
 
     def _console(self, job: Job) -> None:
         """Keep what the board said with the run: its log is written over by the next one."""
@@ -86,6 +102,7 @@ class EventWriter:
             lines += _event(board, finished)
         ended: Message = {"event": "board_finished", "outcome": "error"}
         ended["duration_s"] = board.elapsed_s
+        self._leave_out(job, board)
         self._console(job)
         self._files.event(**self._columns(job), **ended)
         return [*lines, *_event(board, ended)]
@@ -128,6 +145,8 @@ def _event(board: BoardState, message: Message) -> list[str]:
         board.flaky.append(f"{what} passed at attempt {attempt}")
     elif outcome == "absent":
         board.absent = text
+    elif outcome == "skipped":
+        board.skipped[message["check"]] = text
     elif outcome != "passed" and not text.startswith(NOT_RUN):
         board.failures.append(f"{what} {outcome}: {text}")
     took = f"{board.id}: {what} {outcome} in {message['duration_s']:.1f} s"

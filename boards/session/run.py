@@ -40,7 +40,7 @@ def run(
         for job in jobs
     }
     writer = EventWriter(files, boards, models)
-    wanted = {name for job in jobs for name in job.checks}
+    wanted = {name for job in jobs for name in (*job.checks, *job.left_out)}
     checks = [name for name in CHECKS if name in wanted]
     former = runs_before(files.folder, _PACE_RUNS)
     pace = TimeEstimate(usual_seconds(read_runs(former, samples=False)))
@@ -64,6 +64,9 @@ def run(
     finally:
         files.close()
     print_summary(console, list(boards.values()), checks, sys.argv)
+    for name in unmet(boards):
+        line = f"rig: error: {name}: no two boards met, so it proves nothing"
+        console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
     for line in (f"rig: {files.folder}", f"report: {_page(files.folder)}"):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return code, files.folder
@@ -87,6 +90,18 @@ def verdict(boards: dict[str, BoardState]) -> int:
         return FAILED
     if "error" in outcomes or "invalid" in outcomes:
         return FAULT
-    if not any(board.checks for board in boards.values()):
+    ran = [outcome for board in boards.values() for outcome in board.checks.values()]
+    if all(outcome == "skipped" for outcome in ran):
         return NOTHING_RAN
-    return PASSED
+    return FAULT if unmet(boards) else PASSED
+
+
+def unmet(boards: Mapping[str, BoardState]) -> list[str]:
+    """Return the checks for which boards were there that have not met: nothing is proven then."""
+    there = [board for board in boards.values() if not board.absent]
+    found = []
+    for name, check in CHECKS.items():
+        ended = [board.checks.get(name) for board in there if name in board.job.checks]
+        if "peer" in check.needs and len(ended) > 1 and set(ended) == {"skipped"}:
+            found.append(name)
+    return found
