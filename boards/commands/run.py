@@ -134,7 +134,8 @@ def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bo
     "patterns",
     multiple=True,
     metavar="PATTERN,…",
-    help="Only checks whose names fit, e.g. 'pubsub*,ping'.  [default: all that the board can do]",
+    help="Only checks whose names fit, e.g. 'pubsub*,ping', or those in a file of yours, "
+    "my_checks.py.  [default: all that the board can do]",
 )
 @click.option(
     "--list-checks",
@@ -199,7 +200,7 @@ def command(
         console = Console(width=_PLAIN_WIDTH)
     out = out.absolute()
     with ending(), ExitStack() as stack:
-        checks = _checks(patterns)
+        checks, check_files = _checks(patterns)
         boards_dir = (state_dir or out / "boards").absolute()
         if virtual:
             if rig_file or board_ids or caps:
@@ -245,6 +246,7 @@ def command(
                     for check in checks
                     if (why := check.why_not(plan.protocol, plan.has))
                 },
+                check_files=tuple(map(str, check_files)),
                 proxy_port=proxy.port if "proxy" in plan.has else 0,
                 wifi_ssid=rig.wifi_ssid if rig else "",
                 wifi_psk_env=rig.wifi_psk_env if rig else "",
@@ -254,7 +256,7 @@ def command(
         ]
         name = name or (rig.name if rig else "desk")
         models = rig.models if rig else all_models()
-        code, folder = run_rig(jobs, models, out=out, rig=name, console=console)
+        code, folder = run_rig(jobs, checks, models, out=out, rig=name, console=console)
         if junit is not None:
             junit.write_bytes(junit_xml(read_run(folder)))
     sys.exit(code)
@@ -310,7 +312,7 @@ def _image(plan: BoardPlan, rig: Rig | None, images: dict[str, str]) -> _Firmwar
         return _Firmware(Path(), str(error))
 
 
-def _checks(patterns: tuple[str, ...]) -> list[Check]:
+def _checks(patterns: tuple[str, ...]) -> tuple[list[Check], list[Path]]:
     try:
         return choose(patterns)
     except NoSuchCheck as error:

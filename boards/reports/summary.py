@@ -114,6 +114,8 @@ def _again(boards: Sequence[BoardState], argv: Sequence[str]) -> str:
     """Return the command for what failed; with failed steps, whatever was chosen is run again."""
     steps = {step for board in boards for step in _bad(board.steps)}
     checks = list(dict.fromkeys(check for board in boards for check in _bad(board.checks)))
+    if any(board.job.check_files for board in boards):
+        checks = []  # a file is chosen as a whole
     on_desk = [board.id for board in boards if board.job.board.file]
     return rerun_command(argv, on_desk, checks if steps <= {"check"} else [])
 

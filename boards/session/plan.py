@@ -66,6 +66,7 @@ class Job:
     client_sha: str
     limits_s: Mapping[str, float]
     checks: tuple[str, ...] = ()  # their names, in order
+    check_files: tuple[str, ...] = ()  # of the user's own, which have some of them
     left_out: Mapping[str, str] = field(default_factory=dict)  # other checks, and why
     repeat: int = 1  # how often each is done
     proxy_port: int = 0  # its control port; 0: there is none
@@ -83,7 +84,8 @@ class Job:
         """Read the line that ``to_json`` wrote."""
         data = json.loads(line)
         board = BoardPlan(**{**data["board"], "has": frozenset(data["board"]["has"])})
-        return cls(**{**data, "board": board, "checks": tuple(data["checks"])})
+        checks = {name: tuple(data[name]) for name in ("checks", "check_files")}
+        return cls(**{**data, "board": board, **checks})
 
 
 def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> list[BoardPlan]:

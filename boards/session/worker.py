@@ -15,7 +15,7 @@ from typing import Any
 
 from boards.checks.declared import Check
 from boards.checks.limits import limits_of
-from boards.checks.registry import CHECKS
+from boards.checks.registry import known_checks
 from boards.inventory.models import all_models, models_of
 from boards.inventory.permits import radio
 from boards.inventory.presence import Absent
@@ -133,7 +133,8 @@ class _Worker:
     def _check(self, until: float) -> str:
         board = self._run.open_session(until)
         failed, unproven, skipped = [], [], 0
-        checks = [CHECKS[name] for name in self._job.checks]
+        known = known_checks(self._job.check_files)
+        checks = [known[name] for name in self._job.checks]
         try:
             for check in checks:
                 if time.monotonic() > until:

@@ -66,5 +66,5 @@ def test_boards_that_were_there_and_did_not_meet_have_not_passed(
         "b1": _board("b1", {}, {"ping": "passed", "boards_together": one}),
         "b2": _board("b2", {}, {"boards_together": two}, absent=absent),
     }
-    assert verdict(states) == code
-    assert unmet(states) == (["boards_together"] if code == 3 else [])
+    assert verdict(states, ["boards_together"]) == code
+    assert unmet(states, ["boards_together"]) == (["boards_together"] if code == 3 else [])
