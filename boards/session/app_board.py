@@ -161,11 +161,20 @@ class AppBoard:
                 return match
             if is_over:
                 raise NotSaid(self._unsaid(wanted.pattern, timeout_s))
-            try:
-                if self._console(began + timeout_s - now).read(_LOOK_S):
-                    spoke = time.monotonic()
-            except PortGone:  # its port is away while it resets
-                self._hang_up()
+            if self.listen(_LOOK_S, back_s=began + timeout_s - now):
+                spoke = time.monotonic()
+
+    def listen(self, timeout_s: float, *, back_s: float = REPL_S) -> bytes:
+        """Return what the board says, after waiting up to ``timeout_s`` for the first of it.
+
+        A board whose port is away, as while it resets, has ``back_s`` seconds to be back. Raises
+        ``NotThere``, ``PortError``.
+        """
+        try:
+            return self._console(back_s).read(timeout_s)
+        except PortGone:
+            self._hang_up()
+            return b""
 
     def exec(self, code: str, *, timeout_s: float = REPL_S) -> str:
         """Stop the program, run Python on the board and return what that printed.

@@ -42,7 +42,7 @@ def test_every_shown_command_exists(
     page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for made_before in ("data/journal", "tables", "out/tables"):
+    for made_before in ("data/journal", "tables", "out/tables", "app"):
         (tmp_path / made_before).mkdir(parents=True)
     words = shlex.split(line.removesuffix("&"), comments=True)
     program, arguments = Path(words[0]).name, words[1:]
