@@ -303,6 +303,8 @@ def _image(plan: BoardPlan, rig: Rig | None, images: dict[str, str]) -> _Firmwar
     if plan.id in images:
         return _Firmware(Path(images[plan.id]).absolute())
     board = rig.board(plan.id) if rig else None
+    if board is not None and board.method == "none":
+        return _Firmware(Path())  # nothing of ours is on it
     folder = board.file.parent if board else Path()
     name = board.image if board else all_models()[plan.model].flash.image
     lock = rig.firmware_lock if rig else None

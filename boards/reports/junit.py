@@ -47,6 +47,7 @@ def _suite(run: RunRecord, board: BoardRecord) -> ET.Element:
         "model": board.model,
         "chip": model.kind if model else "",
         "virtual": str(board.virtual).lower(),
+        "firmware": board.firmware,
         "firmware_sha": board.fw_sha,
         "client_sha": board.client_sha,
         "flaky": str(any(one.shown_outcome == "flaky" for one in counted)).lower(),

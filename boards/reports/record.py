@@ -95,7 +95,8 @@ class BoardRecord:
     model: str = ""
     port: str = ""
     virtual: bool = False
-    fw_sha: str = ""
+    firmware: str = ""  # as the board says
+    fw_sha: str = ""  # of the image that the rig has put there
     client_sha: str = ""
     outcome: str = ""  # "" if it never ended
     start_ns: int = 0
@@ -240,6 +241,8 @@ def _board(run: RunRecord, row: Row) -> BoardRecord | None:
     board = run.boards.setdefault(id, BoardRecord(id, start_ns=row["mono_ns"]))
     board.model, board.virtual = row["model"], row.get("virtual") is True
     board.port = row["port"] or board.port
+    firmware = row.get("firmware")
+    board.firmware = firmware if isinstance(firmware, str) and firmware else board.firmware
     board.fw_sha, board.client_sha = row["fw_sha"], row["client_sha"]
     board.end_ns = max(board.end_ns, row["mono_ns"])
     return board

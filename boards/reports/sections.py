@@ -156,9 +156,10 @@ def environment(run: RunRecord) -> Html:
     for board in run.boards.values():
         last = board.last()
         words = [board.model, "virtual" if board.virtual else "", board.port]
+        words.append(f"firmware {board.firmware or 'not read'}")
         told = [last[name] for name in ("flash", "install") if name in last]
         words += [one.message for one in told if one.outcome == "passed"]
-        words.append(f"firmware {board.fw_sha[:12] or 'unknown'}")
+        words.append(f"image {board.fw_sha[:12] or 'none of the rig'}")
         words.append(f"client {board.client_sha[:12] or 'unknown'}")
         facts.append((board.id, "; ".join(word for word in words if word)))
     rows = [joined(tag("dt", name), tag("dd", value)) for name, value in facts]

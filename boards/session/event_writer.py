@@ -15,6 +15,7 @@ from boards.session.events import RunFiles
 from boards.session.plan import STEPS, Job
 
 Message = dict[str, Any]
+_FACTS = ("port", "firmware")
 
 
 class EventWriter:
@@ -26,7 +27,7 @@ class EventWriter:
         self._files = files
         self._boards = boards
         self._models = models
-        self._ports: dict[str, str] = {}
+        self._facts: dict[str, dict[str, str]] = {}  # of a board: its port, its firmware
 
     def write_down(self, job: Job, message: Message) -> list[str]:
         """Write one message of a worker; return plain lines to show."""
@@ -35,7 +36,8 @@ class EventWriter:
         if kind == "progress":
             _progress(board, message["text"])
         elif kind == "about":
-            self._ports[job.board.id] = message["port"]
+            facts = self._facts.setdefault(job.board.id, {})
+            facts |= {name: message[name] for name in _FACTS if name in message}
         elif kind == "samples":
             self._samples(job, board, message)
         elif kind == "lost":
@@ -74,7 +76,8 @@ class EventWriter:
         return {
             "board_id": job.board.id,
             "model": model.id,
-            "port": self._ports.get(job.board.id, ""),
+            **dict.fromkeys(_FACTS, ""),
+            **self._facts.get(job.board.id, {}),
             "virtual": model.virtual,
             "fw_sha": job.fw_sha,
             "client_sha": job.client_sha,

@@ -112,7 +112,9 @@ class BoardRun:
         if self.model.flash.method == "none":
             self._keep_own_files(self._console_url(until))
             with self._open_repl(until) as repl:
-                return f"nothing to flash: {repl.exec(_VERSION, deadline_s=_EXEC_S).strip()}"
+                running = repl.exec(_VERSION, deadline_s=_EXEC_S).strip()
+            self._report.about(firmware=running)
+            return f"nothing to flash: {running}"
         if self.job.image_fault:
             raise FlashError(f"{self.job.image_fault}; nothing was written")
         image = check_image(
@@ -129,6 +131,7 @@ class BoardRun:
             except NoWayIn:
                 self.revive()
                 done = self._flash_once(target, image, until)
+        self._report.about(firmware=done.running.text)
         return ("" if done.written else "the same firmware was there: ") + done.running.text
 
     def _flash_once(self, target: BoardHandle, image: Image, until: float) -> Flashed:

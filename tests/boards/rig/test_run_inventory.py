@@ -47,6 +47,13 @@ def test_a_desk_is_judged_twice_and_left_quiet(
         suites = ET.parse(junit).getroot()
         assert [suite.get("name") for suite in suites] == ["e1", "p1"]
         assert {suite.get("failures") for suite in suites} == {"0"}
+        said = [
+            {one.get("name"): one.get("value") or "" for one in suite.iter("property")}
+            for suite in suites
+        ]
+        for facts, chip in zip(said, ("ESP32 code", "RP2040"), strict=True):
+            assert chip in facts["firmware"]  # in the board's own words
+            assert len(facts["firmware_sha"]) == 64
         for board in (esp32, pico):
             with Repl.open(board.address.serial_url, deadline_s=60) as repl:
                 left = repl.exec("import os\nprint(os.listdir('/'))", deadline_s=60)
