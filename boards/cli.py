@@ -11,6 +11,8 @@ _VERBS = {
     "flash": ("boards.commands.flash:command", "Put firmware on boards, never the wrong one."),
     "virtual": ("boards.commands.virtual:command", "Boards for a desk that has none."),
     "run": ("boards.commands.run:command", "Flash, install, check and judge boards."),
+    "monitor": ("boards.commands.monitor:command", "Print what a board says, with the time."),
+    "watch": ("boards.commands.watch:command", "Install a program each time a file is saved."),
     "shell": ("boards.commands.shell:command", "Open a board's REPL, with its lock held."),
     "lock": ("boards.commands.lock:command", "LiveTable and hold boards' locks."),
     "power": ("boards.commands.power:command", "Switch a board on, off, or off and on."),

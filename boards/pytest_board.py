@@ -15,9 +15,9 @@ from boards.inventory.permits import flash_permit
 from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle
 from boards.repl import Repl
-from boards.session.installation import copy_node, node_config, stage_node
+from boards.session.app_board import AppBoard
+from boards.session.installation import copy_folder, root_of, stage_client
 from boards.session.own_files import OwnFiles
-from boards.session.plan import BoardPlan, Need
 from boards.session.reset_ladder import admit
 from boards.session.serial_log import SerialLog
 
@@ -25,40 +25,26 @@ _FLASH_S = 180.0
 _INSTALL_S = 120.0
 _REPL_S = 20.0
 _LOCK_S = 600.0
-_HERE = "127.0.0.1"
-_BROKER_PORT = 8765  # tests that use rig_broker tell their board its address
 
 
-class RigBoard:
+class RigBoard(AppBoard):
     """One board of the desk, ours for the session."""
 
-    def __init__(self, target: BoardHandle, log: SerialLog, firmware_sha: str) -> None:
-        self.target = target
-        self.id = target.id
+    def __init__(
+        self, target: BoardHandle, log: SerialLog, firmware_sha: str, own_files: OwnFiles
+    ) -> None:
+        super().__init__(target, log, own_files)
         self.caps = target.board.caps
         self.firmware_sha = firmware_sha
-        self._log = log
-
-    @property
-    def serial_url(self) -> str:
-        """The console, for pyserial and mpremote."""
-        return self.target.place().serial_url
 
     @property
     def log_path(self) -> Path:
         """The file of all that the board has said in this session."""
-        return self._log.path
-
-    def repl(self, *, deadline_s: float = _REPL_S) -> Repl:
-        """Open the raw REPL, to be used in a ``with`` block; what the board says is logged.
-
-        Raises ``NoReply``, ``PortError``.
-        """
-        return open_repl(self.target, deadline_s=deadline_s, tap=self._log.tap)
+        return self.log.path
 
     def tail(self, count: int) -> list[str]:
         """Return the last lines that the board said."""
-        return self._log.path.read_text(encoding="utf-8").splitlines()[-count:]
+        return self.log.path.read_text(encoding="utf-8").splitlines()[-count:]
 
 
 class BoardPool:
@@ -104,10 +90,16 @@ def take_board(rig: Rig, id: str, *, out: Path, flash: bool) -> Iterator[RigBoar
         own_files = OwnFiles(rig.state_dir, target)
         try:
             if flash:
-                sha = _prepare(rig, target, lock, log, out / "node" / id, own_files)
+                sha = _prepare(rig, target, lock, log, out / "client" / id, own_files)
             else:
                 admit(target, tap=log.tap, progress=log.mark, state_dir=rig.state_dir)
-            yield RigBoard(target, log, sha)
+                with open_repl(target, deadline_s=_REPL_S) as repl:
+                    own_files.keep(repl)
+            board = RigBoard(target, log, sha, own_files)
+            try:
+                yield board
+            finally:
+                board.close()
         finally:
             if own_files.is_taken:
                 with open_repl(target, deadline_s=_REPL_S) as repl:
@@ -150,15 +142,8 @@ def _prepare(
         )
     if not own_files.is_taken:  # nothing ran on it before it was flashed
         keep(find_board(target, "running", deadline_s=_REPL_S).serial_url)
-    stage_node(folder)
-    uart = target.model.uart if board.transport == "uart" else None
-    has: frozenset[Need] = frozenset({"reliable"} if uart and board.mode == "reliable" else ())
-    plan = BoardPlan(target.id, target.model.id, board.protocol, has=has)
-    config = folder.parent / "config" / target.id / "node.json"
-    config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(node_config(plan, uart, (rig.bind or _HERE, _BROKER_PORT), autostart=False))
-    own_files.will_write("main.py", (folder / "main.py").read_bytes())
-    own_files.will_write("node.json", config.read_bytes())
+    stage_client(folder)
+    into = root_of(target.model)
     url = target.place().serial_url
-    copy_node(url, folder, config, deadline_s=_INSTALL_S, on_line=log.mark)
+    copy_folder(url, folder, deadline_s=_INSTALL_S, on_line=log.mark, into=into)
     return image.sha256

@@ -1,8 +1,9 @@
 """pytest on boards of the desk: fixtures ``rig_*``, inert without ``--rig``.
 
-    def test_led(rig_board, rig_measure):
-        with rig_board.repl() as repl:
-            ...
+    def test_led(rig_board):
+        rig_board.install("app")
+        rig_board.reset()
+        rig_board.expect("the LED is on")
 
 One item per board that fits; a board is locked, flashed and given the client once per session.
 Locks are the rig's own, so pytest, ``motemq rig run`` and other people exclude each other. With
@@ -26,10 +27,11 @@ from boards.pytest_groups import SCATTERING, scheduling
 if TYPE_CHECKING:
     from boards.inventory.rig_file import Rig
     from boards.pytest_board import BoardPool, RigBoard
+    from boards.pytest_broker import FaultRoutes, RigBroker, RigFaults
+    from boards.session.run_brokers import RunBrokers
 
 _TAIL_LINES = 40
 _NOTHING_RAN = 4
-_BROKER_S = 20.0
 
 _rig_key: "pytest.StashKey[Rig]" = pytest.StashKey()
 _pool_key: "pytest.StashKey[BoardPool]" = pytest.StashKey()
@@ -172,7 +174,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _wants_board(item: pytest.Item) -> bool:
     names: Sequence[str] = getattr(item, "fixturenames", ())
-    return any(name in names for name in ("rig_board", "rig_boards", "rig_broker"))
+    return any(name in names for name in ("rig_board", "rig_boards", "rig_broker", "rig_faults"))
 
 
 @pytest.fixture(scope="session")
@@ -196,18 +198,49 @@ def _taken(request: pytest.FixtureRequest) -> "Iterator[list[RigBoard]]":
 
 
 @pytest.fixture(scope="session")
-def rig_broker(pytestconfig: pytest.Config) -> Iterator[dict[str, str]]:
-    """A broker of this session, where its boards reach it: protocol (``fmqp``, ``lightmq``) to
-    HOST:PORT."""
+def _rig_brokers(pytestconfig: pytest.Config) -> "Iterator[RunBrokers]":
+    """The broker of this session, where its boards reach it."""
     from boards.session.plan import plan_desk
     from boards.session.run_brokers import facing, own
 
     rig = pytestconfig.stash[_rig_key]
     plans = plan_desk(rig, pytestconfig.getoption("--rig-board") or (), ())
-    out = Path(pytestconfig.getoption("--rig-out"))
+    with own(facing(plans, rig), _out(pytestconfig) / "broker.log") as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="session")
+def _rig_routes(pytestconfig: pytest.Config, _rig_brokers: "RunBrokers") -> "Iterator[FaultRoutes]":
+    """The fault proxy of this session."""
+    from boards.faults.process import FaultProxy
+    from boards.pytest_broker import FaultRoutes
+
+    with FaultProxy.start(_out(pytestconfig) / "proxy.jsonl") as proxy:
+        yield FaultRoutes(proxy.control, _rig_brokers)
+
+
+@pytest.fixture
+def rig_broker(_rig_brokers: "RunBrokers") -> "Iterator[RigBroker]":
+    """The session's broker: where boards find it, and what a test says and hears there."""
+    from boards.pytest_broker import RigBroker
+
+    broker = RigBroker(_rig_brokers)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def rig_faults(rig_board: "RigBoard", _rig_routes: "FaultRoutes") -> "Iterator[RigFaults]":
+    """The way of ``rig_board`` to the broker, to be disturbed; undisturbed after the test."""
+    faults = _rig_routes.of(rig_board.id)
+    yield faults
+    faults.clear()
+
+
+def _out(config: pytest.Config) -> Path:
+    out = Path(config.getoption("--rig-out"))
     out.mkdir(parents=True, exist_ok=True)
-    with own(facing(plans, rig), out / "broker.log") as brokers:
-        yield {"fmqp": brokers.fmqp, "lightmq": brokers.lightmq}
+    return out
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
-_CLIENT = _ROOT / "client_upy" / "umotemq"
+# In a clone it has a folder of its own, installed by pip it is a package beside ours.
+_IN_A_CLONE = _ROOT / "client_upy" / "umotemq"
+_CLIENT = _IN_A_CLONE if _IN_A_CLONE.is_dir() else _ROOT / "umotemq"
 _NODE = Path(__file__).parent / "node"
 # Lends CPython what MicroPython has; and what MicroPython runs by its name must stay source.
 _PC_ONLY = {"_cpython.py", "_cpython_io.py", "_cpython_tls.py"}

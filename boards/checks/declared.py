@@ -4,7 +4,7 @@ The function returns what it measured, or raises ``CheckFailed``; ``AgentError``
 hangs are failures too, every other exception means that the rig could not come to a verdict.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +13,20 @@ from boards.session.board_session import BoardSession
 from boards.session.plan import Need, Protocol
 
 BOTH: tuple[Protocol, ...] = ("fmqp", "lightmq")
+_CALLED: Mapping[Protocol, str] = {"fmqp": "FMQP", "lightmq": "LightMQ"}
+# What is to be said of a board that lacks what a check needs.
+_LACKS: Mapping[Need, str] = {
+    "network": "it has no network of its own",
+    "serial": "it is on no serial line",
+    "raw": "it is on no raw serial line",
+    "reliable": "it is not behind the reliable link",
+    "lossless": "its raw serial line loses what is not read in time",
+    "buttons": "its RESET is not within reach",
+    "reset": "nothing resets it",
+    "power": "nothing proves that its power is cut; a [power] in its file does",
+    "peer": "the run has no other board for it, one of them with FMQP",
+    "proxy": "its broker is on another machine, without a fault proxy before it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +64,11 @@ class Check:
     # True: other boards on the same air would disturb what is measured, so it has the air alone.
     alone: bool = False
 
-    def fits(self, protocol: Protocol, has: frozenset[Need]) -> bool:
-        """Return whether the check makes sense on a board that speaks and has these."""
-        return protocol in self.protocols and self.needs <= has
+    def why_not(self, protocol: Protocol, has: frozenset[Need]) -> str:
+        """Return why the check makes no sense on a board that speaks and has these, else ""."""
+        if protocol not in self.protocols:
+            return f"it speaks {_CALLED[protocol]}"
+        return ", ".join(_LACKS.get(need, f"it has no {need}") for need in sorted(self.needs - has))
 
     @property
     def about(self) -> str:

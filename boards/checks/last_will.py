@@ -19,7 +19,7 @@ from boards.checks.connection_ends import (
 from boards.checks.declared import Check, Samples
 from boards.checks.will_watcher import WillWatcher, watch_will
 from boards.faults.trace import How
-from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.board_session import BoardSession, CheckFailed, Invalid, NotRun
 from boards.session.broker_process import PATIENT, QUICK
 from boards.session.message_line import set_silence
 from boards.session.plan import Need
@@ -49,6 +49,8 @@ def will_clean(board: BoardSession) -> list[Samples]:
 
 def will_abrupt(board: BoardSession) -> list[Samples]:
     """An abrupt death, with the connection proven alive just before it."""
+    if board.dies_silently:
+        return _silent_reset(board, "will_abrupt")
     try:
         with watch_will(board, "will_abrupt") as watched:
             return prompt(watched, board.kill(), None)
@@ -104,16 +106,28 @@ def will_slow(board: BoardSession) -> list[Samples]:
 def will_reboot(board: BoardSession) -> list[Samples]:
     """The board reboots and returns at once: one will of its former life, and it is back."""
     own = board.own_broker()
+    samples = _silent_reset(board, "will_reboot")
+    with (
+        board.disturbed(own.addresses[board.plan.protocol]),
+        watch_will(board, "will_returned", own.addresses["fmqp"]),
+    ):
+        board.hang_up()
+    return samples
+
+
+def _silent_reset(board: BoardSession, check: str) -> list[Samples]:
+    """Reset the board; the broker is told by nobody, unless the board says so when it is back."""
+    if "proxy" not in board.plan.has:
+        raise NotRun("its death is silent, and how patient its broker is, nobody here knows")
+    own = board.own_broker()
     with board.disturbed(own.addresses[board.plan.protocol]):
         try:
-            with watch_will(board, "will_reboot", own.addresses["fmqp"]) as watched:
+            with watch_will(board, check, own.addresses["fmqp"]) as watched:
                 reset_ns = board.reset()
                 latest_ms = QUICK.window_ms(board.plan.protocol)[1]
                 delay_ms = watched.will(reset_ns, 0.0, latest_ms, None)
         finally:
             board.recover()
-        with watch_will(board, "will_returned", own.addresses["fmqp"]):
-            board.hang_up()
     return as_samples(watched, delay_ms, 0.0, latest_ms)
 
 

@@ -35,7 +35,17 @@ HEAP_SLOPE = Limit(
     "heap_slope_max", "heap lost", "bytes per 1000 messages", 1.0, 100, "at_most", default=100.0
 )
 
+# By chip, in bytes: less would leave a program hardly any room beside the client and the node. The
+# first heap of an ESP32 has 64 KB, and grows; an RP2040 has 264 KB of memory, an RP2350 520 KB.
+_HEAP_FREE_MIN: Mapping[str, float] = {"rp2040": 80_000, "rp2350": 200_000}
+_HEAP_FREE_MIN_ELSE = 30_000.0
+
 LIMITS: Mapping[str, Limit] = {limit.key: limit for limit in (RTT_P99, HEAP_FREE, HEAP_SLOPE)}
+
+
+def limits_of(kind: str, limits: Mapping[str, float]) -> Mapping[str, float]:
+    """Return what a board with this chip is held to; ``limits`` are those of its file."""
+    return {HEAP_FREE.key: _HEAP_FREE_MIN.get(kind, _HEAP_FREE_MIN_ELSE), **limits}
 
 
 def beyond(limit: Limit | None, limits: Mapping[str, float], values: Sequence[float]) -> str:

@@ -134,7 +134,8 @@ def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bo
     "patterns",
     multiple=True,
     metavar="PATTERN,…",
-    help="Only checks whose names fit, e.g. 'pubsub*,ping'.  [default: all that the board can do]",
+    help="Only checks whose names fit, e.g. 'pubsub*,ping', or those in a file of yours, "
+    "my_checks.py.  [default: all that the board can do]",
 )
 @click.option(
     "--list-checks",
@@ -199,7 +200,7 @@ def command(
         console = Console(width=_PLAIN_WIDTH)
     out = out.absolute()
     with ending(), ExitStack() as stack:
-        checks = _checks(patterns)
+        checks, check_files = _checks(patterns)
         boards_dir = (state_dir or out / "boards").absolute()
         if virtual:
             if rig_file or board_ids or caps:
@@ -240,6 +241,12 @@ def command(
                 client_sha=client_sha(),
                 limits_s=_limits(limits, _fitting(checks, plan), repeat),
                 checks=tuple(check.name for check in _fitting(checks, plan)),
+                left_out={
+                    check.name: why
+                    for check in checks
+                    if (why := check.why_not(plan.protocol, plan.has))
+                },
+                check_files=tuple(map(str, check_files)),
                 proxy_port=proxy.port if "proxy" in plan.has else 0,
                 wifi_ssid=rig.wifi_ssid if rig else "",
                 wifi_psk_env=rig.wifi_psk_env if rig else "",
@@ -249,7 +256,7 @@ def command(
         ]
         name = name or (rig.name if rig else "desk")
         models = rig.models if rig else all_models()
-        code, folder = run_rig(jobs, models, out=out, rig=name, console=console)
+        code, folder = run_rig(jobs, checks, models, out=out, rig=name, console=console)
         if junit is not None:
             junit.write_bytes(junit_xml(read_run(folder)))
     sys.exit(code)
@@ -296,6 +303,8 @@ def _image(plan: BoardPlan, rig: Rig | None, images: dict[str, str]) -> _Firmwar
     if plan.id in images:
         return _Firmware(Path(images[plan.id]).absolute())
     board = rig.board(plan.id) if rig else None
+    if board is not None and board.method == "none":
+        return _Firmware(Path())  # nothing of ours is on it
     folder = board.file.parent if board else Path()
     name = board.image if board else all_models()[plan.model].flash.image
     lock = rig.firmware_lock if rig else None
@@ -305,7 +314,7 @@ def _image(plan: BoardPlan, rig: Rig | None, images: dict[str, str]) -> _Firmwar
         return _Firmware(Path(), str(error))
 
 
-def _checks(patterns: tuple[str, ...]) -> list[Check]:
+def _checks(patterns: tuple[str, ...]) -> tuple[list[Check], list[Path]]:
     try:
         return choose(patterns)
     except NoSuchCheck as error:
@@ -313,7 +322,7 @@ def _checks(patterns: tuple[str, ...]) -> list[Check]:
 
 
 def _fitting(checks: list[Check], plan: BoardPlan) -> list[Check]:
-    return [check for check in checks if check.fits(plan.protocol, plan.has)]
+    return [check for check in checks if not check.why_not(plan.protocol, plan.has)]
 
 
 def _limits(limits: dict[str, str], checks: list[Check], repeat: int) -> dict[str, float]:

@@ -29,6 +29,7 @@ class BoardState:
     retries: int = 0
     absent: str = ""  # why a board that need not be there is not
     failures: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)  # check -> why it was not run
     flaky: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)  # what checks that were repeated came to
 

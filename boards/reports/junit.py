@@ -1,7 +1,7 @@
 """JUnit XML from a run's record: one suite per board, so that any CI can show it.
 
 What is no verdict on the code (the rig's own trouble) is an error, a failed check a failure, an
-excused one is skipped with its reason.
+excused one is skipped with its reason, and so is one that was not run.
 """
 
 import re
@@ -20,6 +20,7 @@ _KINDS = {
     "unfinished": "error",
     "quarantined": "skipped",
     "absent": "skipped",
+    "skipped": "skipped",
 }
 
 
@@ -46,6 +47,7 @@ def _suite(run: RunRecord, board: BoardRecord) -> ET.Element:
         "model": board.model,
         "chip": model.kind if model else "",
         "virtual": str(board.virtual).lower(),
+        "firmware": board.firmware,
         "firmware_sha": board.fw_sha,
         "client_sha": board.client_sha,
         "flaky": str(any(one.shown_outcome == "flaky" for one in counted)).lower(),

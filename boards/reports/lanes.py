@@ -17,7 +17,9 @@ def gantt(run: RunRecord, named: Sequence[tuple[str, BoardRecord]]) -> Html:
     rows = []
     for name, board in named:
         steps = [_span(run, axis, i) for i in board.intervals if not i.check]
-        checks = [_span(run, axis, i) for i in board.intervals if i.check]
+        checks = [
+            _span(run, axis, i) for i in board.intervals if i.check and i.outcome != "skipped"
+        ]
         rows.append(
             _row(
                 name,

@@ -23,6 +23,7 @@ STYLES = {
     "running": "cyan",
     "not run": "dim",
     "absent": "dim",
+    "skipped": "dim",
 }
 _DRAW_EVERY_S = 0.1  # a board that babbles must not keep us drawing
 _WIDE = 100  # columns, from which nothing has to be left out
@@ -119,9 +120,9 @@ class LiveTable:
         return f"{words}: {board.detail}" if board.detail else words
 
     def _checks(self, board: BoardState) -> Text:
-        bad = sum(outcome != "passed" for outcome in board.checks.values())
-        style = STYLES["failed"] if bad else ""
-        return Text(f"{len(board.checks)}/{len(board.job.checks)}", style=style)
+        ended = [board.checks[name] for name in board.job.checks if name in board.checks]
+        style = STYLES["failed"] if set(ended) - {"passed", "skipped"} else ""
+        return Text(f"{len(ended)}/{len(board.job.checks)}", style=style)
 
     def _time(self, board: BoardState) -> str:
         left = self._pace.left_s(board)

@@ -17,6 +17,7 @@ _MARKS = {
     "quarantined": "🟡",
     "not run": "·",
     "absent": "absent",
+    "skipped": "not run",
     "unfinished": "⚠️ unfinished",
 }
 _SUMMED = ("start", "stop", "check")  # rows of their own say nothing if all went well
@@ -25,7 +26,7 @@ _REASON_CHARACTERS = 500
 
 
 def markdown(run: RunRecord) -> str:
-    """Return the matrix and, below it, every failure with its reason."""
+    """Return the matrix and, below it, every failure, and what was not run, with its reason."""
     boards = list(run.boards.values())
     called = names(run)
     heads = [_plain(called[board.id]) for board in boards]
@@ -45,7 +46,12 @@ def markdown(run: RunRecord) -> str:
         f"- **{_plain(called[board.id])}** {_plain(_tried(one))}: {_code(one.message)}"
         for board in boards
         for one in board.intervals
-        if one.shown_outcome not in ("passed", "flaky", "not run")
+        if one.shown_outcome not in ("passed", "flaky", "not run", "skipped")
+    ]
+    reasons += [
+        f"- {_plain(called[board.id])} did not run {_plain(', '.join(names))}: {_code(why)}"
+        for board in boards
+        for why, names in board.not_run()
     ]
     if len(reasons) > _MOST_REASONS:
         reasons[_MOST_REASONS:] = [f"- … and {len(reasons) - _MOST_REASONS} more"]

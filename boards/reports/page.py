@@ -36,6 +36,7 @@ def html_page(run: RunRecord, former: Sequence[RunRecord] = ()) -> str:
     parts = (
         sections.failures(run),
         sections.matrix(run),
+        sections.not_run(run),
         sections.states(run),
         measured.round_trips(run),
         measured.throughput(run),

@@ -6,7 +6,7 @@ says is counted and left out, and memory is bounded however many samples there a
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,8 @@ class BoardRecord:
     model: str = ""
     port: str = ""
     virtual: bool = False
-    fw_sha: str = ""
+    firmware: str = ""  # as the board says
+    fw_sha: str = ""  # of the image that the rig has put there
     client_sha: str = ""
     outcome: str = ""  # "" if it never ended
     start_ns: int = 0
@@ -113,6 +114,11 @@ class BoardRecord:
         steps = {i.step: first.get(i.step, first[i.name]) for i in reversed(self.intervals)}
         ordered = sorted(self.intervals, key=lambda i: (steps[i.step], bool(i.check)))
         return {interval.name: interval for interval in ordered}
+
+    def not_run(self) -> list[tuple[str, list[str]]]:
+        """Return why checks were not run, and which, by reason."""
+        last = self.last().values()
+        return by_reason((one.name, one.message) for one in last if one.outcome == "skipped")
 
 
 @dataclass(slots=True)
@@ -138,6 +144,14 @@ class RunRecord:
     def is_virtual(self) -> bool:
         """True if a board of it is virtual."""
         return any(board.virtual for board in self.boards.values())
+
+
+def by_reason(skipped: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Return reasons, each with the names of the checks that were not run for it."""
+    found: dict[str, list[str]] = {}
+    for name, why in skipped:
+        found.setdefault(why or "no reason was given", []).append(name)
+    return list(found.items())
 
 
 def read_run(folder: Path, *, samples: bool = True) -> RunRecord:
@@ -227,6 +241,8 @@ def _board(run: RunRecord, row: Row) -> BoardRecord | None:
     board = run.boards.setdefault(id, BoardRecord(id, start_ns=row["mono_ns"]))
     board.model, board.virtual = row["model"], row.get("virtual") is True
     board.port = row["port"] or board.port
+    firmware = row.get("firmware")
+    board.firmware = firmware if isinstance(firmware, str) and firmware else board.firmware
     board.fw_sha, board.client_sha = row["fw_sha"], row["client_sha"]
     board.end_ns = max(board.end_ns, row["mono_ns"])
     return board

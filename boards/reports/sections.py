@@ -14,6 +14,8 @@ def names(run: RunRecord) -> dict[str, str]:
 
 def outcome_tag(outcome: str) -> Html:
     """Return an outcome as a word with a colour."""
+    if outcome == "skipped":
+        outcome = "not run"
     return tag("span", outcome, class_=f"tag o-{outcome.replace(' ', '-')}")
 
 
@@ -36,7 +38,7 @@ def failures(run: RunRecord) -> Html | None:
             shown = interval.shown_outcome
             if shown == "not run":
                 not_run.append(interval.name)
-            elif shown not in ("passed", "flaky"):
+            elif shown not in ("passed", "flaky", "skipped"):
                 again = f", attempt {interval.attempt}" if interval.attempt > 1 else ""
                 why = tag("span", interval.message or "no reason was given", class_="why")
                 rows.append(tag("p", outcome_tag(shown), f" {interval.name}{again}: ", why))
@@ -47,6 +49,21 @@ def failures(run: RunRecord) -> Html | None:
     return (
         part("failures", "What did not pass", tag("ul", *items, class_="plain")) if items else None
     )
+
+
+def not_run(run: RunRecord) -> Html | None:
+    """List the checks that were not run, by the reason."""
+    called = names(run)
+    items = [
+        tag("li", tag("h3", called[board.id]), *(_reason(*one) for one in reasons))
+        for board in run.boards.values()
+        if (reasons := board.not_run())
+    ]
+    return part("not-run", "What was not run", tag("ul", *items, class_="plain")) if items else None
+
+
+def _reason(why: str, checks: list[str]) -> Html:
+    return tag("p", f"{', '.join(checks)}: ", tag("span", why, class_="why soft"))
 
 
 def rows_of(run: RunRecord) -> list[str]:
@@ -139,9 +156,10 @@ def environment(run: RunRecord) -> Html:
     for board in run.boards.values():
         last = board.last()
         words = [board.model, "virtual" if board.virtual else "", board.port]
+        words.append(f"firmware {board.firmware or 'not read'}")
         told = [last[name] for name in ("flash", "install") if name in last]
         words += [one.message for one in told if one.outcome == "passed"]
-        words.append(f"firmware {board.fw_sha[:12] or 'unknown'}")
+        words.append(f"image {board.fw_sha[:12] or 'none of the rig'}")
         words.append(f"client {board.client_sha[:12] or 'unknown'}")
         facts.append((board.id, "; ".join(word for word in words if word)))
     rows = [joined(tag("dt", name), tag("dd", value)) for name, value in facts]

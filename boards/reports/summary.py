@@ -10,6 +10,7 @@ from boards.reports.axes import amount
 from boards.reports.board_state import BoardState
 from boards.reports.live_table import STYLES
 from boards.reports.percentiles import percentile
+from boards.reports.record import by_reason
 from boards.reports.rerun import rerun_command
 from boards.session.plan import STEPS
 
@@ -75,7 +76,7 @@ def _check_cell(board: BoardState, check: str) -> Text:
 
 
 def _cell(outcome: str) -> Text:
-    word = {"passed": "ok", "": "-"}.get(outcome, outcome.upper())
+    word = {"passed": "ok", "": "-", "skipped": "not run"}.get(outcome, outcome.upper())
     return Text(word, style=STYLES.get(outcome, "dim"))
 
 
@@ -84,7 +85,7 @@ def _rtt(board: BoardState, percent: float) -> str:
 
 
 def _is_bad(outcome: str | None) -> bool:
-    return outcome not in (None, "", "passed", "not run", "absent")
+    return outcome not in (None, "", "passed", "not run", "absent", "skipped")
 
 
 def _is_told(outcome: str | None) -> bool:
@@ -94,6 +95,8 @@ def _is_told(outcome: str | None) -> bool:
 def _lines(board: BoardState) -> Iterator[tuple[str, str]]:
     if board.absent:
         yield "", f"{board.id} is absent, and need not be there: {board.absent}"
+    for why, names in by_reason(board.skipped.items()):
+        yield "dim", f"{board.id} did not run {', '.join(names)}: {why}"
     for several in board.repeated:
         yield "", f"{board.id} {several}"
     for once in board.flaky:
@@ -111,6 +114,8 @@ def _again(boards: Sequence[BoardState], argv: Sequence[str]) -> str:
     """Return the command for what failed; with failed steps, whatever was chosen is run again."""
     steps = {step for board in boards for step in _bad(board.steps)}
     checks = list(dict.fromkeys(check for board in boards for check in _bad(board.checks)))
+    if any(board.job.check_files for board in boards):
+        checks = []  # a file is chosen as a whole
     on_desk = [board.id for board in boards if board.job.board.file]
     return rerun_command(argv, on_desk, checks if steps <= {"check"} else [])
 

@@ -15,10 +15,12 @@ from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl
 from boards.serial_port import PortGone
 from boards.session.agent import AgentLink
+from boards.session.app_board import AppBoard
 from boards.session.broker_process import QUICK, BrokerProcess, BrokerTiming
 from boards.session.broker_route import BrokerRoute
 from boards.session.message_line import Bridge, set_silence
 from boards.session.observer import Observer, Seen
+from boards.session.own_files import OwnFiles
 from boards.session.plan import BoardPlan
 from boards.session.serial_log import SerialLog
 
@@ -65,11 +67,23 @@ class BoardSession:
     broker_route: BrokerRoute | None = None  # to the broker
     group: Group | None = None  # in checks that need a peer
     until: float = math.inf  # when the check's time is up, on the clock of time.monotonic
+    own_files: OwnFiles | None = None  # of the board, before there was anything of the rig's
+    is_changed: bool = False  # other files may be on the board than the rig has put there
 
     @property
     def is_fmqp(self) -> bool:
         """True if the board speaks FMQP, False for LightMQ."""
         return self.plan.protocol == "fmqp"
+
+    @property
+    def dies_silently(self) -> bool:
+        """True if nobody closes its connection when the board dies: its network is its own.
+
+        The bridge does that for a board on a serial line, and this machine's kernel for a virtual
+        one that uses its sockets.
+        """
+        virtual = self.target.board.virtual
+        return self.bridge is None and (virtual is None or bool(virtual.host))
 
     @property
     def route(self) -> Route:
@@ -214,6 +228,22 @@ class BoardSession:
         self.repl.close(friendly=False)
         self.repl = open_repl(self.target, deadline_s=_REPL_S, tap=self.log.tap)
         self.hang_up()
+
+    @contextmanager
+    def app(self) -> Iterator[AppBoard]:
+        """Give the board to the block, to run a program of the user's own on it.
+
+        Afterwards it is stopped, and checks find their REPL again. What it has in place of the
+        node's files the run puts right before it needs them.
+        """
+        self.repl.close()
+        app = AppBoard(self.target, self.log, self.own_files)
+        try:
+            yield app
+        finally:
+            app.close()
+            self.is_changed = True
+            self.recover()
 
     def observe(self, topic: str) -> Observer:
         """Return an observer of ``topic``, to be used in a ``with`` block."""

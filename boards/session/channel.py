@@ -33,8 +33,8 @@ class Teller:
     def progress(self, text: str) -> None:
         self._channel.send("progress", text=text)
 
-    def about(self, *, port: str) -> None:
-        self._channel.send("about", port=port)
+    def about(self, **facts: str) -> None:
+        self._channel.send("about", **facts)
 
     def bridge_line(self, text: str) -> None:
         sys.stderr.write(f"{stamp()['ts']} bridge: {text}\n")

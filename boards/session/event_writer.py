@@ -15,6 +15,7 @@ from boards.session.events import RunFiles
 from boards.session.plan import STEPS, Job
 
 Message = dict[str, Any]
+_FACTS = ("port", "firmware")
 
 
 class EventWriter:
@@ -26,7 +27,7 @@ class EventWriter:
         self._files = files
         self._boards = boards
         self._models = models
-        self._ports: dict[str, str] = {}
+        self._facts: dict[str, dict[str, str]] = {}  # of a board: its port, its firmware
 
     def write_down(self, job: Job, message: Message) -> list[str]:
         """Write one message of a worker; return plain lines to show."""
@@ -35,17 +36,34 @@ class EventWriter:
         if kind == "progress":
             _progress(board, message["text"])
         elif kind == "about":
-            self._ports[job.board.id] = message["port"]
+            facts = self._facts.setdefault(job.board.id, {})
+            facts |= {name: message[name] for name in _FACTS if name in message}
         elif kind == "samples":
             self._samples(job, board, message)
         elif kind == "lost":
             return self._lost(job, board, message)
         else:
             if message["event"] == "board_finished":
+                self._leave_out(job, board)
                 self._console(job)
             self._files.event(**self._columns(job), **message)
             return _event(board, message)
         return []
+
+    def _leave_out(self, job: Job, board: BoardState) -> None:
+        """Say of each check that was to be run and was not, why."""
+        ended = "the board is absent" if board.absent else "the step check ended before it"
+        for step, outcome in board.steps.items():
+            if outcome in ("failed", "error") and step != "check":
+                ended = f"step {step} {'failed' if outcome == 'failed' else 'had an error'}"
+                break
+        for name in (*job.checks, *job.left_out):
+            if name not in board.checks:
+                why = job.left_out.get(name, ended)
+                words = {"step": "check", "check": name, "outcome": "skipped", "message": why}
+                finished: Message = {"event": "check_finished", **words, "duration_s": 0.0}
+                self._files.event(**self._columns(job), **finished)
+                _event(board, finished)
 
     def _console(self, job: Job) -> None:
         """Keep what the board said with the run: its log is written over by the next one."""
@@ -58,7 +76,8 @@ class EventWriter:
         return {
             "board_id": job.board.id,
             "model": model.id,
-            "port": self._ports.get(job.board.id, ""),
+            **dict.fromkeys(_FACTS, ""),
+            **self._facts.get(job.board.id, {}),
             "virtual": model.virtual,
             "fw_sha": job.fw_sha,
             "client_sha": job.client_sha,
@@ -86,6 +105,7 @@ class EventWriter:
             lines += _event(board, finished)
         ended: Message = {"event": "board_finished", "outcome": "error"}
         ended["duration_s"] = board.elapsed_s
+        self._leave_out(job, board)
         self._console(job)
         self._files.event(**self._columns(job), **ended)
         return [*lines, *_event(board, ended)]
@@ -128,6 +148,8 @@ def _event(board: BoardState, message: Message) -> list[str]:
         board.flaky.append(f"{what} passed at attempt {attempt}")
     elif outcome == "absent":
         board.absent = text
+    elif outcome == "skipped":
+        board.skipped[message["check"]] = text
     elif outcome != "passed" and not text.startswith(NOT_RUN):
         board.failures.append(f"{what} {outcome}: {text}")
     took = f"{board.id}: {what} {outcome} in {message['duration_s']:.1f} s"

@@ -16,6 +16,7 @@ _BOARD_COLUMNS: dict[str, Any] = {
     "model": "",
     "port": "",
     "virtual": False,
+    "firmware": "",
     "fw_sha": "",
     "client_sha": "",
 }

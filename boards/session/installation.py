@@ -10,10 +10,10 @@ from typing import Any
 from boards.inventory.models import Model, Uart
 from boards.mpremote_cli import copy_to_board
 from boards.session.plan import BoardPlan
-from boards.session.telemetry import TELEMETRY
 from boards.tool import OnLine
-from firmware.node_files import compile_node
+from firmware.node_files import compile_client, compile_node
 
+TELEMETRY: Mapping[str, int] = {"seconds": 60, "rate_hz": 10}  # what a node sends: docs/node.md
 _KEEPALIVE_MS = 500
 # Between two steps of a check nobody polls the board's end of the link, and a step may take a
 # while to reach an emulated board.
@@ -59,6 +59,13 @@ def stage_node(folder: Path) -> Path:
     return folder
 
 
+def stage_client(folder: Path) -> Path:
+    """Lay out the client alone, as ``stage_node`` does."""
+    shutil.rmtree(folder, ignore_errors=True)
+    compile_client(folder)
+    return folder
+
+
 def root_of(model: Model) -> str:
     """Return where on a board everything is installed, in mpremote's words."""
     # The root of the unix port is the PC's: there it is the folder where it was started.
@@ -95,34 +102,45 @@ def copy_node(
     on_line: OnLine,
     into: str = _ROOT,
 ) -> int:
-    """Copy ``node_dir``, laid out as on the board, and ``config``; return the bytes of the node.
+    """Copy ``node_dir`` and ``config`` as ``copy_folder`` does; return the bytes of the node."""
+    copy_folder(url, node_dir, config, deadline_s=deadline_s, on_line=on_line, into=into)
+    return sum(path.stat().st_size for path in node_dir.rglob("*") if path.is_file())
 
-    What is there already is not sent again. The board then has nothing of an older node in
+
+def copy_folder(
+    url: str,
+    folder: Path,
+    *more: Path,
+    deadline_s: float,
+    on_line: OnLine,
+    into: str = _ROOT,
+) -> None:
+    """Copy what is in ``folder``, laid out as on the board, and the files ``more``.
+
+    What is there already is not sent again. The board then has nothing of an older program in
     memory. Raises ``ToolError``, ``ToolTimeout``.
     """
     # main.py last: an interrupted installation starts nothing.
     files = sorted(
-        (path for path in node_dir.iterdir() if path.is_file()),
+        (path for path in folder.iterdir() if path.is_file()),
         key=lambda path: (path.name == "main.py", path.name),
     )
-    folders = [path for path in node_dir.iterdir() if path.is_dir()]
     copy_to_board(
         url,
-        folders=folders,
-        files=[config, *files],
+        folders=sorted(path for path in folder.iterdir() if path.is_dir()),
+        files=[*more, *files],
         deadline_s=deadline_s,
         on_line=on_line,
         forget=into == _ROOT,
         into=into,
     )
-    return sum(path.stat().st_size for path in node_dir.rglob("*") if path.is_file())
 
 
-def digests(node_dir: Path, config: Path) -> dict[str, str]:
+def digests(folder: Path, *more: Path) -> dict[str, str]:
     """Return what the board must hold: path, from where its REPL is, to SHA-256 in hex."""
-    files = [path for path in node_dir.rglob("*") if path.is_file()]
-    wanted = {str(path.relative_to(node_dir)): _sha256(path) for path in files}
-    return wanted | {config.name: _sha256(config)}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    wanted = {str(path.relative_to(folder)): _sha256(path) for path in files}
+    return wanted | {path.name: _sha256(path) for path in more}
 
 
 def hash_code(wanted: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from boards.inventory.models import LineMode, Model, Transport
@@ -66,6 +66,8 @@ class Job:
     client_sha: str
     limits_s: Mapping[str, float]
     checks: tuple[str, ...] = ()  # their names, in order
+    check_files: tuple[str, ...] = ()  # of the user's own, which have some of them
+    left_out: Mapping[str, str] = field(default_factory=dict)  # other checks, and why
     repeat: int = 1  # how often each is done
     proxy_port: int = 0  # its control port; 0: there is none
     wifi_ssid: str = ""  # of the desk; for boards that have the cap wifi
@@ -82,7 +84,8 @@ class Job:
         """Read the line that ``to_json`` wrote."""
         data = json.loads(line)
         board = BoardPlan(**{**data["board"], "has": frozenset(data["board"]["has"])})
-        return cls(**{**data, "board": board, "checks": tuple(data["checks"])})
+        checks = {name: tuple(data[name]) for name in ("checks", "check_files")}
+        return cls(**{**data, "board": board, **checks})
 
 
 def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> list[BoardPlan]:
@@ -103,6 +106,7 @@ def plan_boards(specifications: Sequence[str], models: Mapping[str, Model]) -> l
         counts[kind] = counts.get(kind, 0) + int(count or 1)
     if sum(counts.values()) > _MAX_BOARDS:
         raise PlanError(f"{sum(counts.values())} boards; a run takes at most {_MAX_BOARDS}")
+    # Of each kind the first speaks FMQP, which a meeting needs.
     peers = sum(counts.values()) > 1
     return [
         BoardPlan(
@@ -150,7 +154,7 @@ def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPl
                 buttons=board.virtual is not None,
                 reset=board.model.id != "unix",  # which has no machine.reset()
                 power=board.virtual is not None or board.power.cuts_vbus,
-                peers=len(chosen) > 1,
+                peers=len(chosen) > 1 and any(board.protocol == "fmqp" for board in chosen),
             ),
         )
         for board in chosen

@@ -9,8 +9,8 @@ class Reporter(Protocol):
     def progress(self, text: str) -> None:
         """Say what is going on within a step."""
 
-    def about(self, *, port: str) -> None:
-        """Say on which port the board is."""
+    def about(self, **facts: str) -> None:
+        """Say on which ``port`` the board is, and what ``firmware`` it says that it runs."""
 
     def bridge_line(self, text: str) -> None:
         """Log a line of the bridge."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from boards.checks.registry import CHECKS
+from boards.checks.declared import Check
 from boards.inventory.models import Model
 from boards.reports.board_state import BoardState
 from boards.reports.environment import environment
@@ -27,9 +27,17 @@ PASSED, FAILED, FAULT, NOTHING_RAN = 0, 1, 3, 4
 
 
 def run(
-    jobs: Sequence[Job], models: Mapping[str, Model], *, out: Path, rig: str, console: Console
+    jobs: Sequence[Job],
+    checks: Sequence[Check],
+    models: Mapping[str, Model],
+    *,
+    out: Path,
+    rig: str,
+    console: Console,
 ) -> tuple[int, Path]:
     """Run all jobs in parallel; return an exit code and the folder of the run's files.
+
+    ``checks``: those that were chosen, which the jobs have by their names.
 
     0 passed, 1 a check failed, 3 rig fault, 4 nothing ran. Writes the files below
     ``out``. Ends every process it started, whatever happens.
@@ -40,8 +48,7 @@ def run(
         for job in jobs
     }
     writer = EventWriter(files, boards, models)
-    wanted = {name for job in jobs for name in job.checks}
-    checks = [name for name in CHECKS if name in wanted]
+    meetings = [check.name for check in checks if "peer" in check.needs]
     former = runs_before(files.folder, _PACE_RUNS)
     pace = TimeEstimate(usual_seconds(read_runs(former, samples=False)))
     began = time.monotonic()
@@ -55,7 +62,7 @@ def run(
                     continue
                 for line in writer.write_down(*said):
                     show.line(line)
-        code = verdict(boards)
+        code = verdict(boards, meetings)
         files.event(
             event="run_finished",
             outcome={PASSED: "passed", FAILED: "failed"}.get(code, "error"),
@@ -63,7 +70,10 @@ def run(
         )
     finally:
         files.close()
-    print_summary(console, list(boards.values()), checks, sys.argv)
+    print_summary(console, list(boards.values()), [check.name for check in checks], sys.argv)
+    for name in unmet(boards, meetings):
+        line = f"rig: error: {name}: no two boards met, so it proves nothing"
+        console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
     for line in (f"rig: {files.folder}", f"report: {_page(files.folder)}"):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return code, files.folder
@@ -76,8 +86,11 @@ def _page(folder: Path) -> str:
         return f"none: {type(error).__name__}: {error}"
 
 
-def verdict(boards: dict[str, BoardState]) -> int:
-    """Return the exit code: a failed check outranks a rig fault, as it is a verdict."""
+def verdict(boards: Mapping[str, BoardState], meetings: Sequence[str] = ()) -> int:
+    """Return the exit code: a failed check outranks a rig fault, as it is a verdict.
+
+    ``meetings``: the checks that boards do together.
+    """
     outcomes = [
         outcome
         for board in boards.values()
@@ -87,6 +100,18 @@ def verdict(boards: dict[str, BoardState]) -> int:
         return FAILED
     if "error" in outcomes or "invalid" in outcomes:
         return FAULT
-    if not any(board.checks for board in boards.values()):
+    ran = [outcome for board in boards.values() for outcome in board.checks.values()]
+    if all(outcome == "skipped" for outcome in ran):
         return NOTHING_RAN
-    return PASSED
+    return FAULT if unmet(boards, meetings) else PASSED
+
+
+def unmet(boards: Mapping[str, BoardState], meetings: Sequence[str]) -> list[str]:
+    """Return the meetings for which boards were there that have not met: they prove nothing."""
+    there = [board for board in boards.values() if not board.absent]
+    found = []
+    for name in meetings:
+        ended = [board.checks.get(name) for board in there if name in board.job.checks]
+        if len(ended) > 1 and set(ended) == {"skipped"}:
+            found.append(name)
+    return found

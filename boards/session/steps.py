@@ -62,6 +62,7 @@ class BoardRun:
         self._starting = threading.Lock()
         self._stopped = False
         self._own_files: OwnFiles | None = None
+        self._is_changed = False  # by a check that had the board for a program of a user's own
         self._rig_dir = Path(job.rig_dir)
 
     @property
@@ -111,7 +112,9 @@ class BoardRun:
         if self.model.flash.method == "none":
             self._keep_own_files(self._console_url(until))
             with self._open_repl(until) as repl:
-                return f"nothing to flash: {repl.exec(_VERSION, deadline_s=_EXEC_S).strip()}"
+                running = repl.exec(_VERSION, deadline_s=_EXEC_S).strip()
+            self._report.about(firmware=running)
+            return f"nothing to flash: {running}"
         if self.job.image_fault:
             raise FlashError(f"{self.job.image_fault}; nothing was written")
         image = check_image(
@@ -128,6 +131,7 @@ class BoardRun:
             except NoWayIn:
                 self.revive()
                 done = self._flash_once(target, image, until)
+        self._report.about(firmware=done.running.text)
         return ("" if done.written else "the same firmware was there: ") + done.running.text
 
     def _flash_once(self, target: BoardHandle, image: Image, until: float) -> Flashed:
@@ -194,14 +198,7 @@ class BoardRun:
         node_dir = Path(self.job.node_dir)
         self._will_write("main.py", (node_dir / "main.py").read_bytes())
         self._write_config(autostart=False)
-        size = installation.copy_node(
-            url,
-            node_dir,
-            self._config,
-            deadline_s=_left(until),
-            on_line=self._tool_line,
-            into=installation.root_of(self.model),
-        )
+        size = self._copy_node(until)
         self._join_wifi(until)
         if self.target.board.transport == "tcp":
             with self._open_repl(until) as repl:
@@ -214,6 +211,16 @@ class BoardRun:
         if wrong := installation.differing(wanted, printed):
             raise StepFailed(f"after the installation {wrong} on the board is not what was sent")
         return f"{len(wanted)} files, {size} bytes, verified"
+
+    def _copy_node(self, until: float) -> int:
+        return installation.copy_node(
+            self._console_url(until),
+            Path(self.job.node_dir),
+            self._config,
+            deadline_s=_left(until),
+            on_line=self._tool_line,
+            into=installation.root_of(self.model),
+        )
 
     def _join_wifi(self, until: float) -> None:
         virtual = self.target.board.virtual
@@ -242,12 +249,14 @@ class BoardRun:
             bridge=self._bridge,
             repl=self._open_repl(until),
             broker_route=self._broker_route,
+            own_files=self._own_files,
         )
         return self._session
 
     def close_session(self) -> None:
         """Close the console that checks used."""
         if self._session is not None:
+            self._is_changed = self._session.is_changed
             self._session.repl.close()
             self._session = None
 
@@ -259,6 +268,9 @@ class BoardRun:
             if not self._bridge.wait_idle(_left(until)):
                 raise StepFailed("the bridge's last session did not end; the board still sends")
             set_silence(self._bridge, SILENCE_S)
+        if self._is_changed:
+            self._copy_node(until)
+            self._join_wifi(until)
         self._send_config(until, autostart=True)
         return await_telemetry(
             self.job, self.target, self.log, until=until, progress=self._report.progress

@@ -2,17 +2,17 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from boards.flash.find_board import find_board
 from boards.inventory.target import BoardHandle
 from boards.serial_port import SerialPort
 from boards.session.board_session import CheckFailed
+from boards.session.installation import TELEMETRY
 from boards.session.observer import Observer, Seen
 from boards.session.plan import Job
 from boards.session.serial_log import SerialLog
 
-TELEMETRY: Mapping[str, int] = {"seconds": 60, "rate_hz": 10}
 _ARRIVAL_S = 15.0
 _BACK_S = 15.0
 _LOOK_S = 0.1

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from traceback import extract_tb
 
 from boards.checks.declared import Check, Samples
 from boards.checks.limits import beyond
@@ -17,7 +18,7 @@ from boards.reports.axes import amount
 from boards.reports.percentiles import percentile
 from boards.serial_port import PortError
 from boards.session.agent import AgentError
-from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.board_session import BoardSession, CheckFailed, Invalid, NotRun
 from boards.session.broker_process import BrokerDown
 from boards.session.own_files import OwnFilesError
 from boards.session.reachable import Unreachable
@@ -55,7 +56,7 @@ FAULTS = (
     WifiError,
     OSError,
 )
-VERDICTS = (CheckFailed, AgentError)
+VERDICTS = (CheckFailed, AgentError, AssertionError)
 _REASONS = 3  # of repetitions that failed
 
 
@@ -74,7 +75,7 @@ def judge(check: Check, board: BoardSession, limits: Mapping[str, float]) -> Res
     try:
         samples = check.run(board)
     except VERDICTS as error:
-        return Result("failed", str(error), [])
+        return Result("failed", str(error) or _line(error), [])
     except NoReply as error:
         # The board accepted a call and never came back: that is the code's fault to explain.
         return Result("failed", f"the board hung: {error}", [])
@@ -82,9 +83,19 @@ def judge(check: Check, board: BoardSession, limits: Mapping[str, float]) -> Res
         return Result("error", f"invalid: {error}", [])
     except FAULTS as error:
         return Result("error", f"{type(error).__name__}: {error}", [], error)
+    except NotRun:
+        raise
+    except Exception as error:  # a mistake in a check, of a user's own for one
+        return Result("error", f"{type(error).__name__}: {error} ({_line(error)})", [])
     texts = [beyond(each.of.limit, limits, each.values) for each in samples]
     message = "; ".join(filter(None, texts))
     return Result("failed" if message else "passed", message, samples)
+
+
+def _line(error: Exception) -> str:
+    """Return where it was raised, and the code there: what a bare ``assert`` has to say."""
+    last = extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}:{last.lineno}: {last.line}"
 
 
 class Repeated:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from boards.checks.declared import Check
-from boards.checks.registry import CHECKS
+from boards.checks.limits import limits_of
+from boards.checks.registry import known_checks
 from boards.inventory.models import all_models, models_of
 from boards.inventory.permits import radio
 from boards.inventory.presence import Absent
@@ -49,7 +50,6 @@ class _Worker:
     def __init__(self, job: Job, channel: Channel, parent: ParentLine) -> None:
         self._job = job
         self._parent = parent
-        self._not_run: list[str] = []  # checks, and why
         self._channel = channel
         models = models_of(Path(job.models_dir)) if job.models_dir else all_models()
         self._run = BoardRun(job, models, Teller(channel))
@@ -132,8 +132,9 @@ class _Worker:
 
     def _check(self, until: float) -> str:
         board = self._run.open_session(until)
-        failed, unproven = [], []
-        checks = [CHECKS[name] for name in self._job.checks]
+        failed, unproven, skipped = [], [], 0
+        known = known_checks(self._job.check_files)
+        checks = [known[name] for name in self._job.checks]
         try:
             for check in checks:
                 if time.monotonic() > until:
@@ -145,14 +146,15 @@ class _Worker:
                     failed.append(check.name)
                 elif outcome == "error":
                     unproven.append(check.name)
+                elif outcome == "skipped":
+                    skipped += 1
         finally:
             self._run.close_session()
         if failed:
             raise CheckFailed(f"{len(failed)} of {len(checks)} failed: {', '.join(failed)}")
         if unproven:
             raise StepFailed(f"the rig could not do its part of {', '.join(unproven)}")
-        not_run = f"; not run: {'; '.join(self._not_run)}" if self._not_run else ""
-        return f"{len(checks) - len(self._not_run)} checks{not_run}"
+        return f"{len(checks) - skipped} checks" + (f", {skipped} not run" if skipped else "")
 
     def _try(self, board: BoardSession, check: Check, until: float) -> str:
         # Peers do it once: nobody would be met a second time.
@@ -185,7 +187,8 @@ class _Worker:
 
     def _one_check(self, board: BoardSession, check: Check, number: int, repeated: Repeated) -> str:
         began = time.monotonic()
-        name, limits = check.name, self._run.target.board.limits
+        name = check.name
+        limits = limits_of(self._run.model.kind, self._run.target.board.limits)
 
         def once() -> Result:
             board.until = time.monotonic() + check.deadline_s
@@ -198,8 +201,7 @@ class _Worker:
         try:
             result = repeated.run(once, board.recover, progress)
         except NotRun as error:
-            self._not_run.append(f"{name}: {error}")
-            return "not run"
+            result = Result("skipped", str(error), [])
         outcome, message = result.outcome, result.message
         if outcome == "failed":
             outcome, message = self._quarantined(name, message)

@@ -43,13 +43,15 @@ def flakes(checks: DataFrame) -> DataFrame:
     """Return ``gold_flakes`` from ``gold_checks``.
 
     A run is flaky if its check passed only when tried again, or failed although the same firmware
-    and client passed it in another run. Quarantined checks are counted, not judged.
+    and client passed it in another run. Quarantined checks are counted, not judged; those that
+    were not run are no part of it.
     """
     key = ["rig", "board_id", "check", "fw_sha", "client_sha"]
     passed, tried = F.col("outcome") == "passed", F.col("attempts") > 1
     judged = F.col("outcome").isin("passed", "failed", "error")
     return (
-        checks.groupBy(*key)
+        checks.where(F.col("outcome") != "skipped")
+        .groupBy(*key)
         .agg(
             *[F.max_by(name, "finished_at").alias(name) for name in ("model", "virtual")],
             F.count_if(judged).alias("runs"),

@@ -15,6 +15,7 @@ from motemq.cli import main
 
 ROOT = Path(__file__).parents[2]
 _PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")])
+_PAGES += sorted(ROOT.glob("examples/*/README.md"))
 
 
 def _commands(page: Path) -> list[str]:
@@ -41,7 +42,7 @@ def test_every_shown_command_exists(
     page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for made_before in ("data/journal", "tables", "out/tables"):
+    for made_before in ("data/journal", "tables", "out/tables", "app"):
         (tmp_path / made_before).mkdir(parents=True)
     words = shlex.split(line.removesuffix("&"), comments=True)
     program, arguments = Path(words[0]).name, words[1:]
@@ -54,7 +55,8 @@ def test_every_shown_command_exists(
         assert arguments[:2] == ["-m", "benchmarks"]
         _parse(page, benchmarks, arguments[2:])
     else:
-        assert program in {"git", "cd", "mpremote", "nc", "pip"}, f"{page}: what is '{program}'?"
+        known = {"git", "cd", "mpremote", "nc", "pip", "pytest"}
+        assert program in known, f"{page}: what is '{program}'?"
 
 
 def _parse(page: str, command: click.Command, arguments: list[str]) -> None:

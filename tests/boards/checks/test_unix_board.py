@@ -57,11 +57,11 @@ def session(
 )
 def test_a_unix_board_passes(session: BoardSession, name: str) -> None:
     check = CHECKS[name]
-    assert check.fits(session.plan.protocol, session.plan.has)
+    assert not check.why_not(session.plan.protocol, session.plan.has)
     samples = check.run(session)
     assert [each.of for each in samples] == list(check.measures)
 
 
 def test_what_it_cannot_do_is_not_asked(session: BoardSession) -> None:
     for name in ("will_abrupt", "will_reboot", "will_power"):
-        assert not CHECKS[name].fits(session.plan.protocol, session.plan.has)
+        assert CHECKS[name].why_not(session.plan.protocol, session.plan.has)

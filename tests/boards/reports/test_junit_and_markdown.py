@@ -48,6 +48,7 @@ def test_a_suite_says_which_board_it_was(run: RunRecord) -> None:
         "model": "RPI_PICO",
         "chip": "rp2040",
         "virtual": "false",
+        "firmware": "",
         "firmware_sha": "f" * 64,
         "client_sha": "c" * 64,
         "flaky": "true",

@@ -14,6 +14,7 @@ from tests.boards.rig_process import (
     eventually,
     outcomes,
     processes_naming,
+    rows,
     run_rig,
 )
 
@@ -39,6 +40,15 @@ def test_a_unix_board_is_taken_to_a_verdict(
             assert found == dict.fromkeys(_CHECKS, "passed")
             steps = outcomes(tmp_path / "out", "u1", "step_finished", "step")
             assert set(steps.values()) == {"passed"}, steps
+            facts = rows(tmp_path / "out", "events.jsonl")[-2]
+            assert facts["firmware"].startswith("3.4.0; MicroPython v1.25.0")
+            assert facts["fw_sha"] == ""  # the rig has put none there
+            (heap,) = [
+                row["limit"]
+                for row in rows(tmp_path / "out", "samples.jsonl")
+                if row["metric"] == "heap_free"
+            ]
+            assert heap == 30_000  # although its file has no [limits]
             shutil.rmtree(tmp_path / "out")
     assert (files / "lib" / "umotemq").is_dir()
     assert not Path("/node.py").exists()

@@ -1,0 +1,66 @@
+"""Checks in a file of the user's own: functions ``check_…``, or a ``CHECKS`` as ours have it."""
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any
+
+from boards.checks.declared import Check, Samples
+from boards.session.board_session import BoardSession
+
+_PREFIX = "check_"
+
+
+class OwnChecksError(Exception):
+    """A file of checks is of no use; the text says where and why."""
+
+
+def load_checks(file: Path) -> list[Check]:
+    """Run ``file`` and return its checks, in its order.
+
+    Each function ``check_NAME(board)`` is the check ``NAME``: it passes unless it raises, and may
+    return what it measured. ``CHECKS``, a sequence of ``Check``, says more of each. The folder of
+    the file is where its imports are looked for, too. Raises ``OwnChecksError``.
+    """
+    module = _run(file)
+    found = list(getattr(module, "CHECKS", ()))
+    if wrong := [each for each in found if not isinstance(each, Check)]:
+        raise OwnChecksError(f"{file}: CHECKS has {wrong[0]!r}, which is no Check")
+    named = {each.run for each in found}
+    found += [
+        Check(name.removeprefix(_PREFIX), _quiet(value))
+        for name, value in vars(module).items()
+        if name.startswith(_PREFIX) and callable(value) and value not in named
+    ]
+    if not found:
+        raise OwnChecksError(f"{file}: no check in it: write 'def check_NAME(board): …'")
+    return found
+
+
+def _quiet(function: Callable[[BoardSession], Any]) -> Callable[[BoardSession], list[Samples]]:
+    def run(board: BoardSession) -> list[Samples]:
+        return function(board) or []
+
+    run.__doc__ = function.__doc__ or function.__name__
+    return run
+
+
+def _run(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"rig_checks_{file.stem}", file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise OwnChecksError(f"{file}: there is no such file")
+    module = importlib.util.module_from_spec(spec)
+    if (folder := str(file.absolute().parent)) not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise OwnChecksError(f"{error.filename}:{error.lineno}: {error.msg}") from None
+    except Exception as error:
+        places = [each for each in extract_tb(error.__traceback__) if each.filename == str(file)]
+        line = f":{places[-1].lineno}" if places else ""
+        raise OwnChecksError(f"{file}{line}: {type(error).__name__}: {error}") from None
+    return module

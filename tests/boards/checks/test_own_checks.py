@@ -1,0 +1,110 @@
+"""``motemq rig run --checks my_checks.py``: a file of the user's own, good, failing and wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from boards.checks.own_file import OwnChecksError, load_checks
+from tests.boards.desk_files import motemq_rig
+from tests.boards.rig_process import Broker, outcomes, rows, run_rig
+
+_EXAMPLE = Path(__file__).parents[3] / "examples" / "thermometer" / "my_checks.py"
+_CHECKS = """
+import json
+from boards.checks.declared import Check, Measurement, Samples
+from words import GREETING
+
+BOOT = Measurement("said", "count", "higher")
+
+def greets(board):
+    \"\"\"It greets.\"\"\"
+    with board.app() as app:
+        app.install("{app}")
+        app.reset()
+        app.expect(GREETING, timeout_s=60)
+    return [Samples(BOOT, [1.0])]
+
+CHECKS = (
+    Check("greets", greets, measures=(BOOT,)),
+    Check("on_a_line", greets, needs=frozenset({{"serial"}})),
+)
+
+def check_the_node_is_still_there(board):
+    assert board.call("info")["client"]
+
+def check_holds_not(board):
+    value = 1
+    assert value == 2
+
+def check_is_not_said(board):
+    with board.app() as app:
+        app.expect("never said", timeout_s=0)
+
+def check_is_wrong(board):
+    board.no_such_thing()
+"""
+
+
+def test_a_file_of_ones_own_is_judged_and_reported_as_ours(broker: Broker, tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "main.py").write_text("while True:\n    print('hello')\n")
+    (tmp_path / "words.py").write_text("GREETING = 'hello'\n")
+    file = tmp_path / "my_checks.py"
+    file.write_text(_CHECKS.format(app=app))
+    words = ["--virtual", "esp32:1", "--retries", "0", "--checks", f"ping,{file},{_EXAMPLE}"]
+    result = run_rig(tmp_path / "out", broker, *words)
+    assert result.returncode == 1, result.stdout
+    assert outcomes(tmp_path / "out", "vesp32-1", "check_finished", "check") == {
+        "ping": "passed",
+        "greets": "passed",
+        "on_a_line": "skipped",
+        "the_node_is_still_there": "passed",
+        "holds_not": "failed",
+        "is_not_said": "failed",
+        "is_wrong": "error",
+        "temperature": "passed",
+    }
+    # After programs of others the node is on the board again, and does its part.
+    steps = outcomes(tmp_path / "out", "vesp32-1", "step_finished", "step")
+    assert steps["telemetry"] == "passed"
+    said = {
+        row["check"]: row["message"]
+        for row in rows(tmp_path / "out", "events.jsonl")
+        if row["event"] == "check_finished"
+    }
+    assert said["holds_not"].endswith(": assert value == 2")
+    assert "did not say 'never said'" in said["is_not_said"]
+    assert "AttributeError" in said["is_wrong"] and "board.no_such_thing()" in said["is_wrong"]
+    samples = [row for row in rows(tmp_path / "out", "samples.jsonl") if row["check"] == "greets"]
+    assert [(row["metric"], row["value"]) for row in samples] == [("said", 1.0)]
+    # A file is chosen as a whole when it is run again.
+    (again,) = [line for line in result.stdout.splitlines() if line.startswith("again: ")]
+    assert str(file) in again
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("def check_x(board)\n    pass\n", r"wrong\.py:1: expected ':'"),
+        ("import json\nimport no_such_module\n", r"wrong\.py:2: ModuleNotFoundError: No module"),
+        ("x = 1\n", r"wrong\.py: no check in it: write 'def check_NAME\(board\): …'"),
+        ("CHECKS = ['x']\n", r"wrong\.py: CHECKS has 'x', which is no Check"),
+    ],
+)
+def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(text)
+    with pytest.raises(OwnChecksError, match=why):
+        load_checks(file)
+
+
+def test_a_wrong_file_is_a_usage_error_and_nothing_is_started(tmp_path: Path) -> None:
+    twice = tmp_path / "twice.py"
+    twice.write_text("def check_ping(board): pass\n")
+    for file, why in ((tmp_path / "none.py", "no such file"), (twice, "a check 'ping' already")):
+        words = ("--virtual", "esp32:1", "--out", tmp_path / "out", "--checks", file)
+        done = motemq_rig("run", *words)
+        assert done.returncode == 2, done.stdout
+        assert why in " ".join(done.stdout.split()).replace("│ ", "")
+    assert not (tmp_path / "out" / "logs").exists()
