@@ -119,10 +119,10 @@ class Ring:
                 # Nothing comes before it. A stamp makes each message another one.
                 if not confirm:
                     self.sequence += 1
-                    return self._write_now(client, False) and not self.stamp
+                    return self.send_packed(client, False) and not self.stamp
                 if self._put(packed, size, _CONFIRM):
                     self._unsent = 0
-                    return self._write_now(client, True) and not self.stamp
+                    return self.send_packed(client, True, True) and not self.stamp
                 size = 0  # the store has it
         if size:
             self._put(packed, size, _CONFIRM if confirm else 0, client.up)
@@ -135,20 +135,42 @@ class Ring:
                 pass  # it is here
         return False
 
-    def send_packed(self, client, confirm):
-        """As ``send``, of the message that ``client._part`` shows, which is like the last one."""
-        if confirm:
-            size = len(client._part)
+    def send_packed(self, client, confirm, is_kept=False):
+        """As ``send``, of the message that ``client._part`` shows, which is like the last one.
+
+        ``is_kept``: it is the newest in the ring already. Returns whether it is gone.
+        """
+        packed = client._part
+        size = len(packed)
+        if confirm and not is_kept:
             at = self._end
             end = at + _HEAD + size
             if end > self._limit or size != self._size:
                 return self._send_slowly(client, size)
-            # When it came nobody asks: that is for a store.
-            pack_into(self._format, self._buf, at, size, _CONFIRM, self.sequence, 0, client._out)
+            # Its number and time are for a store.
+            pack_into(self._brief, self._buf, at, size, _CONFIRM, client._out)
             self._end = end
-            self.sequence += 1
             self._here += 1
-        self._write_now(client, confirm)
+            self.sequence += 1
+        try:
+            sent = client.stream.write(packed)
+            if sent == size:
+                return True
+            client._first = sent or 0
+            client._last = size
+            client._topic = client
+            client._push()
+            return not client._last
+        except LinkError:
+            pass
+        except OSError as error:
+            try:
+                client._fail(None, error)
+            except LinkError:
+                pass
+        if not confirm:
+            self._put(client._out, size, 0, False)  # what was half sent is sent whole again
+        return False
 
     def drain(self, client):
         """Send what is here, as far as the stream of ``client`` takes it, and ask for answers."""
@@ -213,31 +235,7 @@ class Ring:
             if client.up and not client._last:
                 self._unsent = 0
                 client._part = memoryview(client._out)[:size]
-                self._write_now(client, True)
-
-    def _write_now(self, client, confirm):
-        # Send what ``client._part`` shows; if that fails it is kept. Returns whether it is gone.
-        packed = client._part
-        size = len(packed)
-        try:
-            sent = client.stream.write(packed)
-            if sent == size:
-                return True
-            client._first = sent or 0
-            client._last = size
-            client._topic = client
-            client._push()
-            return not client._last
-        except LinkError:
-            pass
-        except OSError as error:
-            try:
-                client._fail(None, error)
-            except LinkError:
-                pass
-        if not confirm:
-            self._put(client._out, size, 0, False)  # what was half sent is sent whole again
-        return False
+                self.send_packed(client, True, True)
 
     def _clear(self):
         self._limit = 0  # where the room behind ``_end`` ends, for messages like the last one
@@ -304,6 +302,7 @@ class Ring:
             # To assign a slice of a bytearray would move all that is behind it, and take heap.
             self._size = size
             self._format = ">HBII%ds" % size
+            self._brief = ">HB8x%ds" % size
         pack_into(self._format, buf, at, size, state, sequence, ticks_ms(), packed)
         self._here += 1
         self._unsent += 1
