@@ -316,7 +316,7 @@ class Table:
                 f"there is no table {self.name} in {self._place.uri}; 'motemq pipeline run' and "
                 "'motemq pipeline backfill' write it"
             ) from None
-        except DeltaError as error:
+        except (DeltaError, OSError) as error:  # the second, where a store does not answer
             what = f"the table {self.name} in {self._place.uri}"
             raise refusal(what, str(error)) from error
 

@@ -23,9 +23,7 @@ _FROM_ENVIRONMENT: Final = re.compile(r"(AWS|AZURE|GOOGLE)_[A-Z_0-9]+")
 _SECRET: Final = re.compile(r"(?i)secret|password|token|(access|account)_?key(?!_id)|sas")
 # What is left of an error after delta-rs has tried again for as long as it does.
 _NO_ANSWER: Final = re.compile(
-    r"Generic \w+ error: Error performing .*(error sending request|operation timed out|"
-    r"Server returned non-2xx status code: 50[0234])",
-    re.DOTALL,
+    r"Generic \w+ error\b.*(error sending request|status code: 50[0234])", re.DOTALL
 )
 HISTORY_S: Final = 3600.0  # what is no longer of a table can be read for so long: time travel
 _LONGEST_WORDS: Final = 300  # characters of what a store says
@@ -98,6 +96,8 @@ class Storage:
                 return bytes(file.read())
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise refusal(f"{self.uri}/{name}", str(error)) from error
 
     def write_bytes(self, name: str, data: bytes) -> None:
         """Replace a small file as a whole."""
@@ -211,6 +211,6 @@ def _first_words(text: str) -> str:
     if code:
         return f"{message[1] if message else first} ({code[1]})"
     system = re.search(r'code: \d+, kind: \w+, message: "([^"]+)"', plain)
-    if system or (first.startswith("Generic") and len(lines) > 1):
+    if system or ("Generic" in first and len(lines) > 1):
         return f"{first}: {system[1] if system else lines[-1]}"
     return first

@@ -28,6 +28,7 @@ class ObjectStore:
 
     host: str
     port: int
+    group: int  # of its processes
 
     @property
     def environment(self) -> dict[str, str]:
@@ -39,6 +40,14 @@ class ObjectStore:
             "AWS_ENDPOINT_URL": f"http://{self.host}:{self.port}",
             "AWS_ALLOW_HTTP": "true",
         }
+
+    def pause(self) -> None:
+        """Let it answer nobody."""
+        os.killpg(self.group, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it answer again, also those who still wait."""
+        os.killpg(self.group, signal.SIGCONT)
 
     def filesystem(self) -> pafs.S3FileSystem:
         """Return the store as Arrow sees it, by code that is not delta-rs's."""
@@ -98,7 +107,7 @@ def object_store(
             start_new_session=True,
             preexec_fn=die_with_parent,
         )
-    store = ObjectStore(host, s3)
+    store = ObjectStore(host, s3, process.pid)
     try:
         _make_bucket(store, process, log)
         yield store

@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
+from motemq_pipeline import restarts
+from motemq_pipeline.config import load_config
 from motemq_pipeline.delta import Table
-from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.errors import PipelineError, StoreUnavailable
+from motemq_pipeline.run import run
 from motemq_pipeline.sql import by_duckdb
+from motemq_pipeline.status import RunStatus
 from motemq_pipeline.storage import Storage
 from tests.pipeline.desk import Sender, reading, write_segment
 from tests.pipeline.object_store import ObjectStore, object_store
@@ -122,3 +127,58 @@ def test_a_run_that_is_killed_has_each_message_once(
     assert len(data) == 1
     assert orphan not in data
     assert _rows(place, "bronze_messages") == _MESSAGES
+
+
+def test_a_store_that_does_not_answer_is_waited_for(
+    spark: SparkSession,
+    store: ObjectStore,
+    place: Storage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
+    file = tmp_path / "run.toml"
+    options = '{ max_retries = "1", retry_timeout = "1s", timeout = "10s" }'
+    file.write_text(
+        f'[source]\njournal = "journal"\n[tables]\nfolder = "{place.uri}"\n'
+        f'checkpoint = "checkpoint"\noptions = {options}\n[run]\ngold_every = "1h"\n'
+    )
+    messages = _messages()[:20]
+    write_segment(tmp_path / "journal", 0, [(Sender(1, 1), messages[:10])])
+    config = load_config(file)
+    bronze, deadline = Table(place, "bronze_messages"), time.monotonic() + _END_S
+    stage = "before"
+
+    def told(status: RunStatus) -> None:
+        """Stop the store in the middle, and let it go on when a query has failed of that."""
+        nonlocal stage
+        assert time.monotonic() < deadline, (stage, status)
+        for query in status.queries:
+            if stage == "before" and query.name == "bronze" and query.rows == 10:
+                store.pause()
+                stage = "away"
+                write_segment(tmp_path / "journal", 1, [(Sender(2, 1), messages[10:])])
+            elif stage == "away" and query.restarts:
+                store.resume()
+                stage = "again"
+
+    try:
+        run(spark, config, False, told, lambda: stage == "again" and bronze.count() == 20)
+    finally:
+        store.resume()
+    assert _rows(place, "bronze_messages") == 20
+
+
+def test_without_an_answer_there_is_one_line(place: Storage, store: ObjectStore) -> None:
+    away = Storage.at(place.uri, {"max_retries": "0", "timeout": "1s"})
+    Table(place, "alerts").create()
+    table = Table(away, "alerts")
+    store.pause()
+    try:
+        for ask in (table.count, table.exists, lambda: table.added(0, 1)):
+            with pytest.raises(StoreUnavailable, match="operation timed out") as caught:
+                ask()
+            assert "\n" not in str(caught.value)
+    finally:
+        store.resume()
+    assert Table(place, "alerts").count() == 0

@@ -44,9 +44,8 @@ def test_a_finished_batch_begins_the_count_anew() -> None:
         "Traceback\npyspark_motemq.remote.BrokerUnavailable: the broker at x cannot be reached",
         "Traceback\nmotemq_pipeline.errors.StoreUnavailable: the table alerts in s3://b/t: Generic",
         # Of an executor that writes.
-        "Job aborted due to stage failure\nOSError: Generic S3 error: Error performing PUT "
-        "http://127.0.0.1:1/b/t in 3.4s, after 2 retries, max_retries: 2, retry_timeout: 180s  - "
-        "HTTP error: error sending request",
+        "Job aborted due to stage failure\nOSError: Generic S3 error\n  \x1b[31m↳\x1b[0m Error "
+        "performing PUT http://127.0.0.1:1/b/t in 3.4s - HTTP error\n  ↳ error sending request",
     ],
 )
 def test_a_broker_or_a_store_that_does_not_answer_is_waited_for(away: str) -> None:
