@@ -15,8 +15,10 @@ from boards.inventory.permits import flash_permit
 from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle
 from boards.repl import Repl
+from boards.serial_port import PortError
 from boards.session.app_board import AppBoard
 from boards.session.installation import copy_folder, root_of, stage_client
+from boards.session.message_line import start_bridge
 from boards.session.own_files import OwnFiles
 from boards.session.reset_ladder import admit
 from boards.session.serial_log import SerialLog
@@ -41,6 +43,31 @@ class RigBoard(AppBoard):
     def log_path(self) -> Path:
         """The file of all that the board has said in this session."""
         return self.log.path
+
+    @contextmanager
+    def bridge(self, broker: str) -> Iterator[None]:
+        """Join the board's UART to ``broker`` (HOST:PORT) while the block lasts.
+
+        Raw or with the reliable link, as the board's file says (docs/bridge.md). Raises
+        ``PortError``.
+        """
+        uart, url = self.target.model.uart, self.target.data_url
+        if uart is None or not url:
+            raise PortError(
+                f"{self.id}: no line to bridge: its file names none under [link] serial_url"
+            )
+        host, _, port = broker.rpartition(":")
+        bridge = start_bridge(
+            url,
+            uart.baud,
+            (host.strip("[]"), int(port)),
+            reliable=self.target.board.mode == "reliable",
+            report=lambda line: self.log.mark(f"bridge: {line}"),
+        )
+        try:
+            yield
+        finally:
+            bridge.stop()
 
     def tail(self, count: int) -> list[str]:
         """Return the last lines that the board said."""

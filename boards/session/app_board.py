@@ -128,17 +128,17 @@ class AppBoard:
         for a board whose file has no ``[power]``.
         """
         buttons = self.target.buttons
-        self._is_off = not on
         if buttons is not None:
             port = self._console(REPL_S)
             buttons.power(on=on)
             if not on:
                 self._forget(port)
-            return
-        if not on:
-            self._hang_up()
-        switch(self.target.board.power, on=on)
-        self._forget(None)
+        else:
+            if not on:
+                self._hang_up()
+            switch(self.target.board.power, on=on)
+            self._forget(None)
+        self._is_off = not on
 
     def expect(self, pattern: str | re.Pattern[str], *, timeout_s: float = 30.0) -> re.Match[str]:
         """Wait until the board has said something in which ``pattern`` is found; return the match.

@@ -49,6 +49,26 @@ def test_fails(rig_board):
 """
 
 
+_ON_A_LINE = """
+APP = '''
+from umotemq.fmqp import FmqpClient
+from umotemq.uart import Uart
+uart = Uart(id=1, baud=921600, tx=4, rx=5, quiet_ms=2500)
+client = FmqpClient(uart, keepalive_ms=500, timeout_ms=10000)
+client.publish("line/word", "21.5", retain=True, again=True)
+while True:
+    client.poll(1000)
+'''
+
+def test_by_a_bridge(rig_board, rig_broker, rig_faults, tmp_path):
+    heard = rig_broker.subscribe("line/word")
+    rig_board.install(tmp_path, {"main.py": APP})
+    with rig_board.bridge(rig_faults.fmqp):
+        rig_board.reset()
+        assert heard.receive(200).payload == b"21.5"
+    assert rig_faults.connections() >= 1
+"""
+
 _PLUGIN = ("-p", "boards.pytest_plugin")
 
 
@@ -100,7 +120,12 @@ def test_every_board_is_taken_once_and_what_is_missing_is_named(
     with VirtualBoard.start("rp2040", "p1", tmp_path / "p1") as pico:  # blank: it is flashed
         write_virtual(tmp_path, esp32)
         write_virtual(tmp_path, pico)
+        line = _pytest(
+            *(tmp_path, _ON_A_LINE, "--rig", str(rig), "--rig-board", "p1"),
+        )
         done = _pytest(tmp_path, _TESTS, "--rig", str(rig))
+    assert line.returncode == 0, line.stdout
+    assert "1 passed" in line.stdout
     assert done.returncode == 0, done.stdout
     assert "5 passed, 1 skipped" in done.stdout
     assert "the desk has 0 boards for caps psram, 1 are wanted" in done.stdout

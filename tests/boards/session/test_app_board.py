@@ -1,11 +1,15 @@
 """A program of somebody's own on a virtual board: installed, started, heard, asked, stopped."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from boards.inventory.board_file import load_board
+from boards.inventory.power import PowerError
+from boards.inventory.target import BoardHandle
 from boards.repl import RemoteError, Repl
 from boards.session.app_board import AppBoard, NotInstalled, NotSaid
 from boards.session.own_files import OwnFiles
@@ -103,6 +107,28 @@ def test_what_was_said_before_a_reset_or_a_loss_of_power_is_forgotten(
     board.power(on=True)
     board.expect("grüezi", timeout_s=_LONG_S)
     assert board.expect(r"still here (\d+)", timeout_s=_LONG_S)[1] == "0"
+
+
+def test_a_board_without_buttons_resets_itself_and_is_heard_from_its_start(
+    esp32: VirtualBoard, app: Path, tmp_path: Path
+) -> None:
+    """As a real one: by ``machine.reset()``, and no power that anybody could cut."""
+    file = tmp_path / "real.toml"
+    file.write_text(
+        f'id = "r1"\nmodel = "ESP32_GENERIC"\nserial_url = "{esp32.address.serial_url}"\n'
+        f'[identity]\nmac = "{esp32.address.uid}"\n'
+    )
+    log = SerialLog(tmp_path / "real.log")
+    real = AppBoard(BoardHandle(load_board(file)), log)
+    with contextlib.closing(real), contextlib.closing(log):
+        real.install(app)
+        boots = esp32.control.state()["boots"]
+        real.reset()
+        real.expect("grüezi", timeout_s=_LONG_S)
+        assert real.expect(r"still here (\d+)", timeout_s=_LONG_S)[1] == "0"
+        assert esp32.control.state()["boots"] == boots + 1
+        with pytest.raises(PowerError, match=r"no \[power\] driver"):
+            real.power(on=False)
 
 
 def test_a_path_that_leads_elsewhere_is_refused(board: AppBoard, app: Path) -> None:
