@@ -132,6 +132,23 @@ import umotemq.aio  # noqa: E402
 import umotemq.link  # noqa: E402
 import umotemq.tcp  # noqa: E402
 
+_leave = umotemq.aio.Aio.__aexit__
+
+
+async def _leave_uncancelled(self: umotemq.aio.Aio, *_: object) -> None:
+    """Leave the block; what ended it has cancelled its task once, and here that is counted.
+
+    A count that stays would make the next ``asyncio.TaskGroup`` of the task cancel it again.
+    """
+    is_cancelled = self._failed is not None
+    try:
+        await _leave(self)
+    finally:
+        if is_cancelled:
+            self._owner.uncancel()
+
+
+umotemq.aio.Aio.__aexit__ = _leave_uncancelled
 umotemq.link.poll = Poll
 umotemq.aio._readable = readable
 umotemq.tcp.socket = Sockets

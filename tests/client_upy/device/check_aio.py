@@ -113,12 +113,16 @@ def what_a_handler_raises_ends_the_block():
             raise ValueError("in the handler")
 
         client.subscribe(b"h/1", handler)
-        async with Aio(client) as link:
-            await link.connect()
-            await link.publish(b"h/1", b"x")
-            await asyncio.sleep_ms(10000)
+        try:
+            async with Aio(client) as link:
+                await link.connect()
+                await link.publish(b"h/1", b"x")
+                await asyncio.sleep_ms(10000)
+        except ValueError as error:
+            # CPython counts who cancelled a task; then none is left.
+            return str(error), getattr(asyncio.current_task(), "cancelling", int)()
 
-    equal(str(within(0, 9000, raises, ValueError, ran, main())), "in the handler")
+    equal(within(0, 9000, ran, main()), ("in the handler", 0))
 
 
 @check
