@@ -1,5 +1,5 @@
 # cython: language_level=3, binding=False, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``assembly``: the same function with the same answers."""
+"""The compiled twin of ``assembly.PythonAssembler``: the same methods with the same answers."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, getenv, realloc
@@ -67,7 +67,8 @@ cdef class _Open:
     cdef uint8_t *protocols
     cdef uint8_t *encodings
     cdef uint32_t *lengths
-    cdef Py_ssize_t records, record_capacity, messages, message_capacity
+    cdef readonly Py_ssize_t records
+    cdef Py_ssize_t record_capacity, messages, message_capacity
     cdef Py_ssize_t clients_length, body_bytes
     cdef uint64_t latest
     cdef list clients
@@ -120,28 +121,28 @@ cdef class _Open:
         cdef Py_ssize_t encoding = record.encoding
         cdef str client = record.client
         cdef Py_ssize_t at = self.records
-        cdef bytes name
+        cdef bytes name = b""
         self.room_for_record()
         self.room_for_messages(count)
+        # What may be refused comes first: a block has a record wholly or not at all.
+        if count == 1:
+            self.lengths[self.messages] = <uint32_t> size
+        else:
+            self.measure(body, size, count, encoding == WITH_PROPERTIES)
+        if client:
+            name = client.encode()
+            if PyBytes_GET_SIZE(name) > LONGEST_CLIENT:
+                raise ValueError("the name of a client is at most 65535 bytes long")
+            if protocol == MARKED and is_mark(client):
+                self.mark = client
+            self.clients.append(name)
+            self.clients_length += PyBytes_GET_SIZE(name)
         self.times[at] = time_ns
         self.connections[at] = record.connection
         self.counts[at] = <uint32_t> count
         self.protocols[at] = <uint8_t> protocol
         self.encodings[at] = <uint8_t> encoding
-        self.client_lengths[at] = 0
-        if client:
-            name = client.encode()
-            if PyBytes_GET_SIZE(name) > LONGEST_CLIENT:
-                raise ValueError("the name of a client is at most 65535 bytes long")
-            self.client_lengths[at] = <uint16_t> PyBytes_GET_SIZE(name)
-            self.clients_length += PyBytes_GET_SIZE(name)
-            self.clients.append(name)
-            if protocol == MARKED and is_mark(client):
-                self.mark = client
-        if count == 1:
-            self.lengths[self.messages] = <uint32_t> size
-        else:
-            self.measure(body, size, count, encoding == WITH_PROPERTIES)
+        self.client_lengths[at] = <uint16_t> PyBytes_GET_SIZE(name)
         if time_ns > self.latest:
             self.latest = time_ns
         self.bodies.append(body)
@@ -219,29 +220,52 @@ cdef class _Open:
         )
 
 
-def assemble(list group not None, Py_ssize_t partitions, Py_ssize_t most_bytes):
-    """Return the blocks of a group of records; see the twin."""
-    cdef dict filling = {}
-    cdef list found = []
-    cdef list records
-    cdef tuple read
-    cdef uint64_t time_ns
-    cdef Py_ssize_t size, partition
-    cdef _Open block
-    for read in group:
-        time_ns = read[0]
-        records = read[1]
+cdef class Assembler:
+    """Takes records as they come, and gives blocks; see the twin."""
+
+    cdef Py_ssize_t partitions
+    cdef Py_ssize_t most_bytes
+    cdef dict filling
+    cdef list closed
+    cdef readonly Py_ssize_t messages
+
+    def __init__(self, Py_ssize_t partitions, Py_ssize_t most_bytes):
+        self.partitions = partitions
+        self.most_bytes = most_bytes
+        self.filling = {}
+        self.closed = []
+
+    def add(self, uint64_t time_ns, records not None):
+        """Take the records of a read; see the twin."""
+        cdef Py_ssize_t size, partition, before
+        cdef _Open block
         for record in records:
             body = record.body
             size = len(body)
-            partition = record.connection % partitions
-            block = filling.get(partition)
-            if block is not None and block.body_bytes + size > most_bytes:
-                found.append(block.take())
+            partition = record.connection % self.partitions
+            block = self.filling.get(partition)
+            if block is not None and block.records and block.body_bytes + size > self.most_bytes:
+                self.closed.append(block)
                 block = None
             if block is None:
-                block = filling[partition] = _Open(partition)
+                block = self.filling[partition] = _Open(partition)
+            before = block.messages
             block.add(time_ns, record, body, size)
-    for block in filling.values():
-        found.append(block.take())
-    return found
+            self.messages += block.messages - before
+
+    def take(self, Py_ssize_t most_bytes):
+        """Return the next blocks; see the twin."""
+        cdef list found = []
+        cdef Py_ssize_t size = 0
+        cdef _Open block
+        while size < most_bytes:
+            if not self.closed:
+                self.closed = [each for each in self.filling.values() if each.records]
+                self.filling = {}
+                if not self.closed:
+                    break
+            block = self.closed.pop(0)
+            found.append(block.take())
+            size += block.body_bytes
+            self.messages -= block.messages
+        return found

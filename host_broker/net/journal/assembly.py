@@ -1,13 +1,16 @@
-"""Records to the columns of blocks (docs/journal.md, Block): what the journal's thread does most.
+"""Records to the columns of blocks (docs/journal.md, Block).
 
-This is the Python twin of ``_assembly``, which is compiled where that is possible; both have the
-same signature and give the same answers (tests/host_broker/net/test_journal_assembly.py). The
-thread shares the interpreter with the event loop, so what it does for a record must be little.
+``PythonAssembler`` is the twin of ``_assembly.Assembler``, which is compiled where that is
+possible; both have the same methods and give the same answers
+(tests/host_broker/net/test_journal_assembly.py). The thread that writes shares the interpreter with
+the event loop: what it did for hundreds of records at once, a publication would wait for. So the
+loop fills the columns as records come, which costs the same in all.
 ``MOTEMQ_PURE_PYTHON=1`` in the environment leaves the compiled one out.
 """
 
+import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
@@ -41,60 +44,89 @@ class Assembled:
     mark: str
 
 
-def python_assemble(
-    group: Sequence[tuple[int, list[Record]]], partitions: int, most_bytes: int
-) -> list[Assembled]:
-    """Return the blocks of a group of records, those of each partition in order.
+class _Open:
+    """A block that is being filled."""
 
-    ``group``: times of reads (ns since 1970 UTC) with their records. A record belongs to partition
-    ``connection % partitions``. A block has bodies of at most ``most_bytes``, or one record. Raises
-    ValueError for a record that is not ``count`` whole publications.
+    __slots__ = ("lengths", "records", "size")
+
+    def __init__(self) -> None:
+        self.records: list[tuple[int, Record]] = []
+        self.lengths = array("I")
+        self.size = 0  # bytes of bodies
+
+
+class PythonAssembler:
+    """Takes records as they come, and gives blocks.
+
+    A record belongs to partition ``connection % partitions``. A block has bodies of at most
+    ``most_bytes``, or one record. ``messages``: how many were added and not taken. What a record
+    costs is spread over the ``add`` of each; ``take`` is little more than a copy.
     """
-    filling: dict[int, list[tuple[int, Record]]] = {}
-    sizes: dict[int, int] = {}
-    found: list[Assembled] = []
-    for time_ns, records in group:
+
+    __slots__ = ("_closed", "_most_bytes", "_open", "_partitions", "messages")
+
+    def __init__(self, partitions: int, most_bytes: int) -> None:
+        self.messages = 0
+        self._partitions = partitions
+        self._most_bytes = most_bytes
+        self._open: dict[int, _Open] = {}
+        self._closed: list[tuple[int, _Open]] = []
+
+    def add(self, time_ns: int, records: Sequence[Record]) -> None:
+        """Take the records of a read at ``time_ns`` (ns since 1970 UTC).
+
+        Raises ValueError for one that is not ``count`` whole publications.
+        """
         for record in records:
-            partition = record.connection % partitions
+            partition = record.connection % self._partitions
             size = len(record.body)
-            block = filling.get(partition)
-            if block is not None and sizes[partition] + size > most_bytes:
-                found.append(_block(partition, block))
+            lengths = [size] if record.count == 1 else message_lengths(record)
+            if len(record.client.encode()) > _LONGEST_CLIENT:
+                raise ValueError(f"the name of a client is at most {_LONGEST_CLIENT} bytes long")
+            block = self._open.get(partition)
+            if block is not None and block.size + size > self._most_bytes:
+                self._closed.append((partition, block))
                 block = None
             if block is None:
-                block = filling[partition] = []
-                sizes[partition] = 0
-            block.append((time_ns, record))
-            sizes[partition] += size
-    found += [_block(partition, block) for partition, block in filling.items()]
-    return found
+                block = self._open[partition] = _Open()
+            block.records.append((time_ns, record))
+            block.lengths.extend(lengths)
+            block.size += size
+            self.messages += record.count
+
+    def take(self, most_bytes: int) -> list[Assembled]:
+        """Return the next blocks, those of each partition in order: as many as have bodies of
+        ``most_bytes``, and the one with which they have; none if all were taken."""
+        found: list[Assembled] = []
+        size = 0
+        if not self._closed:
+            self._closed, self._open = list(self._open.items()), {}
+        while self._closed and size < most_bytes:
+            partition, block = self._closed.pop(0)
+            found.append(_block(partition, block))
+            size += block.size
+            self.messages -= found[-1].messages
+            if not self._closed:
+                self._closed, self._open = list(self._open.items()), {}
+        return found
 
 
-def _block(partition: int, block: list[tuple[int, Record]]) -> Assembled:
-    records = [record for _, record in block]
-    times = array("Q", [time_ns for time_ns, _ in block])
+def _block(partition: int, block: _Open) -> Assembled:
+    records = [record for _, record in block.records]
     clients = [record.client.encode() for record in records]
-    lengths = array("I")
-    for record in records:
-        if record.count == 1:
-            lengths.append(len(record.body))
-        else:
-            lengths.extend(message_lengths(record))
-    if max(map(len, clients)) > _LONGEST_CLIENT:
-        raise ValueError(f"the name of a client is at most {_LONGEST_CLIENT} bytes long")
     columns = [
-        times,
+        array("Q", [time_ns for time_ns, _ in block.records]),
         array("I", [record.connection for record in records]),
         array("I", [record.count for record in records]),
         array("H", [len(client) for client in clients]),
         array("B", [record.protocol for record in records]),
         array("B", [record.encoding for record in records]),
-        lengths,
+        block.lengths,
     ]
     names = b"".join(clients)
     bodies: list[Buffer] = [record.body for record in records]
     head = b"".join([pack_column(column) for column in columns]) + names
-    length = len(head) + sum(map(len, bodies))
+    length = len(head) + block.size
     parts: list[Buffer] = [head, bodies[0]] if len(bodies) == 1 else [b"".join([head, *bodies])]
     marks = [
         record.client
@@ -105,7 +137,7 @@ def _block(partition: int, block: list[tuple[int, Record]]) -> Assembled:
         partition,
         len(records),
         sum(record.count for record in records),
-        max(time_ns for time_ns, _ in block),
+        max(time_ns for time_ns, _ in block.records),
         len(names),
         length,
         parts,
@@ -139,7 +171,20 @@ def message_lengths(record: Record) -> list[int]:
 
 COMPILED = True
 try:
-    from host_broker.net.journal._assembly import assemble as assemble
+    from host_broker.net.journal._assembly import Assembler as Assembler
 except ImportError:  # not wanted, or no compiler where this was installed: slower, and the same
     COMPILED = False
-    assemble = python_assemble
+    Assembler = PythonAssembler  # type: ignore[assignment,misc]
+
+
+def assemble(
+    group: Iterable[tuple[int, Sequence[Record]]],
+    partitions: int,
+    most_bytes: int,
+    kind: "type[PythonAssembler] | type[Assembler]" = Assembler,
+) -> list[Assembled]:
+    """Return the blocks of a group of records, by the times of their reads (``Assembler``)."""
+    assembler = kind(partitions, most_bytes)
+    for time_ns, records in group:
+        assembler.add(time_ns, records)
+    return assembler.take(sys.maxsize)

@@ -17,13 +17,12 @@ import queue
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from host_broker.net.journal.assembly import Assembled, assemble
+from host_broker.net.journal.assembly import Assembled, Assembler
 from host_broker.net.journal.groups import Groups
 from host_broker.net.journal.identity import identity_of
 from host_broker.net.journal.reader import JournalReader
@@ -40,7 +39,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _GROUP_BYTES = 1024 * 1024  # a group this large is written at once, not after flush_s
-_PORTION_BYTES = 1024 * 1024  # of a group; the thread has the interpreter while it assembles one
+_PORTION_BYTES = 1024 * 1024  # of a group, written at once
 _SWEEP_S = 10.0  # how often it is looked for segments that have to go
 _RECORD_OVERHEAD = 64  # what a record costs beyond its body, for the limit on what may wait
 _TRY_AGAIN_S = 1.0  # while the disk is full
@@ -54,51 +53,25 @@ _FOR_NOW = frozenset(
 
 
 @dataclass(slots=True)
-class _Portion:
-    """Records that are assembled at once, by the time of their turn."""
-
-    records: list[tuple[int, list[Record]]] = field(default_factory=list)
-    cost: int = 0
-
-
-@dataclass(slots=True)
 class _Group:
     """What one promise is kept for: records, and then what is retained since.
 
-    The thread takes its portions out: what is written is not in memory any longer.
+    The thread takes its blocks out: what is written is not in memory any longer.
     """
 
-    portions: deque[_Portion] = field(default_factory=deque)
+    assembler: Assembler
     retained: dict[bytes, Entry | None] = field(default_factory=dict)
     position: int = 0  # of its last turn
     cost: int = 0  # of what the loop was not told yet to be written
     sync: bool = False
 
-    def add(self, time_ns: int, records: list[Record], cost: int) -> None:
-        portions = self.portions
-        if not portions or portions[-1].cost >= _PORTION_BYTES:
-            portions.append(_Portion())
-        portions[-1].records.append((time_ns, records))
-        portions[-1].cost += cost
-        self.cost += cost
-
-    @property
-    def messages(self) -> int:
-        """How many messages are in its portions."""
-        return sum(
-            record.count
-            for portion in self.portions
-            for _, records in portion.records
-            for record in records
-        )
-
 
 class Journal:
     """Writes docs/journal.md, and what is retained, without ever making the event loop wait.
 
-    ``append`` costs a list append. ``appended``, ``written``, ``synced``: positions, of what was
-    taken, what the kernel has, and what the disk has; the thread reports the latter two to the
-    loop, both by one call of ``progressed``. ``full``: more waits to be written than may.
+    ``append`` fills columns, it waits for nothing. ``appended``, ``written``, ``synced``: positions
+    of what was taken, what the kernel has, and what the disk has; the thread reports the latter two
+    to the loop, both by one call of ``progressed``. ``full``: more waits to be written than may.
     ``reader`` and ``groups`` are for those who read it.
     """
 
@@ -127,7 +100,7 @@ class Journal:
             raise _refused(folder, error) from error
         self.reader = JournalReader(folder, identity, self._partitions)
         self.groups = Groups(folder)
-        self._group = _Group()
+        self._group = self._new_group()
         self._pending_bytes = 0
         self._busy = False  # a group is with the thread
         self._hurried = False  # the next one follows at once
@@ -189,13 +162,21 @@ class Journal:
 
         It is written within ``journal.flush_s``, sooner with ``hurry``.
         """
+        self.appended += 1
+        if self._failure is not None:
+            return self.appended  # which is never reached
         cost = 0
         for record in records:
             cost += len(record.body) + _RECORD_OVERHEAD
         group = self._group
-        self.appended = group.position = self.appended + 1
         if records:
-            group.add(time_ns, records, cost)
+            try:
+                group.assembler.add(time_ns, records)
+            except ValueError as error:
+                self._refuse(error)
+                return self.appended
+        group.position = self.appended
+        group.cost += cost
         if retained:
             group.retained.update(retained)
         self._pending_bytes += cost
@@ -217,7 +198,7 @@ class Journal:
         elif self._group.position:
             self._hurried = False
             self._busy = True
-            group, self._group = self._group, _Group()
+            group, self._group = self._group, self._new_group()
             group.sync |= self._settings.ack == "synced"
             self._handed_over.put(group)
 
@@ -256,7 +237,7 @@ class Journal:
         if self._group.position:
             self._group.sync |= self._settings.ack == "synced"
             self._handed_over.put(self._group)
-            self._group = _Group()
+            self._group = self._new_group()
         self._handed_over.put(None)
         await asyncio.to_thread(thread.join, deadline_s)
         if self._failure is not None:
@@ -304,6 +285,16 @@ class Journal:
         waiting.set_result(None)
         return True
 
+    def _new_group(self) -> _Group:
+        return _Group(Assembler(len(self._partitions), BLOCK_BYTES))
+
+    def _refuse(self, error: ValueError) -> None:
+        """A record is none, which is a bug; it must end the broker, not only lose the record."""
+        if self._failure is None:
+            self._failure = JournalError(f"the journal was given what it cannot keep: {error}")
+            self._failure.__cause__ = error
+            self._ended(self._failure)
+
     def _ended(self, error: JournalError | RetainedStoreError) -> None:
         for _, _, waiting in self._waiting:
             if not waiting.done():
@@ -317,6 +308,7 @@ class Journal:
     # ---- the thread ----
 
     def _work(self) -> None:
+        failure: JournalError | RetainedStoreError | None = None
         try:
             swept = self._sweep()
             while True:
@@ -334,25 +326,26 @@ class Journal:
             for partition in self._partitions:
                 partition.close()
         except OSError as error:
-            self._failure = _refused(self._folder, error)
+            failure = _refused(self._folder, error)
         except (JournalError, RetainedStoreError) as error:
-            self._failure = error
+            failure = error
         except Exception as error:  # a bug; it must end the broker too, not only this thread
-            self._failure = JournalError(f"the journal's thread failed: {error!r}")
-            self._failure.__cause__ = error
-        if self._failure is not None:
-            self._call_on_loop(self._ended, self._failure)
+            failure = JournalError(f"the journal's thread failed: {error!r}")
+            failure.__cause__ = error
+        if failure is not None and self._failure is None:
+            self._failure = failure
+            self._call_on_loop(self._ended, failure)
 
     def _write(self, group: _Group) -> None:
         """Write a group, however long that takes while the disk is full."""
-        while group.portions:
-            portion = group.portions.popleft()
-            for block in assemble(portion.records, len(self._partitions), BLOCK_BYTES):
+        while portion := group.assembler.take(_PORTION_BYTES):
+            for block in portion:
                 self._blocks.setdefault(block.partition, []).append(block)
             self._persist(self._write_blocks, group)
-            if group.portions:  # else all is reported at once
-                group.cost -= portion.cost
-                self._call_on_loop(self._handed_on, portion.cost)
+            if group.assembler.messages:  # else all is reported at once
+                cost = min(group.cost, sum(block.length for block in portion))
+                group.cost -= cost
+                self._call_on_loop(self._handed_on, cost)
         self._persist(self._finish, group)
 
     def _write_blocks(self, group: _Group) -> None:
@@ -407,11 +400,11 @@ class Journal:
         self._closing.wait(_TRY_AGAIN_S)
 
     def _lost_messages(self, group: _Group) -> int:
-        lost = group.messages
+        lost = group.assembler.messages
         lost += sum(block.messages for blocks in self._blocks.values() for block in blocks)
         while not self._handed_over.empty():
             other = self._handed_over.get()
-            lost += other.messages if other is not None else 0
+            lost += other.assembler.messages if other is not None else 0
         return lost
 
     def _sweep(self) -> float:

@@ -1,5 +1,6 @@
 """Records become blocks: the compiled way and its Python twin, and what a reader finds in them."""
 
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from hypothesis import strategies as st
 
 from host_broker.bus.publication import pack, pack_with_properties
 from host_broker.net.journal import assembly
-from host_broker.net.journal.assembly import assemble, python_assemble
+from host_broker.net.journal.assembly import PythonAssembler, assemble
 from host_broker.net.journal.segment import Partition
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
 from tests.host_broker.net.journal_decoder import read_journal
 from tests.journal_segment import JOURNAL
+
+python_assemble = functools.partial(assemble, kind=PythonAssembler)
 
 _TOPIC = st.sampled_from([b"a", b"a/b", b"home/kitchen", "maison/é".encode(), b"\xc3\xa9" * 127])
 _PUBLICATION = st.tuples(
@@ -87,6 +90,22 @@ def test_the_twins_agree(group: Any, partitions: int, most_bytes: int) -> None:
     python = python_assemble(_given(group), partitions, most_bytes)
     assert _spelled(compiled) == _spelled(python)
     assert all(sum(map(len, block.parts)) == block.length for block in python)
+
+
+@settings(max_examples=100)
+@given(_GROUP, st.integers(1, 4), st.sampled_from([1, 60, 10**6]), st.sampled_from([1, 80, 10**6]))
+def test_blocks_that_are_taken_in_portions_are_those_of_all_at_once(
+    group: Any, partitions: int, most_bytes: int, portion_bytes: int
+) -> None:
+    whole = _spelled(assemble(_given(group), partitions, most_bytes))
+    for kind in (assembly.Assembler, PythonAssembler):
+        assembler = kind(partitions, most_bytes)
+        for time_ns, records in _given(group):
+            assembler.add(time_ns, records)
+        assert assembler.messages == sum(block[2] for block in whole)
+        portions = list(iter(lambda taking=assembler: taking.take(portion_bytes), []))
+        assert assembler.messages == 0
+        assert [each for portion in portions for each in _spelled(portion)] == whole
 
 
 @pytest.mark.parametrize("made", [assemble, python_assemble])

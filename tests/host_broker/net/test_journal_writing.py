@@ -1,5 +1,6 @@
 """What is written to a file is every byte of every buffer, in order."""
 
+import asyncio
 import os
 import threading
 from pathlib import Path
@@ -7,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from host_broker.net.journal import segment
+from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import Partition, write_all
+from host_broker.net.journal.writer import Journal
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
+from tests.host_broker.net.journal_decoder import read_journal
 from tests.journal_segment import JOURNAL
 
 
@@ -69,3 +73,21 @@ def test_a_loss_of_power_leaves_no_gap(
         assert synced[-1] == segments[-1]
     else:
         assert [sorted(set(names)) for names in begun] == [segments[:n] for n in range(4)]
+
+
+def test_what_is_no_record_ends_the_journal_and_what_came_before_is_written(tmp_path: Path) -> None:
+    lost: list[Exception] = []
+
+    async def keep() -> None:
+        journal = Journal(tmp_path, JournalSettings())
+        journal.start(asyncio.get_running_loop(), lost.append, lambda: None)
+        journal.append(1, [Record(2, 1, "", 1, b"\0\1\0\0\0\1ax")])
+        journal.append(2, [Record(2, 1, "", 3, b"\0\1\0\0\0\1ax")])
+        with pytest.raises(JournalError, match="what it cannot keep"):
+            await journal.reach(journal.appended, 60.0)
+        with pytest.raises(JournalError, match="what it cannot keep"):
+            await journal.close(60.0)
+
+    asyncio.run(keep())
+    assert [type(error) for error in lost] == [JournalError]
+    assert [stored.body for stored in read_journal(tmp_path)[0]] == [b"x"]
