@@ -75,11 +75,11 @@ async def serve(place: Storage, host: str, port: int, told: Callable[[str], None
             raise PipelineError(
                 f"cannot listen at {host}:{port}: {error.strerror or error}"
             ) from error
-        name = f"[{host}]" if ":" in host else host
-        told(f"http://{name}:{runner.addresses[0][1]}/")
         ended = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        name = f"[{host}]" if ":" in host else host
+        told(f"http://{name}:{runner.addresses[0][1]}/")
         await ended.wait()
     finally:
         await runner.cleanup()
