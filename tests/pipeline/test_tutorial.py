@@ -59,6 +59,15 @@ class _Terminal:
         assert self.process.stdout is not None
         self.lines += iter(self.process.stdout.readline, "")
 
+    def close(self) -> None:
+        """Kill what is left."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        kill_all(self.process)
+        self._reader.join()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
     def printed(self, pattern: str) -> str:
         """Wait for something in a line; return the first."""
         found: list[str] = []
@@ -88,7 +97,7 @@ def _terminal(folder: Path) -> Iterator[_Terminal]:
     try:
         yield terminal
     finally:
-        kill_all(terminal.process)
+        terminal.close()
 
 
 @pytest.mark.alone
