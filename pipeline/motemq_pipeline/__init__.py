@@ -1,7 +1,7 @@
 """From the broker's journal and the rig's JSON lines to bronze, silver and gold tables.
 
 ``session`` gives Spark; ``telemetry``, ``health``, ``rollup``, ``fleet_alerts``, ``table`` and
-``read`` give tables as DataFrames (docs/tables.md).
+``read`` give tables as DataFrames (docs/tables.md), ``plot`` a board as a figure.
 
 - ``java``, ``sessions``: a quiet Spark, here or elsewhere; ``packaging``: our code for executors
 - ``registry``: a file to ``rules`` (``rule_table``, ``rule_validation``, ``patterns``), or to all
@@ -19,12 +19,22 @@
 - ``job``: all tables in their order, once
 - ``run``: all tables all the time: ``config``, ``source_options``, ``streams``, ``restarts``,
   ``maintenance``, ``status``
-- ``sql``: the tables asked in SQL; ``notebook``: as DataFrames; ``report``: as one HTML file
+- ``sql``: the tables asked in SQL; ``notebook``: as DataFrames; ``report``: as one HTML file;
+  ``live``: a page that goes on
 - ``alerts``: boards that need somebody
 - ``failures``: what went wrong, in one line
 - ``cli``: ``motemq pipeline``
 """
 
-from motemq_pipeline.notebook import fleet_alerts, health, read, rollup, session, table, telemetry
+from motemq_pipeline.notebook import (
+    fleet_alerts,
+    health,
+    plot,
+    read,
+    rollup,
+    session,
+    table,
+    telemetry,
+)
 
-__all__ = ["fleet_alerts", "health", "read", "rollup", "session", "table", "telemetry"]
+__all__ = ["fleet_alerts", "health", "plot", "read", "rollup", "session", "table", "telemetry"]

@@ -13,7 +13,7 @@ from motemq_pipeline.cli_errors import (
     need,
     refusals,
 )
-from motemq_pipeline.cli_look import compact, package, query
+from motemq_pipeline.cli_look import compact, live, package, query
 from motemq_pipeline.cli_run import run, status
 from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.storage import Storage
@@ -123,5 +123,5 @@ def show_tables(place: Storage) -> None:
             click.echo(f"{name:<20} {Table(place, name).count():>9}")
 
 
-for _more in (run, status, query, compact, package):
+for _more in (run, status, query, live, compact, package):
     command.add_command(_more)

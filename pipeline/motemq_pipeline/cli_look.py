@@ -1,4 +1,4 @@
-"""``motemq pipeline query``, ``compact`` and ``package``."""
+"""``motemq pipeline query``, ``live``, ``compact`` and ``package``."""
 
 import csv
 import json
@@ -16,6 +16,7 @@ from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.storage import Storage
 
 _SHOWN = 80  # characters of a cell on a terminal
+_LAST_PORT = 65_535
 
 
 @click.command()
@@ -112,6 +113,42 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return str(value)
+
+
+@click.command()
+@TABLES
+@click.option(
+    "--listen",
+    default="127.0.0.1:8770",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where the page is; port 0: any that is free.",
+)
+@click.option(
+    "--insecure-bind",
+    is_flag=True,
+    help="Allow addresses other machines can reach: whoever reaches it sees the tables.",
+)
+def live(place: Storage, listen: str, insecure_bind: bool) -> None:
+    """Show any board over any time on a page that goes on as readings come; needs no Spark.
+
+    The page asks the tables again every two seconds; Ctrl-C ends it.
+    """
+    import asyncio
+
+    from motemq_pipeline.live.site import is_loopback, serve
+
+    host, _, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > _LAST_PORT:
+        raise click.BadParameter(f"write it as 127.0.0.1:8770, not {listen}", param_hint="--listen")
+    if not is_loopback(host) and not insecure_bind:
+        raise click.UsageError(
+            f"other machines can reach {host}, and the page asks for no password; use 127.0.0.1, "
+            "or add --insecure-bind"
+        )
+    with refusals():
+        asyncio.run(serve(place, host, int(port), lambda url: click.echo(f"pipeline: {url}")))
 
 
 @click.command()

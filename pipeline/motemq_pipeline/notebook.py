@@ -1,8 +1,8 @@
 """Tables as DataFrames, for notebooks and programs; Spark is imported when a function is called.
 
-``session`` gives a Spark session. All others take one that sees the place ``tables``, a folder or a
-URI, and raise ``PipelineError`` if the table was never written, or by a MoteMQ whose columns were
-others.
+``session`` gives a Spark session, and ``plot`` needs none. All others take one that sees the place
+``tables``, a folder or a URI, and raise ``PipelineError`` if the table was never written, or by a
+MoteMQ whose columns were others.
 """
 
 import atexit
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from motemq_pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
+    import plotly.graph_objects as go
     from pyspark.sql import DataFrame, SparkSession
 
 _Place = str | os.PathLike[str]
@@ -103,3 +104,25 @@ def rollup(spark: "SparkSession", tables: _Place, window: str = "minute") -> "Da
     if window not in ("minute", "hour"):
         raise PipelineError(f"a roll-up is by 'minute' or by 'hour', not by {window!r}")
     return table(spark, tables, f"gold_rollup_{window}")
+
+
+def plot(
+    tables: _Place, board: str, since: datetime | None = None, until: datetime | None = None
+) -> "go.Figure":
+    """Return a Plotly figure of a board's sensors and alerts, as the live page has it.
+
+    Without ``since`` it begins where the board's readings do, without ``until`` it ends where they
+    do. Raises ``PipelineError``, also for a board of which the tables have no reading.
+    """
+    from motemq_pipeline.live.figure import figure
+    from motemq_pipeline.live.series import boards, ends, excerpt
+    from motemq_pipeline.storage import Storage
+
+    place = Storage.at(tables)
+    if since is None or until is None:
+        found = ends(place, board)
+        if found is None:
+            there = ", ".join(one.name for one in boards(place)) or "none"
+            raise PipelineError(f"there are no readings of a board {board!r}; there are: {there}")
+        since, until = since or found[0], until or found[1]
+    return figure(excerpt(place, board, since, until))

@@ -9,8 +9,10 @@ import json
 import os
 import re
 import shutil
+import threading
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -28,6 +30,7 @@ _NO_ANSWER: Final = re.compile(
 HISTORY_S: Final = 3600.0  # what is no longer of a table can be read for so long: time travel
 _LONGEST_WORDS: Final = 300  # characters of what a store says
 _SELF_TEST: Final = "_self_test"
+_WRITERS: Final = 4  # at once, in the self-test
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,11 @@ class Storage:
         file.close()
 
     def prove(self) -> None:
-        """Prove that tables can be kept here, by one that is made, written twice, and deleted.
+        """Prove that tables can be kept here, by one that is made, written to, and deleted.
 
-        Both writers begin at the same version. A store that honours conditional writes makes the
-        second one notice; one that does not would lose the first one's commit, and is refused.
+        Some writers begin at the same version, at the same moment. A store that honours conditional
+        writes lets one be first, and the others notice. One that ignores the condition, or looks
+        first and writes then, would lose a commit, and is refused.
         Raises ``PipelineError`` with the store's own words.
         """
         with _in_words(self.uri):
@@ -125,14 +129,14 @@ class Storage:
                 self.folder.mkdir(parents=True, exist_ok=True)
             place = self.within(f"{_SELF_TEST}_{uuid.uuid4().hex}")
             try:
-                kept = _two_writers(place)
+                kept = _writers_at_once(place)
             finally:
                 _delete(place)
         if not kept:
             raise PipelineError(
-                f"{self.uri} cannot keep tables: it overwrites an object that was to be written "
-                "only if there is none (If-None-Match), so commits would be lost; use a store that "
-                "honours conditional writes"
+                f"{self.uri} cannot keep tables: several writers at once wrote an object that was "
+                "to be written only if there is none (If-None-Match), so commits would be lost; "
+                "use a store that honours conditional writes"
             )
 
 
@@ -144,8 +148,8 @@ def refuse_secrets(options: Mapping[str, str]) -> str | None:
     return None
 
 
-def _two_writers(place: Storage) -> bool:
-    """Let two writers add a file each to version 0 of a table; return whether both are there."""
+def _writers_at_once(place: Storage) -> bool:
+    """Let writers add a file each to version 0 of a table; return whether all are there."""
     import pyarrow as pa
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction
@@ -153,13 +157,19 @@ def _two_writers(place: Storage) -> bool:
     options = dict(place.options) or None
     schema = pa.schema([("number", pa.int64())])
     DeltaTable.create(place.uri, schema, storage_options=options)
-    writers = [DeltaTable(place.uri, storage_options=options) for _ in range(2)]
-    for number, writer in enumerate(writers):
+    writers = [DeltaTable(place.uri, storage_options=options) for _ in range(_WRITERS)]
+    ready = threading.Barrier(_WRITERS)
+
+    def write(number: int) -> None:
         # Files that nobody reads: it is the log that is tried.
         stats = json.dumps({"numRecords": 0})
         action = AddAction(f"{number}.parquet", 0, {}, 0, True, stats)
-        writer.create_write_transaction([action], "append", schema)
-    return len(DeltaTable(place.uri, storage_options=options).file_uris()) == len(writers)
+        ready.wait()
+        writers[number].create_write_transaction([action], "append", schema)
+
+    with ThreadPoolExecutor(_WRITERS) as threads:
+        list(threads.map(write, range(_WRITERS)))  # raises what one of them does
+    return len(DeltaTable(place.uri, storage_options=options).file_uris()) == _WRITERS
 
 
 def _delete(place: Storage) -> None:

@@ -1,11 +1,19 @@
 """Places for tables: folders and URIs, what is refused, and what keeps a secret."""
 
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.storage import Storage, first_words, refuse_secrets
+
+_START_S = 120.0
 
 
 def test_folders_and_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,22 +67,37 @@ def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
-def test_a_store_that_overwrites_what_is_there_is_refused(
+def test_a_store_that_lets_two_writers_win_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a store does that ignores If-None-Match: the second writer's commit replaces the first."""
-    from deltalake import DeltaTable
-
-    really = DeltaTable.create_write_transaction
-
-    def overwriting(table: DeltaTable, *args: object, **options: object) -> None:
-        log = Path(table.table_uri.removeprefix("file://")) / "_delta_log"
-        (log / f"{1:020d}.json").unlink(missing_ok=True)
-        really(table, *args, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", overwriting)
-    with pytest.raises(PipelineError, match="commits would be lost"):
-        Storage.at(tmp_path).prove()
+    """A real one: it looks whether an object is there, and writes it then."""
+    (tmp_path / "tables").mkdir()  # the bucket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    argv = [str(Path(sys.executable).parent / "nanio"), "serve", "--data-dir", str(tmp_path)]
+    argv += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
+    named = {"ACCESS_KEY": "motemq", "SECRET_KEY": "not-so-secret"}
+    env = {**os.environ, **{f"NANIO_{name}": value for name, value in named.items()}}
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", named["ACCESS_KEY"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", named["SECRET_KEY"])
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    with subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL) as server:
+        try:
+            deadline = time.monotonic() + _START_S
+            while True:
+                assert server.poll() is None
+                assert time.monotonic() < deadline
+                with contextlib.suppress(OSError):
+                    socket.create_connection(("127.0.0.1", port), timeout=_START_S).close()
+                    break
+                time.sleep(0.05)
+            with pytest.raises(PipelineError, match="commits would be lost"):
+                Storage.at("s3://tables/x").prove()
+        finally:
+            server.kill()
 
 
 def test_what_a_store_says_is_one_line() -> None:

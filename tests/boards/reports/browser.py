@@ -49,8 +49,8 @@ class Browser:
                 result: dict[str, Any] = said["result"]
                 return result
 
-    def open(self, file: Path, *, width: int, height: int = 900, dark: bool = False) -> None:
-        """LiveTable ``file`` in a window of so many CSS pixels, narrow ones as a phone does."""
+    def open(self, page: Path | str, *, width: int, height: int = 900, dark: bool = False) -> None:
+        """Show a file or an address in a window of so many CSS pixels, narrow as on a phone."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -61,7 +61,7 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self._events.clear()
-        self.call("Page.navigate", url=file.absolute().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.absolute().as_uri())
         until = time.monotonic() + _ANSWER_S
         while not any(event["method"] == "Page.loadEventFired" for event in self._events):
             assert time.monotonic() < until, "the page did not load"
