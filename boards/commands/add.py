@@ -73,7 +73,10 @@ def command(
             raise PlanError(f"there is a board {id} already; name this one with --id")
         _write(rig, path, f'id = "{id}"\nmodel = "{found.id}"\n{text}')
         click.echo(f"{path}: {found.about}")
-        if missing := missing_link(load_board(path, rig.models), rig.wifi_ssid):
+        board = load_board(path, rig.models)
+        if board.transport == "console":
+            click.echo("its messages go over this cable, beside the REPL")
+        if missing := missing_link(board, rig.wifi_ssid):
             click.echo(f"{missing.what}; next:\n  {missing.remedy}")
 
 

@@ -90,7 +90,7 @@ class Board:
     baud: int
     protocol: Literal["fmqp", "lightmq"]
     transport: Transport
-    mode: LineMode  # of the UART that carries messages
+    mode: LineMode  # of the serial line that carries messages
     data_url: str  # the UART that carries messages, at this end
     resets: tuple[Reset, ...]
     power: Power
@@ -148,6 +148,11 @@ def load_board(file: Path, models: Models | None = None) -> Board:
     identity = top.table("identity")
     method: FlashMethod = flash.choice("method", _methods(model), model.flash.method)
     image: str = flash.take("image", str, model.flash.image)
+    data_url = link.take("serial_url", str, "")
+    # A UART needs a second line to this machine; a board that has none has its console.
+    one_cable = model.transport == "uart" and not data_url and not model.virtual
+    usual = "console" if one_cable else model.transport
+    transport: Transport = link.choice("transport", _transports(model), usual)
     board = Board(
         file=file,
         id=id,
@@ -162,9 +167,9 @@ def load_board(file: Path, models: Models | None = None) -> Board:
         offset=flash.number("offset", 0, 0xFFFFFF, model.flash.offset),
         baud=flash.number("baud", 300, 4_000_000, model.flash.baud),
         protocol=link.choice("protocol", ("fmqp", "lightmq"), "fmqp"),
-        transport=link.choice("transport", get_args(Transport), model.transport),
-        mode=link.choice("mode", get_args(LineMode), model.mode),
-        data_url=link.take("serial_url", str, ""),
+        transport=transport,
+        mode=_mode(link, transport, model),
+        data_url=data_url,
         resets=_resets(top, model),
         power=_power(top.table("power")),
         virtual=_virtual(top, model),
@@ -199,6 +204,20 @@ def _methods(model: Model) -> tuple[FlashMethod, ...]:
     if model.flash.method in ("picotool", "uf2_drive"):
         return ("picotool", "uf2_drive", "none")
     return ("esptool", "none") if model.flash.method == "esptool" else ("none",)
+
+
+def _transports(model: Model) -> tuple[Transport, ...]:
+    """The unix port's console is a terminal's, not a board's."""
+    return get_args(Transport) if model.kind != "unix" else ("uart", "tcp")
+
+
+def _mode(link: Table, transport: Transport, model: Model) -> LineMode:
+    """The REPL can be beside the reliable link only."""
+    if transport == "console":
+        reliable: LineMode = link.choice("mode", ("reliable",), "reliable")
+        return reliable
+    mode: LineMode = link.choice("mode", get_args(LineMode), model.mode)
+    return mode
 
 
 def _usb(top: Table, table: Table, model: Model) -> UsbMatch | None:

@@ -22,6 +22,7 @@ class BoardHandle:
         self.id = board.id
         self.identity: Identity = board.identity
         self.baud = board.baud
+        self.console_url = ""  # while a bridge has the console: where that goes on
         self._look = look
         loader = replace(board.model.flash, method=board.method, offset=board.offset)
         self.model: Model = replace(board.model, flash=loader, resets=board.resets)
@@ -50,6 +51,12 @@ class BoardHandle:
 
     def place(self) -> Place:
         """Look where the board is. Raises ``NotThere`` unless there is exactly one."""
+        place = self._place()
+        if self.console_url and place.serial_url:
+            return replace(place, serial_url=self.console_url)
+        return place
+
+    def _place(self) -> Place:
         if self.board.virtual is not None:
             return self._virtual_place(self.board.virtual.bootsel_dir)
         if self.board.usb is None:

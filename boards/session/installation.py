@@ -75,16 +75,22 @@ def root_of(model: Model) -> str:
 def node_config(
     board: BoardPlan, uart: Uart | None, broker: tuple[str, int], *, autostart: bool
 ) -> str:
-    """Return ``node.json`` as docs/node.md says; ``uart`` None: by TCP to ``broker``."""
+    """Return ``node.json`` as docs/node.md says.
+
+    ``uart`` None: over the console, if that is what the board has, else by TCP to ``broker``.
+    """
+    is_console = uart is None and "console" in board.has
     config: dict[str, Any] = {
         "board": board.id,
         "protocol": board.protocol,
-        "transport": "tcp" if uart is None else "uart",
+        "transport": "console" if is_console else "tcp" if uart is None else "uart",
         "keepalive_ms": _KEEPALIVE_MS,
         "autostart": autostart,
         "telemetry": TELEMETRY,
     }
-    if uart is None:
+    if is_console:
+        config["patience_ms"] = _PATIENCE_MS
+    elif uart is None:
         config |= {"host": broker[0], "port": broker[1]}
     else:
         config["uart"] = {"id": uart.id, "baud": uart.baud, "tx": uart.tx, "rx": uart.rx}

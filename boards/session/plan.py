@@ -11,12 +11,23 @@ from boards.inventory.rig_file import Rig
 
 Protocol = Literal["fmqp", "lightmq"]
 # What a check may need. ``network``, ``serial``: how the board reaches the broker; ``raw``,
-# ``reliable``: the serial line's mode; ``lossless``: no raw line, so who reads late loses nothing;
+# ``reliable``: the mode of a serial line that carries nothing else; ``console``: the reliable link
+# beside the REPL; ``lossless``: no raw line, so who reads late loses nothing;
 # ``buttons``: RESET within reach; ``reset``: that, or ``machine.reset()``; ``power``: proven to be
 # switched off when asked; ``peer``: there is another board in the same run; ``proxy``: the fault
 # proxy stands between the board and its broker.
 Need = Literal[
-    "network", "serial", "raw", "reliable", "lossless", "buttons", "reset", "power", "peer", "proxy"
+    "network",
+    "serial",
+    "raw",
+    "reliable",
+    "console",
+    "lossless",
+    "buttons",
+    "reset",
+    "power",
+    "peer",
+    "proxy",
 ]
 STEPS = ("start", "flash", "install", "check", "telemetry", "stop")
 STEP_LIMITS_S: Mapping[str, float] = {
@@ -166,10 +177,11 @@ def _has(
 ) -> frozenset[Need]:
     there: dict[Need, bool] = {
         "network": transport == "tcp",
-        "serial": transport == "uart",
+        "serial": transport != "tcp",
         "raw": transport == "uart" and mode == "raw",
         "reliable": transport == "uart" and mode == "reliable",
-        "lossless": transport == "tcp" or mode == "reliable",
+        "console": transport == "console",
+        "lossless": transport != "uart" or mode == "reliable",
         "buttons": buttons,
         "reset": reset,
         "power": power,

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import cast
 
+from boards.bridge.reliable import ReliableBridge
 from boards.flash.errors import FlashError, NotThere, NoWayIn
 from boards.flash.find_board import find_board, open_repl
 from boards.flash.image_identity import Image, check_image
@@ -38,6 +39,7 @@ from boards.session.wifi import Wifi, join, wifi_files
 from boards.virtual.board import BoardKind, VirtualBoard
 
 _REPL_S = 30.0
+_CONSOLE_BAUD = 115200  # of the UART that a REPL is on; USB has none
 _EXEC_S = 30.0
 _START_ENDS_S = 8.0
 _VERSION = "import sys\nprint(sys.version)"
@@ -284,9 +286,7 @@ class BoardRun:
         if self._starting.acquire(timeout=_START_ENDS_S):
             self._stopped = True
             self._starting.release()
-        if self._bridge is not None:
-            self._bridge.stop()
-            self._bridge = None
+        self._stop_bridge()
         self._broker_route.close()
         if self._started is not None:
             self._started.stop()
@@ -297,6 +297,8 @@ class BoardRun:
 
     def restore(self, until: float) -> None:
         """Leave a board of the desk at its REPL, with its own files as they were before."""
+        if self.job.board.has & {"console"}:
+            self._stop_bridge()
         if self._own_files is None:
             return
         try:
@@ -327,7 +329,10 @@ class BoardRun:
         return open_repl(self.target, deadline_s=min(_REPL_S, _left(until)), tap=self.log.tap)
 
     def _start_bridge(self) -> None:
-        if self.target.board.transport != "uart" or self._bridge is not None:
+        if self.target.board.transport == "tcp" or self._bridge is not None:
+            return
+        if self.target.board.transport == "console":
+            self._share_console()
             return
         if not self.target.data_url or self.model.uart is None:
             raise StepFailed(f"{self.model.id} has a UART, but its data line is nowhere")
@@ -338,6 +343,25 @@ class BoardRun:
             reliable="reliable" in self.job.board.has,
             report=self._report.bridge_line,
         )
+
+    def _share_console(self) -> None:
+        """Have the bridge carry messages and the console over the board's one cable."""
+        bridge = ReliableBridge(
+            self.target.place().serial_url,
+            _CONSOLE_BAUD,
+            *self._broker_route.address,
+            console=True,
+            report=self._report.bridge_line,
+        ).start()
+        self._bridge = bridge
+        self.target.console_url = bridge.console_url
+
+    def _stop_bridge(self) -> None:
+        if self._bridge is not None:
+            self._bridge.stop()
+            self._bridge = None
+        if self._target is not None:
+            self._target.console_url = ""
 
     @property
     def _config(self) -> Path:

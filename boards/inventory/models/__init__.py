@@ -27,7 +27,8 @@ __all__ = [
 
 Chip = Literal["rp2040", "rp2350", "esp32", "esp32s2", "esp32s3", "esp32c3", "esp32c6", "unix"]
 FlashMethod = Literal["uf2_drive", "picotool", "esptool", "none"]
-Transport = Literal["uart", "tcp"]
+# By what messages travel: a UART of their own, a network, or the REPL's own line.
+Transport = Literal["uart", "tcp", "console"]
 LineMode = Literal["raw", "reliable"]  # of a UART: docs/bridge.md
 Reset = Literal["control", "rts", "repl", "power"]
 UsbState = Literal["running", "loader"]

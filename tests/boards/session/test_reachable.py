@@ -40,20 +40,25 @@ def test_a_board_that_does_not_is_told_where_to_look(repl: Repl) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "words"),
+    ("model", "link", "words"),
     [
-        ("RPI_PICO", "wire GPIO 4 (its TX) to RX, GPIO 5 (its RX) to TX and GND to GND"),
-        ("RPI_PICO_W", "it reaches its broker by Wi-Fi, and rig.toml names none"),
+        (
+            "RPI_PICO",
+            'transport = "uart"',
+            "wire GPIO 4 (its TX) to RX, GPIO 5 (its RX) to TX and GND to GND",
+        ),
+        ("RPI_PICO_W", "", "it reaches its broker by Wi-Fi, and rig.toml names none"),
     ],
 )
 def test_a_board_without_a_way_to_the_broker_is_not_touched(
-    broker: Broker, tmp_path: Path, model: str, words: str
+    broker: Broker, tmp_path: Path, model: str, link: str, words: str
 ) -> None:
     """Nobody listens at its console: to touch it would be another error."""
     rig, out = write_rig(tmp_path), tmp_path / "out"
     (tmp_path / "boards" / "p1.toml").write_text(
         f'id = "p1"\nmodel = "{model}"\nserial_url = "socket://127.0.0.1:1"\n'
         f'[identity]\nuid = "{_UID}"\n[flash]\nimage = "rpi_pico"\n'
+        f"[link]\n{link}\n"
     )
     result = run_rig(out, broker, "--rig", str(rig), "--checks", "ping")
     assert result.returncode == 3, result.stdout
