@@ -20,6 +20,7 @@ _LACKS: Mapping[Need, str] = {
     "serial": "it is on no serial line",
     "raw": "it is on no raw serial line",
     "reliable": "it is not behind the reliable link",
+    "console": "its link is not beside its REPL",
     "lossless": "its raw serial line loses what is not read in time",
     "buttons": "its RESET is not within reach",
     "reset": "nothing resets it",
