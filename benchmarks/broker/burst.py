@@ -13,6 +13,7 @@ from benchmarks.broker.metering import Measured, Meter
 from benchmarks.broker.peers import Peer, PeerFailed, Running
 
 _READ_BYTES = 256 * 1024
+_RECORD_BYTES = 16 * 1024  # of TLS, at most
 _LONGEST_S = 60.0  # of a measurement; who takes longer has failed
 _CHECKED_WRITE_BYTES = 16 * 1024  # of each publisher, whose deliveries are compared
 
@@ -155,8 +156,9 @@ def _read(client: socket.socket, buffer: bytearray) -> int:
     with contextlib.suppress(*WOULD_BLOCK):
         size = client.recv_into(buffer)
         if isinstance(client, ssl.SSLSocket):
-            # A read returns one record; what is decrypted already, epoll does not tell.
+            # A read returns one record at most. Of a part of one epoll would not tell the rest.
             view = memoryview(buffer)
-            while 0 < size < _READ_BYTES and (more := client.recv_into(view[size:])):
+            whole = len(buffer) - _RECORD_BYTES
+            while 0 < size <= whole and (more := client.recv_into(view[size:])):
                 size += more
     return size
