@@ -83,7 +83,7 @@ def messages_wills_and_what_is_cached():
 def a_name_with_several_addresses_is_quick():
     # Here often ::1 first, where nobody listens.
     client = FmqpClient(Tcp("localhost", PORTS["fmqp"]), retry_ms=0)
-    within(0, 4000, client.connect, timeout_ms=SOON_MS)
+    within(0, 1000, client.connect, timeout_ms=5000)
     client.close()
 
 
@@ -99,9 +99,9 @@ def a_refused_connect_is_told_at_once():
 @check
 def an_echo_is_quick():
     client = up(fmqp())
-    best = min([client.ping(SOON_MS) for _ in range(50)])
-    # Nagle would hold up every one for 40 ms; a busy machine holds up most.
-    equal(best < 20000, True, "%d us" % best)
+    times = sorted([client.ping(SOON_MS) for _ in range(50)])
+    # Nagle would hold up every one for 40 ms; a busy machine holds up some.
+    equal(times[5] < 5000, True, "p10 %d us" % times[5])
     client.close()
 
 
