@@ -43,10 +43,17 @@ def _times_open(process: Path, target: str) -> int:
 def _named(process: Path) -> str:
     if process.name == str(os.getpid()):
         return f"this very program (process {process.name})"
+    return f"{command_of(process) or 'a program'} (process {process.name})"
+
+
+def command_of(process: Path) -> str:
+    """Return the beginning of a command line, printable; "" if it is not to be had.
+
+    ``process`` is its folder in /proc.
+    """
     try:
         words = (process / "cmdline").read_bytes().split(b"\0")
-        text = " ".join(word.decode(errors="replace") for word in words[:_WORDS] if word)
     except OSError:
-        text = ""
-    printable = "".join(c if c.isprintable() else "?" for c in text[:120])
-    return f"{printable or 'a program'} (process {process.name})"
+        return ""
+    text = " ".join(word.decode(errors="replace") for word in words[:_WORDS] if word)
+    return "".join(c if c.isprintable() else "?" for c in text[:120])

@@ -5,6 +5,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from boards.port_holder import command_of
+
 _HERE = re.compile(r"socket://(?:127\.0\.0\.1|localhost):(\d+)")
 _ESTABLISHED = "01"  # in /proc/net/tcp
 
@@ -33,7 +35,7 @@ def port_users(port: str, proc: Path = Path("/proc")) -> list[PortUser]:
         return []
     wanted = _clients_of(int(local[1]), proc) if local else {os.path.realpath(port)}
     found = [
-        PortUser(int(folder.name), _command(folder))
+        PortUser(int(folder.name), command_of(folder) or "?")
         for folder in proc.glob("[0-9]*")
         if folder.name != str(os.getpid()) and _has_open(folder, wanted)
     ]
@@ -75,11 +77,3 @@ def _has_open(folder: Path, wanted: set[str]) -> bool:
         except OSError:
             continue
     return False
-
-
-def _command(folder: Path) -> str:
-    try:
-        words = (folder / "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return "?"
-    return " ".join(word.decode(errors="replace") for word in words if word)[:120] or "?"

@@ -1,4 +1,4 @@
-"""The board's own ``main.py``, ``boot.py`` and ``node.json``, kept here while the rig's are there.
+"""The board's own ``main.py``, ``boot.py``, … kept here while the rig's are there.
 
 The copy is on this host's disk before the first byte goes onto the board, and is removed only when
 the board holds its files again. A run that is killed in between leaves it for the next run, or for
@@ -16,8 +16,8 @@ from pathlib import Path
 from boards.inventory.target import BoardHandle
 from boards.repl import Repl
 
-NAMES = ("main.py", "boot.py", "node.json")
-_PASSWORD = "wifi.json"  # the rig's, whoever had a file of that name
+_PASSWORD = "wifi.json"  # what the rig writes there is nowhere else on this host
+NAMES = ("main.py", "boot.py", "node.json", _PASSWORD)
 _READ_S = 60.0
 _WRITE_S = 15.0
 _CHUNK = 768
@@ -96,7 +96,7 @@ class OwnFiles:
 
     def will_write(self, name: str, content: bytes) -> None:
         """Note, on disk when this returns, what the rig is going to write as ``name``."""
-        if content not in self._ours[name]:
+        if name != _PASSWORD and content not in self._ours[name]:
             self._ours[name].append(content)
             self._save()
 
@@ -111,11 +111,6 @@ class OwnFiles:
         differing = [name for name in NAMES if there[name] != self._own.get(name)]
         for name in differing:
             self._write(repl, name, self._own.get(name))
-        if self._root:
-            repl.exec(
-                _REMOVE.format(path=self._root + _PASSWORD, missing=_NO_SUCH_FILE),
-                deadline_s=_WRITE_S,
-            )
         there = self._read(repl) if differing else there
         for name in differing:
             if there[name] != self._own.get(name):
@@ -126,6 +121,8 @@ class OwnFiles:
     def _is_rigs(self, name: str, content: bytes | None) -> bool:
         """True if ``content`` came there by a run: whole, or the beginning of a write cut short."""
         own = self._own[name]
+        if name == _PASSWORD:
+            return True  # a killed run's, perhaps: nobody can tell, so what was first is kept
         return content is None or any(
             text.startswith(content) for text in (*self._ours[name], own or b"")
         )

@@ -31,9 +31,9 @@ def test_who_has_a_port_open_is_told() -> None:
     tty.setraw(slave)
     name = os.ttyname(slave)
     code = f"import os, sys\nos.open({name!r}, os.O_RDWR)\nprint('open', flush=True)\n"
-    code += "sys.stdin.read()"
+    code += "sys.stdin.read()  # \x1b[2J"  # a command line that would clear the screen
     user = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", code, "a-password"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert user.stdin is not None
     assert user.stdout is not None
@@ -42,6 +42,8 @@ def test_who_has_a_port_open_is_told() -> None:
         assert [one.pid for one in port_users(name)] == [user.pid]
         (found,) = [one for one in findings.access([name]) if one.level == "bad"]
         assert f"{name} is open in process {user.pid} (" in found.text
+        assert found.text.isprintable()
+        assert "a-password" not in found.text
         user.kill()
         user.wait(20)
     assert findings.access([name]) == [Finding("ok", f"{name} can be opened")]

@@ -1,5 +1,7 @@
 """A board's own files survive a run, however it ends."""
 
+import base64
+import json
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -111,6 +113,22 @@ def test_what_a_person_wrote_after_a_killed_run_is_not_undone(
     _next_run(board, tmp_path)
     assert (files / "main.py").read_text() == "print('my new one')\n"
     assert (files / "boot.py").read_text() == "# mine\n"
+
+
+def test_a_password_of_the_boards_own_comes_back_and_the_rigs_is_not_kept(
+    board: BoardHandle, files: Path, tmp_path: Path
+) -> None:
+    theirs, ours = b'{"ssid": "greenhouse", "psk": "petunia"}', b'{"psk": "tr0ub4dor"}'
+    (files / "wifi.json").write_bytes(theirs)
+    _killed_run(board, tmp_path)
+    OwnFiles(tmp_path, board).will_write("wifi.json", ours)
+    (kept,) = (tmp_path / "own_files").iterdir()
+    rigs = json.loads(kept.read_text())["ours"]
+    assert not any(b"tr0ub4dor" in base64.b64decode(one) for row in rigs.values() for one in row)
+    (files / "wifi.json").write_bytes(ours)
+    _next_run(board, tmp_path)
+    assert (files / "wifi.json").read_bytes() == theirs
+    assert _names(files) == ["main.py", "wifi.json"]
 
 
 def test_another_chip_does_not_get_them(board: BoardHandle, tmp_path: Path) -> None:
