@@ -16,7 +16,7 @@ def write_packages(out: Path) -> list[Path]:
     the order of their names. Raises CompileError, OSError.
     """
     packages = []
-    for source in sorted(_CLIENT.glob("package*.json")):
+    for source in _package_lists():
         package = json.loads(source.read_text())
         for url in package["urls"]:
             module = Path(url[1])
@@ -36,7 +36,7 @@ def write_index(out: Path) -> list[str]:
     names. Raises CompileError, OSError.
     """
     names = []
-    for source in sorted(_CLIENT.glob("package*.json")):
+    for source in _package_lists():
         package = json.loads(source.read_text())
         name = source.stem.replace("package", "umotemq")
         modules = [_CLIENT / url for _, url in package["urls"]]
@@ -55,6 +55,16 @@ def write_index(out: Path) -> list[str]:
                 target.write_text(json.dumps(document) + "\n")
         names.append(name)
     return names
+
+
+def _package_lists() -> list[Path]:
+    """Return them by name. Raises ``FileNotFoundError`` where there is no clone."""
+    lists = sorted(_CLIENT.glob("package*.json"))
+    if not lists:
+        raise FileNotFoundError(
+            f"{_CLIENT} has no package*.json: the client's packages are made in a clone of MoteMQ"
+        )
+    return lists
 
 
 def _filed(path: Path, out: Path) -> str:

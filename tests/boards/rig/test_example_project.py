@@ -132,6 +132,15 @@ def test_a_defect_of_the_program_fails_its_tests(project: Path) -> None:
     assert "what vesp32-1 said" in done.stdout
 
 
+def test_what_needs_a_clone_says_so(project: Path) -> None:
+    done = _run(
+        [project / ".venv/bin/python", "-m", "motemq", "firmware", "client", "out"], project
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("Error: ")
+    assert done.stdout.endswith("the client's packages are made in a clone of MoteMQ\n")
+
+
 def test_the_workflow_asks_for_nothing_that_is_not_there() -> None:
     workflow = _workflow()
     assert list(workflow[True]) == ["workflow_call"]
