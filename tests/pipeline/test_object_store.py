@@ -81,14 +81,10 @@ def test_a_run_that_is_killed_has_each_message_once(
     senders = [(Sender(1, 1), [message]) for message in _messages()]
     write_segment(tmp_path / "journal", 0, senders)
     config = tmp_path / "run.toml"
-
-    def configure(max_rows: int) -> None:
-        config.write_text(
-            f'[source]\njournal = "journal"\nmax_rows = {max_rows}\n'
-            f'[tables]\nfolder = "{place.uri}"\ncheckpoint = "checkpoint"\n'
-        )
-
-    configure(max_rows=_MESSAGES // 10)
+    config.write_text(
+        f'[source]\njournal = "journal"\nmax_rows = 300\n'
+        f'[tables]\nfolder = "{place.uri}"\ncheckpoint = "checkpoint"\n'
+    )
     argv = [sys.executable, "-m", "motemq", "pipeline", "run", str(config), "--quiet"]
     bronze = Table(place, "bronze_messages")
     with subprocess.Popen(argv, start_new_session=True) as killed:
@@ -102,7 +98,6 @@ def test_a_run_that_is_killed_has_each_message_once(
             os.killpg(killed.pid, signal.SIGKILL)
     before = bronze.count()
     assert before < _MESSAGES
-    configure(max_rows=_MESSAGES)  # what was planned before is repeated as it was
     done = subprocess.run([*argv, "--once"], capture_output=True, text=True, timeout=_END_S)
     assert (done.returncode, done.stderr) == (0, "")
     for name in ("bronze_messages", "silver_telemetry"):
@@ -115,7 +110,7 @@ def test_a_run_that_is_killed_has_each_message_once(
     with store.filesystem().open_output_stream(orphan) as file:
         file.write(b"half a file")
     files, compacted = bronze.compact()
-    assert (files >= 2, compacted) == (True, 1)
+    assert (files >= _MESSAGES // 300, compacted) == (True, 1)
     bronze.vacuum(86_400.0)
     assert orphan in store.files(tmp_path.name)
     options = dict(place.options)
