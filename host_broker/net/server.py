@@ -351,22 +351,36 @@ class Server:
             buffers = [b"".join(buffers)]
         journal = self._journal
         kept = journal.kept if journal is not None else 0
-        unkept = self._answering or (journal is not None and journal.appended > kept)
+        unkept = bool(self._answering) or (journal is not None and journal.appended > kept)
+        untried = True
         asking = frozenset(senders) if unkept and len(senders) > _FEW_SENDERS else senders
         for identity in forward.receivers:
             receiver = connections.get(identity)
             if receiver is None:
                 continue
             try:
-                if unkept and (
+                is_answer = unkept and (
                     receiver.waits_for_journal or (receiver.position > kept and identity in asking)
-                ):
+                )
+                if is_answer and untried:
+                    untried = False
+                    is_answer = unkept = not self._all_is_kept()
+                if is_answer:
                     receiver.send_when_kept(receiver.position, buffers, senders)
                     self._answering[receiver] = None
                 else:
                     receiver.send(buffers, senders)
             except Exception as error:
                 self._failed(receiver, error)
+
+    def _all_is_kept(self) -> bool:
+        """Have the journal keep what it can at once; whether that is all, and nobody waits."""
+        if self._journal is not None:
+            if not self._journal.keep_now():
+                return False
+            if self._answering:
+                self.journal_progressed()
+        return not self._answering
 
     def _failed(self, connection: Connection, error: Exception) -> None:
         """Disconnect a connection that cannot be written to; the others of the turn are served."""

@@ -92,8 +92,8 @@ async def _prepare(
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:
             store = RetainedStore(data.retained)
+            journal = Journal(data.journal, settings.journal, store)
             _restore(broker, store)
-        journal = Journal(data.journal, settings.journal, store) if data else None
         deduplicator = Deduplicator(data.published if data is not None else None)
         if data is not None:
             deduplicator.recover(data.journal)

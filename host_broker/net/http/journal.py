@@ -14,6 +14,7 @@ from host_broker.net.journal.reader import Selected, Slice, Trimmed
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.selection import Selection
 from host_broker.net.journal.writer import Journal
+from host_broker.net.storage.retained_store import RetainedStoreError
 
 _USUAL_BYTES = 4 * 1024 * 1024
 _MOST_BYTES = 16 * 1024 * 1024  # of an answer, unless a single block is longer
@@ -22,6 +23,7 @@ _CHUNK_BYTES = 256 * 1024  # of an answer that are in memory
 _LOOKING_AT_ONCE = 2  # answers with few topics: they cost more than a copy
 _MOST_PATTERNS = 100
 _LONGEST_WAIT_S = 30.0
+_SETTLE_S = 1.0  # a disk that takes longer is waited for no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,11 @@ def routes(journal: Journal) -> web.RouteTableDef:
     reader, groups = journal.reader, journal.groups
     looking = asyncio.Semaphore(_LOOKING_AT_ONCE)
 
+    async def settle() -> None:
+        """Whoever was told that something is kept finds it here."""
+        with contextlib.suppress(TimeoutError, JournalError, RetainedStoreError):
+            await journal.settle(_SETTLE_S)
+
     def other_journal(request: web.Request) -> web.Response | None:
         wanted = request.query.get("id", "")
         if wanted in ("", str(reader.identity)):
@@ -72,6 +79,7 @@ def routes(journal: Journal) -> web.RouteTableDef:
             at_ns = _number(request, "at_ns", -1)
         except ValueError as error:
             return mistake(400, str(error))
+        await settle()
         try:
             states = await asyncio.to_thread(reader.partitions)
             partitions = []
@@ -137,6 +145,7 @@ def routes(journal: Journal) -> web.RouteTableDef:
         except ValueError as error:
             return mistake(400, str(error))
         partition, number = question.partition, question.first
+        await settle()
         try:
             found, number = await wait(question)
             if isinstance(found, Slice):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from host_broker.broker import STEPS_AT_ONCE, Broker
 from host_broker.bus.publication import HEADER
 from host_broker.net.journal.scan import JournalError
-from host_broker.net.journal.writer import Journal
+from host_broker.net.journal.writer import Journal, Level
 from host_broker.net.server import Server
 from host_broker.net.storage.retained_store import RetainedStoreError
 from host_broker.outputs import ConnectionId, Record
@@ -80,7 +80,7 @@ class Publishing:
         Raises ``Busy`` if the disk does not answer, or is full.
         """
         await asyncio.sleep(0)  # the turn in which the last of it comes
-        await self._reach(sync=sync)
+        await self._reach("synced" if sync else "kept")
 
     async def wanted(self, topics: list[bytes]) -> list[bool]:
         """Return, by topic, whether anybody would get a publication."""
@@ -129,11 +129,11 @@ class Publishing:
             start = end
             await asyncio.sleep(0)
 
-    async def _reach(self, *, sync: bool = False) -> None:
+    async def _reach(self, level: Level) -> None:
         if self._journal is None:
             return
         try:
-            await self._journal.reach(self._journal.appended, _WRITE_S, sync=sync)
+            await self._journal.reach(self._journal.appended, _WRITE_S, level)
         except (TimeoutError, JournalError, RetainedStoreError):
             raise Busy from None
 
@@ -152,7 +152,7 @@ class Publishing:
                 # Or others' answers would wait for the journal to write all of it before theirs.
                 kept = position
                 try:
-                    await self._reach()
+                    await self._reach("written")
                 except Busy:
                     kept = len(packets)  # all is published or nothing: it goes on without waiting
             while self._broker.is_suspended(self._connection):

@@ -2,7 +2,9 @@
 
 What is written is the journal's records, and after them the retained messages that changed with
 them, so that neither is ever newer than the journal. ``append`` gives each turn a position;
-``written`` and ``synced`` say up to which position all is in the kernel, and on the disk.
+``written`` and ``synced`` say up to which position all is in segments, which is in the kernel, and
+on the disk. What somebody waits for is staged until then (``stage``), so that nobody waits for the
+thread.
 
 Policy: while the disk is full, or no file can be opened, everything waits and is tried again:
 ``full`` holds the publishers. A journal that cannot be written for any other reason stops the
@@ -17,10 +19,11 @@ import queue
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from host_broker.net.journal.assembly import Assembled, Assembler
 from host_broker.net.journal.groups import Groups
@@ -29,6 +32,7 @@ from host_broker.net.journal.reader import JournalReader
 from host_broker.net.journal.retention import READ_BY_ALL, AgeClock, Kept, sweep
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import BLOCK_BYTES, Partition
+from host_broker.net.journal.stage import STAGE_FILE, Area, Stage, Taken, recover
 from host_broker.net.storage.files import sync
 from host_broker.net.storage.retained_store import Entry, RetainedStore, RetainedStoreError
 from host_broker.outputs import Record
@@ -37,6 +41,8 @@ from host_broker.settings import JournalSettings
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+Level = Literal["kept", "written", "synced"]
 
 _GROUP_BYTES = 1024 * 1024  # a group this large is written at once, not after flush_s
 _PORTION_BYTES = 1024 * 1024  # of a group, written at once
@@ -64,6 +70,15 @@ class _Group:
     position: int = 0  # of its last turn
     cost: int = 0  # of what the loop was not told yet to be written
     sync: bool = False
+    area: Area | None = None  # of the stage
+    unstaged: list[Taken] = field(default_factory=list)
+    unstaged_retained: dict[bytes, Entry | None] = field(default_factory=dict)
+    unstaged_cost: int = 0
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether all of it is."""
+        return self.area is not None and not (self.unstaged or self.unstaged_retained)
 
 
 class Journal:
@@ -78,9 +93,10 @@ class Journal:
     def __init__(
         self, folder: Path, settings: JournalSettings, store: RetainedStore | None = None
     ) -> None:
-        """Find where every partition goes on. ``store``: for the retained messages.
+        """Find where every partition goes on, after what a killed broker has left in the stage.
 
-        Raises ``JournalError`` if the journal in ``folder`` is corrupt or cannot be written.
+        ``store`` is for the retained messages; what it has is right only afterwards. Raises
+        ``JournalError`` if the journal in ``folder`` is corrupt or cannot be written.
         """
         self.appended = self.written = self.synced = 0
         self.full = False
@@ -90,10 +106,12 @@ class Journal:
         try:
             run = random.randrange(1, 2**31)
             identity = identity_of(folder)
+            recover(folder, identity, settings, store)
             self._partitions = [
                 Partition(folder, number, identity, run, settings)
                 for number in range(settings.partitions)
             ]
+            self._stage = self._new_stage(identity, run)
             for made in (folder, folder.parent, folder.parent.parent):
                 sync(made)
         except OSError as error:
@@ -101,10 +119,11 @@ class Journal:
         self.reader = JournalReader(folder, identity, self._partitions)
         self.groups = Groups(folder)
         self._group = self._new_group()
+        self._staged = 0  # the position up to which all is in segments, or staged
         self._pending_bytes = 0
-        self._busy = False  # a group is with the thread
+        self._writing: _Group | None = None  # what is with the thread
         self._hurried = False  # the next one follows at once
-        self._waiting: list[tuple[int, bool, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[int, Level, asyncio.Future[None]]] = []
         self._handed_over: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
         self._blocks: dict[int, list[Assembled]] = {}  # the thread's: yet to be written
         self._ages = AgeClock()  # the thread's, too
@@ -142,7 +161,7 @@ class Journal:
         ack = self._settings.ack
         if ack == "memory":
             return self.appended
-        return self.written if ack == "written" else self.synced
+        return max(self.written, self._staged) if ack == "written" else self.synced
 
     def change(self, settings: JournalSettings) -> None:
         """Have other limits from now on; what is not ``LIVE`` is as it was."""
@@ -179,43 +198,76 @@ class Journal:
         group.cost += cost
         if retained:
             group.retained.update(retained)
+        if self._stage is not None:
+            if records:
+                group.unstaged.append((time_ns, records))
+            if retained:
+                group.unstaged_retained.update(retained)
+            group.unstaged_cost += cost
         self._pending_bytes += cost
         if self._pending_bytes > self._settings.max_pending_bytes:
             self.full = True
         if group.cost >= _GROUP_BYTES:
+            if group.area is not None:
+                self.keep_now()  # who waited for what was before it waits for this, too
             self.hurry()
         elif self._timer is None and not self._hurried:
             self._timer = self._loop.call_later(self._settings.flush_s, self.hurry)
         return self.appended
+
+    def keep_now(self) -> bool:
+        """Have all that was appended kept at once, if it can be; returns whether it is.
+
+        It can be staged if ``journal.ack`` is ``written``, it is not too much, and all before it
+        is staged or in segments. If not, ``hurry``.
+        """
+        if self.kept >= self.appended:
+            return True
+        group, stage = self._group, self._stage
+        if stage is None or self._failure is not None or not stage.takes(group.unstaged_cost):
+            return False
+        if group.area is None:
+            if self._writing is None:
+                numbers = [partition.next for partition in self._partitions]
+            elif self._writing.area is not None and self._writing.is_staged:
+                numbers = self._writing.area.numbers
+            else:
+                return False
+            group.area = stage.begin(numbers)
+        if group.area is None or not group.area.add(group.unstaged, group.unstaged_retained):
+            return False
+        group.unstaged, group.unstaged_retained, group.unstaged_cost = [], {}, 0
+        self._staged = self.appended
+        return True
 
     def hurry(self) -> None:
         """Write what was taken as soon as the thread is free: somebody waits for it."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._busy:
+        if self._writing is not None:
             self._hurried = self._group.position > 0
         elif self._group.position:
             self._hurried = False
-            self._busy = True
             group, self._group = self._group, self._new_group()
             group.sync |= self._settings.ack == "synced"
+            self._writing = group
             self._handed_over.put(group)
 
-    async def reach(self, position: int, deadline_s: float, *, sync: bool = False) -> None:
-        """Wait until everything up to ``position`` is kept; ``sync``: on the disk, whatever
+    async def reach(self, position: int, deadline_s: float, level: Level = "kept") -> None:
+        """Wait until everything up to ``position`` is kept, or ``written`` or ``synced``, whatever
         ``journal.ack`` says.
 
         Raises ``TimeoutError`` if that takes longer than ``deadline_s``; ``JournalError`` or
         ``RetainedStoreError`` if it never will be.
         """
-        if (self.synced if sync else self.kept) >= position:
+        if self._reached_by(level) >= position or (level == "kept" and self.keep_now()):
             return
         if self._failure is not None:
             raise self._failure
         waiting: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((position, sync, waiting))
-        if sync:
+        self._waiting.append((position, level, waiting))
+        if level == "synced":
             # What it waits for may be written already, or be with the thread.
             self._group.sync = True
             self._group.position = self.appended
@@ -240,6 +292,10 @@ class Journal:
             self._group = self._new_group()
         self._handed_over.put(None)
         await asyncio.to_thread(thread.join, deadline_s)
+        if self._stage is not None and not thread.is_alive():
+            self._stage.close()
+            if self._failure is None:
+                (self._folder / STAGE_FILE).unlink(missing_ok=True)  # nothing is in it
         if self._failure is not None:
             raise self._failure
         if thread.is_alive():
@@ -247,6 +303,11 @@ class Journal:
                 f"the journal in {self._folder} was not written out within {deadline_s:g} s: "
                 "the disk does not answer; the last messages may be missing"
             )
+
+    async def settle(self, deadline_s: float) -> None:
+        """Have what was acknowledged in segments, where readers find it; errors as ``reach``."""
+        if self._staged > self.written:
+            await self.reach(self._staged, deadline_s, "written")
 
     def grown(self) -> "asyncio.Future[None]":
         """Return what is done when the journal has more than now, for those who wait for it."""
@@ -269,21 +330,53 @@ class Journal:
         self.written = group.position
         if group.sync:
             self.synced = group.position
-        self._busy = False
-        if self._hurried or self._group.cost >= _GROUP_BYTES:
+        self._writing = None
+        if group.area is not None and self._stage is not None:
+            self._stage.free(group.area)
+        if self._group.cost >= _GROUP_BYTES or (self._hurried and not self._is_enough_staged()):
             self.hurry()
         self._handed_on(group.cost)
         self._progressed()
         if self._waiting:
             self._waiting = [each for each in self._waiting if not self._answered(*each)]
 
-    def _answered(self, position: int, sync: bool, waiting: "asyncio.Future[None]") -> bool:
+    def _is_enough_staged(self) -> bool:
+        """Have the next group kept without the thread, if that is all that somebody waits for.
+
+        Or each would wait for the one before: once a group was not staged, none would be.
+        """
+        if any(level != "kept" for _, level, _ in self._waiting) or not self.keep_now():
+            return False
+        self._hurried = False
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._settings.flush_s, self.hurry)
+        return True
+
+    def _reached_by(self, level: Level) -> int:
+        if level == "kept":
+            return self.kept
+        return self.written if level == "written" else self.synced
+
+    def _answered(self, position: int, level: Level, waiting: "asyncio.Future[None]") -> bool:
         if waiting.done():
             return True  # it waits no longer
-        if (self.synced if sync else self.kept) < position:
+        if self._reached_by(level) < position:
             return False
         waiting.set_result(None)
         return True
+
+    def _new_stage(self, identity: uuid.UUID, run: int) -> Stage | None:
+        if self._settings.ack != "written":
+            (self._folder / STAGE_FILE).unlink(missing_ok=True)  # it was recovered
+            return None
+        try:
+            return Stage(self._folder, identity, run)
+        except OSError as error:
+            _log.warning(
+                "journal: there is no stage (%s): answers wait for the thread that writes",
+                error.strerror,
+            )
+            return None
 
     def _new_group(self) -> _Group:
         return _Group(Assembler(len(self._partitions), BLOCK_BYTES))
@@ -364,6 +457,8 @@ class Journal:
                 group.retained = {}
             if group.sync:
                 self._store.sync()
+        if group.area is not None:
+            group.area.clear()
 
     def _persist(self, step: Callable[[_Group], None], group: _Group) -> None:
         """Take a step, again and again while there is no room for what it writes."""
@@ -384,10 +479,13 @@ class Journal:
 
     def _wait_for_room(self, error: OSError, group: _Group, *, first: bool) -> None:
         if self._closing.is_set():
+            lost, staged = self._unwritten(group)
+            what = f"{lost} messages that were accepted are lost"
+            if staged:
+                what += f", {staged} are staged: the next start writes them"
             raise JournalError(
                 f"the journal in {self._folder} could not be written before the end "
-                f"({error.strerror}): {self._lost_messages(group)} messages that were accepted "
-                "are lost"
+                f"({error.strerror}): {what}"
             )
         if first:
             _log.warning(
@@ -399,13 +497,20 @@ class Journal:
             self._call_on_loop(self._hold, error)
         self._closing.wait(_TRY_AGAIN_S)
 
-    def _lost_messages(self, group: _Group) -> int:
-        lost = group.assembler.messages
-        lost += sum(block.messages for blocks in self._blocks.values() for block in blocks)
+    def _unwritten(self, group: _Group) -> tuple[int, int]:
+        """Return how many messages are in no segment: those that are lost, and the staged ones."""
+        here = group.assembler.messages
+        here += sum(block.messages for blocks in self._blocks.values() for block in blocks)
+        unwritten = [(here, group)]
         while not self._handed_over.empty():
             other = self._handed_over.get()
-            lost += other.assembler.messages if other is not None else 0
-        return lost
+            if other is not None:
+                unwritten.append((other.assembler.messages, other))
+        lost = 0
+        for messages, each in unwritten:
+            unstaged = sum(record.count for _, records in each.unstaged for record in records)
+            lost += min(messages, unstaged) if each.area is not None else messages
+        return lost, sum(messages for messages, _ in unwritten) - lost
 
     def _sweep(self) -> float:
         """Delete the segments that have to go; returns when this was."""
