@@ -148,7 +148,8 @@ def _tell(report: Report) -> None:
     if len(report.findings) > _MOST_LINES:
         click.echo(f"and {len(report.findings) - _MOST_LINES} more")
     lost = f"; {report.lost:,} messages are lost" if report.lost else ""
+    staged = f"; {report.staged:,} more are staged for the next start" if report.staged else ""
     click.echo(
         f"{len(report.partitions)} partitions, {report.segments} segments, {report.messages:,} "
-        f"messages{lost}"
+        f"messages{lost}{staged}"
     )

@@ -32,6 +32,7 @@ from host_broker.net.journal.groups import GROUPS_FILE, read_groups
 from host_broker.net.journal.identity import IDENTITY_FILE, read_identity
 from host_broker.net.journal.index import index_path, load
 from host_broker.net.journal.scan import JournalError, next_whole, version_1
+from host_broker.net.journal.stage import missing
 
 _PACKET = Struct(">BBI")
 _PROPERTIES = Struct(">I")
@@ -93,12 +94,16 @@ class Examined:
 
 @dataclass(slots=True)
 class Report:
-    """What was found in a journal, and how much was read."""
+    """What was found in a journal, and how much was read.
+
+    ``staged``: messages that the next start of the broker writes into segments.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     partitions: set[int] = field(default_factory=set)
     segments: int = 0
     messages: int = 0
+    staged: int = 0
 
     @property
     def corrupt(self) -> bool:
@@ -114,13 +119,18 @@ class Report:
 def check(journal: Path) -> Report:
     """Read a whole journal. Raises ``JournalError`` if it is none of version 2, ``OSError``."""
     report = Report()
+    nexts: dict[int, int] = {}
     for segment in examine(journal):
+        nexts[segment.partition] = segment.next
         report.partitions.add(segment.partition)
         report.segments += 1
         lost = segment.known_lost + sum(piece.lost for piece in segment.pieces)
         report.messages += segment.next - segment.first - lost
         report.findings += segment.findings
     report.findings += other_findings(journal)
+    identity = read_identity(journal)
+    if identity is not None:
+        report.staged = missing(journal, identity, nexts)
     return report
 
 

@@ -254,14 +254,28 @@ def recover(
     It may itself be killed at any instant, and begun again. Raises ``JournalError``,
     ``RetainedStoreError``, ``OSError``.
     """
+    partitions: dict[tuple[int, int], Partition] = {}  # by run and number
+    ends: dict[tuple[int, int], int] = {}  # of what segments had before
     messages = 0
     for staged in read(journal, identity):
-        added = _append_missing(journal, identity, staged, settings)
+        added = 0
+        for each in staged.records:
+            key = staged.run, each.partition
+            if key not in partitions:
+                partitions[key] = Partition(journal, each.partition, identity, staged.run, settings)
+                ends[key] = partitions[key].next
+            if each.first >= ends[key]:
+                partitions[key].append(each.time_ns, each.record)
+                added += each.record.count
+        for partition in partitions.values():
+            partition.flush()
         messages += added
         # What another start of the machine has left may be older than the store is, unless
         # segments lack some of it.
         if store is not None and staged.retained and (added or staged.is_of_this_boot):
             store.write(staged.retained)
+    for partition in partitions.values():
+        partition.close()
     if messages:
         text = "journal: %d messages had only been staged when the broker was killed: in segments"
         _log.warning(text, messages)
@@ -279,27 +293,6 @@ def missing(journal: Path, identity: uuid.UUID, nexts: Mapping[int, int]) -> int
         for each in staged.records
         if each.first >= nexts.get(each.partition, 0)
     )
-
-
-def _append_missing(
-    journal: Path, identity: uuid.UUID, staged: Staged, settings: JournalSettings
-) -> int:
-    partitions: dict[int, Partition] = {}
-    ends: dict[int, int] = {}  # of what segments had before
-    added = 0
-    for each in staged.records:
-        partition = partitions.get(each.partition)
-        if partition is None:
-            partition = Partition(journal, each.partition, identity, staged.run, settings)
-            partitions[each.partition] = partition
-            ends[each.partition] = partition.next
-        if each.first >= ends[each.partition]:
-            partition.append(each.time_ns, each.record)
-            added += each.record.count
-    for partition in partitions.values():
-        partition.flush()
-        partition.close()
-    return added
 
 
 def read_area(data: memoryview, identity: uuid.UUID, boot: bytes) -> Staged | None:
