@@ -1,6 +1,10 @@
-"""A disk that takes nothing until it is told to: in place of the calls that write and sync."""
+"""A disk that takes nothing until it is told to: in place of the calls that write and sync.
+
+It has no room for a stage either, so answers wait for the thread that writes segments.
+"""
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -8,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from host_broker.net.journal import segment
+from host_broker.net.journal import segment, stage
 from host_broker.net.storage import files
 
 WITHIN_S = 20.0
@@ -47,6 +51,9 @@ def gated_disk(patch: pytest.MonkeyPatch) -> Iterator[tuple[Gate, Gate]]:
         writes.pass_through()
         write_all(file, buffers)
 
+    def refused(file: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def synced(file: int) -> None:
         syncs.pass_through()
         fsync(file)
@@ -56,6 +63,7 @@ def gated_disk(patch: pytest.MonkeyPatch) -> Iterator[tuple[Gate, Gate]]:
     with patch.context() as patched:
         patched.setattr(segment, "write_all", write)
         patched.setattr(files.os, "fsync", synced)
+        patched.setattr(stage.os, "posix_fallocate", refused)
         try:
             yield writes, syncs
         finally:

@@ -1,5 +1,6 @@
 """An answer to a publisher goes out when what it has published is where ``journal.ack`` says."""
 
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from host_broker.bus.publication import pack
+from host_broker.net.journal import segment
+from host_broker.net.storage.retained_store import RetainedStore
 from host_broker.protocols.fmqp.spelling import encode_subscription
 from host_broker.protocols.lightmq.codec import Codec
 from tests.host_broker.net.gated_disk import Gate, gated_disk
@@ -73,6 +76,41 @@ def test_in_memory_nobody_waits(tmp_path: Path, gates: tuple[Gate, Gate]) -> Non
         response = board.codec.sendresp(7, b"")
         assert exactly(board.peer, len(response)) == response
         gates[0].open()
+
+
+def test_what_is_staged_is_answered_while_segments_take_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there after a kill, and in a segment when those take something again."""
+    gate = Gate()
+    write_all = segment.write_all
+
+    def write(file: int, buffers: list[bytes]) -> None:
+        gate.pass_through()
+        write_all(file, buffers)
+
+    monkeypatch.setattr(segment, "write_all", write)
+    (tmp_path / "data").mkdir()
+    with served(data=tmp_path / "data", journal={"flush_s": 60.0}) as broker:
+        board = Board(broker, "board")
+        own = subscriber(broker, "t")
+        retained = pack(4, b"t", b"kept")
+        try:
+            broker.say(board.peer, board.codec.send(7, b"first"))
+            response = board.codec.sendresp(7, b"")
+            assert exactly(board.peer, len(response)) == response
+            broker.say(own, retained)
+            assert exactly(own, len(retained)) == retained
+            assert b"first" not in bodies(tmp_path / "data" / "journal")
+            shutil.copytree(tmp_path / "data", tmp_path / "killed")
+        finally:
+            gate.open()
+    assert b"first" in bodies(tmp_path / "data" / "journal")
+    with served(data=tmp_path / "killed"):
+        assert {b"first", b"kept"} <= set(bodies(tmp_path / "killed" / "journal"))
+    store = RetainedStore(tmp_path / "killed" / "retained.sqlite")
+    assert (b"t", retained, b"") in store.entries()
+    store.close()
 
 
 def test_an_echo_waits_and_keeps_its_place(tmp_path: Path, gates: tuple[Gate, Gate]) -> None:

@@ -149,6 +149,7 @@ def test_idle_http_clients_give_way(tmp_path: Path) -> None:
 def test_few_descriptors_are_kept_for_the_journal(tmp_path: Path) -> None:
     """64 of them, and more connections than that: the journal begins segments all the same."""
     small = ("--set", "journal.segment_bytes=20000", "--set", "journal.partitions=1")
+    small += ("--set", "journal.ack=synced")  # each answer is for a block of its own
     limits = "ulimit -n 64;"
     with broker(*AUTO, *small, "--data", str(tmp_path), shell_prefix=limits) as running:
         with contextlib.ExitStack() as stack:

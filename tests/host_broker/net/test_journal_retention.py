@@ -168,7 +168,7 @@ def test_the_journals_thread_does_not_believe_a_jump(
         journal.start(asyncio.get_running_loop(), lost.append, lambda: None)
         for _ in range(4):
             journal.append(1, [record])
-            await journal.reach(journal.appended, 20.0)
+            await journal.reach(journal.appended, 20.0, "written")
 
         async def swept_twice() -> None:
             for _ in range(2):
