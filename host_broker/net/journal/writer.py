@@ -212,7 +212,7 @@ class Journal:
                 self.keep_now()  # who waited for what was before it waits for this, too
             self.hurry()
         elif self._timer is None and not self._hurried:
-            self._timer = self._loop.call_later(self._settings.flush_s, self.hurry)
+            self._timer = self._loop.call_later(self._settings.flush_s, self._due)
         return self.appended
 
     def keep_now(self) -> bool:
@@ -242,13 +242,13 @@ class Journal:
 
     def hurry(self) -> None:
         """Write what was taken as soon as the thread is free: somebody waits for it."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._writing is not None:
             self._hurried = self._group.position > 0
         elif self._group.position:
             self._hurried = False
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             group, self._group = self._group, self._new_group()
             group.sync |= self._settings.ack == "synced"
             self._writing = group
@@ -345,12 +345,15 @@ class Journal:
 
         Or each would wait for the one before: once a group was not staged, none would be.
         """
-        if any(level != "kept" for _, level, _ in self._waiting) or not self.keep_now():
-            return False
-        self._hurried = False
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._settings.flush_s, self.hurry)
-        return True
+        if self._timer is None or any(level != "kept" for _, level, _ in self._waiting):
+            return False  # it is due
+        self._hurried = not self.keep_now()
+        return not self._hurried
+
+    def _due(self) -> None:
+        """The group has waited for ``flush_s``."""
+        self._timer = None
+        self.hurry()
 
     def _reached_by(self, level: Level) -> int:
         if level == "kept":
