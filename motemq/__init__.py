@@ -60,13 +60,14 @@ __all__ = [
     "connect_async",
 ]
 
+if not TYPE_CHECKING:  # a type checker would take any name for one of ours
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'motemq' has no attribute {name!r}")
-    import host_broker.client
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'motemq' has no attribute {name!r}")
+        import host_broker.client
 
-    return getattr(host_broker.client, name)
+        return getattr(host_broker.client, name)
 
 
 def __dir__() -> list[str]:

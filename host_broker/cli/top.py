@@ -92,10 +92,11 @@ def command(
 ) -> None:
     """Show the busiest topics at the broker URL (fmqp://host:port), their rates and last payloads.
 
-    On a terminal a live table, otherwise lines. Keys: q quits, r b m t sort by messages/s, bytes/s,
-    messages or topic, p pauses. Clients (this is one, too) and messages/s of the whole broker are
-    the broker's own words ($/info/...). Publishers are not told that somebody listens. Everything
-    published comes here to be counted, so on a busy broker this is one more busy subscriber.
+    On a terminal a live table; lines with --once, and for programs. Keys: q quits, r b m t sort by
+    messages/s, bytes/s, messages or topic, p pauses. Clients (this is one, too) and messages/s of
+    the whole broker are the broker's own words ($/info/...). Publishers are not told that somebody
+    listens. Everything published comes here to be counted, so on a busy broker this is one more
+    busy subscriber.
     A broker on this machine that is just starting is waited for, up to 3 s.
 
     Exit codes: 0 done (--once, q), 1 no connection or it was lost, 2 wrong arguments, 130 Ctrl-C,
@@ -176,8 +177,9 @@ def _view(
 ) -> Iterator[View]:
     terminal = sys.stdout is not None and sys.stdout.isatty() and not Console().is_dumb_terminal
     if write is not None or not terminal:
-        write = write or top_view.lines
-        text = functools.partial(write, url)
+        if write is top_view.lines and terminal:
+            write = functools.partial(top_view.lines, width=Console().width)
+        text = functools.partial(write or top_view.lines, url)
         yield Text(traffic, text, rows or _ROWS_WITHOUT_TERMINAL, order, say)
         return
     with _ended_by_sigterm(), keyboard() as keys:

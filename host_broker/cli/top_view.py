@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group
 from rich.filesize import decimal
 from rich.table import Table
@@ -60,16 +60,25 @@ def _head(name: str, of: str, order: Order) -> str:
     return f"▾ {name}" if of == order else name
 
 
-def lines(url: str, report: Report) -> str:
-    """The same without a terminal: a summary and one line per topic."""
-    text = [f"{_now()} {_summary(url, report)}"]
+def lines(url: str, report: Report, width: int | None = None) -> str:
+    """The same as text: a summary and one line per topic; lines of ``width`` columns at most."""
+    now = _now()
+    summaries = [f"{now} {summary}" for summary in _summaries(url, report)]
+    text = [summaries[0] if width is None else _fitting(summaries, width)]
     for row in report.rows:
         rate, size = _rate(row.messages_per_second), decimal(int(row.bytes_per_second))
         text.append(f"{rate:>10}/s {size:>10}/s {row.messages:>10}  {_topic(row)}  {_preview(row)}")
     rest = _rest(report)
     if rest:
         text.append(rest)
+    if width is not None:
+        text = [_cut(line, width) for line in text]
     return "\n".join(text) + "\n"
+
+
+def _cut(line: str, width: int) -> str:
+    """Return as much of a line as there is room for."""
+    return line if cell_len(line) <= width else set_cell_size(line, width - 1) + "…"
 
 
 def as_json(url: str, report: Report) -> str:

@@ -667,6 +667,7 @@ class Shell:
     async def active(self, subscribed: Subscribed, timeout_s: float | None) -> None:
         """Return when a subscription with ``confirm`` is active."""
         limit_s = self.settings.timeout_s if timeout_s is None else timeout_s
+        subscribed.awaited = True
         await self._operate(lambda session: session.sync, limit_s)
         try:
             async with asyncio.timeout(limit_s):

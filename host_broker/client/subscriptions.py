@@ -17,7 +17,8 @@ _KNOWN_TOPICS = 8192
 
 class Subscribed:
     """One subscription. ``inbox``: its own, once somebody reads it. ``active``: as far as its
-    reader has read; ``confirmed``: as far as the broker has said. ``refused``: it never will be.
+    reader has read; ``confirmed``: as far as the broker has said. ``awaited``: who made it waits
+    until it is active, and need not be told so. ``refused``: it never will be.
     """
 
     def __init__(self, spec: Subscription) -> None:
@@ -25,6 +26,7 @@ class Subscribed:
         self.inbox: Inbox | None = None
         self.active = False
         self.confirmed = asyncio.Event()
+        self.awaited = False
         self.refused: ClientError | None = None
 
 
@@ -119,7 +121,9 @@ class Subscriptions:
                 return item
             if subscribed is not None and isinstance(item, Mark):
                 subscribed.active = item.active
-                return item
+                if not (item.active and subscribed.awaited):
+                    return item
+                subscribed.awaited = False
         return None
 
     def inbox_of(self, subscribed: Subscribed | None) -> Inbox:

@@ -159,6 +159,10 @@ class Server:
         self._stalls.add(connection.peer, time.monotonic())
         self.gave_up(connection, f"it took too little for {grace_s:g} s")
 
+    def left_stalling(self, connection: Connection, waited_s: float) -> None:
+        """Note that a receiver left while publishers waited for it: no way to have more time."""
+        self._stalls.add_left(connection.peer, waited_s, time.monotonic())
+
     def stall_grace_s(self, connection: Connection) -> float:
         """Return how long a receiver may take nothing while others wait for it."""
         return self._stalls.grace_s(connection.peer, time.monotonic())

@@ -50,6 +50,7 @@ class ConnectionOwner(Protocol):
     def gave_up(self, connection: "Connection", reason: str) -> None: ...
     def stalled(self, connection: "Connection", grace_s: float) -> None: ...
     def stall_grace_s(self, connection: "Connection") -> float: ...
+    def left_stalling(self, connection: "Connection", waited_s: float) -> None: ...
     def is_verbatim(self, protocol: str) -> bool: ...
     def dropped_by(self, protocol: str) -> Dropped: ...
 
@@ -104,6 +105,7 @@ class Connection(asyncio.Protocol):
         self._closes_after_answers = False
         self._pacing = False  # the broker waits for the end of what it was given to send
         self._stall_timer: asyncio.TimerHandle | None = None
+        self._stalling_since = 0.0  # by the loop's clock, while that timer runs
         self._encrypted = False  # by asyncio, which tells nobody what it has sent
         self._tightened = False  # memory is short
         self._high = self._low = 0  # bytes
@@ -160,6 +162,9 @@ class Connection(asyncio.Protocol):
             dropped = self._overflow.dropped
             text = "connection %d was slow: %d messages (%d bytes) were dropped"
             _log.warning(text, self.id, dropped.messages, dropped.bytes)
+        if self._stall_timer is not None and self._holding:
+            loop = asyncio.get_running_loop()
+            self._server.left_stalling(self, loop.time() - self._stalling_since)
         self._cancel_stall_timer()
         self._release_all()
         self._server.lost(self)
@@ -426,6 +431,7 @@ class Connection(asyncio.Protocol):
 
     def _look_for_stall_in(self, grace_s: float, waiting: int) -> None:
         loop = asyncio.get_running_loop()
+        self._stalling_since = loop.time()
         self._stall_timer = loop.call_later(grace_s, self._look_for_stall, grace_s, waiting)
 
     def _look_for_stall(self, grace_s: float, before: int) -> None:

@@ -1,5 +1,6 @@
 """``motemq top`` in a terminal of its own: what it shows, its keys, and what it leaves behind."""
 
+import contextlib
 import fcntl
 import io
 import json
@@ -46,10 +47,16 @@ def _without_a_size() -> dict[str, str]:
 @pytest.fixture
 def in_terminal(url: str) -> Iterator[_InTerminal]:
     """Run ``motemq top`` in a terminal of 110 x 24, where it controls the keyboard."""
+    with _top(_WIDTH, url, "--interval", "0.2") as running:
+        yield running
+
+
+@contextlib.contextmanager
+def _top(width: int, *arguments: str) -> Iterator[_InTerminal]:
     screen, inside = pty.openpty()
-    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", _HEIGHT, _WIDTH, 0, 0))
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", _HEIGHT, width, 0, 0))
     process = subprocess.Popen(
-        motemq("top", url, "--interval", "0.2"),
+        motemq("top", *arguments),
         stdin=inside,
         stdout=inside,
         stderr=inside,
@@ -65,6 +72,22 @@ def in_terminal(url: str) -> Iterator[_InTerminal]:
             process.kill()
             process.wait(END_S)
         os.close(screen)
+
+
+def test_once_in_a_terminal_keeps_to_its_width(url: str) -> None:
+    """Lines that are longer would be broken anywhere."""
+    with fmqp(url) as client:
+        client.publish("narrow/" + "/".join(["level"] * 20), b"x" * 300, retain=True)
+        client.publish("narrow/ümläute", "ü".encode() * 300, retain=True)
+        client.sync()
+        with _top(80, url, "narrow/*", "narrow" + "/*" * 20, "--once", "--interval", "0.2") as top:
+            shown = read_until(
+                top.screen, lambda data: data.count(b"narrow/") == 2 and data.endswith(b"\n")
+            )
+            assert top.process.wait(END_S) == 0
+    lines = shown.decode().split("\r\n")
+    assert [cell_len(line) for line in lines[1:3]] == [80, 80]
+    assert all(cell_len(line) <= 80 for line in lines)
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])

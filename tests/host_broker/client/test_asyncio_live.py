@@ -44,6 +44,11 @@ def test_asyncio(running: BrokerProcess) -> None:
                     break
             assert heard == [b"%d" % number for number in range(100)]
             assert await client.receive(0.05) is None
+            other = await client.subscribe("aio/other", confirm=True)
+            await client.publish("aio/other", b"first")
+            first = await other.receive(20.0)
+            assert first is not None
+            assert first.payload == b"first"
             answers = await asyncio.gather(
                 *(client.call("aio-board", word) for word in (b"a", b"b", b"c"))
             )

@@ -51,6 +51,19 @@ def test_importing_motemq_loads_no_client() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_a_confirmed_subscription_begins_with_a_message(url: str) -> None:
+    """None means that nothing came, not that the subscription is active: that was waited for."""
+    with connect(url) as client:
+        client.publish("confirmed/kept", b"1", retain=True, confirm=True)
+        subscription = client.subscribe("confirmed/*", confirm=True)
+        client.publish("confirmed/new", b"2")
+        for topic, kept in (("confirmed/kept", True), ("confirmed/new", False)):
+            message = subscription.receive(_SOON_S)
+            assert message is not None
+            assert (message.topic, message.kept) == (topic, kept)
+        assert subscription.active
+
+
 def test_iterating_ends_when_nothing_comes_for_a_time(url: str) -> None:
     with connect(url) as client:
         client.subscribe("iterate/*", confirm=True)

@@ -40,9 +40,9 @@ def test_a_lost_connection_is_replaced_and_everything_is_as_before(later: str) -
         subscription = client.subscribe("re/*", confirm=True)
         client.publish("re/will", b"gone", will=True)
         client.publish("re/a", b"1", confirm=True)
-        assert [m.payload for m in filter(None, [_next(subscription), _next(subscription)])] == [
-            b"1"
-        ]
+        heard = _next(subscription)
+        assert heard is not None
+        assert heard.payload == b"1"
         first.end(signal.SIGKILL)
         until(lambda: client.trouble is not None)
         client.publish("re/a", b"2")  # held until there is a broker again

@@ -60,6 +60,23 @@ def test_a_host_that_stalls_again_freezes_publishers_for_a_tenth_each_time() -> 
         assert f"it took too little for {grace}\n" in stderr
 
 
+def test_who_leaves_before_its_time_is_over_does_not_have_it_again() -> None:
+    """A host whose receivers hang up by themselves and come back freezes publishers no longer."""
+    with broker(*_LIMITS) as running:
+        with (
+            _connect(running, "127.0.0.2") as sleeper,
+            _connect(running, "127.0.0.9") as publisher,
+        ):
+            _echo(sleeper)
+            sleeper.sendall(_SUBSCRIBE)
+            _echo(publisher)
+            publisher.setblocking(False)
+            assert _fill(publisher) < len(_FLOOD)
+            time.sleep(_GRACE_S * 0.6)  # less than it has
+        assert _freeze_s(running, "127.0.0.2") < _GRACE_S * 0.7
+        assert _freeze_s(running, "127.0.0.3") >= _GRACE_S
+
+
 def test_a_host_that_reads_is_not_affected() -> None:
     """Its receiver pauses for longer than the stalling host has by now, and loses nothing."""
     with broker(*_LIMITS) as running:
@@ -109,8 +126,15 @@ def test_what_is_remembered_of_hosts() -> None:
     assert history.grace_s("b", 5.0) == 30.0
     assert history.grace_s("a", 4.0 + 600.0) < 1
     assert history.grace_s("a", 4.0 + 600.1) == 30.0
+    history.add_left("c", 20.0, 5.0)
+    assert history.grace_s("c", 5.0) == 10.0
+    history.add_left("c", 10.0, 6.0)  # all that it had
+    assert history.grace_s("c", 6.0) == 3.0
+    history.add_left("c", 1.0, 7.0)
+    assert history.grace_s("c", 7.0) == 2.0
+    assert history.grace_s("c", 7.0 + 600.1) == 30.0
     for number in range(2000):
         history.add(f"{number}", 700.0)
-    assert len(history._stalls) == 1024
+    assert len(history._peers) == 1024
     assert history.grace_s("0", 700.0) == 30.0  # forgotten: the others stalled later
     assert history.grace_s("1999", 700.0) == 3.0
