@@ -60,7 +60,8 @@ class Desk:
         self.broker = Broker(
             Settings.of(
                 bus=BusSettings(**(bus or {})),
-                fmqp=FmqpSettings(**(fmqp or {})),
+                # Whose signals count is a matter of few tests, what they do of many.
+                fmqp=FmqpSettings(**({"signals": "loopback"} | (fmqp or {}))),
                 lightmq=LightmqSettings(**(lightmq or {})),
                 **(sections or {}),
             ),

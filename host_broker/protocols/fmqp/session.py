@@ -1,7 +1,8 @@
 """One FMQP connection: its packets as bus commands, and its last wills."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from host_broker.bus.commands import (
     Command,
@@ -35,7 +36,10 @@ from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
 
 # R31, R32: any message, whatever its body.
-_SIGNALS = {b"$/signals/stop": Signal("stop"), b"$/signals/terminate": Signal("terminate")}
+_SIGNALS: Mapping[bytes, Literal["stop", "terminate"]] = {
+    b"$/signals/stop": "stop",
+    b"$/signals/terminate": "terminate",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ class FmqpSession(Session):
         self._budget = shared.budget
         self._max_wills = settings.max_wills
         self._empty_clears = settings.empty_clears_cache
-        self._may_signal = settings.signals == "on" or (settings.signals == "loopback" and loopback)
+        self._signals = settings.signals
+        self._loopback = loopback
         self._wills: list[Command] = []
         self._wills_bytes = 0
         self._meter = shared.meter
@@ -117,9 +122,18 @@ class FmqpSession(Session):
             self._meter.received += 1
             topic = event.topic
             statistical = topic in self._statistical or topic.startswith(LOSSES)
-            if statistical and not event.flags & FEEDBACK:
+            if not statistical or event.flags & FEEDBACK:
+                return _subscribe(event)
+            if event.flags & UNSUBSCRIBE:
                 self._tell_statistics(event, now)
-            return _subscribe(event)
+                return _subscribe(event)
+
+            def answer(limit: str) -> Sequence[Command]:
+                if not limit:
+                    self._tell_statistics(event, now)
+                return NOTHING
+
+            return Subscribe(topic, quiet=bool(event.flags & DEBUG), answer=answer)
         return _refuse(event)
 
     def _tell_statistics(self, event: Subscription, now: float) -> None:
@@ -137,9 +151,11 @@ class FmqpSession(Session):
         if is_service(topic):
             if topic not in _SIGNALS:
                 return Discard("R30")
-            if not self._may_signal:
+            signals = self._signals
+            if signals == "off":
                 return Discard("fmqp.signals")
-            command = _SIGNALS[topic]
+            granted = signals == "on" or (signals == "loopback" and self._loopback)
+            command = Signal(_SIGNALS[topic], granted)
         else:
             retain = bool(flags & CACHE)
             if not body and not (retain and self._empty_clears):
