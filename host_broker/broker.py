@@ -418,6 +418,9 @@ class Broker:
                     self.stats.discard(client.spec.name, "access.subscribe")
                     interest = self._bus.unsubscribe(client.connection, key)
                     self._tell_interest(client, interest)
+                    if client.spec.client_paths is None:  # any other would end, having no word
+                        refused = client.session.refused
+                        self._run_all(client, self._ask(client, refused, "subscribe", key.topic))
 
     def wanted(self, topics: Iterable[bytes], steps: int) -> Iterator[bool | None]:
         """Give, for each topic, whether anybody is subscribed to one that is equivalent.

@@ -115,8 +115,9 @@ class PatternTree(Generic[V]):
                     if node.ends is not None:
                         return node.ends
                     continue
-                for child in _beginning(node, tail, own):
-                    return _any_value(child)
+                found = _any_value(list(_beginning(node, tail, own)), own)
+                if found is not None:
+                    return found
                 continue
             level = levels[at]
             if level == ANY:
@@ -137,10 +138,13 @@ def _beginning(node: _Node[V], tail: bytes, own: bytes) -> Iterator[_Node[V]]:
             yield child
 
 
-def _any_value(node: _Node[V]) -> V:
-    while True:
+def _any_value(nodes: list[_Node[V]], own: bytes) -> V | None:
+    """Return a value at or below one of the nodes."""
+    while nodes:
+        node = nodes.pop()
         if node.rest is not None:
             return node.rest
         if node.ends is not None:
             return node.ends
-        node = next(iter(node.children.values()))
+        nodes += [child for name, child in node.children.items() if name != OWN or own]
+    return None

@@ -172,7 +172,7 @@ async def _serve(
         if journal is not None:
             journal.change(live.all.journal)
         broker.settings_changed(live.all)
-        _log.warning("SIGHUP: %s", _said(changes))
+        _log.warning("SIGHUP: %s", _said(changes, users is not None))
 
     live = LiveSettings(settings)
     access = broker.access
@@ -277,9 +277,10 @@ def _reload(live: LiveSettings, wanted: Settings, listeners: Iterable[Listener])
     return live.change(wanted)
 
 
-def _said(changes: Changes) -> str:
+def _said(changes: Changes, has_users: bool) -> str:
     """Say what has changed; no values, since some are secrets."""
-    text = "certificates, users and rules are loaded again"
+    text = "certificates, users and rules" if has_users else "certificates"
+    text += " are loaded again"
     if changes.live:
         text += ", and changed are " + ", ".join(changes.live)
     if changes.fixed:

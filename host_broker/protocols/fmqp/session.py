@@ -97,6 +97,13 @@ class FmqpSession(Session):
         """Never called: FMQP is the stored form, and has no queues."""
         raise TypeError(f"an FMQP session translates nothing, least of all {delivery!r}")
 
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """FMQP has no word for it; what would be told without the bus is not told either."""
+        if self._statistics is not None and action == "subscribe":
+            self._statistics.unsubscribed(topic)
+            self.deadline = self._statistics.deadline
+        return NOTHING
+
     def tick(self, now: float) -> Sequence[Command]:
         """Tell the statistics of a second: FMQP has no other timer."""
         if self._statistics is None:
@@ -122,18 +129,9 @@ class FmqpSession(Session):
             self._meter.received += 1
             topic = event.topic
             statistical = topic in self._statistical or topic.startswith(LOSSES)
-            if not statistical or event.flags & FEEDBACK:
-                return _subscribe(event)
-            if event.flags & UNSUBSCRIBE:
+            if statistical and not event.flags & FEEDBACK:
                 self._tell_statistics(event, now)
-                return _subscribe(event)
-
-            def answer(limit: str) -> Sequence[Command]:
-                if not limit:
-                    self._tell_statistics(event, now)
-                return NOTHING
-
-            return Subscribe(topic, quiet=bool(event.flags & DEBUG), answer=answer)
+            return _subscribe(event)
         return _refuse(event)
 
     def _tell_statistics(self, event: Subscription, now: float) -> None:

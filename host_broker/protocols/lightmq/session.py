@@ -129,10 +129,10 @@ class LightmqSession(Session):
         return True
 
     def refused(self, action: str, topic: bytes) -> Sequence[Command]:
-        """LightMQ has no error packet, and an answer would say that the bus has it."""
-        if self._state is _State.CLOSED:
+        """Say it as what the client speaks does."""
+        if self._state is _State.CLOSED or self._role is None:
             return NOTHING
-        return self._end(f"it may not {action} {topic.decode(errors='replace')!r}")
+        return self._until_the_end(self._role.refused(action, topic))
 
     def _handle(self, events: Sequence[Event], commands: list[Command], now: float) -> None:
         """Do what frames ask for; those after a CONNECT wait until it is answered."""
