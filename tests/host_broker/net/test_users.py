@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import os
 import pty
+import select
 import signal
 import stat
 import subprocess
@@ -17,17 +18,16 @@ from pathlib import Path
 import pytest
 
 from host_broker.access.users import User, token_hash
-from host_broker.client import Client, ConnectionLost, Refused, connect
+from host_broker.client import Client, ConnectionLost, Refused, Timeout, connect
 from host_broker.net.access.access_files import write_users
 from host_broker.net.access.certificates import make_authority, make_client
 from host_broker.net.access.passwords import hash_password
 from tests.host_broker.net.broker_process import (
     END_S,
+    START_S,
     BrokerProcess,
     broker,
     motemq,
-    spawn,
-    until,
 )
 
 _TOKEN, _PASSWORD = "canary-token-0123456789", "canary-password"
@@ -60,10 +60,24 @@ class Guarded:
     running: BrokerProcess
     folder: Path
     authority: Path
+    said: str = ""  # by the broker, on stderr
 
     @property
     def port(self) -> int:
         return self.running.ports["auto"]
+
+    def hang_up(self) -> str:
+        """Send SIGHUP and return the line that the broker says to it."""
+        self.running.process.send_signal(signal.SIGHUP)
+        stderr = self.running.process.stderr
+        assert stderr is not None
+        while True:
+            ready, _, _ = select.select([stderr], [], [], START_S)
+            assert ready, self.said
+            line = stderr.readline().decode()
+            self.said += line
+            if "SIGHUP" in line:
+                return line
 
     def me(self) -> Client:
         """Connect as who has all rights, by a unix socket."""
@@ -114,11 +128,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     ]
     options = [word for address in listen for word in ("--listen", address)]
     with broker(*options, "--data", str(folder / "data"), *_options(folder)) as running:
-        yield Guarded(running, folder, authority)
+        found = Guarded(running, folder, authority)
+        yield found
         code, stderr = running.end()
         assert code == 0
+        assert "may not publish" in found.said + stderr
         for secret in (_TOKEN, _PASSWORD, "wrong-secret"):
-            assert secret not in stderr
+            assert secret not in found.said + stderr
 
 
 def test_lightmq_clients_log_in(guarded: Guarded, tmp_path: Path) -> None:
@@ -230,8 +246,11 @@ def test_a_board_behind_a_bridge_is_itself(guarded: Guarded) -> None:
     master, slave = pty.openpty()
     tty.setraw(slave)
     to = f"fmqp+unix://{guarded.folder}/board.sock"
-    bridge = spawn(motemq("bridge", "--serial", os.ttyname(slave), "--to", to))
+    argv = [*motemq("bridge", "--serial", os.ttyname(slave)), "--to", to]
+    bridge = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert bridge.stdout is not None
     try:
+        assert b"bridging" in bridge.stdout.readline()
         with guarded.me() as me:
             me.subscribe("board/*", confirm=True)
             me.subscribe("site/*", confirm=True)
@@ -257,30 +276,45 @@ def test_users_and_rules_are_loaded_again(guarded: Guarded, tmp_path: Path) -> N
     try:
         with guarded.me() as me, connect(f"{url}?token_file={secret}") as kitchen:
             me.subscribe("new/*", confirm=True)
-            _write(guarded.folder, rules=_RULES + '[principals.kitchen]\npublish = ["new/*"]\n')
-            guarded.running.process.send_signal(signal.SIGHUP)
 
-            def may_publish() -> bool:
-                kitchen.publish("new/lamp", b"on")
+            def say() -> list[bytes]:
+                """What comes of publishing; by me, who is always heard, last."""
+                kitchen.publish("new/lamp", b"by kitchen")
+                kitchen.publish("kitchen/x", b"")
                 kitchen.sync()
-                return me.receive(0.0) is not None
+                me.publish("new/lamp", b"by me")
+                got = []
+                while not got or got[-1] != b"by me":
+                    message = me.receive(20.0)
+                    assert message is not None
+                    got.append(message.payload)
+                return got
 
-            until(may_publish)
-            users = {name: user for name, user in _USERS.items() if name != "kitchen"}
-            _write(guarded.folder, users)
-            guarded.running.process.send_signal(signal.SIGHUP)
-            until(lambda: not may_publish())
-            kitchen.sync()  # it is still there
-            with pytest.raises(Refused):
-                connect(f"{url}2?token_file={secret}")
+            assert say() == [b"by me"]
+            more = _RULES + '[principals.kitchen]\npublish = ["new/*"]\n'
+            _write(guarded.folder, rules=more)
+            assert "users and rules are loaded again" in guarded.hang_up()
+            assert say() == [b"by kitchen", b"by me"]
             # What cannot be read changes nothing.
             (guarded.folder / "rules.toml").write_text("[roles.x]\nshout = []\n")
-            guarded.running.process.send_signal(signal.SIGHUP)
-            me.publish("new/lamp", b"by me")
-            me.sync()
+            assert "[roles.x]: 'shout' is no action" in guarded.hang_up()
+            assert say() == [b"by kitchen", b"by me"]
+            users = {name: user for name, user in _USERS.items() if name != "kitchen"}
+            _write(guarded.folder, users)
+            guarded.hang_up()
+            with pytest.raises(Timeout):  # it is not even told that the broker is there
+                kitchen.sync(1.0)
+            with pytest.raises(Refused):
+                connect(f"{url}?token_file={secret}")
+            _write(guarded.folder, rules=more)
+            guarded.hang_up()
+            kitchen.publish("new/lamp", b"by the same connection")
+            message = me.receive(20.0)
+            assert message is not None
+            assert message.payload == b"by the same connection"
     finally:
         _write(guarded.folder)
-        guarded.running.process.send_signal(signal.SIGHUP)
+        guarded.hang_up()
 
 
 # ---- brokers that do not start ----
