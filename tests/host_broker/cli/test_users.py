@@ -67,7 +67,7 @@ def test_users_come_and_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said", "code", "words"),
     [
-        (["add", "alice"], "x\n", 1, "'motemq users passwd' alice changes it"),
+        (["add", "alice"], "x\n", 1, "motemq users passwd alice changes it"),
         (["add", "a>b"], "x\n", 2, "is no name"),
         (["add", "bob"], "", 2, "the password is empty"),
         (["add", "bob"], "a:b\n", 2, "a password has no : or >"),
@@ -89,9 +89,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     before = file.read_bytes()
     result = _users(file, *arguments, said=said)
     assert result.exit_code == code
-    assert (
-        words.replace("'motemq users passwd' alice", "motemq users passwd alice") in result.stderr
-    )
+    assert words in result.stderr
     assert file.read_bytes() == before
 
 
