@@ -16,6 +16,7 @@ from host_broker.address import (
     parse_address,
 )
 from host_broker.cli.failure import failing_clearly
+from host_broker.net.freed_memory import keep_freed_memory
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.listening.listen_error import ListenError
 from host_broker.net.service import ServiceOptions, serve
@@ -125,6 +126,7 @@ def _run(options: ServiceOptions, next_step: str) -> int:
     net = options.settings.net
     strangers = net.max_unrecognised * sum(each.protocol == AUTO for each in options.listen)
     _allow_open_files(net.max_connections + strangers + _FILES_BESIDE_CONNECTIONS)
+    keep_freed_memory()
     gc.freeze()  # what is loaded now stays; the collector need not look at it again
     # An ended connection is freed by its reference count, so the collector finds next to nothing. A
     # full collection looks at all of 10 000 clients for 30 ms, and while so many came there were
