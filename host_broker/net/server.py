@@ -72,6 +72,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
+        # What this turn brought, while receivers are sent it: it gets the journal's next position.
+        self._announced: tuple[list[Record], Mapping[bytes, Entry | None]] | None = None
         self._held_by_journal: set[Connection] = set()
         self._withheld: dict[ConnectionId, Withheld] = {}
         self._answering: dict[Connection, None] = {}  # those whose answers wait for the journal
@@ -320,7 +322,7 @@ class Server:
         if self._journal is not None and (outputs.records or outputs.retained):
             if self._withheld:
                 self._withhold(outputs)
-            self.keep(outputs.records, outputs.retained)
+            self._announce(outputs.records, outputs.retained)
         for forward in outputs.forwards:
             self._forward(forward)
         if self.unflushed:
@@ -330,6 +332,7 @@ class Server:
                     connection.flush()
                 except Exception as error:
                     self._failed(connection, error)
+        self._keep_announced()
         for close in outputs.closes:
             self._close(close)
         if outputs.failures:
@@ -355,7 +358,7 @@ class Server:
             buffers = [b"".join(buffers)]
         journal = self._journal
         kept = journal.kept if journal is not None else 0
-        unkept = bool(self._answering) or (journal is not None and journal.appended > kept)
+        unkept = bool(self._answering) or (journal is not None and self._position > kept)
         untried = True
         asking = frozenset(senders) if unkept and len(senders) > _FEW_SENDERS else senders
         for identity in forward.receivers:
@@ -380,6 +383,7 @@ class Server:
     def _all_is_kept(self) -> bool:
         """Have the journal keep what it can at once; whether that is all, and nobody waits."""
         if self._journal is not None:
+            self._keep_announced()
             if not self._journal.keep_now():
                 return False
             if self._answering:
@@ -430,18 +434,45 @@ class Server:
     def keep(self, records: list[Record], retained: Mapping[bytes, Entry | None]) -> None:
         """Hand records and retained messages to the journal; while it is full, hold those who
         made the records."""
-        journal = self._journal
-        if journal is None or not (records or retained):
-            return
-        position = journal.append(time.time_ns(), records, retained)
+        if self._journal is not None and (records or retained):
+            self._announce(records, retained)
+            self._keep_announced()
+
+    def _announce(self, records: list[Record], retained: Mapping[bytes, Entry | None]) -> None:
+        """Say to publishers which position their records get, before the journal has them.
+
+        Receivers need not wait while its columns are filled; answers look at the positions.
+        """
+        self._keep_announced()
+        self._announced = records, retained
+        position = self._position
         connections = self.connections
         for record in records:
             publisher = connections.get(record.connection)
             if publisher is not None:
                 publisher.position = position
-                if journal.full:
+
+    def _keep_announced(self) -> None:
+        """Hand to the journal what was announced."""
+        announced, journal = self._announced, self._journal
+        if announced is None or journal is None:
+            return
+        self._announced = None
+        records, retained = announced
+        journal.append(time.time_ns(), records, retained)
+        if journal.full:
+            for record in records:
+                publisher = self.connections.get(record.connection)
+                if publisher is not None:
                     publisher.hold(journal)
                     self._held_by_journal.add(publisher)
+
+    @property
+    def _position(self) -> int:
+        """The journal's position of the latest turn that has one."""
+        if self._journal is None:
+            return 0
+        return self._journal.appended + (self._announced is not None)
 
     def _withhold(self, outputs: Outputs) -> None:
         """Take out of a turn what is not to be journalled yet."""
