@@ -7,7 +7,6 @@ from host_broker.settings import NetSettings
 
 # A peer that vanished without FIN or RST is noticed after idle + interval * probes of silence.
 _KEEPALIVE_PROBES = 3
-_LAST_ACK_RECEIVED = struct.Struct("=56xI")  # of struct tcp_info (linux/tcp.h), ms
 _UCRED = struct.Struct("3i")  # process, user, group: unix(7)
 
 
@@ -52,18 +51,3 @@ def peer_name(sock: socket.socket) -> str:
         return str(sock.getpeername()[0])
     except OSError:
         return ""
-
-
-def silence_s(sock: socket.socket) -> float:
-    """Return for how long nothing has come from a TCP peer, its handshake included; 0 for others.
-
-    The kernel counts while a connection waits to be accepted.
-    """
-    if sock.family == socket.AF_UNIX:
-        return 0.0
-    try:
-        said = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_ACK_RECEIVED.size)
-        (ms,) = _LAST_ACK_RECEIVED.unpack(said)
-    except (OSError, struct.error):
-        return 0.0
-    return float(ms) / 1000

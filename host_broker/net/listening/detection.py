@@ -17,7 +17,7 @@ from typing import Protocol, cast
 from host_broker.address import HTTP
 from host_broker.net.connection.poller import Poller
 from host_broker.net.connection.stream import Stream
-from host_broker.net.connection.tuning import peer_name, silence_s, tune
+from host_broker.net.connection.tuning import peer_name, tune
 from host_broker.net.listening.handshakes import Handshakes
 from host_broker.net.listening.pending import PendingConnections
 from host_broker.net.listening.slots import CountedSocket
@@ -103,8 +103,7 @@ class ProtocolDetector:
 
     def start(self) -> None:
         """Wait for the first bytes."""
-        silent_s = silence_s(self._sock)
-        self._context.pending.add(self, silent_s=silent_s, tls=self._context.only_tls)
+        self._context.pending.add(self, tls=self._context.only_tls)
         self._watch(EPOLLIN | EPOLLET)
 
     @property

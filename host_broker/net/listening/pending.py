@@ -12,9 +12,6 @@ _REFUSED_S = 2.0  # for a refused client to read why
 # What anybody has to say something, however many come. A client's first words follow its connect at
 # once; a crowd that comes again and again would else push it out before it is looked at.
 _GRACE_S = 0.1
-# Of that, what is left to those who have spent the rest in the kernel's queue: their first words
-# are there already, and only have to be looked at.
-_LOOK_S = 0.01
 
 
 class PendingConnection(Protocol):
@@ -50,23 +47,16 @@ class PendingConnections:
         """How many wait."""
         return len(self._timers)
 
-    def add(
-        self, connection: PendingConnection, *, silent_s: float = 0.0, tls: bool = False
-    ) -> None:
-        """Let one wait, instead of the oldest if need be.
-
-        ``silent_s``: for how long it has said nothing before it was accepted. ``tls``: only TLS is
-        spoken there, and ``net.tls_handshake_s`` is its limit.
+    def add(self, connection: PendingConnection, *, tls: bool = False) -> None:
+        """Let one wait, instead of the oldest if need be; ``tls``: only TLS is spoken there, and
+        ``net.tls_handshake_s`` is its limit.
         """
         settings = self._live.net
         self.make_room()
         limit_s = settings.tls_handshake_s if tls else settings.first_bytes_s
         too_late = self._evict if tls else self._too_late
         self._timers[connection] = self._loop.call_later(limit_s, too_late, connection)
-        # If only the time since ``accept`` counted, a crowd that comes faster would fill the
-        # kernel's queue, and whoever comes then hears nothing for a second, until its next SYN.
-        spent_s = min(silent_s, max(self._grace_s - _LOOK_S, 0.0))
-        self._since[connection] = self._loop.time() - spent_s
+        self._since[connection] = self._loop.time()
 
     def make_room(self) -> bool:
         """Return whether one more may come; if need be and possible the oldest has to go."""

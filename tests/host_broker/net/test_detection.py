@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import socket
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,7 +14,6 @@ from host_broker.net.connection.connection import Connection
 from host_broker.net.connection.memory import BufferMemory
 from host_broker.net.connection.poller import Poller, event_loop
 from host_broker.net.connection.stream import Stream
-from host_broker.net.connection.tuning import silence_s
 from host_broker.net.listening.detection import ListenerContext, ProtocolDetector
 from host_broker.net.listening.handshakes import Handshakes
 from host_broker.net.listening.pending import PendingConnections
@@ -211,50 +209,6 @@ def test_the_oldest_has_to_go_when_there_are_too_many() -> None:
             peer.close()
 
     play(act, NetSettings(max_unrecognised=5))
-
-
-def test_silence_in_the_queue_of_the_kernel_is_part_of_the_time_one_has() -> None:
-    async def act(scene: Scene) -> None:
-        pending = PendingConnections(
-            LiveSettings(Settings(net=NetSettings(max_unrecognised=1))), 60.0
-        )
-
-        class Silent:
-            listener = "auto test"
-            evicted = False
-
-            def peer(self) -> str:
-                return ""
-
-            def evict(self) -> None:
-                self.evicted = True
-
-        fresh, late = Silent(), Silent()
-        pending.add(fresh)
-        assert not pending.make_room()  # it has a minute
-        pending.remove(fresh)
-        pending.add(late, silent_s=61.0)
-        assert not pending.make_room()  # what it may have said is looked at first
-        await asyncio.sleep(0.02)  # twice the time for that
-        assert pending.make_room()
-        assert late.evicted and not fresh.evicted
-        pending.close()
-
-    play(act)
-
-
-def test_the_kernel_tells_for_how_long_a_client_was_silent() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        began = time.monotonic()
-        with socket.create_connection(listening.getsockname(), WITHIN_S):
-            connected = time.monotonic()
-            while time.monotonic() - connected < 0.05:
-                pass
-            with listening.accept()[0] as accepted:
-                assert 0.04 < silence_s(accepted) < time.monotonic() - began + 0.02
-    first, second = socket.socketpair()
-    with first, second:
-        assert silence_s(first) == 0.0
 
 
 def test_a_deadline_ends_the_silent_and_no_other() -> None:
