@@ -34,6 +34,13 @@ _SUB_COMMANDS = {
     "journal": _SubCommand(
         "host_broker.cli.journal:command", "Check, repair or convert a broker's journal."
     ),
+    "backup": _SubCommand("host_broker.cli.backup:command", "Back up a broker that runs."),
+    "restore": _SubCommand(
+        "host_broker.cli.restore:command", "Make a broker's data folder from a backup."
+    ),
+    "doctor": _SubCommand(
+        "host_broker.cli.doctor:command", "Say what would keep a broker from doing well."
+    ),
     "bridge": _SubCommand(
         "boards.bridge.cli:command", "Join a serial port to a broker.", "rig", _UNIX
     ),

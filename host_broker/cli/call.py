@@ -10,11 +10,11 @@ from host_broker.cli.completion import complete_callable
 from host_broker.cli.failure import OutOfTime, failing_clearly
 from host_broker.cli.message_format import payload_fields
 from host_broker.cli.options import timeout_option, url_argument, usage_errors
-from host_broker.cli.printable import printable
 from host_broker.cli.source import Source, content
 from host_broker.cli.standard_input import StandardInput
 from host_broker.cli.standard_output import put
 from host_broker.client import ClientError, Timeout, connect
+from host_broker.printable import printable
 
 
 @click.command()

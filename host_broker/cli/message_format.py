@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from host_broker.cli.printable import printable
 from host_broker.client import Message
+from host_broker.printable import printable
 
 Format = Callable[[Message], bytes]
 _COUNT = struct.Struct(">Q")

@@ -11,8 +11,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from host_broker.cli.printable import printable
 from host_broker.cli.traffic import Order, Report, TopicRow
+from host_broker.printable import printable
 
 LINES_AROUND_ROWS = 6  # of a table: the summary, a gap, the head and its rule, the rest, a margin
 
