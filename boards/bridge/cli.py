@@ -40,6 +40,7 @@ from boards.bridge.port_plan import (
     token_of,
 )
 from boards.bridge.port_settings import PortSettings
+from boards.runtime_folder import Untrusted, runtime_folder
 from boards.serial_port import PortError
 
 _POLL_S = 0.2
@@ -138,7 +139,10 @@ def command(**options: Any) -> None:
 
     Exit codes: 0 terminated, 1 a port cannot be opened, 2 usage, 130 interrupted.
     """
-    folder = options["runtime_dir"] or status.runtime_folder()
+    try:
+        folder = options["runtime_dir"] or runtime_folder()
+    except Untrusted as error:
+        raise click.ClickException(str(error)) from None
     if options["asks"]:
         _show_status(folder, as_json=options["as_json"])
         return

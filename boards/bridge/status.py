@@ -8,12 +8,12 @@ import contextlib
 import json
 import os
 import socket
-import stat
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
+
+from boards.runtime_folder import Untrusted, check_private, make_private
 
 _PREFIX, _SUFFIX = "bridge-", ".sock"
 _ANSWER_S = 2.0
@@ -23,21 +23,6 @@ _LOOK_S = 0.5
 
 class StatusError(Exception):
     """The runtime folder cannot be used; the text says why."""
-
-
-def runtime_folder() -> Path:
-    """Return where this user's sockets are; it need not exist.
-
-    ``MOTEMQ_RUNTIME_DIR``, else ``motemq`` in ``XDG_RUNTIME_DIR`` or ``/run/user/UID``, else in
-    the folder for temporary files under a name with the user's number.
-    """
-    given = os.environ.get("MOTEMQ_RUNTIME_DIR")
-    if given:
-        return Path(given)
-    for folder in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
-        if folder and os.access(folder, os.W_OK):
-            return Path(folder) / "motemq"
-    return Path(tempfile.gettempdir()) / f"motemq-{os.getuid()}"
 
 
 class StatusServer:
@@ -53,7 +38,7 @@ class StatusServer:
     def __enter__(self) -> Self:
         """Begin to answer. Raises ``StatusError``."""
         try:
-            _make_private(self._path.parent)
+            make_private(self._path.parent)
             self._path.unlink(missing_ok=True)  # of an earlier process with our number
             self._listener.bind(str(self._path))
             self._path.chmod(0o600)
@@ -64,9 +49,9 @@ class StatusServer:
                 f"no status socket at {self._path}: {error.strerror or error}; "
                 "--runtime-dir names another folder"
             ) from None
-        except StatusError:
+        except Untrusted as error:
             self._listener.close()
-            raise
+            raise StatusError(f"{error}, or by --runtime-dir") from None
         self._listener.settimeout(_LOOK_S)
         self._thread.start()
         return self
@@ -100,11 +85,13 @@ def ask_all(folder: Path) -> list[dict[str, Any]]:
     answers = []
     try:
         # Root may ask anybody's bridges.
-        owner = folder.lstat().st_uid if os.getuid() == 0 else os.getuid()
-        _check_private(folder, owner)
+        owner = folder.lstat().st_uid if os.geteuid() == 0 else os.geteuid()
+        check_private(folder, owner)
         paths = sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"))
     except FileNotFoundError:
         return []
+    except Untrusted as error:
+        raise StatusError(f"{error}, or by --runtime-dir") from None
     for path in paths:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
             asking.settimeout(_ANSWER_S)
@@ -126,17 +113,3 @@ def _all_of(asking: socket.socket) -> bytes:
         if len(answer) > _ANSWER_LIMIT:
             raise ValueError("too long")
     return answer
-
-
-def _make_private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_private(folder, os.getuid())
-
-
-def _check_private(folder: Path, owner: int) -> None:
-    """In a folder that others can write to, others could answer in our place."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o022:
-        raise StatusError(
-            f"{folder} is not a folder that only you can write to; --runtime-dir names another"
-        )

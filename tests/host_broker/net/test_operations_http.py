@@ -249,11 +249,10 @@ def test_a_full_disk_is_a_trouble(tmp_path: Path) -> None:
     ) as running:
         with running.raw("auto") as publisher:
             publisher.sendall(_packet(0, b"t", bytes(100_000)) * 4)
-            until(lambda: _get(running, "/healthz")[0] == 503)
-            said = json.loads(_get(running, "/healthz")[1])
-            assert said["status"] == "troubled"
-            assert "journal" in said["troubles"][0]
-            samples = _scrape(running)
-            assert _value(samples, "motemq_journal_full") == 1
-            assert _value(samples, "motemq_journal_no_room_total") >= 1
+            until(lambda: _value(_scrape(running), "motemq_journal_no_room_total") >= 1)
+            assert _value(_scrape(running), "motemq_journal_full") == 1
+            status, text, _ = _get(running, "/healthz")
+            assert status == 503
+            assert json.loads(text)["status"] == "troubled"
+            assert "journal" in json.loads(text)["troubles"][0]
         running.process.kill()
