@@ -18,6 +18,7 @@ from boards.runtime_folder import Untrusted, check_private, make_private
 _PREFIX, _SUFFIX = "bridge-", ".sock"
 _ANSWER_S = 2.0
 _ANSWER_LIMIT = 4 * 1024 * 1024
+_REQUEST_LIMIT = 4096
 _LOOK_S = 0.5
 
 
@@ -28,9 +29,16 @@ class StatusError(Exception):
 class StatusServer:
     """Answers with ``snapshot()`` as long as the ``with`` block lasts; called from its thread."""
 
-    def __init__(self, folder: Path, snapshot: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        snapshot: Callable[[], dict[str, Any]],
+        end: Callable[[str], str] = lambda name: "",
+    ) -> None:
+        """``end`` takes the port of that name from its program, and returns which that was."""
         self._path = folder / f"{_PREFIX}{os.getpid()}{_SUFFIX}"
         self._snapshot = snapshot
+        self._end = end
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bridge-status", daemon=True)
@@ -74,7 +82,21 @@ class StatusServer:
                 return
             with caller, contextlib.suppress(OSError):
                 caller.settimeout(_ANSWER_S)
-                caller.sendall(json.dumps(self._snapshot()).encode())
+                caller.sendall(json.dumps(self._answer(_request(caller))).encode())
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(name := request.get("end"), str):
+            return {"ended": self._end(name)}
+        return self._snapshot()
+
+
+def end_holder(folder: Path, name: str) -> list[str]:
+    """Have each running bridge take the port ``name`` from the program that has it; return those.
+
+    Raises ``StatusError``.
+    """
+    answers = _ask(folder, {"end": name})
+    return [str(answer["ended"]) for answer in answers if answer.get("ended")]
 
 
 def ask_all(folder: Path) -> list[dict[str, Any]]:
@@ -82,6 +104,10 @@ def ask_all(folder: Path) -> list[dict[str, Any]]:
 
     Sockets that killed processes left are removed. Raises ``StatusError``.
     """
+    return sorted(_ask(folder, {}), key=lambda answer: int(answer.get("pid", 0)))
+
+
+def _ask(folder: Path, request: dict[str, Any]) -> list[dict[str, Any]]:
     answers = []
     try:
         # Root may ask anybody's bridges.
@@ -97,13 +123,31 @@ def ask_all(folder: Path) -> list[dict[str, Any]]:
             asking.settimeout(_ANSWER_S)
             try:
                 asking.connect(str(path))
+                asking.sendall(json.dumps(request).encode() + b"\n")
                 answers.append(json.loads(_all_of(asking)))
             except ConnectionRefusedError:
                 with contextlib.suppress(OSError):
                     path.unlink()
             except (OSError, ValueError):
                 continue  # it is just ending, or hangs: it says nothing
-    return sorted(answers, key=lambda answer: int(answer.get("pid", 0)))
+    return answers
+
+
+def _request(caller: socket.socket) -> dict[str, Any]:
+    """Return what is asked for; an older program says nothing, and wants the state."""
+    said = b""
+    with contextlib.suppress(TimeoutError):
+        caller.settimeout(_LOOK_S)
+        while b"\n" not in said and len(said) <= _REQUEST_LIMIT:
+            if not (more := caller.recv(_REQUEST_LIMIT)):
+                break
+            said += more
+    caller.settimeout(_ANSWER_S)
+    try:
+        request = json.loads(said)
+    except (ValueError, RecursionError):
+        return {}
+    return request if isinstance(request, dict) else {}
 
 
 def _all_of(asking: socket.socket) -> bytes:
