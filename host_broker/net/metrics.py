@@ -22,6 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from host_broker.broker import Broker
+from host_broker.net.access.passwords import PasswordChecks
 from host_broker.net.connection.memory import BufferMemory
 from host_broker.net.journal.writer import Journal
 from host_broker.net.listening.handshakes import Handshakes
@@ -107,6 +108,10 @@ FAMILIES: Mapping[str, Family] = {
     "motemq_journal_deleted_bytes": Family("counter", "Bytes of the segments that were deleted."),
     "motemq_http_requests": Family("counter", "Requests that were answered.", ("method", "status")),
     "motemq_http_refused": Family("counter", "Requests that were not let in.", ("reason",)),
+    "motemq_logins_pending": Family("gauge", "Passwords that wait to be hashed."),
+    "motemq_logins_refused": Family(
+        "counter", "Logins that failed, or were not looked at for too many.", ("reason",)
+    ),
     "motemq_log_lines_left_out": Family("counter", "Lines that the log has as a count only."),
 }
 
@@ -133,6 +138,8 @@ LIMITS: Mapping[str, str] = {
     "journal.max_pending_bytes": "motemq_holds",
     "journal.max_age_s": "motemq_journal_deleted_segments",
     "journal.max_bytes": "motemq_journal_deleted_segments",
+    "access.failed_logins": "motemq_logins_refused",
+    "access.max_pending_logins": "motemq_logins_refused",
     "fmqp.hard_body_limit": "motemq_clients_closed",
     "fmqp.max_wills": "motemq_discarded",
     "fmqp.idle_timeout_s": "motemq_clients_disconnected",
@@ -159,6 +166,7 @@ class Figures:
         pending: PendingConnections,
         handshakes: Handshakes,
         journal: Journal | None,
+        passwords: PasswordChecks,
         began: float,
     ) -> None:
         """``began``: when the broker started, by ``time.monotonic``."""
@@ -172,6 +180,7 @@ class Figures:
         self._handshakes = handshakes
         self._memory: BufferMemory = server.memory
         self._journal = journal
+        self._passwords = passwords
         self._began = began
 
     def answered(self, method: str, status: int) -> None:
@@ -217,6 +226,10 @@ class Figures:
         for (method, status), count in self.asked.items():
             yield "motemq_http_requests", (method, status), count
         yield from _by("motemq_http_refused", self.refused)
+        yield "motemq_logins_pending", (), self._passwords.pending
+        failed = self._broker.access.backoff.counted
+        yield "motemq_logins_refused", ("access.failed_logins",), failed
+        yield "motemq_logins_refused", ("access.max_pending_logins",), self._passwords.refused
         yield "motemq_log_lines_left_out", (), RateLimitedLog.left_out
 
     def _bus(self) -> Iterator[Figure]:

@@ -9,13 +9,14 @@ import sqlite3
 import tarfile
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 
 from aiohttp import web
 
 from host_broker.backup_format import MANIFEST, BackedUpFile, Manifest
 from host_broker.net.http.mistake import mistake
+from host_broker.net.http.principals import HttpAccess
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.snapshot import Snapshot, SnapshotFile
 from host_broker.net.journal.writer import Journal
@@ -28,14 +29,23 @@ _log = logging.getLogger(__name__)
 
 
 def routes(
-    journal: Journal | None, more: Callable[[], Sequence[SnapshotFile]]
+    journal: Journal | None, access: HttpAccess, more: Callable[[], Iterable[SnapshotFile]]
 ) -> web.RouteTableDef:
-    """Return the page; ``more``: files of the data folder that are not the journal's."""
+    """Return the page; ``more``: files beside the data folder's, as they are just now.
+
+    A backup has everything that the journal has, and hashes of passwords: it is for those who may
+    administrate, and, where there are no users, who may read the journal.
+    """
     table = web.RouteTableDef()
     one_at_a_time = asyncio.Lock()
 
     @table.get("/backup")
     async def backup(request: web.Request) -> web.StreamResponse:
+        refusal = access.refusal(request, "journal", "**")
+        if refusal is None and not access.is_open:
+            refusal = access.refusal(request, "admin", "backup")
+        if refusal is not None:
+            return refusal
         if journal is None:
             return mistake(404, "there is nothing to back up: this broker keeps nothing (--data)")
         if one_at_a_time.locked():
@@ -69,7 +79,7 @@ def routes(
 
 
 def _all_of(
-    snapshot: Snapshot, folder: Path, more: Callable[[], Sequence[SnapshotFile]]
+    snapshot: Snapshot, folder: Path, more: Callable[[], Iterable[SnapshotFile]]
 ) -> list[SnapshotFile]:
     files = [*snapshot.files, *more()]
     copy = folder / "retained.sqlite"

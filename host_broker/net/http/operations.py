@@ -5,11 +5,17 @@ from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
+from host_broker.net.http.principals import HttpAccess
 from host_broker.net.metrics import Figures, spelled
 
 
-def routes(figures: Figures, troubles: Callable[[], Sequence[str]]) -> web.RouteTableDef:
-    """Return the pages for operation; ``troubles``: what keeps the broker from doing its part."""
+def routes(
+    figures: Figures, troubles: Callable[[], Sequence[str]], access: HttpAccess
+) -> web.RouteTableDef:
+    """Return the pages for operation; ``troubles``: what keeps the broker from doing its part.
+
+    Whoever may connect by HTTP may see the first one; the second is for those ``access`` lets.
+    """
     table = web.RouteTableDef()
 
     @table.get("/healthz")
@@ -25,6 +31,9 @@ def routes(figures: Figures, troubles: Callable[[], Sequence[str]]) -> web.Route
 
     @table.get("/metrics")
     async def metrics(request: web.Request) -> web.StreamResponse:
+        refusal = access.refusal(request, "subscribe", "$/info/metrics")
+        if refusal is not None:
+            return refusal
         # Taken here, spelled elsewhere: ten thousand queues are a long page.
         taken = figures.take()
         accept = request.headers.get("Accept", "")

@@ -5,8 +5,9 @@ import hashlib
 import hmac
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -17,8 +18,10 @@ from host_broker.net.http import journal as journal_pages
 from host_broker.net.http import operations as operations_pages
 from host_broker.net.http import publish as publish_pages
 from host_broker.net.http.mistake import mistake
+from host_broker.net.http.principals import PRINCIPAL, HttpAccess
 from host_broker.net.http.publishing import Publishing
 from host_broker.net.http.refused_log import quiet_logger
+from host_broker.net.journal.snapshot import SnapshotFile
 from host_broker.net.listening.slots import Evicted
 from host_broker.net.live_settings import LiveSettings
 from host_broker.net.metrics import Figures
@@ -58,19 +61,20 @@ class Site:
         publishing: Publishing,
         deduplicator: Deduplicator,
         journal: "Journal | None",
+        access: HttpAccess,
         figures: Figures,
         troubles: Callable[[], Sequence[str]],
     ) -> "Site":
-        """Prepare the pages about what there is."""
+        """Prepare the pages about what there is, for whom ``access`` lets in."""
         tables = [
-            publish_pages.routes(publishing, deduplicator),
-            operations_pages.routes(figures, troubles),
-            backup_pages.routes(journal, lambda: ()),
+            publish_pages.routes(publishing, deduplicator, access),
+            operations_pages.routes(figures, troubles, access),
+            backup_pages.routes(journal, access, lambda: _access_files(live)),
         ]
         if journal is not None:
-            tables.append(journal_pages.routes(journal))
+            tables.append(journal_pages.routes(journal, access))
         asking: set[object] = set()
-        app = application(live, tables, asking, figures)
+        app = application(live, tables, asking, access, figures)
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -107,13 +111,15 @@ def application(
     live: LiveSettings,
     tables: Iterable[web.RouteTableDef],
     asking: set[object],
+    access: HttpAccess,
     figures: Figures | None = None,
 ) -> web.Application:
     """Return the pages of ``tables`` for whoever may see them.
 
     ``asking`` has aiohttp's protocol of every client that waits for an answer.
 
-    With ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
+    With users (``access``) that is who may ``connect`` to ``http``; each page asks for more. With
+    ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
     asks from this machine for a loopback address by number or as localhost: a page in a browser
     that had its own name point here is not let in. No page of another site is, whatever it asks
     and whatever it knows: a browser may add what it has been told for us by itself.
@@ -125,11 +131,17 @@ def application(
     async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
         asking.add(request.protocol)
         try:
-            refusal = _refusal(request, live.http.token)
+            refusal = _refusal(request, live.http.token, access.is_open)
             if refusal is not None:
                 if figures is not None:
                     figures.refuse(refusal.reason)
                 return refusal.answer
+            who = await access.principal(request)
+            if isinstance(who, web.Response):
+                if figures is not None:
+                    figures.refuse("access.connect")
+                return who
+            request[PRINCIPAL] = who
             return await handler(request)
         except web.HTTPException as error:
             return mistake(error.status, error.reason)
@@ -151,6 +163,15 @@ def application(
     return app
 
 
+def _access_files(live: LiveSettings) -> Iterator[SnapshotFile]:
+    """Give the files of users and rules, by the names that they have in a backup."""
+    for name, text in (("users.toml", live.access.users), ("acl.toml", live.access.rules)):
+        if text:
+            path = Path(text)
+            content = path.read_bytes()
+            yield SnapshotFile(name, len(content), path.stat().st_mtime_ns, path, content)
+
+
 @dataclass(frozen=True, slots=True)
 class _Refusal:
     """Why a request is not let in, as it is counted, and what is answered."""
@@ -159,10 +180,13 @@ class _Refusal:
     answer: web.Response
 
 
-def _refusal(request: web.Request, token: str) -> _Refusal | None:
+def _refusal(request: web.Request, token: str, is_open: bool) -> _Refusal | None:
+    """Return why a request is not let in; ``is_open``: there are no users, who are asked later."""
     if _is_foreign(request):
         text = "this is a request of a page of another site; the broker answers programs only"
         return _Refusal("foreign page", mistake(403, text))
+    if not is_open:
+        return None
     if token:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).hexdigest()
