@@ -57,7 +57,8 @@ def test_without_the_token_that_the_bridge_has_made_nobody_gets_in(
                 with contextlib.suppress(ConnectionResetError):  # it had said more than was read
                     assert stranger.recv(100) == b""
         assert _silent(board)
-        with SerialPort.open(f"socket://{address}?token_file={file}") as program:
+        program = SerialPort.open(f"socket://{address}?token_file={file}")
+        with contextlib.closing(program):
             program.write_all(b"hello", DEADLINE_S)
             assert board.receive(5) == b"hello"
         # Nowhere but in its file.
