@@ -3,6 +3,7 @@
 This is the one place that says what is unsafe; every output of a peer's words goes through it.
 """
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -33,6 +34,19 @@ def printable(said: bytes | str) -> str:
 def printable_lines(said: str) -> str:
     """Return a text of several lines, each of which is printable."""
     return "\n".join(map(printable, said.split("\n")))
+
+
+def json_text(document: object, *, indent: int | None = None) -> str:
+    r"""Return JSON whose text is harmless to a terminal, and says what ``document`` says.
+
+    What is unsafe is written ``\uNNNN``, as JSON itself has it; all other letters stay readable.
+    """
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    return "\n".join(_UNSAFE.sub(_escaped_for_json, line) for line in text.split("\n"))
+
+
+def _escaped_for_json(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
 
 
 def spreadsheet_cell(said: bytes | str) -> str:
