@@ -116,7 +116,7 @@ def _reading(read: Callable[[str], _T]) -> Callable[[Any, Any, str | None], _T |
     metavar="FILE",
     help="Many ports: a TOML file, see docs/bridge.md.",
 )
-@click.option("--status", "asks", is_flag=True, help="LiveTable what running bridges do.")
+@click.option("--status", "asks", is_flag=True, help="Show what running bridges do.")
 @click.option("--json", "as_json", is_flag=True, help="With --status: once, as JSON.")
 @click.option(
     "--runtime-dir",
