@@ -16,6 +16,7 @@ from boards.flash.esptool_flash import Before, flash_esptool, read_esp_chip
 from boards.flash.find_board import find_board
 from boards.flash.image_identity import Image
 from boards.flash.picotool_flash import flash_picotool, read_rp2_chip
+from boards.flash.reset_pulse import pulse_reset
 from boards.flash.target import Place, Progress, Target
 from boards.flash.uf2_drive import flash_uf2_drive
 from boards.inventory.models import FlashMethod
@@ -85,7 +86,20 @@ def _esptool(job: Job, place: Place, _runs: bool) -> bool:
     )
     if target.buttons is not None:
         target.buttons.reset()
+    elif before == "no-reset":
+        _leave_loader(target, place)
     return written
+
+
+def _leave_loader(target: Target, loader: Place) -> None:
+    """Reset a chip that esptool found in its loader, unless it has gone from there already.
+
+    Who opens a port asserts DTR, and with that esptool's RTS alone presses nothing.
+    """
+    with contextlib.suppress(NotThere, PortError):  # it is just going
+        now = target.place()
+        if now.address == loader.address:
+            pulse_reset(now.serial_url)
 
 
 def _seen_anew(job: Job, before: Place) -> Place | None:

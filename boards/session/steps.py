@@ -352,10 +352,11 @@ class BoardRun:
     def _share_console(self) -> None:
         """Have the bridge carry messages and the console over the board's one cable."""
         bridge = ReliableBridge(
-            self.target.place().serial_url,
+            self.target.own_port(),
             _CONSOLE_BAUD,
             *self._broker_route.address,
             console=True,
+            locate=self.target.own_port,
             report=self._report.bridge_line,
         ).start()
         self._bridge = bridge

@@ -3,7 +3,8 @@
 The interpreter's fakes (``firmware/unixport/vesp32/vesp32_machine.py``) hold the far ends of two
 socket pairs. On one go messages of six bytes: what, which pin, value. To us: ``D`` a pin drives,
 ``R`` it is an input again (value: its pull-up), ``W`` watchdog on (milliseconds), ``F`` fed, ``Z``
-reset, ``B`` reset into the boot loader. From us: ``L`` the level that a pin has from outside. On the other go the bytes of UART 1.
+reset, ``B`` reset into the boot loader. From us: ``L`` the level that a pin has from outside. On
+the other go the bytes of UART 1.
 """
 
 import selectors

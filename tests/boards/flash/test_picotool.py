@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from boards.flash import methods
 from boards.flash.errors import FlashError, WrongBoard
 from boards.flash.image_identity import check_image
 from boards.flash.methods import METHODS, Job
@@ -136,7 +137,7 @@ def test_a_drive_that_is_not_mounted_is_said_so(
     monkeypatch.setattr(methods, "_MOUNT_S", 0.2)
     board = _in_bootsel(tmp_path, 'path = "0000:00:14.0-usb-0:4"\n[flash]\nmethod = "uf2_drive"')
     with pytest.raises(
-        FlashError, match="its drive was not mounted within 0.2 s; nothing was written"
+        FlashError, match=r"its drive was not mounted within 0\.2 s; nothing was written"
     ):
         _write(board)
 

@@ -1,15 +1,16 @@
-"""A USB bus with virtual boards on it, as the kernel and udev show one: ``python -m`` this, as root.
+"""A USB bus with virtual boards on it, as the kernel and udev show one: ``python -m`` this as root.
 
-It lives in a mount namespace of its own, which whoever looks at the bus has to enter. There /sys/bus
+It lives in a mount namespace of its own, which who looks at the bus has to enter. There /sys/bus
 has the devices, /dev their ports, and a boot loader's drive is mounted. A board that resets, or
-waits to be flashed, goes away as on a real desk: its port hangs up, its name in /dev is free, and it
-comes back later, under another name, another address and the USB id of what then runs.
+waits to be flashed, goes away as on a real desk: its port hangs up, its name in /dev is free, and
+it comes back later, under another name, another address and the USB id of what then runs.
 
 First argument: a folder. Second: the plugs, JSON (``Plug``). Prints ``ready``; ends with its stdin.
 ``FOLDER/hub NAME on|off`` switches the power of a port. At the datagram socket ``FOLDER/lines`` it
 hears of DTR and RTS (``modem_lines.c``), which reset an ESP32 as two transistors do.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -29,6 +30,7 @@ from boards.virtual.rp2040.bootsel import INFO
 from tests.boards.fake_usb import plug
 
 _LOOK_S = 0.02
+_EN_RISES_S = 0.005  # a capacitor's time: what a program does afterwards comes too late
 _CLONE_NEWNS = 0x00020000
 _UF2_BLOCK = 512
 _HUB = """#!/bin/sh
@@ -69,7 +71,7 @@ class _Port:
         self._mount_at = 0.0
         self._on = True
         self._sysfs: Path | None = None
-        self._lines = ResetLines()
+        self._lines = ResetLines(none_s=_EN_RISES_S)
         bus.say(plug.name, on=True)
 
     @property
@@ -77,9 +79,13 @@ class _Port:
         """The name of its pseudo-terminal, "" while it has none."""
         return self._relay.path if self._relay is not None else ""
 
-    def set_lines(self, now: float, *, dtr: bool, rts: bool) -> None:
-        if self._plug.has_lines and self._on:
-            self._strap(self._lines.set(now, dtr=dtr, rts=rts))
+    def set_lines(self, *, dtr: bool, rts: bool) -> None:
+        if not self._plug.has_lines or not self._on:
+            return
+        self._strap(self._lines.set(time.monotonic(), dtr=dtr, rts=rts))
+        if not dtr and not rts and (due := self._lines.due_at) is not None:
+            time.sleep(max(0.0, due - time.monotonic()))
+            self._strap(self._lines.tick(due))
 
     def _strap(self, strap: Strap | None) -> None:
         if strap is Strap.LOAD:
@@ -143,7 +149,7 @@ class _Port:
         )
         self._shown = what
         self._mount_at = now + plugged.mount_s
-        print(f"{plugged.name}: {vid:04x}:{pid:04x} {tty}", file=sys.stderr, flush=True)
+        _log(f"{plugged.name}: {vid:04x}:{pid:04x} {tty}")
 
     def _vanish(self) -> None:
         name = self._plug.name
@@ -211,15 +217,18 @@ class _Bus:
                 try:
                     port.tick(now)
                 except BoardError as error:
-                    print(error, file=sys.stderr, flush=True)
+                    _log(str(error))
             for key, events in self.selector.select(_LOOK_S):
                 key.data(events)
 
     def _lines_set(self, _events: int) -> None:
-        name, dtr, rts = self._lines.recv(256).decode().split()
+        said, sender = self._lines.recvfrom(256)
+        name, dtr, rts = said.decode().split()
         for port in self._ports:
             if port.terminal == name:
-                port.set_lines(time.monotonic(), dtr=dtr == "1", rts=rts == "1")
+                port.set_lines(dtr=dtr == "1", rts=rts == "1")
+        with contextlib.suppress(OSError):  # it has been killed meanwhile
+            self._lines.sendto(b"!", sender)
 
     def free_tty(self, stem: str) -> str:
         """Return a name that was not the last one's: programs that went before may hold that."""
@@ -272,6 +281,11 @@ def _enter_new_namespace(folder: Path) -> None:
         subprocess.run(["mount", *words], check=True)
 
 
+def _log(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
 def encode(plugs: list[Plug]) -> str:
     """Return the second argument."""
     return json.dumps([asdict(each) for each in plugs])
@@ -285,7 +299,8 @@ def main() -> None:
         plugs.append(Plug(**{**row, **ids}))
     _enter_new_namespace(folder)
     bus = _Bus(folder, plugs)
-    print("ready", flush=True)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     bus.run()
 
 

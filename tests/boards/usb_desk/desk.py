@@ -16,7 +16,7 @@ from tests.boards.usb_desk.bus import Plug, encode
 
 _CLONE_NEWNS = 0x00020000
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_COMMAND_S = 240.0
+_COMMAND_S = 120.0
 _LEAVE = b"\x1d\x03"  # Ctrl-], which is mpremote's, and Ctrl-C, which is everybody's
 PICO, BOOTSEL, CP210X = (0x2E8A, 0x0005), (0x2E8A, 0x0003), (0x10C4, 0xEA60)
 
@@ -81,7 +81,7 @@ class UsbDesk:
         return subprocess.CompletedProcess(arguments, process.returncode, said)
 
     def rig_until(self, text: str, *arguments: str | Path) -> str:
-        """Run a command on a terminal until it has said that, then leave it: return what it said."""
+        """Run a command on a terminal until it has said that, leave it; return what it said."""
         ours, its = pty.openpty()
         with subprocess.Popen(
             ["setsid", "--ctty", *self._command(arguments)],
@@ -90,7 +90,7 @@ class UsbDesk:
             stderr=its,
             preexec_fn=self._enter,
             env=self._env,
-        ) as process:
+        ):
             os.close(its)
             said = b""
             until = time.monotonic() + _COMMAND_S
@@ -131,7 +131,7 @@ class UsbDesk:
         """Return a ``[power]`` table that switches ``port``."""
         words = [str(self._log.parent / "hub"), port]
         return (
-            '[power]\ndriver = "command"\noff_s = 0.2\n'
+            '[power]\ndriver = "command"\ncuts_vbus = true\noff_s = 0.2\n'
             f"on = {[*words, 'on']!r}\noff = {[*words, 'off']!r}\n"
         ).replace("'", '"')
 

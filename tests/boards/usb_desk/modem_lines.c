@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <termios.h>
 #include <unistd.h>
@@ -28,9 +29,16 @@ static int tell(int fd) {
                           !!(lines[fd] & TIOCM_RTS));
     int link = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (link < 0) return -1;
-    ssize_t sent = sendto(link, text, (size_t)length, 0, (struct sockaddr *)&to, sizeof to);
+    // A chip looks at its pins within milliseconds: we go on when the bus has let it.
+    struct sockaddr_un own = {.sun_family = AF_UNIX};
+    struct timeval most = {.tv_sec = 10};
+    char done;
+    int failed = bind(link, (struct sockaddr *)&own, sizeof own.sun_family) ||
+                 setsockopt(link, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most) ||
+                 sendto(link, text, (size_t)length, 0, (struct sockaddr *)&to, sizeof to) != length ||
+                 recv(link, &done, 1, 0) != 1;
     close(link);
-    return sent == length ? 0 : -1;
+    return failed ? -1 : 0;
 }
 
 int ioctl(int fd, unsigned long request, ...) {

