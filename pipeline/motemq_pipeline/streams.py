@@ -10,7 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -213,7 +213,8 @@ class Streams:
         batch.persist()  # state is not asked twice
         try:
             if source.brokers:
-                options = source_options(replace(source, brokers=source.brokers[:1]), self._token)
+                first = source.model_copy(update={"brokers": source.brokers[:1]})
+                options = source_options(first, self._token)
                 checkpoint = {"checkpointLocation": str(self._config.checkpoint / "alerts")}
                 kept = {name: options[name] for name in _OF_SINK if name in options}
                 publish(batch, number, {**kept, **checkpoint})
