@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.cluster.network import BROKERS, WORKERS, Driver, Network, rows
+from benchmarks.cluster.network import BROKERS, WORKERS, Driver, Network, keys, rows
 from benchmarks.faults.count import Message
 from benchmarks.faults.processes import Failed
 from host_broker.client import ClientError, connect
@@ -96,7 +96,7 @@ class Result:
     acknowledged: int
     journal: int
     rows: int
-    twice: int
+    twice: int  # in silver, too
     missing: int  # of what was acknowledged
     others: int  # rows that no journal has, or has otherwise; messages of a journal without a row
     ended: tuple[str, ...]  # last words of drivers that ended by themselves
@@ -125,22 +125,13 @@ def run(
     began = time.monotonic()
     place = network.place(folder.name)
     driver = Driver(network, network.config(folder, place.uri))
-    bronze = Table(place, "bronze_messages")
+    bronze, silver = Table(place, "bronze_messages"), Table(place, "silver_telemetry")
     driver.start()
     with _boards(network, rate) as boards:
 
         def recovered(what: str) -> float:
-            """Wait until what was acknowledged so far is in the table; return for how long."""
-            expected, since = sum(board.count for board in boards), time.monotonic()
-            while _count(bronze) < expected:
-                driver.look()
-                if time.monotonic() > since + _RECOVER_S:
-                    raise Failed(
-                        f"{what}: {_count(bronze)} of {expected} messages are in the table after "
-                        f"{_RECOVER_S:g} s"
-                    )
-                time.sleep(0.2)
-            return time.monotonic() - since
+            acknowledged = sum(board.count for board in boards)
+            return _until_there(what, bronze, acknowledged, driver)
 
         recovered("the start")
         for number, fault in enumerate(faults, start=1):
@@ -152,9 +143,24 @@ def run(
                 f"{number} of {len(faults)}: {named} for {lasts_s:.1f} s, "
                 f"then up to date after {seconds:.1f} s"
             )
-    recovered("the end")
+    journal = network.journalled()
+    for table in (bronze, silver):
+        _until_there("the end", table, len(journal), driver)
     driver.end()
-    return _counted(network, rows(place), boards, len(faults), driver.ended, began)
+    return _counted(journal, rows(place), keys(place), boards, len(faults), driver.ended, began)
+
+
+def _until_there(what: str, table: Table, wanted: int, driver: Driver) -> float:
+    """Wait until a table has so many rows; return for how long. Raises ``Failed``."""
+    since = time.monotonic()
+    while (there := _count(table)) < wanted:
+        driver.look()
+        if time.monotonic() > since + _RECOVER_S:
+            raise Failed(
+                f"{what}: {table.name} has {there} of {wanted} messages after {_RECOVER_S:g} s"
+            )
+        time.sleep(0.2)
+    return time.monotonic() - since
 
 
 @contextmanager
@@ -204,23 +210,24 @@ def _count(table: Table) -> int:
 
 
 def _counted(
-    network: Network,
+    journal: dict[tuple[int, int], Message],
     found: Sequence[tuple[tuple[int, int], Message]],
+    silver: Sequence[tuple[int, int]],
     boards: Sequence[Board],
     faults: int,
     ended: Sequence[str],
     began: float,
 ) -> Result:
     by_key = dict(found)
-    journal = network.journalled()
     there = {payload for _, payload in by_key.values()}
     wrong = sum(by_key.get(key) != journal.get(key) for key in by_key.keys() | journal.keys())
+    wrong += len(set(silver) ^ journal.keys())  # every message is a reading
     return Result(
         faults,
         sum(board.count for board in boards),
         len(journal),
         len(found),
-        len(found) - len(by_key),
+        len(found) - len(by_key) + len(silver) - len(set(silver)),
         sum(payload not in there for board in boards for payload in board.payloads()),
         wrong,
         tuple(ended),

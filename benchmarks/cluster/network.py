@@ -95,7 +95,7 @@ class Network:
             f'[tables]\nfolder = "{tables}"\ncheckpoint = "checkpoint"\n'
             f'[run]\ngold_every = "{gold_every}"\n'
             f'[spark]\nexecutor.memory = "512m"\nexecutor.extraJavaOptions = "{SHORT}"\n'
-            'sql.shuffle.partitions = 2\nnetwork.timeout = "20s"\n'
+            'sql.shuffle.partitions = 2\nnetwork.timeout = "20s"\nnetwork.timeoutInterval = "5s"\n'
             'executor.heartbeatInterval = "5s"\n'
         )
         return file
@@ -174,3 +174,9 @@ def rows(place: Storage) -> list[tuple[tuple[int, int], Message]]:
     """Return all messages of ``bronze_messages``, by partition and number."""
     sql = "select partition, seq, path, payload from bronze_messages"
     return [((row[0], row[1]), (row[2], row[3])) for row in by_duckdb(sql, place)[1]]
+
+
+def keys(place: Storage) -> list[tuple[int, int]]:
+    """Return partition and number of the message of each row of ``silver_telemetry``."""
+    sql = "select partition, message_seq from silver_telemetry"
+    return [(row[0], row[1]) for row in by_duckdb(sql, place)[1]]

@@ -57,6 +57,15 @@ def in_words(log: Path) -> Iterator[None]:
             logger.disabled = disabled
 
 
+def of_java(error: BaseException) -> str:
+    """Return what an error says in one line: of an exception of Java's, what that one says."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    for line in lines:
+        if line.startswith(": "):  # py4j's first line only says what it called
+            return line.removeprefix(": ").partition(": ")[2] or line.removeprefix(": ")
+    return lines[0]
+
+
 def is_ours(text: str) -> bool:
     """Return whether Spark's text has an error of ours, which says what a person must mend."""
     return any(found[1] not in _UNAVAILABLE for found in _OURS.finditer(text))

@@ -26,6 +26,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.failures import of_java
 from motemq_pipeline.java import Java, find_java
 from motemq_pipeline.packaging import write_package
 
@@ -221,7 +222,7 @@ def _refusal_in_words(java: Java, log: Path) -> Iterator[None]:
     except Exception as error:  # whatever stopped Java, the log has its words
         raise PipelineError(
             f"Spark did not start with Java {java.version} at {java.home}: "
-            f"{str(error).splitlines()[0]}; Java's own words are in {log}"
+            f"{of_java(error)}; Java's own words are in {log}"
         ) from error
 
 
