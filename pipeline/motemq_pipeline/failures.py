@@ -15,6 +15,7 @@ _OURS = re.compile(
     r"^(?:\S*\.)?(JournalError|PipelineError|BrokerUnavailable|StoreUnavailable): (.+)$",
     re.MULTILINE,
 )
+_EXCEPTION = re.compile(r"^([a-z]\w*\.)+\w+(: |$)")  # its name
 _UNAVAILABLE = ("BrokerUnavailable", "StoreUnavailable")
 
 
@@ -62,7 +63,7 @@ def of_java(error: BaseException) -> str:
     lines = str(error).splitlines() or [type(error).__name__]
     for line in lines:
         if line.startswith(": "):  # py4j's first line only says what it called
-            return line.removeprefix(": ").partition(": ")[2] or line.removeprefix(": ")
+            return _EXCEPTION.sub("", line.removeprefix(": ")) or line.removeprefix(": ")
     return lines[0]
 
 

@@ -317,7 +317,11 @@ def _submitted(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for key in (*SQL_SETTINGS, *settings):
         builder = builder.config(key, chosen[key])
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # whatever stopped Java, it has said more
+        master = said.get("spark.master", "its master")
+        raise PipelineError(f"Spark did not start at {master}: {of_java(error)}") from error
 
 
 def _connected(url: str) -> SparkSession:
