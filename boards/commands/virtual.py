@@ -9,6 +9,7 @@ import click
 
 from boards.commands.exits import ending
 from boards.inventory.rig_file import virtual_folder
+from boards.runtime_folder import Untrusted, make_private
 from boards.virtual.address import KINDS, BoardAddress, BoardKind
 from boards.virtual.control import BoardControl, BoardError
 from boards.virtual.desk import Desk, Seen
@@ -19,6 +20,7 @@ from firmware import build
 _MAX_BOARDS = 64
 _ABOUT = {
     "rp2040": "a Pico: MicroPython's own firmware on an emulated chip",
+    "rp2040w": "a Pico W: a drive for UF2 files, MicroPython's unix port with a network",
     "esp32": "an ESP32: a simulated loader, MicroPython's unix port",
     **{name: f"such an ESP32 that {fault.about}" for name, fault in FAULTS.items()},
 }
@@ -29,12 +31,17 @@ def command() -> None:
     """Put virtual boards on the desk, list them, take them away.
 
     They belong to no shell: they stay until 'down', and 'motemq rig' finds them. Their flash
-    outlasts them. $MOTEMQ_RUNTIME names another folder than the user's runtime folder.
+    outlasts them. $MOTEMQ_RUNTIME_DIR names another folder than the user's runtime folder.
     """
 
 
 def _desk() -> Desk:
-    return Desk(virtual_folder().parent)
+    try:
+        runtime = virtual_folder().parent
+        make_private(runtime)
+    except (Untrusted, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    return Desk(runtime)
 
 
 def _kinds(
@@ -132,7 +139,7 @@ def link(id: str, is_up: bool | None, loss: float | None, delay_ms: float | None
 @command.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per board.")
 def list_(as_json: bool) -> None:
-    """LiveTable the virtual boards of the desk, and what each of them is doing."""
+    """List the virtual boards of the desk, and what each of them is doing."""
     with ending():
         for seen in _desk().boards():
             click.echo(_seen(seen, as_json=as_json))
