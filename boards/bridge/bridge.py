@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Self
 
 from boards.bridge.broker_side import BrokerSide
@@ -42,9 +43,15 @@ class SerialBridge:
         counters: BridgeCounters,
         report: Report | None = None,
         console: ConsoleEnd | None = None,
+        locate: Callable[[], str] | None = None,
     ) -> None:
-        """``console``: of the board, where its line carries both; it is closed with the bridge."""
+        """``console``: of the board, where its line carries both; it is closed with the bridge.
+
+        ``locate`` returns where the port is now, which is asked before it is opened: a board with
+        USB of its own comes back from a reset under another name. It may raise ``PortError``.
+        """
         self.console = console
+        self._locate = locate
         self.settings, self.broker = port, broker
         self.mode, self.counters = mode, counters
         self._notices = Notices(report)
@@ -264,6 +271,8 @@ class SerialBridge:
             self.mode.refill(time.monotonic())
 
     def _open_port(self) -> None:
+        if self._locate is not None:
+            self.settings = replace(self.settings, url=self._locate())
         self._port = self.settings.open()
         self._notices.over()
         holds_back = self.settings.rtscts or self._port.holds_back

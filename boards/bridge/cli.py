@@ -122,7 +122,7 @@ def _reading(read: Callable[[str], _T]) -> Callable[[Any, Any, str | None], _T |
 @click.option(
     "--end", "ends", metavar="NAME", help="Take the port of that name from the program that has it."
 )
-@click.option("--status", "asks", is_flag=True, help="LiveTable what running bridges do.")
+@click.option("--status", "asks", is_flag=True, help="Show what running bridges do.")
 @click.option("--json", "as_json", is_flag=True, help="With --status: once, as JSON.")
 @click.option(
     "--runtime-dir",

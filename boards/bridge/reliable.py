@@ -1,5 +1,7 @@
 """A bridge in reliable mode, as other programs use it: one call with what it needs."""
 
+from collections.abc import Callable
+
 from boards.bridge.bridge import SerialBridge
 from boards.bridge.console_end import ConsoleEnd
 from boards.bridge.counters import BridgeCounters
@@ -15,7 +17,7 @@ class ReliableBridge(SerialBridge):
     ``serial_url`` is a device or pyserial URL, ``baud`` in bits/s, ``host`` and ``port`` the
     broker's. ``report`` gets one line per event, from the thread. ``start`` raises ``PortError``.
     ``console``: the line is the board's console; ``console_url`` is then where that goes on.
-    Raises ``ConsoleError``.
+    ``locate``: see ``SerialBridge``. Raises ``ConsoleError``.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class ReliableBridge(SerialBridge):
         port: int,
         *,
         console: bool = False,
+        locate: Callable[[], str] | None = None,
         report: Report | None = None,
     ) -> None:
         counters = BridgeCounters()
@@ -38,6 +41,7 @@ class ReliableBridge(SerialBridge):
             counters,
             report,
             end,
+            locate,
         )
 
     @property

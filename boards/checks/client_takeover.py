@@ -18,7 +18,7 @@ def will_takeover(board: BoardSession) -> list[Samples]:
     """A second client takes the ClientID over: the old connection is closed, presence stays."""
     own = board.own_broker()
     with (
-        board.disturbed(own.addresses["lightmq"]),
+        board.disturbed(own.facing["lightmq"]),
         watch_will(board, "will_takeover", own.addresses["fmqp"]) as watched,
     ):
         url = f"lightmq://{own.addresses['lightmq']}/{board.client_id}"
@@ -40,7 +40,7 @@ def will_reject(board: BoardSession) -> list[Samples]:
     own = board.own_broker(PATIENT)
     url = f"lightmq://{own.addresses['lightmq']}/{board.client_id}"
     with (
-        board.disturbed(own.addresses["lightmq"]) as route,
+        board.disturbed(own.facing["lightmq"]) as route,
         watch(board, "will_reject", PATIENT) as watched,
     ):
         try:

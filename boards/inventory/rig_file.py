@@ -29,6 +29,7 @@ class Rig:
     state_dir: Path
     flash_parallel: int  # per USB controller
     bind: str  # our address on which a run's own broker listens; "": found out
+    tls: bool  # boards on a network reach that broker by TLS
     wifi_ssid: str
     wifi_psk_env: str  # the name of an environment variable, never the secret
     boards: Mapping[str, Board]
@@ -68,6 +69,7 @@ def load_rig(file: Path) -> Rig:
         state_dir=file.parent / state,
         flash_parallel=top.number("flash_parallel", 1, 64, _FLASH_PARALLEL),
         bind=broker.take("bind", str, ""),
+        tls=broker.take("tls", bool, True),
         wifi_ssid=wifi.take("ssid", str, ""),
         wifi_psk_env=_environment_name(wifi),
         boards=_boards(folders, models),
@@ -116,6 +118,7 @@ def _plain_rig(
         state_dir=state_dir,
         flash_parallel=_FLASH_PARALLEL,
         bind="",
+        tls=True,
         wifi_ssid="",
         wifi_psk_env="",
         boards=boards,

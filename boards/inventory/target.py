@@ -9,6 +9,7 @@ from boards.flash.target import Identity, Place
 from boards.inventory.board_file import Board, UsbMatch
 from boards.inventory.models import Model
 from boards.inventory.usb import UsbDevice, read_usb
+from boards.serial_port import PortError
 from boards.virtual.control import BoardControl, BoardError
 
 Look = Callable[[], Sequence[UsbDevice]]
@@ -55,6 +56,13 @@ class BoardHandle:
         if self.console_url and place.serial_url:
             return replace(place, serial_url=self.console_url)
         return place
+
+    def own_port(self) -> str:
+        """Return the board's own port, also while a bridge has it. Raises ``PortError``."""
+        try:
+            return self._place().serial_url
+        except NotThere as error:
+            raise PortError(str(error)) from None
 
     def _place(self) -> Place:
         if self.board.virtual is not None:

@@ -36,7 +36,8 @@ _ASKED_S = 2.0  # each, for the control port, SIGTERM and SIGKILL
 _LOOK_S = 0.02
 _EXIT_S = 10.0  # for a process to end that has left its folder
 _ADDRESS = "address.json"
-_PREFIXES = {"rp2040": "vpico", "esp32": "vesp32"}
+_PREFIXES = {"rp2040": "vpico", "rp2040w": "vpicow", "esp32": "vesp32"}
+_MODELS = {"rp2040": "virtual-rp2040", "rp2040w": "virtual-rp2040w"}  # all others: virtual-esp32
 
 _T = TypeVar("_T")
 Preload = Callable[[BoardKind, Path], None]
@@ -310,11 +311,11 @@ def _board_file(address: BoardAddress, host: str) -> str:
     lines = [
         f"# A virtual board ({address.kind}) that is up; 'motemq rig virtual down' removes this.",
         f"id = {json.dumps(address.id)}",
-        f'model = "{"virtual-rp2040" if is_rp2040 else "virtual-esp32"}"',
+        f'model = "{_MODELS.get(address.kind, "virtual-esp32")}"',
         f"serial_url = {json.dumps(address.serial_url)}",
         *(['caps = ["wifi"]'] if address.lan else []),
         "[identity]",
-        f'{"uid" if is_rp2040 else "mac"} = "{address.uid}"',
+        f'{"uid" if address.kind in _MODELS else "mac"} = "{address.uid}"',
         "[link]",
         f'protocol = "{"fmqp" if number % 2 else "lightmq"}"',
         *([f'mode = "{"reliable" if number // 2 % 2 else "raw"}"'] if is_rp2040 else []),
