@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import firmware.build
-from benchmarks.client import faults, report
+from benchmarks.client import faults, measures, report
 from benchmarks.client.goals import Must, Row
 from benchmarks.client.imports import imported
 from benchmarks.client.installed import Installed, install
 from benchmarks.client.runs import Device, RunFailed, endpoint
+from benchmarks.client.size import budget
 from benchmarks.client.wires import FMQP, LIGHTMQ, MQTT, WIRES, Wire
 
 _ROOMY = "4m"
@@ -141,7 +142,7 @@ def test_the_peer_fails_as_it_should(device: Device) -> None:
 
     umqtt.robust connects again without a word, and without its subscriptions.
     """
-    for name, (module, wire) in faults.CLIENTS.items():
+    for name, (module, wire) in faults.clients(device).items():
         said = {}
         for behaviour, limit_s in (("half_close", 15), ("mute", 4)):
             port = device.ports[f"{wire} {behaviour}"]
@@ -202,3 +203,28 @@ def test_size_is_a_command() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "one protocol (FMQP), synchronous, over TCP: " in done.stdout
+
+
+def test_mqtt_as_is_compared_where_somebody_has_it(tmp_path: Path) -> None:
+    """No registry has it, so this is not it: a module that can be told by its size."""
+    own = tmp_path / "__init__.py"
+    own.write_text("config = {}\n")
+    device = Device(Path("micropython"), tmp_path / "lib", {})
+    assert "mqtt_as" not in faults.clients(device)
+    found = install(tmp_path, own)
+    assert "mqtt_as" in faults.clients(device)
+    rows = measures.sizes(found, budget())
+    assert rows[0].theirs["mqtt_as"] == [found.sizes["mqtt_as.mpy"]]
+    assert "mqtt_as" in report.table(rows)
+    for row in rows:
+        row.theirs.pop("mqtt_as", None)  # they share it
+    assert "mqtt_as" not in report.table(rows)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "client", "--mqtt-as", str(tmp_path / "none.py")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "none.py" in done.stderr
