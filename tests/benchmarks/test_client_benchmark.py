@@ -10,6 +10,7 @@ import pytest
 
 import firmware.build
 from benchmarks.client import faults, measures, report
+from benchmarks.client import installed as installation
 from benchmarks.client.goals import Must, Row
 from benchmarks.client.imports import imported
 from benchmarks.client.installed import Installed, install
@@ -205,20 +206,21 @@ def test_size_is_a_command() -> None:
     assert "one protocol (FMQP), synchronous, over TCP: " in done.stdout
 
 
-def test_mqtt_as_is_compared_where_somebody_has_it(tmp_path: Path) -> None:
+def test_mqtt_as_is_compared_where_somebody_has_it(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No registry has it, so this is not it: a module that can be told by its size."""
+    assert "mqtt_as" not in faults.clients(Device(Path(), installed.lib, {}))
+    assert "| mqtt_as |" not in report.table(measures.sizes(installed, budget()))
     own = tmp_path / "__init__.py"
     own.write_text("config = {}\n")
-    device = Device(Path("micropython"), tmp_path / "lib", {})
-    assert "mqtt_as" not in faults.clients(device)
+    monkeypatch.setattr(installation, "_PEERS", {})  # those are there already
     found = install(tmp_path, own)
-    assert "mqtt_as" in faults.clients(device)
-    rows = measures.sizes(found, budget())
-    assert rows[0].theirs["mqtt_as"] == [found.sizes["mqtt_as.mpy"]]
-    assert "mqtt_as" in report.table(rows)
-    for row in rows:
-        row.theirs.pop("mqtt_as", None)  # they share it
-    assert "mqtt_as" not in report.table(rows)
+    assert "mqtt_as" in faults.clients(Device(Path(), found.lib, {}))
+    size = found.sizes["mqtt_as.mpy"]
+    rows = measures.sizes(Installed(found.lib, installed.sizes | found.sizes), budget())
+    assert rows[0].theirs["mqtt_as"] == [size]
+    assert "| mqtt_as |" in report.table(rows)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "client", "--mqtt-as", str(tmp_path / "none.py")],
         capture_output=True,
