@@ -94,7 +94,7 @@ def lan_up(folder: Path, loss: float) -> Iterator[Desk]:
 
 @contextmanager
 def _boards(folder: Path, *wanted: str) -> Iterator[Mapping[str, str]]:
-    environment = {**os.environ, "MOTEMQ_RUNTIME": str(folder / "runtime")}
+    environment = {**os.environ, "MOTEMQ_RUNTIME_DIR": str(folder / "runtime")}
     try:
         _rig(environment, "virtual", "up", *wanted)
         yield environment

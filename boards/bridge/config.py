@@ -179,10 +179,10 @@ class _Reader:
             if listens:
                 host, tcp_port = listen_address(given["listen"])
                 token = token_of(given.get("token_file"))
-                check_exposure(host, token, insecure=given.get("insecure", False))
-                return ExposePlan(
-                    name, settings, host, tcp_port, given.get("rfc2217", False), token
-                )
+                insecure = given.get("insecure", False)
+                check_exposure(host, token, insecure=insecure)
+                rfc2217 = given.get("rfc2217", False)
+                return ExposePlan(name, settings, host, tcp_port, rfc2217, token, insecure)
             if "to" not in given:
                 raise self._error(
                     self._at("port", number, None),

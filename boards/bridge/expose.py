@@ -12,6 +12,7 @@ import time
 from typing import Self
 
 from boards.bridge.counters import BridgeCounters
+from boards.bridge.first_line import FirstLine
 from boards.bridge.notices import Notices, Report
 from boards.bridge.port_plan import ExposePlan
 from boards.bridge.rfc2217_server import Rfc2217Server
@@ -43,6 +44,8 @@ class _Client:
         self.to_client = bytearray()
         self.to_board = bytearray()
         self.lines_due = 0.0
+        self.since = time.monotonic()
+        self.first_line: FirstLine | None = FirstLine()  # None: it is no page
 
 
 class ExposedPort:
@@ -59,6 +62,7 @@ class ExposedPort:
         self._client: _Client | None = None
         self._gate = TokenGate(plan.token, self._refused)
         self._stopping = threading.Event()
+        self._asked_to_end = ""  # the one who has the port, and only that one
         self._woken: socket.socket | None = None
         self._waker: socket.socket | None = None
         self._thread = threading.Thread(target=self._run, name="exposed-port", daemon=True)
@@ -116,6 +120,23 @@ class ExposedPort:
         client = self._client
         return f"serving {client.peer}" if client is not None else "waiting"
 
+    @property
+    def held_s(self) -> float | None:
+        """For how long the one who has the port has had it; None: nobody has."""
+        client = self._client
+        return time.monotonic() - client.since if client is not None else None
+
+    def end_holder(self) -> str:
+        """Take the port away from whoever has it; returns who that is, "" if nobody has."""
+        client = self._client
+        if client is None:
+            return ""
+        self._asked_to_end = client.peer
+        if self._waker is not None:
+            with contextlib.suppress(OSError):
+                self._waker.send(b"!")
+        return client.peer
+
     # All below runs in the thread.
 
     def _run(self) -> None:
@@ -143,6 +164,12 @@ class ExposedPort:
             poll.register(client.port.fileno(), _wanted(client.to_client, writing))
         events = dict(poll.poll(self._patience_s() * 1000))
         now = time.monotonic()
+        if self._woken is not None and self._woken.fileno() in events:
+            self._woken.recv(64)
+        if client is not None and self._asked_to_end == client.peer:
+            self._hang_up("its user has ended it (motemq bridge --end)", flush=True)
+            client = None
+        self._asked_to_end = ""
         if client is not None:
             try:
                 self._serve(client, events, now)
@@ -163,6 +190,9 @@ class ExposedPort:
         due = self._gate.deadlines()
         if self._client is not None and self._client.manager is not None:
             due.append(self._client.lines_due)
+        if self._client is not None and self._client.first_line is not None:
+            deadline = self._client.first_line.deadline
+            due += [deadline] if deadline is not None else []
         now = time.monotonic()
         return min([_TICK_S, *(max(0.0, at - now) + 0.001 for at in due)])
 
@@ -183,7 +213,18 @@ class ExposedPort:
                 said = tcp.recv(_READ)
                 if not said:
                     raise EOFError
-                client.to_board += client.manager.received(said) if client.manager else said
+                if client.first_line is not None:
+                    client.first_line.add(said, now)
+                else:
+                    self._heard(client, said)
+        if client.first_line is not None:
+            verdict = client.first_line.look(now)
+            if verdict == "page":
+                self.counters.connect_failures += 1
+                raise ValueError("it spoke HTTP, as pages in a browser do; nothing was passed on")
+            if verdict == "program":
+                said, client.first_line = client.first_line.held, None
+                self._heard(client, said)
         if client.manager is not None:
             if now >= client.lines_due:
                 client.lines_due = now + _MODEM_LINES_S
@@ -199,6 +240,9 @@ class ExposedPort:
                 del client.to_client[: tcp.send(bytes(client.to_client[:_READ]))]
         self.counters.to_broker_wait.look(len(client.to_client), time.monotonic())
         self.counters.to_board_wait.look(len(client.to_board), time.monotonic())
+
+    def _heard(self, client: _Client, said: bytes) -> None:
+        client.to_board += client.manager.received(said) if client.manager else said
 
     def _accept(self, now: float) -> None:
         if self._listener is None:

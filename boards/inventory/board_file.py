@@ -18,6 +18,7 @@ from boards.inventory.models import (
     Transport,
     all_models,
 )
+from boards.runtime_folder import check_trusted_file
 from boards.toml_file import Table, read_table
 
 _SCHEMA = 1
@@ -290,6 +291,8 @@ def _power(table: Table) -> Power:
     )
     if driver == "command" and not (power.on and power.off):
         raise table.error('power.on and power.off are lists like ["relay", "3", "on"]')
+    if driver == "command":
+        check_trusted_file(table.file)
     table.end()
     return power
 

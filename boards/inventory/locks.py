@@ -66,7 +66,7 @@ class BoardLock:
         path = _path(state_dir, board_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Neither truncated nor removed: a loser must not wipe the holder's record.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o664)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

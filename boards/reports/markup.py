@@ -5,12 +5,9 @@ characters and those that turn the direction of text are made visible: they coul
 """
 
 import html
-import re
 
-# C0 and C1 without tab and newline, surrogates, bidirectional controls, line separators.
-_HIDING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
-)
+from host_broker.printable import printable_lines
+
 _VOID = {"br", "meta", "wbr"}
 
 
@@ -29,7 +26,7 @@ def text(value: object) -> Html:
 
 def visible(words: str) -> str:
     """Return ``words`` with what could hide some of them made visible."""
-    return _HIDING.sub(lambda found: f"\\u{ord(found[0]):04x}", words)
+    return printable_lines(words)
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Html:

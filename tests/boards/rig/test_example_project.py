@@ -61,7 +61,7 @@ def _step(folder: Path, name: str, **inputs: str) -> str:
     done = _run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         folder,
-        MOTEMQ_RUNTIME=str(folder / "runtime"),
+        MOTEMQ_RUNTIME_DIR=str(folder / "runtime"),
         **env,
     )
     assert done.returncode == 0, done.stdout
@@ -107,7 +107,7 @@ def test_its_tests_pass_on_a_virtual_board_without_a_clone(project: Path) -> Non
         verdict = _run(
             [project / ".venv/bin/python", "-m", "motemq", "rig", *run],
             project,
-            MOTEMQ_RUNTIME=str(project / "runtime"),
+            MOTEMQ_RUNTIME_DIR=str(project / "runtime"),
         )
     finally:
         _step(project, "Boards down")
@@ -134,7 +134,7 @@ def test_a_defect_of_the_program_fails_its_tests(project: Path) -> None:
         done = _run(
             [project / ".venv/bin/python", *words],
             project,
-            MOTEMQ_RUNTIME=str(project / "runtime"),
+            MOTEMQ_RUNTIME_DIR=str(project / "runtime"),
         )
     finally:
         _step(project, "Boards down")
