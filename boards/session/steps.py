@@ -67,6 +67,7 @@ class BoardRun:
         self._own_files: OwnFiles | None = None
         self._is_changed = False  # by a check that had the board for a program of a user's own
         self._rig_dir = Path(job.rig_dir)
+        self._wifi: Wifi | None = None  # that the board has joined
 
     @property
     def target(self) -> BoardHandle:
@@ -244,6 +245,7 @@ class BoardRun:
         self._report.progress(f"joining {wifi.ssid}")
         with self._open_repl(until) as repl:
             join(repl, wifi)
+        self._wifi = wifi
 
     def open_session(self, until: float) -> BoardSession:
         """Open the console and the bridge for checks."""
@@ -257,8 +259,13 @@ class BoardRun:
             repl=self._open_repl(until),
             broker_route=self._broker_route,
             own_files=self._own_files,
+            rejoin=self._rejoin,
         )
         return self._session
+
+    def _rejoin(self, repl: Repl) -> None:
+        if self._wifi is not None:
+            join(repl, self._wifi)
 
     def close_session(self) -> None:
         """Close the console that checks used."""

@@ -51,7 +51,7 @@ def test_every_model_that_ships_can_be_told_and_flashed() -> None:
         *("ESP32_GENERIC", "ESP32_GENERIC_S2", "ESP32_GENERIC_S3"),
         *("ESP32_GENERIC_C3", "ESP32_GENERIC_C6"),
         *("RPI_PICO", "RPI_PICO_W", "RPI_PICO2", "RPI_PICO2_W"),
-        *("unix", "virtual-rp2040", "virtual-esp32"),
+        *("unix", "virtual-rp2040", "virtual-rp2040w", "virtual-esp32"),
     }
     for model in models.values():
         assert bool(model.usb) == (not model.virtual and model.id != "unix")
@@ -61,7 +61,7 @@ def test_every_model_that_ships_can_be_told_and_flashed() -> None:
     names = {model.chip_name for model in models.values()}
     assert names == {
         *("ESP32", "ESP32-S2", "ESP32-S3", "ESP32-C3", "ESP32-C6"),
-        *("RP2040", "RP2350", "UNIX"),
+        *("RP2040", "RP2040W", "RP2350", "UNIX"),
     }
 
 
