@@ -15,9 +15,10 @@ from typing import Protocol
 
 import serial
 
+from boards.errors import RigError
 from boards.line_errors import line_errors
 from boards.network_line import SCHEMES, LineRefused, NetworkLine
-from boards.port_holder import port_holders
+from boards.port_users import is_open_here, port_users
 from boards.waiting import wait_readable, wait_writable
 
 Tap = Callable[[bytes], None]  # is shown every byte that was read
@@ -28,7 +29,7 @@ _TERMINAL = re.compile(r"/dev/pts/\d+$")
 _DEVICE = re.compile(r"port (/\S+): ")
 
 
-class PortError(Exception):
+class PortError(RigError):
     """A serial port cannot be used; the text says which, why and what to do."""
 
 
@@ -273,9 +274,14 @@ def _cannot_open(url: str, error: Exception) -> str:
         return f"serial port {url}: cannot be opened: {text}"
     if "exclusively lock" in text or number == errno.EBUSY:
         found = _DEVICE.search(text)  # a hwgrep:// URL has become a device by now
-        holders = " and ".join(port_holders(found[1] if found else url))
+        device = found[1] if found else url
+        holders = ["this very program"] if is_open_here(device) else []
+        holders += [f"{user.command} (process {user.pid})" for user in port_users(device)]
         if holders:
-            return f"serial port {url}: cannot be opened: in use by {holders}; end that first"
+            return (
+                f"serial port {url}: cannot be opened: in use by {' and '.join(holders)}; end that "
+                "first"
+            )
     remedy = _REMEDIES.get(number or 0, "is the board plugged in, and the name right?")
     reason = os.strerror(number) if number else text  # pyserial's words name the port again
     return f"serial port {url}: cannot be opened: {reason}; {remedy}"

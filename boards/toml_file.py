@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from boards.errors import RigError
+
 _MAX_BYTES = 1024 * 1024  # a larger file is no configuration
 _KEY = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*""")
 _WORDS = {
@@ -26,7 +28,7 @@ _WORDS = {
 KeyPath = tuple[str, ...]
 
 
-class TomlError(Exception):
+class TomlError(RigError):
     """A TOML file is wrong; the text is ``FILE:LINE: what, and what would be right``."""
 
 
@@ -41,6 +43,7 @@ class Table:
         self._known: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
+        self._known.add(key)
         return key in self._left
 
     def take(self, key: str, kind: type, default: Any = None) -> Any:
@@ -56,6 +59,13 @@ class Table:
             value = float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise self.error(f"{self._name(key)} = {value!r} is not {_WORDS[kind]}", key)
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Take a text that is not empty."""
+        value: str = self.take(key, str, default)
+        if not value:
+            raise self.error(f"{self._name(key)} is empty", key)
         return value
 
     def number(self, key: str, low: int, high: int, default: int | None = None) -> int:
@@ -87,6 +97,17 @@ class Table:
         data = self.take(key, dict, None if required else {})
         return Table(self.file, self._lines, (*self._path, key), data)
 
+    def rows(self, key: str) -> "list[Table]":
+        """Take tables that are written ``[[key]]`` each; none if there is none."""
+        data = self._left.pop(key, []) if key in self else []
+        if not isinstance(data, list) or not all(isinstance(each, dict) for each in data):
+            raise self.error(f"write each {self._name(key)} as a table: [[{self._name(key)}]]", key)
+        path = (*self._path, key)
+        return [
+            Table(self.file, self._lines, _row_path(path, number), each)
+            for number, each in enumerate(data)
+        ]
+
     def tables(self) -> Iterator[tuple[str, "Table"]]:
         """Take every key that is left, each of which must be a table."""
         for key in list(self._left):
@@ -101,40 +122,49 @@ class Table:
 
     def error(self, text: str, key: str | None = None) -> TomlError:
         """Return an error that names file and line of ``key``, or of this table."""
+        return TomlError(f"{self.file}:{self.line(key)}: {text}")
+
+    def line(self, key: str | None = None) -> int:
+        """Return the line of ``key``, or of this table."""
         path = self._path if key is None else (*self._path, key)
         while path not in self._lines and path:
             path = path[:-1]
-        return TomlError(f"{self.file}:{self._lines.get(path, 1)}: {text}")
+        return self._lines.get(path, 1)
 
     def _name(self, key: str) -> str:
-        return ".".join((*self._path, key))
+        return ".".join(name for name in (*self._path, key) if not name.startswith("["))
 
 
 def read_table(file: Path) -> Table:
     """Read a TOML file. Raises ``TomlError``, also if it cannot be read."""
     try:
-        if file.stat().st_size > _MAX_BYTES:
+        with file.open("rb") as opened:
+            raw = opened.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
             raise TomlError(f"{file}:1: larger than 1 MiB, so it is no configuration")
-        text = file.read_text(encoding="utf-8")
+        text = raw.decode()
     except OSError as error:
         raise TomlError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise TomlError(f"{file}:1: is not UTF-8 text") from None
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise TomlError(f"{file}:{line}: is not UTF-8 text") from None
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+)", str(error))
         line = int(place[1]) if place else text.count("\n") + 1
-        raise TomlError(f"{file}:{line}: is no TOML: {error}") from None
+        raise TomlError(f"{file}:{line}: is not TOML: {error}") from None
     return Table(file, key_lines(text), (), data)
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
     """Return the line (from 1) on which each key and table of valid TOML is first written.
 
-    Keys of inline tables are not listed: they stand on the line of their table, or just below.
+    Keys of inline tables are not listed: they stand on the line of their table, or just below. The
+    second table of an array ``[[key]]`` is ``(key, "[1]")``, the first one ``(key,)``.
     """
     found: dict[KeyPath, int] = {}
+    counts: dict[KeyPath, int] = {}  # of the tables of each array
     prefix: KeyPath = ()
     position = 0
     while position < len(text):
@@ -142,7 +172,11 @@ def key_lines(text: str) -> dict[KeyPath, int]:
         end = _statement_end(text, position)
         statement = text[position:end].strip()
         if statement.startswith("["):
-            prefix = _keys(statement.lstrip("["), 0)[0]
+            *parents, name = _keys(statement.lstrip("["), 0)[0] or ("",)
+            path = (*_in_arrays(parents, counts), name)
+            if statement.startswith("[["):
+                counts[path] = counts.get(path, 0) + 1
+            prefix = _in_arrays([name], counts, path[:-1])
             found.setdefault(prefix, line)
         elif statement and not statement.startswith("#"):
             keys = (*prefix, *_keys(statement, 0)[0])
@@ -150,6 +184,18 @@ def key_lines(text: str) -> dict[KeyPath, int]:
                 found.setdefault(keys[:length], line)
         position = end + 1
     return found
+
+
+def _row_path(path: KeyPath, number: int) -> KeyPath:
+    return (*path, f"[{number}]") if number else path
+
+
+def _in_arrays(keys: Sequence[str], counts: Mapping[KeyPath, int], path: KeyPath = ()) -> KeyPath:
+    """Return the path of ``keys`` below ``path``: of an array they mean its last table so far."""
+    for key in keys:
+        path = (*path, key)
+        path = _row_path(path, counts.get(path, 1) - 1)
+    return path
 
 
 def _keys(text: str, position: int) -> tuple[KeyPath, int]:

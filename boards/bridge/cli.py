@@ -19,7 +19,7 @@ from rich.live import Live
 
 from boards.bridge import status, status_view
 from boards.bridge.bridge_pool import BridgePool
-from boards.bridge.config import ConfigError, Plan, default_name, load_config
+from boards.bridge.config import Plan, default_name, load_config
 from boards.bridge.console_end import ConsoleError
 from boards.bridge.expose import ListenError
 from boards.bridge.log import Log
@@ -33,14 +33,15 @@ from boards.bridge.port_plan import (
     ExposePlan,
     Mode,
     PlanError,
+    PortSettings,
     broker_address,
     check_exposure,
     console_of,
     listen_address,
     token_of,
 )
-from boards.bridge.port_settings import PortSettings
 from boards.serial_port import PortError
+from boards.toml_file import TomlError
 
 _POLL_S = 0.2
 _REFRESH_S = 1.0
@@ -153,7 +154,7 @@ def _plans(options: dict[str, Any]) -> list[Plan]:
             raise click.UsageError("with --config the ports are those of the file only")
         try:
             return load_config(options["config"])
-        except ConfigError as error:
+        except TomlError as error:
             raise click.UsageError(str(error)) from None
     url = options["serial_url"]
     if not url or bool(options["broker"]) == bool(options["listen"]):

@@ -7,12 +7,11 @@ between. With RFC 2217 the program also sets the rate and the control lines (esp
 import contextlib
 import select
 import socket
-import threading
 import time
 from typing import Self
 
 from boards.bridge.counters import BridgeCounters
-from boards.bridge.notices import Notices, Report
+from boards.bridge.poll_thread import PollThread, Report
 from boards.bridge.port_plan import ExposePlan
 from boards.bridge.rfc2217_server import Rfc2217Server
 from boards.bridge.token_gate import TokenGate
@@ -24,9 +23,7 @@ from host_broker.address import host_and_port
 _BUFFER_LIMIT = 65536  # per direction; above it the source is not read
 _READ = 16384
 _MODEM_LINES_S = 1.0  # how often they are looked at, as pyserial's server example does
-_TICK_S = 5.0
 _STOP_S = 1.0
-_JOIN_S = 15.0
 
 
 class ListenError(Exception):
@@ -45,23 +42,16 @@ class _Client:
         self.lines_due = 0.0
 
 
-class ExposedPort:
-    """A listener in a thread of its own; leaving the ``with`` block stops it.
-
-    ``report`` gets one line per event, from the thread.
-    """
+class ExposedPort(PollThread):
+    """A listener in a thread of its own."""
 
     def __init__(self, plan: ExposePlan, report: Report | None = None) -> None:
+        super().__init__("exposed-port", report)
         self.plan = plan
         self.counters = BridgeCounters()
-        self._notices = Notices(report)
         self._listener: socket.socket | None = None
         self._client: _Client | None = None
         self._gate = TokenGate(plan.token, self._refused)
-        self._stopping = threading.Event()
-        self._woken: socket.socket | None = None
-        self._waker: socket.socket | None = None
-        self._thread = threading.Thread(target=self._run, name="exposed-port", daemon=True)
 
     def start(self) -> Self:
         """Begin to listen. Raises ``ListenError``."""
@@ -74,23 +64,7 @@ class ExposedPort:
         except OSError as error:
             raise ListenError(f"cannot listen on {where}: {error.strerror or error}") from None
         self._listener.setblocking(False)
-        self._woken, self._waker = socket.socketpair()
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """Close the listener, the client and the port."""
-        self._stopping.set()
-        if self._waker is not None:
-            with contextlib.suppress(OSError):
-                self._waker.send(b"!")
-            self._thread.join(_JOIN_S)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_error: object) -> None:
-        self.stop()
+        return super().start()
 
     @property
     def address(self) -> str:
@@ -101,16 +75,6 @@ class ExposedPort:
         return host_and_port(host, port)
 
     @property
-    def running(self) -> bool:
-        """True until it is stopped."""
-        return self._thread.is_alive()
-
-    @property
-    def trouble(self) -> str:
-        """What did not work the last time, ``""`` if all did."""
-        return self._notices.trouble
-
-    @property
     def state(self) -> str:
         """``waiting``, or whom it serves."""
         client = self._client
@@ -118,22 +82,18 @@ class ExposedPort:
 
     # All below runs in the thread.
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                self._turn()
-        finally:
-            self._hang_up("the bridge stops", flush=True)
-            self._gate.close()
-            for end in (self._listener, self._woken, self._waker):
-                if end is not None:
-                    end.close()
+    def end(self) -> None:
+        """Close the client, the port and the listener."""
+        self._hang_up("the bridge stops", flush=True)
+        self._gate.close()
+        if self._listener is not None:
+            self._listener.close()
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Wait once, serve the client, hear those who come."""
         poll = select.poll()
-        for end in (self._listener, self._woken):
-            if end is not None:
-                poll.register(end, select.POLLIN)
+        if self._listener is not None:
+            poll.register(self._listener, select.POLLIN)
         for caller in self._gate.sockets:
             poll.register(caller, select.POLLIN)
         client = self._client
@@ -141,7 +101,10 @@ class ExposedPort:
             poll.register(client.tcp, _wanted(client.to_board, bool(client.to_client)))
             writing = bool(client.to_board or client.port.unsent_bytes)
             poll.register(client.port.fileno(), _wanted(client.to_client, writing))
-        events = dict(poll.poll(self._patience_s() * 1000))
+        due = self._gate.deadlines()
+        if client is not None and client.manager is not None:
+            due.append(client.lines_due)
+        events = self.wait(poll, due)
         now = time.monotonic()
         if client is not None:
             try:
@@ -152,19 +115,12 @@ class ExposedPort:
                 self._hang_up(str(error))
             except PortError as error:
                 self.counters.port_failures += 1
-                self._notices.complain(str(error))
+                self.notices.complain(str(error))
                 self._hang_up("the serial port is gone", flush=True)
         for tcp, peer in self._gate.hear(events, now):
             self._take_client(tcp, peer)
         if self._listener is not None and self._listener.fileno() in events:
             self._accept(now)
-
-    def _patience_s(self) -> float:
-        due = self._gate.deadlines()
-        if self._client is not None and self._client.manager is not None:
-            due.append(self._client.lines_due)
-        now = time.monotonic()
-        return min([_TICK_S, *(max(0.0, at - now) + 0.001 for at in due)])
 
     def _serve(self, client: _Client, events: dict[int, int], now: float) -> None:
         port, tcp = client.port, client.tcp
@@ -218,7 +174,7 @@ class ExposedPort:
 
     def _refused(self, line: str) -> None:
         self.counters.connect_failures += 1
-        self._notices.say(line)
+        self.notices.say(line)
 
     def _take_client(self, tcp: socket.socket, peer: str) -> None:
         if self._client is not None:
@@ -230,14 +186,14 @@ class ExposedPort:
             port = settings.open()
         except PortError as error:
             self.counters.port_failures += 1
-            self._notices.complain(str(error))
+            self.notices.complain(str(error))
             _say_and_close(tcp, str(error))
             return
-        self._notices.over()
+        self.notices.over()
         manager = Rfc2217Server(port, settings.baud) if self.plan.rfc2217 else None
         self._client = _Client(tcp, peer, port, manager)
         self.counters.sessions += 1
-        self._notices.say(f"{peer} has the port")
+        self.notices.say(f"{peer} has the port")
 
     def _hang_up(self, why: str, *, flush: bool = False) -> None:
         client = self._client
@@ -255,7 +211,7 @@ class ExposedPort:
         finally:
             client.tcp.close()
             self._client = None  # only now is the port anybody's
-        self._notices.say(f"{client.peer} let go of the port: {why}")
+        self.notices.say(f"{client.peer} let go of the port: {why}")
 
 
 def _wanted(buffer: bytearray, writing: bool) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import ending
-from boards.flash.boot_proof import Running, ask_running
 from boards.flash.errors import NotThere
 from boards.flash.esptool_flash import read_esp_chip
+from boards.flash.find_board import Running, ask_running
 from boards.inventory.board_file import load_board
 from boards.inventory.link_needs import missing_link
 from boards.inventory.models import Model, Models, all_models

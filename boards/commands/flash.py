@@ -11,8 +11,7 @@ from boards.flash.images import image_of
 from boards.flash.ledger import Ledger
 from boards.flash.rule import flash_board
 from boards.inventory import unresponsive
-from boards.inventory.locks import BoardLock
-from boards.inventory.permits import flash_permit
+from boards.inventory.locks import BoardLock, flash_permit
 from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle
 from boards.session.plan import plan_desk
@@ -20,7 +19,7 @@ from boards.session.plan import plan_desk
 
 @click.command()
 @rig_option
-@boards_option
+@boards_option()
 @click.option(
     "--force",
     is_flag=True,

@@ -14,9 +14,10 @@ from boards.flash.esptool_flash import Before, flash_esptool, read_esp_chip
 from boards.flash.find_board import find_board
 from boards.flash.image_identity import Image
 from boards.flash.picotool_flash import flash_picotool, read_rp2_chip
-from boards.flash.target import Place, Progress, Target
+from boards.flash.target import Place, Progress
 from boards.flash.uf2_drive import flash_uf2_drive
 from boards.inventory.models import FlashMethod
+from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl
 from boards.serial_port import PortError, Tap
 
@@ -28,7 +29,7 @@ _LOADER_S = 20.0
 class Job:
     """One flashing."""
 
-    target: Target
+    target: BoardHandle
     image: Image
     until: float
     progress: Progress
@@ -73,7 +74,7 @@ def _esptool(job: Job, place: Place, _runs: bool) -> bool:
     return written
 
 
-def _same_place(target: Target, before: Place) -> Place:
+def _same_place(target: BoardHandle, before: Place) -> Place:
     """Look again, just before writing: between two looks somebody may have moved a plug."""
     now = target.place()
     if now.hub_path != before.hub_path:
@@ -157,7 +158,7 @@ def _uf2_drive(job: Job, place: Place, runs: bool) -> bool:
     return True
 
 
-def _same_hub(target: Target, before: Place, loader: Place) -> Place:
+def _same_hub(target: BoardHandle, before: Place, loader: Place) -> Place:
     if before.hub_path and loader.hub_path != before.hub_path:
         raise WrongBoard(
             f"{target.id}: a board in BOOTSEL mode is at {loader.hub_path}, it was at "
@@ -166,7 +167,7 @@ def _same_hub(target: Target, before: Place, loader: Place) -> Place:
     return loader
 
 
-def _require_place(target: Target, place: Place) -> None:
+def _require_place(target: BoardHandle, place: Place) -> None:
     """A loader that tells no id is this board only if its place is known and says so."""
     if not target.place_is_proof:
         raise WrongBoard(

@@ -9,26 +9,19 @@ Up to 5 a mismatch is ``WrongBoard`` or ``FlashError``, and nothing was written.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from boards.flash.boot_proof import Running, ask_running, await_running
 from boards.flash.errors import FlashError, WrongBoard
+from boards.flash.find_board import Running, ask_running, await_running
 from boards.flash.image_identity import Image
 from boards.flash.ledger import Entry, Ledger
 from boards.flash.methods import ASK_S, METHODS, Job
-from boards.flash.target import Place, Progress, Target
+from boards.flash.target import Place, Progress
+from boards.inventory.locks import BoardLock
+from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, ReplError
 from boards.serial_port import PortError, PortGone, Tap
 
 _BOOT_S = 30.0
-
-
-class Held(Protocol):
-    """A lock that is held: the rule wants to see it."""
-
-    @property
-    def board_id(self) -> str:
-        """Whose lock it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +33,10 @@ class Flashed:
 
 
 def flash_board(
-    target: Target,
+    target: BoardHandle,
     image: Image,
     *,
-    held: Held,
+    held: BoardLock,
     ledger: Ledger,
     deadline_s: float,
     progress: Progress,
@@ -109,14 +102,14 @@ def _ask_if_running(job: Job, place: Place) -> Running | None:
         ) from (error)
 
 
-def _is_known(target: Target, image: Image, ledger: Ledger) -> bool:
+def _is_known(target: BoardHandle, image: Image, ledger: Ledger) -> bool:
     last = ledger.last(target.id)
     return (
         last is not None and last.sha256 == image.sha256 and last.identity == target.identity.text
     )
 
 
-def _require_uid(target: Target, uid: str, place: Place) -> None:
+def _require_uid(target: BoardHandle, uid: str, place: Place) -> None:
     expected = target.identity.text
     if not expected and target.model.flash.method == "none":
         return  # nothing is written, and the unix port has no id

@@ -100,43 +100,6 @@ class Board:
     required: bool = True  # False: a run goes on, and passes, without it
 
 
-def started_board(
-    id: str,
-    model: Model,
-    *,
-    serial_url: str,
-    uid: str,
-    virtual: VirtualDesk,
-    protocol: Literal["fmqp", "lightmq"],
-    mode: LineMode,
-) -> Board:
-    """Return a virtual board that was started just now, as its file would say."""
-    is_esp = model.flash.method == "esptool"
-    return Board(
-        file=Path(),
-        id=id,
-        model=model,
-        caps=(),
-        usb=None,
-        serial_url=serial_url,
-        identity=Identity(mac=uid if is_esp else "", uid="" if is_esp else uid),
-        method=model.flash.method,
-        image=model.flash.image,
-        sha256="",
-        offset=model.flash.offset,
-        baud=model.flash.baud,
-        protocol=protocol,
-        transport=model.transport,
-        mode=mode,
-        data_url="",
-        resets=model.resets,
-        power=Power("none"),
-        virtual=virtual,
-        limits={},
-        quarantine={},
-    )
-
-
 def load_board(file: Path, models: Models | None = None) -> Board:
     """Read one board's file; ``models``: default those that ship. Raises ``TomlError``."""
     models = models or all_models()

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from boards.inventory.models import Models, UsbId, all_models
-from boards.inventory.port_users import port_users, running_programs
 from boards.inventory.rig_file import Rig
 from boards.inventory.states import NOT_ON_DESK, BoardStatus
 from boards.inventory.usb import UsbDevice
+from boards.port_users import port_users, running_programs
 from boards.tool import ToolError, run_tool
 
 Level = Literal["ok", "note", "bad"]

@@ -7,10 +7,10 @@ from boards.flash.errors import NotThere
 from boards.inventory import unresponsive
 from boards.inventory.locks import holder
 from boards.inventory.models import Models
-from boards.inventory.port_users import port_users
 from boards.inventory.rig_file import Rig, virtual_rig
 from boards.inventory.target import BoardHandle, Look, find
 from boards.inventory.usb import UsbDevice, read_usb
+from boards.port_users import port_users
 
 NOT_ON_DESK = "not on desk"  # a virtual board that is up; its detail is the state it is in
 

@@ -9,13 +9,18 @@ from boards.flash.target import Identity, Place
 from boards.inventory.board_file import Board, UsbMatch
 from boards.inventory.models import Model
 from boards.inventory.usb import UsbDevice, read_usb
+from boards.serial_port import PortError, SerialPort
 from boards.virtual.control import BoardControl, BoardError
 
 Look = Callable[[], Sequence[UsbDevice]]
 
 
+class Absent(Exception):
+    """A board that need not be there is not; the text says what is missing."""
+
+
 class BoardHandle:
-    """One board of the desk; what flashing calls a ``Target``."""
+    """One board of the desk."""
 
     def __init__(self, board: Board, look: Look = read_usb) -> None:
         self.board = board
@@ -54,6 +59,20 @@ class BoardHandle:
         place = self._place()
         if self.console_url and place.serial_url:
             return replace(place, serial_url=self.console_url)
+        return place
+
+    def find(self) -> Place:
+        """Look where the board is. Raises ``NotThere``, or ``Absent`` if it need not be there."""
+        try:
+            place = self.place()
+            # Of a board elsewhere only its port tells whether it is there.
+            is_elsewhere = self.board.usb is None and "://" in place.serial_url
+            if is_elsewhere and not self.board.required:
+                SerialPort.open(place.serial_url).close()
+        except (NotThere, PortError) as error:
+            if self.board.required:
+                raise
+            raise Absent(str(error)) from None
         return place
 
     def _place(self) -> Place:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import serial
 
-from boards.flash.boot_proof import Running, ask_running, await_running
+from boards.errors import RigError
 from boards.flash.errors import NotThere, WrongBoard
+from boards.flash.find_board import Running, ask_running, await_running
 from boards.inventory import power, unresponsive
 from boards.inventory.models import Reset
 from boards.inventory.target import BoardHandle
@@ -26,7 +27,7 @@ _RTS_S = 0.1
 Progress = Callable[[str], None]
 
 
-class NotBack(Exception):
+class NotBack(RigError):
     """No rung brought the board back; the text is the evidence: each rung and what came of it."""
 
 

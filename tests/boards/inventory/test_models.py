@@ -115,7 +115,7 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
         ("virtual = true", "virtual = true\ncolour = 1", 6, "unknown key colour"),
         ('transport = "uart"\n', "", 11, "link.transport is missing"),
         ('["repl"]', '["repl", "kick"]', 6, "resets: 'kick' is not one of control, rts"),
-        ("[flash]", "[flash", 7, "is no TOML: Expected"),
+        ("[flash]", "[flash", 7, "is not TOML: Expected"),
     ],
 )
 def test_a_wrong_file_is_named_with_line_and_key(
