@@ -92,6 +92,16 @@ class Table:
                 raise self.error(f"{self._name(key)}: {value!r} is not text in quotes", key)
         return tuple(values)
 
+    def choices(self, key: str, allowed: Sequence[str], default: Sequence[str] | None) -> Any:
+        """Take a list of the ``allowed`` texts, as a tuple."""
+        values = self.texts(key, default)
+        for value in values:
+            if value not in allowed:
+                raise self.error(
+                    f"{self._name(key)}: {value!r} is not one of {', '.join(allowed)}", key
+                )
+        return values
+
     def table(self, key: str, *, required: bool = False) -> "Table":
         """Take a sub-table, an empty one if it is absent and not ``required``."""
         data = self.take(key, dict, None if required else {})

@@ -119,11 +119,7 @@ def _plan(
     def wrong(key: str, error: PlanError) -> TomlError:
         return (table if key in own else shared).error(str(error), key)
 
-    name = given.get("name") or default_name(given["serial"])
-    port = PortSettings(
-        given["serial"], given.get("baud", DEFAULT_BAUD), given.get("rtscts", False)
-    )
-    plan = (_expose if listens else _bridge)(name, port, given, wrong)
+    plan = plan_of(given, wrong)
     for what, value in (("name", plan.name), ("serial", plan.port.url)):
         other = seen.setdefault((what, value), table.line())
         if other != table.line():
@@ -131,29 +127,28 @@ def _plan(
     return plan
 
 
-_Wrong = Callable[[str, PlanError], TomlError]
+def plan_of(given: Mapping[str, Any], wrong: Callable[[str, PlanError], Exception]) -> Plan:
+    """Return the plan of one port; ``given`` has the keys of a file, each of its type.
 
-
-def _expose(name: str, port: PortSettings, given: dict[str, Any], wrong: _Wrong) -> Plan:
+    ``wrong`` makes the exception that is raised: of the key that cannot be, and why.
+    """
+    name = given.get("name") or default_name(given["serial"])
+    baud, rtscts = given.get("baud", DEFAULT_BAUD), given.get("rtscts", False)
+    port = PortSettings(given["serial"], baud, rtscts)
+    key = "listen" if "listen" in given else "to"
     try:
-        host, tcp_port = listen_address(given["listen"])
-        token = token_of(given.get("token_file"))
-        check_exposure(host, token, insecure=given.get("insecure", False))
-    except PlanError as error:
-        raise wrong("listen", error) from None
-    return ExposePlan(name, port, host, tcp_port, given.get("rfc2217", False), token)
-
-
-def _bridge(name: str, port: PortSettings, given: dict[str, Any], wrong: _Wrong) -> Plan:
-    mode = given.get("mode", "raw")
-    key = "to"
-    try:
+        if key == "listen":
+            host, tcp_port = listen_address(given["listen"])
+            token = token_of(given.get("token_file"))
+            check_exposure(host, token, insecure=given.get("insecure", False))
+            return ExposePlan(name, port, host, tcp_port, given.get("rfc2217", False), token)
         broker = broker_address(given["to"])
         key = "console"
-        console = console_of(given.get("console"), mode)
+        mode = given.get("mode", "raw")
+        silence_s = given.get("silence_s", DEFAULT_SILENCE_S)
+        return BridgePlan(name, port, broker, mode, silence_s, console_of(given.get(key), mode))
     except PlanError as error:
         raise wrong(key, error) from None
-    return BridgePlan(name, port, broker, mode, given.get("silence_s", DEFAULT_SILENCE_S), console)
 
 
 def default_name(serial: str) -> str:

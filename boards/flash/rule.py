@@ -9,14 +9,15 @@ Up to 5 a mismatch is ``WrongBoard`` or ``FlashError``, and nothing was written.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from boards.flash.errors import FlashError, WrongBoard
+from boards.flash.errors import FlashError, NoWayIn, WrongBoard
 from boards.flash.find_board import Running, ask_running, await_running
 from boards.flash.image_identity import Image
 from boards.flash.ledger import Entry, Ledger
 from boards.flash.methods import ASK_S, METHODS, Job
 from boards.flash.target import Place, Progress
-from boards.inventory.locks import BoardLock
+from boards.inventory.locks import BoardLock, flash_permit
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, ReplError
 from boards.serial_port import PortError, PortGone, Tap
@@ -86,6 +87,52 @@ def flash_board(
         replace(entry, sha256=image.sha256, machine=running.machine, version=running.version)
     )
     return Flashed(written, running)
+
+
+def flash_in_turn(
+    target: BoardHandle,
+    image: Image,
+    *,
+    held: BoardLock,
+    state_dir: Path,
+    parallel: int,
+    left_s: Callable[[], float],
+    revive: Callable[[], None] | None = None,
+    progress: Progress = lambda text: None,
+    tap: Tap | None = None,
+    force: bool = False,
+    trust_ledger: bool = False,
+    proven: Callable[[str], None] | None = None,
+) -> Flashed:
+    """``flash_board`` once it is the turn of the board's USB controller, of which ``parallel`` may.
+
+    ``state_dir``: the desk's, with its permits and ledger. ``left_s`` tells how many seconds there
+    are, for the wait and for each try. ``revive`` is called where there is no way into the loader,
+    before a second try. Raises ``NoPermit``, and as ``flash_board`` does.
+    """
+
+    def once() -> Flashed:
+        return flash_board(
+            target,
+            image,
+            held=held,
+            ledger=Ledger(state_dir / "ledger.jsonl"),
+            deadline_s=left_s(),
+            progress=progress,
+            tap=tap,
+            force=force,
+            trust_ledger=trust_ledger,
+            proven=proven,
+        )
+
+    with flash_permit(state_dir, target.controller(), parallel, deadline_s=left_s()):
+        try:
+            return once()
+        except NoWayIn:
+            if revive is None:
+                raise
+            revive()
+            return once()
 
 
 def _ask_if_running(job: Job, place: Place) -> Running | None:

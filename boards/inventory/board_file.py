@@ -108,7 +108,7 @@ def load_board(file: Path, models: Models | None = None) -> Board:
     id = take_id(top, "id", None)
     model = models[top.choice("model", sorted(models))]
     usb, flash, link = top.table("usb"), top.table("flash"), top.table("link")
-    identity = top.table("identity")
+    identity, reset = top.table("identity"), top.table("reset")
     method: FlashMethod = flash.choice("method", _methods(model), model.flash.method)
     image: str = flash.take("image", str, model.flash.image)
     data_url = link.take("serial_url", str, "")
@@ -133,14 +133,14 @@ def load_board(file: Path, models: Models | None = None) -> Board:
         transport=transport,
         mode=_mode(link, transport, model),
         data_url=data_url,
-        resets=_resets(top, model),
+        resets=reset.choices("order", get_args(Reset), model.resets),
         power=_power(top.table("power")),
         virtual=_virtual(top, model),
         limits=dict(_limits(top.table("limits"))),
         quarantine=dict(_quarantine(top.table("quarantine"))),
         required=top.take("required", bool, True),
     )
-    for table in (top, usb, flash, link, identity):
+    for table in (top, usb, flash, link, identity, reset):
         table.end()
     if board.usb is None and not board.serial_url:
         raise top.error("[usb] or serial_url is missing: by what is the board found?")
@@ -226,17 +226,6 @@ def _sha256(table: Table) -> str:
     if text and not _SHA256.fullmatch(text):
         raise table.error("flash.sha256 is not 64 hex digits", "sha256")
     return text.lower()
-
-
-def _resets(top: Table, model: Model) -> tuple[Reset, ...]:
-    reset = top.table("reset")
-    names = reset.texts("order", model.resets)
-    reset.end()
-    allowed: tuple[Reset, ...] = get_args(Reset)
-    for name in names:
-        if name not in allowed:
-            raise reset.error(f"reset.order: {name!r} is not one of {', '.join(allowed)}", "order")
-    return tuple(name for wanted in names for name in allowed if name == wanted)
 
 
 def _power(table: Table) -> Power:

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import cast
 
 from boards.bridge.bridge import ReliableBridge
-from boards.flash.errors import FlashError, NotThere, NoWayIn
+from boards.flash.errors import FlashError, NotThere
 from boards.flash.find_board import find_board, open_repl
-from boards.flash.image_identity import Image, check_image
-from boards.flash.ledger import Ledger
-from boards.flash.rule import Flashed, flash_board
+from boards.flash.image_identity import check_image
+from boards.flash.rule import flash_in_turn
 from boards.inventory import unresponsive
 from boards.inventory.board_file import Board, load_board
 from boards.inventory.link_needs import missing_link
-from boards.inventory.locks import BoardLock, flash_permit
+from boards.inventory.locks import BoardLock
 from boards.inventory.models import Models
 from boards.inventory.target import BoardHandle
 from boards.mpremote_cli import copy_to_board
@@ -124,32 +123,24 @@ class BoardRun:
             virtual=self.model.virtual,
             sha256=target.board.sha256,
         )
-        with flash_permit(
-            self._rig_dir, target.controller(), self.job.flash_parallel, deadline_s=_left(until)
-        ):
-            try:
-                done = self._flash_once(target, image, until)
-            except NoWayIn:
-                self.revive()
-                done = self._flash_once(target, image, until)
-        self._report.about(firmware=done.running.text)
-        return ("" if done.written else "the same firmware was there: ") + done.running.text
-
-    def _flash_once(self, target: BoardHandle, image: Image, until: float) -> Flashed:
         if self._lock is None:
             raise StepFailed("the board's lock is not held")
-        return flash_board(
+        done = flash_in_turn(
             target,
             image,
             held=self._lock,
-            ledger=Ledger(self._rig_dir / "ledger.jsonl"),
-            deadline_s=_left(until),
+            state_dir=self._rig_dir,
+            parallel=self.job.flash_parallel,
+            left_s=lambda: _left(until),
+            revive=self.revive,
             progress=self._report.progress,
             tap=self.log.tap,
             force=self.job.force,
             trust_ledger=self.job.trust_ledger,
             proven=self._keep_own_files,
         )
+        self._report.about(firmware=done.running.text)
+        return ("" if done.written else "the same firmware was there: ") + done.running.text
 
     def _keep_own_files(self, url: str) -> None:
         """Copy what is the board's own to this host; a virtual board of the run has nothing."""

@@ -113,7 +113,7 @@ def load_model(path: Path) -> Model:
         machine=top.take("machine", str, ""),
         usb=tuple(_usb_id(name, table) for name, table in top.table("usb").tables()),
         flash=_loader(flash, path.parent),
-        resets=_resets(top),
+        resets=top.choices("resets", get_args(Reset), None),
         transport=transport,
         mode=link.choice("mode", get_args(LineMode), "raw"),
         uart=_uart(link.table("uart", required=True)) if transport == "uart" else None,
@@ -182,15 +182,6 @@ def _loader(table: Table, folder: Path) -> Loader:
         drive=table.take("drive", str, ""),
         baud=table.number("baud", 300, 4_000_000, 115200),
     )
-
-
-def _resets(table: Table) -> tuple[Reset, ...]:
-    names = table.texts("resets")
-    allowed: tuple[Reset, ...] = get_args(Reset)
-    for name in names:
-        if name not in allowed:
-            raise table.error(f"resets: {name!r} is not one of {', '.join(allowed)}", "resets")
-    return tuple(name for wanted in names for name in allowed if name == wanted)
 
 
 def _uart(table: Table) -> Uart:
