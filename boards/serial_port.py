@@ -11,7 +11,6 @@ import re
 import termios
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import serial
 
@@ -37,23 +36,10 @@ class PortGone(PortError):
     """The port vanished or its far end closed, while in use."""
 
 
-class _Line(Protocol):
-    """What every kind of line does, without ever waiting; its errors are ``OSError``."""
-
-    @property
-    def unsent_bytes(self) -> int: ...
-    def fileno(self) -> int: ...
-    def read(self) -> bytes | None: ...
-    def write(self, data: bytes | memoryview, /) -> int: ...
-    def flush(self) -> None: ...
-    def drain(self, limit_s: float, /) -> None: ...
-    def close(self) -> None: ...
-
-
 class SerialPort:
     """An open serial port. Only one thread may use it at a time."""
 
-    def __init__(self, url: str, line: _Line, tap: Tap | None) -> None:
+    def __init__(self, url: str, line: "NetworkLine | _DeviceLine", tap: Tap | None) -> None:
         self.url = url
         self._line = line
         self._tap = tap

@@ -96,8 +96,8 @@ def needed_tools(rig: Rig | None) -> set[str]:
 
 def usb_id(device: UsbDevice, models: Models) -> UsbId | None:
     """Return as what of these models the device is seen, None if it is a stranger."""
-    known = (one for model in models.values() for one in model.usb)
-    return next((one for one in known if (one.vid, one.pid) == (device.vid, device.pid)), None)
+    seen = (model.seen_as(device.vid, device.pid) for model in models.values())
+    return next(filter(None, seen), None)
 
 
 def is_blank(device: UsbDevice, models: Models) -> bool:

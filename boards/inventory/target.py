@@ -170,14 +170,12 @@ def _is_same_chip(board: Board, device: UsbDevice) -> bool:
 
 
 def _is_kind(model: Model, device: UsbDevice) -> bool:
-    return any((usb.vid, usb.pid) == (device.vid, device.pid) for usb in model.usb)
+    return model.seen_as(device.vid, device.pid) is not None
 
 
 def _usb_state(model: Model, device: UsbDevice) -> str:
-    for usb in model.usb:
-        if (usb.vid, usb.pid) == (device.vid, device.pid):
-            return usb.state
-    return "running"
+    usb = model.seen_as(device.vid, device.pid)
+    return usb.state if usb is not None else "running"
 
 
 def _describe(match: UsbMatch) -> str:

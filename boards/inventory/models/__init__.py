@@ -10,20 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from boards.toml_file import Table, TomlError, read_table
-
-__all__ = [
-    "LineMode",
-    "Loader",
-    "Model",
-    "Models",
-    "TomlError",
-    "Uart",
-    "UsbId",
-    "all_models",
-    "load_model",
-    "models_of",
-]
+from boards.toml_file import Table, read_table
+from boards.toml_file import TomlError as TomlError
 
 Chip = Literal["rp2040", "rp2350", "esp32", "esp32s2", "esp32s3", "esp32c3", "esp32c6", "unix"]
 FlashMethod = Literal["uf2_drive", "picotool", "esptool", "none"]
@@ -84,6 +72,10 @@ class Model:
     uart: Uart | None
     caps: tuple[str, ...] = ()  # of a board whose file says nothing else
 
+    def seen_as(self, vid: int, pid: int) -> UsbId | None:
+        """Return as what a USB device of these ids is a board of this model, None if it is none."""
+        return next((usb for usb in self.usb if (usb.vid, usb.pid) == (vid, pid)), None)
+
     @property
     def chip_name(self) -> str:
         """The chip as esptool and picotool print it, e.g. ESP32-S3."""
@@ -91,6 +83,11 @@ class Model:
 
 
 Models = Mapping[str, Model]  # by id
+
+
+def models_seen_as(models: Models, vid: int, pid: int) -> list[Model]:
+    """Return the models whose boards are seen under these ids."""
+    return [model for model in models.values() if model.seen_as(vid, pid)]
 
 
 def is_file_name(image: str) -> bool:
