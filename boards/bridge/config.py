@@ -18,16 +18,19 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
+from msgspec.structs import asdict
 
 from boards.bridge.port_plan import (
     DEFAULT_BAUD,
     DEFAULT_SILENCE_S,
     MIN_BAUD,
     MIN_SILENCE_S,
-    MODES,
     BridgePlan,
     ExposePlan,
+    Mode,
     PlanError,
     PortSettings,
     broker_address,
@@ -36,7 +39,7 @@ from boards.bridge.port_plan import (
     listen_address,
     token_of,
 )
-from boards.toml_file import Table, TomlError, read_table
+from boards.toml_file import Section, TomlError, TomlFile, read_toml
 
 Plan = BridgePlan | ExposePlan
 MAX_PORTS = 256
@@ -46,84 +49,80 @@ _EXPOSE_ONLY = ("listen", "rfc2217", "token_file", "insecure")
 _NOT_FOR_ALL = ("name", "serial", "listen", "console")
 
 
-def _one_word(table: Table, key: str) -> str:
-    if len((name := table.text(key)).split()) != 1:
-        raise table.error(f"{key} = {name!r} is not one word", key)
-    return name
+class _Port(Section, frozen=True):
+    name: str | None = None
+    serial: Annotated[str, Meta(min_length=1)] | None = None
+    baud: Annotated[int, Meta(ge=MIN_BAUD, le=2**31 - 1)] | None = None
+    rtscts: bool | None = None
+    to: Annotated[str, Meta(min_length=1)] | None = None
+    mode: Mode | None = None
+    silence_s: Annotated[float, Meta(ge=MIN_SILENCE_S)] | None = None
+    console: Annotated[str, Meta(min_length=1)] | None = None
+    listen: Annotated[str, Meta(min_length=1)] | None = None
+    rfc2217: bool | None = None
+    token_file: Annotated[str, Meta(min_length=1)] | None = None
+    insecure: bool | None = None
+
+    def said(self) -> dict[str, Any]:
+        """Return the keys that are there."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-def _silence_s(table: Table, key: str) -> float:
-    silence_s: float = table.take(key, float)
-    if not MIN_SILENCE_S <= silence_s < float("inf"):
-        raise table.error(f"{key} = {silence_s:g} is not {MIN_SILENCE_S:g} or more seconds", key)
-    return silence_s
-
-
-_KEYS: Mapping[str, Callable[[Table, str], Any]] = {
-    "name": _one_word,
-    "serial": Table.text,
-    "baud": lambda table, key: table.number(key, MIN_BAUD, 2**31 - 1),
-    "rtscts": lambda table, key: table.take(key, bool),
-    "to": Table.text,
-    "mode": lambda table, key: table.choice(key, MODES),
-    "silence_s": _silence_s,
-    "console": Table.text,
-    "listen": Table.text,
-    "rfc2217": lambda table, key: table.take(key, bool),
-    "token_file": Table.text,
-    "insecure": lambda table, key: table.take(key, bool),
-}
+class _Bridges(Section, frozen=True):
+    defaults: _Port = _Port()
+    port: Any = ()
 
 
 def load_config(path: Path) -> list[Plan]:
     """Return the plans of a file, in its order. Raises ``TomlError``."""
-    top = read_table(path)
-    shared, ports = top.table("defaults"), top.rows("port")
-    top.end()
-    if not 1 <= len(ports) <= MAX_PORTS:
-        raise top.error(f"{len(ports)} ports; write 1 to {MAX_PORTS} tables [[port]]")
-    defaults = _values(shared)
+    toml = read_toml(path)
+    defaults = toml.section(_Bridges).defaults.said()
     for key in defaults:
         if key in _NOT_FOR_ALL:
-            raise shared.error(f"'{key}' is of one port only", key)
+            raise toml.error(f"'{key}' is of one port only", f"defaults.{key}")
+    ports = toml.rows(_Port, "port")
+    if not 1 <= len(ports) <= MAX_PORTS:
+        raise toml.error(f"{len(ports)} ports; write 1 to {MAX_PORTS} tables [[port]]")
     seen: dict[tuple[str, str], int] = {}
-    return [_plan(table, shared, defaults, seen) for table in ports]
-
-
-def _values(table: Table) -> dict[str, Any]:
-    """Return what a table says."""
-    values = {key: take(table, key) for key, take in _KEYS.items() if key in table}
-    table.end()
-    return values
+    return [_plan(toml, place, port.said(), defaults, seen) for place, port in ports]
 
 
 def _plan(
-    table: Table, shared: Table, defaults: dict[str, Any], seen: dict[tuple[str, str], int]
+    toml: TomlFile,
+    place: str,
+    own: dict[str, Any],
+    defaults: dict[str, Any],
+    seen: dict[tuple[str, str], int],
 ) -> Plan:
-    own = _values(table)
     if "serial" not in own:
-        raise table.error("this port has no 'serial'")
+        raise toml.error("this port has no 'serial'", place)
+    if len(own.get("name", "-").split()) != 1:
+        raise toml.error(f"port.name = {own['name']!r} is not one word", f"{place}.name")
     listens = "listen" in own
     if listens and "to" in own:
-        raise table.error(
-            "a port has either 'to' (a broker) or 'listen' (whoever connects)", "listen"
+        raise toml.error(
+            "a port has either 'to' (a broker) or 'listen' (whoever connects)", f"{place}.listen"
         )
     for key in _BRIDGE_ONLY if listens else _EXPOSE_ONLY:
         if key in own:
             with_or_without = "without" if listens else "with"
-            raise table.error(f"'{key}' is for ports {with_or_without} 'listen' only", key)
+            raise toml.error(
+                f"'{key}' is for ports {with_or_without} 'listen' only", f"{place}.{key}"
+            )
     given = {**defaults, **own}
     if not listens and "to" not in given:
-        raise table.error("this port has neither 'to' (a broker) nor 'listen' (whoever connects)")
+        raise toml.error(
+            "this port has neither 'to' (a broker) nor 'listen' (whoever connects)", place
+        )
 
     def wrong(key: str, error: PlanError) -> TomlError:
-        return (table if key in own else shared).error(str(error), key)
+        return toml.error(str(error), f"{place if key in own else 'defaults'}.{key}")
 
     plan = plan_of(given, wrong)
     for what, value in (("name", plan.name), ("serial", plan.port.url)):
-        other = seen.setdefault((what, value), table.line())
-        if other != table.line():
-            raise table.error(f"{what} '{value}' is that of line {other} too", what)
+        other = seen.setdefault((what, value), toml.line(place))
+        if other != toml.line(place):
+            raise toml.error(f"{what} '{value}' is that of line {other} too", f"{place}.{what}")
     return plan
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from boards.flash.errors import NotThere
 from boards.flash.target import Identity, Place
 from boards.inventory.board_file import Board, UsbMatch
@@ -29,7 +31,9 @@ class BoardHandle:
         self.baud = board.baud
         self.console_url = ""  # while a bridge has the console: where that goes on
         self._look = look
-        loader = replace(board.model.flash, method=board.method, offset=board.offset)
+        loader = msgspec.structs.replace(
+            board.model.flash, method=board.method, offset=board.offset
+        )
         self.model: Model = replace(board.model, flash=loader, resets=board.resets)
 
     @property
