@@ -34,6 +34,11 @@ _SUB_COMMANDS = {
     "journal": _SubCommand(
         "host_broker.cli.journal:command", "Check, repair or convert a broker's journal."
     ),
+    "users": _SubCommand("host_broker.cli.users:command", "Say who a broker knows."),
+    "acl": _SubCommand("host_broker.cli.acl:command", "Ask what the rules of a broker say."),
+    "certs": _SubCommand(
+        "host_broker.cli.certs:command", "Make a private CA and certificates.", "certs"
+    ),
     "bridge": _SubCommand(
         "boards.bridge.cli:command", "Join a serial port to a broker.", "rig", _UNIX
     ),

@@ -16,6 +16,8 @@ from host_broker.address import (
     parse_address,
 )
 from host_broker.cli.failure import failing_clearly
+from host_broker.net.access.access_error import AccessError
+from host_broker.net.freed_memory import keep_freed_memory
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.listening.listen_error import ListenError
 from host_broker.net.service import ServiceOptions, serve
@@ -31,7 +33,7 @@ _NEXT_STEP = (
 )
 _FILES_BESIDE_CONNECTIONS = 64
 _BROKEN = 2  # an installed protocol cannot be used
-_FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
+_FAILURES = (ListenError, AccessError, DataDirError, JournalError, RetainedStoreError)
 
 
 @click.command()
@@ -66,7 +68,11 @@ _FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
     metavar="SECTION.KEY=VALUE",
     help="One setting, e.g. lightmq.dialect=gbaranski; wins over --config.",
 )
-@click.option("--insecure-bind", is_flag=True, help="Allow addresses other machines can reach.")
+@click.option(
+    "--insecure-bind",
+    is_flag=True,
+    help="Allow addresses other machines can reach without TLS or authentication.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Say why each connection was closed.")
 def command(
     listen: tuple[str, ...],
@@ -81,7 +87,7 @@ def command(
 
     When ready it prints one line per listener on stdout: 'listening auto 127.0.0.1:8765'.
     A stop sends what is waiting, runs last wills and writes everything out; receivers get
-    net.drain_s to take it. SIGHUP loads certificates and --config again, and says
+    net.drain_s to take it. SIGHUP loads certificates, users, rules and --config again, and says
     what has changed and what needs a restart.
 
     \b
@@ -91,8 +97,12 @@ def command(
     slow receivers: ?slow=pause|drop-oldest|drop-newest|disconnect on any of
            them; pause makes publishers wait, the default (net.slow_consumer)
 
-    Exit codes: 0 stopped by SIGTERM, 130 by Ctrl-C, 1 a port, folder or the journal could not be
-    used, 2 a wrong option or setting, or an installed protocol that cannot be used.
+    who:   ?principal=NAME is who everybody is on that listener who says nothing better;
+           users and their rights: --set access.users=FILE, 'motemq users --help'
+
+    Exit codes: 0 stopped by SIGTERM, 130 by Ctrl-C, 3 ended by $/signals/terminate, 1 a port,
+    folder, the journal, users or rules could not be used, 2 a wrong option or setting, or an
+    installed protocol that cannot be used.
     """
     if ephemeral and data is not None:
         raise click.UsageError("--ephemeral and --data exclude each other; give one")
@@ -125,6 +135,7 @@ def _run(options: ServiceOptions, next_step: str) -> int:
     net = options.settings.net
     strangers = net.max_unrecognised * sum(each.protocol == AUTO for each in options.listen)
     _allow_open_files(net.max_connections + strangers + _FILES_BESIDE_CONNECTIONS)
+    keep_freed_memory()
     gc.freeze()  # what is loaded now stays; the collector need not look at it again
     # An ended connection is freed by its reference count, so the collector finds next to nothing. A
     # full collection looks at all of 10 000 clients for 30 ms, and while so many came there were

@@ -14,6 +14,7 @@ from host_broker.net.connection.tuning import is_local
 from host_broker.net.http import journal as journal_pages
 from host_broker.net.http import publish as publish_pages
 from host_broker.net.http.mistake import mistake
+from host_broker.net.http.principals import PRINCIPAL, HttpAccess
 from host_broker.net.http.publishing import Publishing
 from host_broker.net.http.refused_log import quiet_logger
 from host_broker.net.listening.slots import Evicted
@@ -48,13 +49,14 @@ class Site:
         publishing: Publishing,
         deduplicator: Deduplicator,
         journal: "Journal | None",
+        access: HttpAccess,
     ) -> "Site":
-        """Prepare the pages about what there is."""
-        tables = [publish_pages.routes(publishing, deduplicator)]
+        """Prepare the pages about what there is, for whom ``access`` lets in."""
+        tables = [publish_pages.routes(publishing, deduplicator, access)]
         if journal is not None:
-            tables.append(journal_pages.routes(journal))
+            tables.append(journal_pages.routes(journal, access))
         asking: set[object] = set()
-        app = application(live, tables, asking)
+        app = application(live, tables, asking, access)
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -88,13 +90,17 @@ class Site:
 
 
 def application(
-    live: LiveSettings, tables: Iterable[web.RouteTableDef], asking: set[object]
+    live: LiveSettings,
+    tables: Iterable[web.RouteTableDef],
+    asking: set[object],
+    access: HttpAccess,
 ) -> web.Application:
     """Return the pages of ``tables`` for whoever may see them.
 
     ``asking`` has aiohttp's protocol of every client that waits for an answer.
 
-    With ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
+    With users (``access``) that is who may ``connect`` to ``http``; each page asks for more. With
+    ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
     asks from this machine for a loopback address by number or as localhost: a page in a browser
     that had its own name point here is not let in, nor is one that sends a form to us.
     """
@@ -103,9 +109,13 @@ def application(
     async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
         asking.add(request.protocol)
         try:
-            refusal = _refusal(request, live.http.token)
+            refusal = _refusal(request, live.http.token) if access.is_open else None
             if refusal is not None:
                 return refusal
+            who = await access.principal(request)
+            if isinstance(who, web.Response):
+                return who
+            request[PRINCIPAL] = who
             return await handler(request)
         except web.HTTPException as error:
             return mistake(error.status, error.reason)

@@ -12,6 +12,9 @@ _REFUSED_S = 2.0  # for a refused client to read why
 # What anybody has to say something, however many come. A client's first words follow its connect at
 # once; a crowd that comes again and again would else push it out before it is looked at.
 _GRACE_S = 0.1
+# And while the kernel's queue is crowded: whoever comes out of it has spent the rest there, and its
+# first words are there, too. They have to be looked at, no more.
+_LOOK_S = 0.01
 
 
 class PendingConnection(Protocol):
@@ -58,14 +61,19 @@ class PendingConnections:
         self._timers[connection] = self._loop.call_later(limit_s, too_late, connection)
         self._since[connection] = self._loop.time()
 
-    def make_room(self) -> bool:
-        """Return whether one more may come; if need be and possible the oldest has to go."""
+    def make_room(self, *, crowded: bool = False) -> bool:
+        """Return whether one more may come; if need be and possible the oldest has to go.
+
+        ``crowded``: so many wait to be accepted that the kernel is about to refuse others.
+        """
         if len(self._timers) < self._live.net.max_unrecognised:
             return True
         name = next(iter(self._timers)).listener
         text = f"{name}: more than net.max_unrecognised clients say nothing"
         self._log.write("", "full", text)
-        return self.evict_oldest() == "done"
+        return (
+            self._evict_older(min(self._grace_s, _LOOK_S) if crowded else self._grace_s) == "done"
+        )
 
     def give_time_to_read(self, connection: PendingConnection) -> None:
         """Let a refused one wait until it has read why."""
@@ -81,12 +89,7 @@ class PendingConnections:
 
     def evict_oldest(self) -> Evicted:
         """End the one that has waited longest."""
-        for connection, since in self._since.items():
-            if self._loop.time() - since < self._grace_s:
-                return "not yet"
-            self._evict(connection)
-            return "done"
-        return "nobody"
+        return self._evict_older(self._grace_s)
 
     def close(self) -> None:
         """End all."""
@@ -116,6 +119,14 @@ class PendingConnections:
         self._loop.call_exception_handler(
             {"message": "a client could not be let in", "exception": error}
         )
+
+    def _evict_older(self, grace_s: float) -> Evicted:
+        for connection, since in self._since.items():
+            if self._loop.time() - since < grace_s:
+                return "not yet"
+            self._evict(connection)
+            return "done"
+        return "nobody"
 
     def _too_late(self, connection: PendingConnection) -> None:
         peer = connection.peer() or "a client"

@@ -109,7 +109,10 @@ def test_autos_takes_nothing_but_tls(tmp_path: Path) -> None:
         ("autos://127.0.0.1:0", "needs a certificate and its key"),
         ("auto://127.0.0.1:0?cert=missing.pem&key=missing.key", "cannot read missing.pem"),
         ("auto://127.0.0.1:0?cert=missing.pem", "needs a certificate and its key"),
-        ("auto://0.0.0.0:0", "listen on 127.0.0.1 or with autos://, or add --insecure-bind"),
+        (
+            "auto://0.0.0.0:0",
+            "without encryption and authentication; listen on 127.0.0.1 or with autos",
+        ),
         ("auto://127.0.0.1:0/board", "only LightMQ has client ids"),
     ],
 )
