@@ -14,7 +14,7 @@ _VERBS = {
     "monitor": ("boards.commands.monitor:command", "Print what a board says, with the time."),
     "watch": ("boards.commands.watch:command", "Install a program each time a file is saved."),
     "shell": ("boards.commands.shell:command", "Open a board's REPL, with its lock held."),
-    "lock": ("boards.commands.lock:command", "LiveTable and hold boards' locks."),
+    "lock": ("boards.commands.lock:command", "Show and hold boards' locks."),
     "power": ("boards.commands.power:command", "Switch a board on, off, or off and on."),
     "recover": ("boards.commands.recover:command", "Bring a wedged board back."),
     "report": ("boards.commands.report:command", "Write reports of a run again."),

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from boards.flash.find_board import find_board, open_repl
-from boards.flash.image_identity import check_image
+from boards.flash.image_identity import image_for
 from boards.flash.images import image_of
 from boards.flash.rule import flash_in_turn
 from boards.inventory import unresponsive
@@ -148,12 +148,8 @@ def _prepare(
 
     unresponsive.refuse(rig.state_dir, target.id)
     board = target.board
-    image = check_image(
-        image_of(board.image, board.file.parent, log.mark, lock=rig.firmware_lock),
-        target.model.flash,
-        virtual=target.model.virtual,
-        sha256=board.sha256,
-    )
+    path = image_of(board.image, board.file.parent, log.mark, lock=rig.firmware_lock)
+    image = image_for(target, path)
     flash_in_turn(
         target,
         image,

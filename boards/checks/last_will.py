@@ -96,9 +96,7 @@ class _WillWatcher:
     def saw(self, texts: list[str]) -> None:
         """Return once exactly ``texts`` have come, and forget them. Raises ``CheckFailed``."""
         count = self.before + len(texts)
-        self.observer.wait_for(lambda seen: len(seen) >= count, _ONLINE_S)
-        self.observer.wait_for(lambda seen: len(seen) > count, _QUIET_S)
-        got = _texts(self.observer.seen()[self.before :])
+        got = _texts(self.observer.settle(count, _ONLINE_S)[self.before :])
         if got != texts:
             raise CheckFailed(f"expected {texts} on {self.topic}, got {got}")
         self.before = count

@@ -12,7 +12,6 @@ from typing import Any
 from boards.session.board_session import BoardSession, CheckFailed
 from boards.session.observer import Observer, connect_fmqp
 
-_QUIET_S = 0.3  # after the last, in which none may come twice
 _HEAD = struct.Struct(">II")  # CRC-32 of all after it, number
 
 
@@ -96,9 +95,8 @@ def board_result(result: Mapping[str, int], expected: int) -> StreamResult:
 
 def expect_heard(observer: Observer, count: int, within_s: float) -> None:
     """Wait until the host has heard ``count`` messages of a board; raise if any came to harm."""
-    observer.wait_for(lambda seen: len(seen) >= count, within_s)
-    observer.wait_for(lambda seen: len(seen) > count, _QUIET_S)
-    expect("from the board", stream_result([seen.payload for seen in observer.seen()], count))
+    seen = observer.settle(count, within_s)
+    expect("from the board", stream_result([message.payload for message in seen], count))
 
 
 def send_down(

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import FAULT, FAULTS, boards_option, ending, open_rig, rig_option
-from boards.flash.image_identity import check_image
+from boards.flash.image_identity import image_for
 from boards.flash.images import image_of
 from boards.flash.rule import flash_in_turn
 from boards.inventory import unresponsive
@@ -72,12 +72,7 @@ def _flash(
     with BoardLock.take(rig.state_dir, id, "motemq rig flash") as held:
         folder = board.board.file.parent
         path = file or image_of(board.board.image, folder, click.echo, lock=rig.firmware_lock)
-        image = check_image(
-            path,
-            board.model.flash,
-            virtual=board.model.virtual,
-            sha256="" if file else board.board.sha256,
-        )
+        image = image_for(board, path, is_its_own=file is None)
         click.echo(f"{id}: {path.name} for {image.about}, {image.size_bytes} bytes")
         done = flash_in_turn(
             board,

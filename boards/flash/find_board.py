@@ -1,4 +1,4 @@
-"""Find a board that was away, and ask it who it is: the proof that it is the one, and boots.
+"""Find a board that was away, and ask what runs on it: proof that it boots, and is the one.
 
 A board that comes back may have another port name and another USB id, and takes its time; its port
 is there before udev has given it to us. All who need a board that was away wait here.

@@ -8,7 +8,7 @@ from typing import cast
 from boards.bridge.bridge import ReliableBridge
 from boards.flash.errors import FlashError, NotThere
 from boards.flash.find_board import find_board, open_repl
-from boards.flash.image_identity import check_image
+from boards.flash.image_identity import image_for
 from boards.flash.rule import flash_in_turn
 from boards.inventory import unresponsive
 from boards.inventory.board_file import Board, load_board
@@ -117,12 +117,7 @@ class BoardRun:
             return f"nothing to flash: {running}"
         if self.job.image_fault:
             raise FlashError(f"{self.job.image_fault}; nothing was written")
-        image = check_image(
-            Path(self.job.image),
-            target.model.flash,
-            virtual=self.model.virtual,
-            sha256=target.board.sha256,
-        )
+        image = image_for(target, Path(self.job.image))
         if self._lock is None:
             raise StepFailed("the board's lock is not held")
         done = flash_in_turn(
