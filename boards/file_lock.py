@@ -10,10 +10,12 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
     To close the descriptor gives the lock back. ``shared``: together with others who share it. The
     file is neither truncated nor removed: who comes too late must not wipe what the holder has
-    written there, and a removed file can be locked twice. Raises ``OSError``.
+    written there, and a removed file can be locked twice. A symbolic link is not followed.
+    Raises ``OSError``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o664)
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -221,10 +221,11 @@ class Broker:
         self._arriving: Client | None = None  # its session is being made
         self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
         self._ending = False  # a signal has come, or stop: nothing more is read
+        self._held_memory = Budget(settings.bus.max_held_bytes)
         context = BrokerContext(
             settings.bus,
             random_u16 or _id_sequence(),
-            Budget(settings.bus.max_held_bytes),
+            self._held_memory,
             self.stats,
             self._topics,
             self._servers,
@@ -572,6 +573,16 @@ class Broker:
         return self._bus.retained.refused
 
     @property
+    def retained_bytes(self) -> int:
+        """Memory of the retained messages, of both topic systems."""
+        return self._bus.retained.memory
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of what connections have begun to send, and of their last wills."""
+        return self._limits.max_held_bytes - self._held_memory.left
+
+    @property
     def queues(self) -> Mapping[bytes, Queue]:
         """The queues, by name; nobody else changes them."""
         return self._bus.queues
@@ -723,7 +734,7 @@ class Broker:
             self._outputs.rests[client.connection] = client.steps / limit
             return
         self.stats.discard(client.spec.name, "bus.max_steps_per_s")
-        reason = f"it asked for more than bus.max_steps_per_s = {limit} steps through the index"
+        reason = f"bus.max_steps_per_s: it asked for more than {limit} steps through the index"
         client.suspended = None
         # The answers to all that it asked for are not worth sending.
         forwards = self._outputs.forwards
@@ -1460,7 +1471,7 @@ class Broker:
             ended = self._clients.get(command.connection)
         if ended is None or ended.closing:
             return
-        self.stats.closes += 1
+        self.stats.close(ended.spec.name, command.reason)
         self._outputs.closes.append(Close(ended.connection, command.reason, command.abort))
         self._leave(ended)
 

@@ -50,7 +50,7 @@ class Desk:
 def up(folder: Path, virtual: tuple[str, ...]) -> Iterator[Desk]:
     """Start a broker and the boards; stop all of them at the end."""
     (folder / "rig.toml").write_text('name = "runs"\nvirtual = true\n')
-    environment = {**os.environ, "MOTEMQ_RUNTIME": str(folder / "runtime")}
+    environment = {**os.environ, "MOTEMQ_RUNTIME_DIR": str(folder / "runtime")}
     with subprocess.Popen(
         _motemq("broker", "--ephemeral", "--listen", "auto://127.0.0.1:0"),
         stdout=subprocess.PIPE,

@@ -28,10 +28,14 @@ from boards.bridge.port_plan import (
     MIN_BAUD,
     MIN_SILENCE_S,
     MODES,
+    ExposePlan,
     PlanError,
+    with_token,
 )
+from boards.runtime_folder import Untrusted, make_private, runtime_folder
 from boards.serial_port import PortError
 from boards.toml_file import TomlError
+from host_broker.printable import printable
 
 _POLL_S = 0.2
 _REFRESH_S = 1.0
@@ -76,7 +80,7 @@ _REFRESH_S = 1.0
     metavar="FILE",
     help="With --listen: the first line that a program must send.",
 )
-@click.option("--insecure", is_flag=True, help="With --listen: no token outside of this machine.")
+@click.option("--insecure", is_flag=True, help="With --listen: everybody may connect, no token.")
 @click.option(
     "--wait/--no-wait",
     default=None,
@@ -87,6 +91,9 @@ _REFRESH_S = 1.0
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Many ports: a TOML file, see docs/bridge.md.",
+)
+@click.option(
+    "--end", "ends", metavar="NAME", help="Take the port of that name from the program that has it."
 )
 @click.option("--status", "asks", is_flag=True, help="Show what running bridges do.")
 @click.option("--json", "as_json", is_flag=True, help="With --status: once, as JSON.")
@@ -110,9 +117,15 @@ def command(**options: Any) -> None:
 
     Exit codes: 0 terminated, 1 a port cannot be opened, 2 usage, 130 interrupted.
     """
-    folder = options["runtime_dir"] or status.runtime_folder()
+    try:
+        folder = options["runtime_dir"] or runtime_folder()
+    except Untrusted as error:
+        raise click.ClickException(str(error)) from None
     if options["asks"]:
         _show_status(folder, as_json=options["as_json"])
+        return
+    if options["ends"] is not None:
+        _end_holder(folder, options["ends"])
         return
     plans = _plans(options)
     wait = options["wait"] if options["wait"] is not None else options["config"] is not None
@@ -144,6 +157,39 @@ def _plans(options: dict[str, Any]) -> list[Plan]:
     return [plan_of(given, wrong)]
 
 
+def _with_tokens(plans: list[Plan], folder: Path, stack: contextlib.ExitStack) -> list[Plan]:
+    """Have ports for programs ask for a token, a new one where none is given."""
+    found: list[Plan] = []
+    for plan in plans:
+        if isinstance(plan, ExposePlan) and not (plan.token or plan.insecure):
+            try:
+                make_private(folder)
+                plan = with_token(plan, folder)
+            except (Untrusted, OSError) as error:
+                raise click.ClickException(
+                    f"no token can be made for {plan.name}: {error}; give one by --token-file, or "
+                    "let everybody in by --insecure"
+                ) from None
+            if plan.token_file is not None:
+                stack.callback(plan.token_file.unlink, missing_ok=True)
+        found.append(plan)
+    return found
+
+
+def _end_holder(folder: Path, name: str) -> None:
+    try:
+        ended = status.end_holder(folder, name)
+    except status.StatusError as error:
+        raise click.ClickException(str(error)) from None
+    if not ended:
+        raise click.ClickException(
+            f"no program has a port {name!r} of a bridge of yours (looked in {folder}); "
+            "'motemq bridge --status' lists them"
+        )
+    for peer in ended:
+        click.echo(f"{name}: {printable(peer)} has the port no longer")
+
+
 def _run(plans: list[Plan], folder: Path, *, wait_for_ports: bool) -> None:
     done = threading.Event()
     received: list[int] = []
@@ -155,8 +201,8 @@ def _run(plans: list[Plan], folder: Path, *, wait_for_ports: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _on_signal)
     _allow_descriptors()
-    with Log(click.echo) as log:
-        pool = BridgePool(plans, log.say)
+    with contextlib.ExitStack() as tokens, Log(click.echo) as log:
+        pool = BridgePool(_with_tokens(plans, folder, tokens), log.say)
         _serve(pool, folder, done, wait_for_ports=wait_for_ports)
         pool.farewell()
     if signal.SIGINT in received:
@@ -185,7 +231,8 @@ def _allow_descriptors() -> None:
 
 def _serve_status(stack: contextlib.ExitStack, folder: Path, pool: BridgePool) -> None:
     try:
-        stack.enter_context(status.StatusServer(folder, lambda: pool.snapshot(os.getpid())))
+        server = status.StatusServer(folder, lambda: pool.snapshot(os.getpid()), pool.end)
+        stack.enter_context(server)
     except status.StatusError as error:
         # The bytes are more important than the news about them.
         click.echo(f"warning: {error}", err=True)

@@ -139,8 +139,9 @@ def plan_of(given: Mapping[str, Any], wrong: Callable[[str, PlanError], Exceptio
         if key == "listen":
             host, tcp_port = listen_address(given["listen"])
             token = token_of(given.get("token_file"))
-            check_exposure(host, token, insecure=given.get("insecure", False))
-            return ExposePlan(name, port, host, tcp_port, given.get("rfc2217", False), token)
+            insecure, rfc2217 = given.get("insecure", False), given.get("rfc2217", False)
+            check_exposure(host, token, insecure=insecure)
+            return ExposePlan(name, port, host, tcp_port, rfc2217, token, insecure)
         broker = broker_address(given["to"])
         key = "console"
         mode = given.get("mode", "raw")

@@ -11,6 +11,7 @@ import time
 from typing import Self
 
 from boards.bridge.counters import BridgeCounters
+from boards.bridge.first_line import FirstLine
 from boards.bridge.poll_thread import PollThread, Report
 from boards.bridge.port_plan import ExposePlan
 from boards.bridge.rfc2217_server import Rfc2217Server
@@ -40,6 +41,8 @@ class _Client:
         self.to_client = bytearray()
         self.to_board = bytearray()
         self.lines_due = 0.0
+        self.since = time.monotonic()
+        self.first_line: FirstLine | None = FirstLine()  # None: it is no page
 
 
 class ExposedPort(PollThread):
@@ -52,6 +55,7 @@ class ExposedPort(PollThread):
         self._listener: socket.socket | None = None
         self._client: _Client | None = None
         self._gate = TokenGate(plan.token, self._refused)
+        self._asked_to_end = ""  # the one who has the port, and only that one
 
     def start(self) -> Self:
         """Begin to listen. Raises ``ListenError``."""
@@ -80,6 +84,21 @@ class ExposedPort(PollThread):
         client = self._client
         return f"serving {client.peer}" if client is not None else "waiting"
 
+    @property
+    def held_s(self) -> float | None:
+        """For how long the one who has the port has had it; None: nobody has."""
+        client = self._client
+        return time.monotonic() - client.since if client is not None else None
+
+    def end_holder(self) -> str:
+        """Take the port away from whoever has it; returns who that is, "" if nobody has."""
+        client = self._client
+        if client is None:
+            return ""
+        self._asked_to_end = client.peer
+        self.wake()
+        return client.peer
+
     # All below runs in the thread.
 
     def end(self) -> None:
@@ -101,11 +120,17 @@ class ExposedPort(PollThread):
             poll.register(client.tcp, _wanted(client.to_board, bool(client.to_client)))
             writing = bool(client.to_board or client.port.unsent_bytes)
             poll.register(client.port.fileno(), _wanted(client.to_client, writing))
-        due = self._gate.deadlines()
+        due: list[float | None] = [*self._gate.deadlines()]
         if client is not None and client.manager is not None:
             due.append(client.lines_due)
+        if client is not None and client.first_line is not None:
+            due.append(client.first_line.deadline)
         events = self.wait(poll, due)
         now = time.monotonic()
+        if client is not None and self._asked_to_end == client.peer:
+            self._hang_up("its user has ended it (motemq bridge --end)", flush=True)
+            client = None
+        self._asked_to_end = ""
         if client is not None:
             try:
                 self._serve(client, events, now)
@@ -139,7 +164,18 @@ class ExposedPort(PollThread):
                 said = tcp.recv(_READ)
                 if not said:
                     raise EOFError
-                client.to_board += client.manager.received(said) if client.manager else said
+                if client.first_line is not None:
+                    client.first_line.add(said, now)
+                else:
+                    self._heard(client, said)
+        if client.first_line is not None:
+            verdict = client.first_line.look(now)
+            if verdict == "page":
+                self.counters.connect_failures += 1
+                raise ValueError("it spoke HTTP, as pages in a browser do; nothing was passed on")
+            if verdict == "program":
+                said, client.first_line = client.first_line.held, None
+                self._heard(client, said)
         if client.manager is not None:
             if now >= client.lines_due:
                 client.lines_due = now + _MODEM_LINES_S
@@ -155,6 +191,9 @@ class ExposedPort(PollThread):
                 del client.to_client[: tcp.send(bytes(client.to_client[:_READ]))]
         self.counters.to_broker_wait.look(len(client.to_client), time.monotonic())
         self.counters.to_board_wait.look(len(client.to_board), time.monotonic())
+
+    def _heard(self, client: _Client, said: bytes) -> None:
+        client.to_board += client.manager.received(said) if client.manager else said
 
     def _accept(self, now: float) -> None:
         if self._listener is None:

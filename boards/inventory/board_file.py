@@ -25,6 +25,7 @@ from boards.inventory.models import (
     Transport,
     all_models,
 )
+from boards.runtime_folder import check_trusted_file
 from boards.toml_file import Section, TomlFile, read_toml
 
 _SCHEMA = 1
@@ -288,6 +289,8 @@ def _power(toml: TomlFile, power: Power) -> Power:
             raise toml.missing(Power, key, "power")
     if power.driver == "command" and not (power.on and power.off):
         raise toml.error('power.on and power.off are lists like ["relay", "3", "on"]', "power")
+    if power.driver == "command":
+        check_trusted_file(toml.file)
     return power
 
 

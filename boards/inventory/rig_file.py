@@ -1,8 +1,8 @@
 """``rig.toml`` and the boards of the desk, every mistake with file and line."""
 
+import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from boards.inventory.board_file import Board, load_board, require_id, require_schema
 from boards.inventory.models import Models, TomlError, all_models, models_of
+from boards.runtime_folder import check_private, runtime_folder
 from boards.toml_file import Section, read_toml
 
 RIG_FILE = "rig.toml"
@@ -105,22 +106,13 @@ def load_rig(file: Path) -> Rig:
 def virtual_folder() -> Path:
     """Return where virtual boards that are up have their files: ``motemq rig virtual up``.
 
-    It is ``desk`` in ``runtime_dir()``. A file appears by a rename and goes with its board.
+    It is ``desk`` in ``runtime_folder()``. A file appears by a rename and goes with its board.
+    Raises ``Untrusted`` if others could have put files there.
     """
-    return runtime_dir() / "desk"
-
-
-def runtime_dir() -> Path:
-    """Return the folder for what does not outlive a session.
-
-    ``$MOTEMQ_RUNTIME``, or ``motemq`` in the user's runtime folder, or one in the folder for
-    temporary files that is named by the user's id.
-    """
-    if override := os.environ.get("MOTEMQ_RUNTIME"):
-        return Path(override)
-    if session := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(session) / "motemq"
-    return Path(tempfile.gettempdir()) / f"motemq-{os.getuid()}"
+    runtime = runtime_folder()
+    with contextlib.suppress(FileNotFoundError):
+        check_private(runtime)
+    return runtime / "desk"
 
 
 def virtual_rig() -> Rig | None:

@@ -4,20 +4,15 @@ Boards, brokers and file names write what a page shows. Besides HTML's own chara
 characters and those that turn the direction of text are shown as they are written in Python.
 """
 
-import re
-
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-# C0 and C1 without tab and newline, surrogates, bidirectional controls, line separators.
-_HIDING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
-)
+from host_broker.printable import printable_lines
 
 
 def visible(words: str) -> str:
     """Return ``words`` with what could hide some of them made visible."""
-    return _HIDING.sub(lambda found: f"\\u{ord(found[0]):04x}", words)
+    return printable_lines(words)
 
 
 def templates() -> Environment:

@@ -13,6 +13,7 @@ from boards.reports.percentiles import percentile
 from boards.reports.record import by_reason
 from boards.reports.rerun import rerun_command
 from boards.session.plan import STEPS
+from host_broker.printable import printable_lines
 
 _SIDE = 3  # characters that the frame adds to a column
 
@@ -35,6 +36,7 @@ def print_summary(
         console.print(note, style="dim", highlight=False)
     for board in boards:
         for style, line in _lines(board):
+            line = printable_lines(line)
             console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
     if failed := [board for board in boards if board.failures]:
         line = f"again: {_again(failed, argv)}"

@@ -9,6 +9,7 @@ import click
 
 from boards.commands.exits import ending
 from boards.inventory.rig_file import virtual_folder
+from boards.runtime_folder import Untrusted, make_private
 from boards.virtual.address import KINDS, BoardAddress, BoardKind
 from boards.virtual.control import BoardControl, BoardError
 from boards.virtual.desk import Desk, Seen
@@ -29,12 +30,17 @@ def command() -> None:
     """Put virtual boards on the desk, list them, take them away.
 
     They belong to no shell: they stay until 'down', and 'motemq rig' finds them. Their flash
-    outlasts them. $MOTEMQ_RUNTIME names another folder than the user's runtime folder.
+    outlasts them. $MOTEMQ_RUNTIME_DIR names another folder than the user's runtime folder.
     """
 
 
 def _desk() -> Desk:
-    return Desk(virtual_folder().parent)
+    try:
+        runtime = virtual_folder().parent
+        make_private(runtime)
+    except (Untrusted, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    return Desk(runtime)
 
 
 def _kinds(

@@ -18,6 +18,7 @@ class LoginBackoff:
     """
 
     def __init__(self, failures: int = 5, longest_s: float = 60.0) -> None:
+        self.counted = 0  # failures since the start
         self._failures = failures
         self._longest_s = longest_s
         # By address and name, the one that failed last at the end: failures, until when it waits.
@@ -34,6 +35,7 @@ class LoginBackoff:
 
     def failed(self, address: str, name: str, now: float) -> None:
         """Take note of a wrong secret or an unknown name."""
+        self.counted += 1
         network = _network(address)
         keys = [((network, ""), self._failures * _MANY_NAMES)]
         if name:

@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import logging
 import resource
 from pathlib import Path
 
@@ -15,12 +14,14 @@ from host_broker.address import (
     AddressError,
     parse_address,
 )
+from host_broker.cli import service_manager
 from host_broker.cli.failure import failing_clearly
+from host_broker.cli.log_format import LogFormat, set_up_logging
 from host_broker.net.access.access_error import AccessError
 from host_broker.net.freed_memory import keep_freed_memory
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.listening.listen_error import ListenError
-from host_broker.net.service import ServiceOptions, serve
+from host_broker.net.service import ServiceOptions, configuration_faults, serve
 from host_broker.net.settings_source import SettingsError, load_settings
 from host_broker.net.storage.data_dir import DataDirError
 from host_broker.net.storage.retained_store import RetainedStoreError
@@ -74,6 +75,19 @@ _FAILURES = (ListenError, AccessError, DataDirError, JournalError, RetainedStore
     help="Allow addresses other machines can reach without TLS or authentication.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say why each connection was closed.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: one object a line, with ts, level, logger, pid, message.",
+)
+@click.option(
+    "--check-config",
+    is_flag=True,
+    help="Only say whether options, --config and certificates are right, and end.",
+)
+@click.option("--print-systemd-unit", is_flag=True, help="Print a unit for systemd, and end.")
 def command(
     listen: tuple[str, ...],
     data: Path | None,
@@ -82,6 +96,9 @@ def command(
     assignments: tuple[str, ...],
     insecure_bind: bool,
     verbose: bool,
+    log_format: LogFormat,
+    check_config: bool,
+    print_systemd_unit: bool,
 ) -> None:
     """Run the broker until SIGTERM or Ctrl-C.
 
@@ -104,6 +121,9 @@ def command(
     folder, the journal, users or rules could not be used, 2 a wrong option or setting, or an
     installed protocol that cannot be used.
     """
+    if print_systemd_unit:
+        click.echo(service_manager.unit(), nl=False)
+        return
     if ephemeral and data is not None:
         raise click.UsageError("--ephemeral and --data exclude each other; give one")
     try:
@@ -115,11 +135,12 @@ def command(
         # What was typed is right; what is installed is not.
         click.echo(f"broker: error: {error}", err=True)
         raise SystemExit(_BROKEN) from error
+    if check_config:
+        _check(ServiceOptions(addresses, data, settings, insecure_bind), config)
+        return
     if data is None and not ephemeral:
         click.echo("broker: no --data folder given, so nothing is kept (--ephemeral)", err=True)
-    logging.basicConfig(
-        format="broker: %(message)s", level=logging.INFO if verbose else logging.WARNING
-    )
+    set_up_logging(log_format, verbose=verbose)
     with failing_clearly("broker", *_FAILURES):
         reload = functools.partial(load_settings, config, assignments)
         options = ServiceOptions(addresses, data, settings, insecure_bind, reload)
@@ -129,6 +150,17 @@ def command(
             click.echo(f"broker: error: {error}", err=True)
             code = _BROKEN
         raise SystemExit(code)
+
+
+def _check(options: ServiceOptions, config: Path | None) -> None:
+    """Say what would be wrong with a start, and end with 2 then; nothing is opened for long."""
+    faults = configuration_faults(options)
+    for fault in faults:
+        click.echo(f"broker: error: {fault}", err=True)
+    if faults:
+        raise SystemExit(_BROKEN)
+    where = ", ".join(map(str, options.listen))
+    click.echo(f"configuration is right: {config or 'no --config'}; to listen: {where}")
 
 
 def _run(options: ServiceOptions, next_step: str) -> int:
@@ -145,6 +177,7 @@ def _run(options: ServiceOptions, next_step: str) -> int:
     def say_listening(where: list[str]) -> None:
         for line in where:
             click.echo(f"listening {line}")
+        service_manager.notify("READY=1")
         if next_step:
             click.echo(f"broker: try {next_step}", err=True)
 

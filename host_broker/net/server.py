@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,6 +71,9 @@ class Server:
         """``on_signal`` is called when a client asks for the end: ``stop`` or ``terminate``.
         ``passwords`` checks those of users."""
         self.memory = BufferMemory(live, poller)
+        self.disconnected: Counter[str] = Counter()  # by the edge, by reason
+        self.held: Counter[str] = Counter()  # how often somebody was read no further, by reason
+        self.failures: Counter[str] = Counter()  # by part
         self._live = live
         self._on_signal = on_signal
         self._broker = broker
@@ -161,15 +165,17 @@ class Server:
         self._enter()
         self._broker.congested(connection.id, connection.congested, self._now)
 
-    def gave_up(self, connection: Connection, reason: str) -> None:
-        """Disconnect a receiver that holds its publishers up."""
+    def gave_up(self, connection: Connection, reason: str, rule: str = "slow") -> None:
+        """Disconnect a receiver that holds its publishers up; ``rule`` is what it is counted as."""
         _log.warning("connection %d is closed: %s", connection.id, reason)
+        self.disconnected[rule] += 1
         connection.transport.abort()
 
     def stalled(self, connection: Connection, grace_s: float) -> None:
         """Disconnect a receiver that took too little; the next of its peer has less time."""
         self._stalls.add(connection.peer, time.monotonic())
-        self.gave_up(connection, f"it took too little for {grace_s:g} s")
+        reason = f"it took too little for {grace_s:g} s"
+        self.gave_up(connection, reason, "net.stalled_receiver_s")
 
     def left_stalling(self, connection: Connection, waited_s: float) -> None:
         """Note that a receiver left while publishers waited for it: no way to have more time."""
@@ -248,7 +254,7 @@ class Server:
 
     def watch_idleness(self, protocol: str, timeout_s: float) -> None:
         """From now on close connections of ``protocol`` from which nothing comes that long."""
-        IdleTimeout(self.connections, protocol, timeout_s, self._close).start(self._loop)
+        IdleTimeout(self.connections, protocol, timeout_s, self._close_idle).start(self._loop)
 
     async def stop(self, drain_s: float, close_listeners: Callable[[], None]) -> None:
         """End as FMQP R33 to R38 say; those listeners are closed already that answer nobody (R33).
@@ -433,6 +439,7 @@ class Server:
 
     def _failed(self, connection: Connection, error: Exception) -> None:
         """Disconnect a connection that cannot be written to; the others of the turn are served."""
+        self.disconnected["not writable"] += 1
         self._log_failure("a connection could not be written to", connection.id, error)
         connection.transport.abort()
 
@@ -444,6 +451,7 @@ class Server:
         """Log a session's or server's failure with its traceback; a filter's, which may fail for
         every publication, as one line."""
         for failure in failures:
+            self.failures[failure.part] += 1
             if failure.part == "filter":
                 whose = f"connection {failure.connection}" if failure.connection else "a queue"
                 error = failure.error
@@ -464,9 +472,11 @@ class Server:
             resting = connections.get(identity)
             if resting is not None:
                 resting.hold(_RESTING)
+                self.held["bus.max_discards_per_s"] += 1
                 self._loop.call_later(rest_s, resting.release, _RESTING)
         for identity, reason in holds:
             if identity in connections:
+                self.held["queue"] += 1
                 connections[identity].hold(reason)
         for identity, reason in releases:
             if identity in connections:
@@ -506,6 +516,7 @@ class Server:
                 publisher = self.connections.get(record.connection)
                 if publisher is not None:
                     publisher.hold(journal)
+                    self.held["journal.max_pending_bytes"] += 1
                     self._held_by_journal.add(publisher)
 
     @property
@@ -541,6 +552,10 @@ class Server:
         _log.info("connection %d is closed: %s", close.connection, close.reason)
         connection.left = True  # of many subscriptions it is taken off the bus step by step
         (connection.transport.abort if close.abort else connection.close)()
+
+    def _close_idle(self, close: Close) -> None:
+        self.disconnected["idle"] += 1
+        self._close(close)
 
     def _tick(self) -> None:
         self._enter()

@@ -3,9 +3,11 @@
 import asyncio
 import functools
 import logging
+import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from host_broker.net.access.passwords import PasswordChecks
 from host_broker.net.connection.connection import Connection
 from host_broker.net.connection.overflow import Policy
 from host_broker.net.connection.poller import Poller, event_loop
+from host_broker.net.http.late_site import LateSite
 from host_broker.net.journal.writer import Journal
 from host_broker.net.listening.handshakes import Handshakes
 from host_broker.net.listening.listen_error import ListenError
@@ -31,7 +34,7 @@ from host_broker.net.settings_source import SettingsError
 from host_broker.net.storage.data_dir import DataDir
 from host_broker.net.storage.deduplicator import Deduplicator
 from host_broker.net.storage.retained_store import RetainedStore
-from host_broker.registry import protocols
+from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,6 +63,29 @@ class ServiceOptions:
     reload: Callable[[], Settings] = Settings
 
 
+def configuration_faults(options: ServiceOptions) -> list[str]:
+    """Return what would keep these options from serving, one line each: certificates, users and
+    rules, installed protocols, addresses. Whether a port is free just now is not looked at."""
+    faults = []
+    for address in options.listen:
+        # Any free port of the same host: a broker may be running.
+        tried = replace(address, port=0) if address.transport != "unix" else None
+        try:
+            if tried is not None:
+                authenticated = _authenticates(address, options.settings)
+                net, insecure = options.settings.net, options.insecure_bind
+                Listener(tried, net, insecure, authenticated).close()
+            elif not Path(address.path).parent.is_dir():
+                faults.append(f"cannot listen on {address}: its folder is not there")
+        except ListenError as error:
+            faults.append(str(error).replace(str(tried), str(address)))
+    try:
+        Broker(options.settings, access=load_access(options.settings))
+    except (RegistryError, AccessError) as error:
+        faults.append(str(error))
+    return faults
+
+
 def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     """Serve until SIGTERM, SIGINT or a signal of FMQP; return the exit code (0; 130 for SIGINT, 3
     for ``$/signals/terminate``).
@@ -75,6 +101,7 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     # The journal's thread and the event loop share the interpreter. Who waits for it asks for it
     # after this; with Python's 5 ms an answer can come 5 ms late, as often as the thread has work.
     sys.setswitchinterval(_SWITCH_S)
+    os.umask(0o077)  # of what SQLite and libraries make, too
     poller = Poller()
     with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:
         return runner.run(_prepare(options, poller, ready))
@@ -128,6 +155,7 @@ async def _serve(
 ) -> int:
     settings = options.settings
     loop = asyncio.get_running_loop()
+    began = time.monotonic()
     stop: asyncio.Future[int] = loop.create_future()
 
     def stop_now(error: Exception) -> None:
@@ -188,14 +216,37 @@ async def _serve(
         journal.start(loop, stop_now, server.journal_progressed)
     for protocol, timeout_s in broker.idle_timeouts.items():
         server.watch_idleness(protocol, timeout_s)
-    site = await _site(listeners, server, broker, deduplicator, journal, live, passwords)
-    if site is not None:
-        slots.evictors.append(site.evict_idle)
+
+    def troubles() -> list[str]:
+        found = []
+        if stop.done():
+            found.append("the broker is stopping")
+        if journal is not None and journal.full:
+            found.append("publishers wait for the journal: its disk is full, or too slow")
+        return found
+
+    async def start_site() -> "Site":
+        from host_broker.net.http.principals import HttpAccess
+        from host_broker.net.http.publishing import Publishing
+        from host_broker.net.http.site import Site
+        from host_broker.net.metrics import Figures
+
+        publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
+        access = HttpAccess(broker.access, passwords, broker.stats)
+        figures = Figures(
+            broker, server, live, slots, pending, handshakes, journal, passwords, began
+        )
+        return await Site.start(live, publishing, deduplicator, journal, access, figures, troubles)
+
+    site = LateSite(start_site)
+    if journal is not None or any(listener.protocol == HTTP for listener in listeners):
+        await site.load()  # somebody will ask, and nobody has to wait for it
+    slots.evictors.append(site.evict_idle)
     slots.allow_files(_DATA_FILES + settings.journal.partitions if journal is not None else 0)
-    speaks = (*protocols(), HTTP) if site is not None else tuple(protocols())
+    speaks = (*protocols(), HTTP)
 
     def connection(slow: Policy, principal: str, protocol: str) -> asyncio.Protocol:
-        if protocol == HTTP and site is not None:
+        if protocol == HTTP:
             return site.protocol()
         return Connection(server, protocol, slow, principal)
 
@@ -216,32 +267,9 @@ async def _serve(
         else:
             close_listeners(all_of_them=False)
             await server.stop(live.net.drain_s, close_listeners)
-        if site is not None:
-            await site.close()
+        await site.close()
         if journal is not None:
             await journal.close(_WRITE_OUT_S)
-
-
-async def _site(
-    listeners: Sequence[Listener],
-    server: Server,
-    broker: Broker,
-    deduplicator: Deduplicator,
-    journal: Journal | None,
-    live: LiveSettings,
-    passwords: PasswordChecks,
-) -> "Site | None":
-    """Serve HTTP if that was asked for, or if there is something to be read."""
-    if journal is None and not any(listener.protocol == HTTP for listener in listeners):
-        return None
-    # Only now: it takes a fifth of a second to import.
-    from host_broker.net.http.principals import HttpAccess
-    from host_broker.net.http.publishing import Publishing
-    from host_broker.net.http.site import Site
-
-    publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
-    access = HttpAccess(broker.access, passwords, broker.stats)
-    return await Site.start(live, publishing, deduplicator, journal, access)
 
 
 def _authenticates(address: Address, settings: Settings) -> bool:

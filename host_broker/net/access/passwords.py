@@ -46,6 +46,7 @@ class PasswordChecks:
         self._verify = verify
         self._loop = asyncio.get_running_loop()
         self._thread: ThreadPoolExecutor | None = None
+        self.refused = 0  # because too many wait, since the start
         self._pending = 0
         self._key = secrets.token_bytes(32)
         self._verified: OrderedDict[bytes, None] = OrderedDict()
@@ -66,6 +67,7 @@ class PasswordChecks:
             self._verified.move_to_end(digest)
             return True
         if self._pending >= self._live.access.max_pending_logins:
+            self.refused += 1
             return None
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="passwords")

@@ -92,6 +92,7 @@ class Acceptor:
                 self._wait(_PAUSE_S)
                 return
             if room == "no":
+                self._slots.refused += 1
                 accepted.close()
                 continue
             sock = self._slots.take(accepted)

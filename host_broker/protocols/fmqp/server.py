@@ -13,7 +13,7 @@ from host_broker.protocols.fmqp.dialect import Dialect
 from host_broker.protocols.fmqp.session import FmqpSession, LsbSession, Shared
 from host_broker.protocols.fmqp.settings import FmqpSettings
 from host_broker.protocols.fmqp.statistics import Meter
-from host_broker.protocols.fmqp.topics import PlainTopics
+from host_broker.protocols.fmqp.topics import MAX_KNOWN, MAX_KNOWN_OF_ONE, PlainTopics
 
 _COUNT = Struct(">Q")
 
@@ -38,13 +38,16 @@ class FmqpServer:
         if self._topics_of is not None:
             table = self._topics_of(connection)
             if table is not dialect.topics.table:
-                dialect = self._dialect_of(table)
+                dialect = self._dialect_of(table, MAX_KNOWN_OF_ONE)
         return make(self._settings, self._bus, dialect, self._shared, loopback)
 
-    def _dialect_of(self, table: TopicTable[Any]) -> Dialect:
+    def _dialect_of(self, table: TopicTable[Any], most: int = MAX_KNOWN) -> Dialect:
         settings = self._settings
         topics = PlainTopics(
-            table, collapse_inner=settings.collapse_inner, ascii_only=settings.ascii_topics
+            table,
+            collapse_inner=settings.collapse_inner,
+            ascii_only=settings.ascii_topics,
+            most=most,
         )
         return Dialect(topics, settings.bit_order, settings.strict_reserved)
 

@@ -241,10 +241,14 @@ class LightmqSession(Session):
         if self._state is _State.LOGGING_IN:
             return self._end("who it is was not found out in time")
         if self._state is _State.WAIT_CONNECT:
-            return self._end(f"no CONNECT within {settings.connect_timeout_s:g} s")
+            return self._end(
+                f"lightmq.connect_timeout_s: no CONNECT within {settings.connect_timeout_s:g} s"
+            )
         if self._ping is not None:
             # Aborted: whoever does not answer will not read what is still to be written.
-            return self._end(f"no PONG within {settings.ping_timeout_s:g} s", abort=True)
+            return self._end(
+                f"lightmq.ping_timeout_s: no PONG within {settings.ping_timeout_s:g} s", abort=True
+            )
         self._ping = self._shared.random_u16() & 0xFFFF
         self._silent_until = now + settings.ping_timeout_s
         return [SendBytes(self._codec.ping(self._ping))]

@@ -59,7 +59,7 @@ def _step(folder: Path, name: str, **inputs: str) -> str:
     done = _run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         folder,
-        MOTEMQ_RUNTIME=str(folder / "runtime"),
+        MOTEMQ_RUNTIME_DIR=str(folder / "runtime"),
         **env,
     )
     assert done.returncode == 0, done.stdout
@@ -121,7 +121,7 @@ def test_a_defect_of_the_program_fails_its_tests(project: Path) -> None:
         done = _run(
             [project / ".venv/bin/python", *words],
             project,
-            MOTEMQ_RUNTIME=str(project / "runtime"),
+            MOTEMQ_RUNTIME_DIR=str(project / "runtime"),
         )
     finally:
         _step(project, "Boards down")

@@ -76,7 +76,7 @@ def test_list_shows_every_state(rig: Path, tmp_path: Path, board: VirtualBoard) 
 def test_virtual_boards_that_are_up_are_seen_beside_a_desk(
     tmp_path: Path, board: VirtualBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MOTEMQ_RUNTIME", str(tmp_path / "runtime"))
+    monkeypatch.setenv("MOTEMQ_RUNTIME_DIR", str(tmp_path / "runtime"))
     rig = write_rig(tmp_path / "lab")
     up = tmp_path / "runtime" / "desk" / "b1.toml"
     up.parent.mkdir(parents=True)
@@ -210,7 +210,7 @@ def test_doctor_needs_no_desk(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "motemq", "rig", "doctor"],
         cwd=tmp_path,
-        env={**os.environ, "MOTEMQ_RUNTIME": str(tmp_path)},
+        env={**os.environ, "MOTEMQ_RUNTIME_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=60,
