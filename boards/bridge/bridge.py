@@ -6,6 +6,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Self
 
 from boards.bridge.broker_side import BrokerSide
@@ -40,10 +41,16 @@ class SerialBridge(PollThread):
         counters: BridgeCounters,
         report: Report | None = None,
         console: ConsoleEnd | None = None,
+        locate: Callable[[], str] | None = None,
     ) -> None:
-        """``console``: of the board, where its line carries both; it is closed with the bridge."""
+        """``console``: of the board, where its line carries both; it is closed with the bridge.
+
+        ``locate`` returns where the port is now, which is asked before it is opened: a board with
+        USB of its own comes back from a reset under another name. It may raise ``PortError``.
+        """
         super().__init__("bridge", report)
         self.console = console
+        self._locate = locate
         self.settings, self.broker = port, broker
         self.mode, self.counters = mode, counters
         self._broker_side = BrokerSide(broker, mode, counters, self.notices, self.wake)
@@ -216,6 +223,8 @@ class SerialBridge(PollThread):
             self.mode.refill(time.monotonic())
 
     def _open_port(self) -> None:
+        if self._locate is not None:
+            self.settings = replace(self.settings, url=self._locate())
         self._port = self.settings.open()
         self.notices.over()
         holds_back = self.settings.rtscts or self._port.holds_back
@@ -293,7 +302,7 @@ class ReliableBridge(SerialBridge):
     ``serial_url`` is a device or pyserial URL, ``baud`` in bits/s, ``host`` and ``port`` the
     broker's. ``report`` gets one line per event, from the thread. ``start`` raises ``PortError``.
     ``console``: the line is the board's console; ``console_url`` is then where that goes on.
-    Raises ``ConsoleError``.
+    ``locate``: see ``SerialBridge``. Raises ``ConsoleError``.
     """
 
     def __init__(
@@ -304,6 +313,7 @@ class ReliableBridge(SerialBridge):
         port: int,
         *,
         console: bool = False,
+        locate: Callable[[], str] | None = None,
         report: Report | None = None,
     ) -> None:
         counters = BridgeCounters()
@@ -316,6 +326,7 @@ class ReliableBridge(SerialBridge):
             counters,
             report,
             end,
+            locate,
         )
 
     @property

@@ -311,7 +311,7 @@ def will_silent(board: BoardSession) -> list[Samples]:
     """Silent death in a black hole: the will comes when the broker's patience is over."""
     protocol = board.plan.protocol
     with (
-        board.disturbed(board.own_broker().addresses[protocol]) as route,
+        board.disturbed(board.own_broker().facing[protocol]) as route,
         _watch(board, "will_silent", QUICK, **_TIMING) as watched,
     ):
         return _fall_silent(watched, route, QUICK.window_ms(protocol))
@@ -320,7 +320,7 @@ def will_silent(board: BoardSession) -> list[Samples]:
 def will_carried(board: BoardSession) -> list[Samples]:
     """FMQP carried in LightMQ: its last will comes when the PONG of a silent board is missing."""
     with (
-        board.disturbed(board.own_broker().addresses["lightmq+fmqp"]) as route,
+        board.disturbed(board.own_broker().facing["lightmq+fmqp"]) as route,
         _watch(board, "will_carried", QUICK, protocol="carried", **_TIMING) as watched,
     ):
         return _fall_silent(watched, route, QUICK.window_ms("lightmq"))
@@ -331,7 +331,7 @@ def will_slow(board: BoardSession) -> list[Samples]:
     protocol = board.plan.protocol
     window_ms = PATIENT.window_ms(protocol)
     with (
-        board.disturbed(board.own_broker(PATIENT).addresses[protocol]) as route,
+        board.disturbed(board.own_broker(PATIENT).facing[protocol]) as route,
         _watch(board, "will_slow", PATIENT, **_SLOW_TIMING) as watched,
     ):
         idle_ms = int(window_ms[1]) + _SLOW_MORE_MS
@@ -347,7 +347,7 @@ def will_reboot(board: BoardSession) -> list[Samples]:
     own = board.own_broker()
     samples = _silent_reset(board, "will_reboot")
     with (
-        board.disturbed(own.addresses[board.plan.protocol]),
+        board.disturbed(own.facing[board.plan.protocol]),
         _watch_will(board, "will_returned", own.addresses["fmqp"]),
     ):
         board.hang_up()
@@ -359,7 +359,7 @@ def _silent_reset(board: BoardSession, check: str) -> list[Samples]:
     if "proxy" not in board.plan.has:
         raise NotRun("its death is silent, and how patient its broker is, nobody here knows")
     own = board.own_broker()
-    with board.disturbed(own.addresses[board.plan.protocol]):
+    with board.disturbed(own.facing[board.plan.protocol]):
         try:
             with _watch_will(board, check, own.addresses["fmqp"]) as watched:
                 reset_ns = board.reset()
@@ -374,10 +374,10 @@ def will_power(board: BoardSession) -> list[Samples]:
     """The power is cut: the will comes as for a silent death, and the board starts anew."""
     own = board.own_broker()
     protocol = board.plan.protocol
-    with board.disturbed(own.addresses[protocol]) as route:
+    with board.disturbed(own.facing[protocol]) as route:
         try:
             with _watch_will(board, "will_power", own.addresses["fmqp"]) as watched:
-                if board.bridge is None and board.target.buttons is not None:
+                if board.bridge is None and not board.dies_silently:
                     # The kernel that runs a virtual board would say goodbye in its name.
                     route.set_mode("black_hole")
                 off_ns = board.power(on=False)
@@ -421,7 +421,7 @@ def will_takeover(board: BoardSession) -> list[Samples]:
     """A second client takes the ClientID over: the old connection is closed, presence stays."""
     own = board.own_broker()
     with (
-        board.disturbed(own.addresses["lightmq"]),
+        board.disturbed(own.facing["lightmq"]),
         _watch_will(board, "will_takeover", own.addresses["fmqp"]) as watched,
     ):
         url = f"lightmq://{own.addresses['lightmq']}/{board.client_id}"
@@ -443,7 +443,7 @@ def will_reject(board: BoardSession) -> list[Samples]:
     own = board.own_broker(PATIENT)
     url = f"lightmq://{own.addresses['lightmq']}/{board.client_id}"
     with (
-        board.disturbed(own.addresses["lightmq"]) as route,
+        board.disturbed(own.facing["lightmq"]) as route,
         _watch(board, "will_reject", PATIENT) as watched,
     ):
         try:

@@ -13,7 +13,7 @@ _LOOK_S = 0.2
 
 @click.group()
 def command() -> None:
-    """LiveTable, hold and wait for boards' locks.
+    """Show, hold and wait for boards' locks.
 
     A lock is the kernel's and ends with its process, so there is none to break: end the process
     that 'status' names.

@@ -21,6 +21,7 @@ _FLASH_PARALLEL = 4
 
 class _Broker(Section, frozen=True):
     bind: str = ""
+    tls: bool = True
 
 
 class _Wifi(Section, frozen=True):
@@ -53,6 +54,7 @@ class Rig:
     state_dir: Path
     flash_parallel: int  # per USB controller
     bind: str  # our address on which a run's own broker listens; "": found out
+    tls: bool  # boards on a network reach that broker by TLS
     wifi_ssid: str
     wifi_psk_env: str  # the name of an environment variable, never the secret
     boards: Mapping[str, Board]
@@ -94,6 +96,7 @@ def load_rig(file: Path) -> Rig:
         state_dir=file.parent / os.path.expanduser(said.state_dir),
         flash_parallel=said.flash_parallel,
         bind=said.broker.bind,
+        tls=said.broker.tls,
         wifi_ssid=said.wifi.ssid,
         wifi_psk_env=said.wifi.psk_env,
         boards=_boards(folders, models),
@@ -139,6 +142,7 @@ def _plain_rig(
         state_dir=state_dir,
         flash_parallel=_FLASH_PARALLEL,
         bind="",
+        tls=True,
         wifi_ssid="",
         wifi_psk_env="",
         boards=boards,

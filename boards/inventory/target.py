@@ -79,6 +79,13 @@ class BoardHandle:
             raise Absent(str(error)) from None
         return place
 
+    def own_port(self) -> str:
+        """Return the board's own port, also while a bridge has it. Raises ``PortError``."""
+        try:
+            return self._place().serial_url
+        except NotThere as error:
+            raise PortError(str(error)) from None
+
     def _place(self) -> Place:
         if self.board.virtual is not None:
             return self._virtual_place(self.board.virtual.bootsel_dir)

@@ -63,7 +63,7 @@ class LiveTable:
             self._live.update(self._drawing(), refresh=True)
 
     def line(self, text: str) -> None:
-        """LiveTable what has just happened: as the last event below the table, or as a line."""
+        """Show what has just happened: as the last event below the table, or as a line."""
         if not text.endswith("…"):  # what begins is in the table
             self._last = text
         if self._live is None:

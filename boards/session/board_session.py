@@ -199,10 +199,12 @@ class BoardSession:
         return killed_ns
 
     def power(self, *, on: bool) -> int:
-        """Cut the board's power, or give it back; return when it was done, monotonic ns.
+        """Cut the board's power, or give it back; return when that was begun, monotonic ns.
 
+        A switch of a hub takes its time to say that it is done, and the board is off long before.
         Raises ``PowerError``, ``BoardError``.
         """
+        began_ns = time.monotonic_ns()
         control = self.target.buttons
         if control is None:
             switch(self.target.board.power, on=on)
@@ -210,7 +212,7 @@ class BoardSession:
             control.power(on=on)
             if (control.state()["state"] == "held") == on:
                 raise Invalid(f"the board was not switched {'on' if on else 'off'}")
-        return time.monotonic_ns()
+        return began_ns
 
     def _reset_by_itself(self) -> int:
         """``machine.reset()`` closes no socket: to the broker the board falls silent."""

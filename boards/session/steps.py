@@ -1,5 +1,6 @@
 """The life of one board in a run: start, flash, install, check, telemetry, stop."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -183,7 +184,11 @@ class BoardRun:
         self._join_wifi(until)
         if self.target.board.transport == "tcp":
             with self._open_repl(until) as repl:
-                require_reachable(repl, self._broker_route.address)
+                require_reachable(
+                    repl,
+                    self._broker_route.address,
+                    tls=self._broker_route.certificates is not None,
+                )
         self._report.progress("comparing")
         wanted = installation.digests(node_dir, self._config)
         with self._open_repl(until) as repl:
@@ -326,10 +331,11 @@ class BoardRun:
     def _share_console(self) -> None:
         """Have the bridge carry messages and the console over the board's one cable."""
         bridge = ReliableBridge(
-            self.target.place().serial_url,
+            self.target.own_port(),
             _CONSOLE_BAUD,
             *self._broker_route.address,
             console=True,
+            locate=self.target.own_port,
             report=self._report.bridge_line,
         ).start()
         self._bridge = bridge
@@ -349,8 +355,13 @@ class BoardRun:
     def _write_config(self, *, autostart: bool) -> None:
         uart = self.model.uart if self.target.board.transport == "uart" else None
         about = self.job.board, uart, self._broker_route.address
-        text = installation.node_config(*about, autostart=autostart)
-        self._config.write_text(text)
+        certificates = self._broker_route.certificates
+        text = installation.node_config(*about, autostart=autostart, certificates=certificates)
+        self._config.unlink(missing_ok=True)
+        # With TLS it has the board's key.
+        descriptor = os.open(self._config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
         self._will_write("node.json", text.encode())
 
     def _will_write(self, name: str, content: bytes) -> None:

@@ -7,6 +7,7 @@ from boards.virtual.address import BoardAddress
 
 Protocol = Literal["fmqp", "lightmq"]
 LineMode = Literal["raw", "reliable"]
+_MODELS = {"rp2040": "virtual-rp2040", "rp2040w": "virtual-rp2040w"}  # all others: virtual-esp32
 
 
 def board_file(
@@ -17,18 +18,17 @@ def board_file(
     ``mode``: of the UART of a board that has one. ``host``: our address on the LAN of a board that
     is on one, whose name is ``ssid``.
     """
-    is_rp2040 = address.kind == "rp2040"
     lines = [
         f"# A virtual board ({address.kind}) that is up; 'motemq rig virtual down' removes this.",
         f"id = {json.dumps(address.id)}",
-        f'model = "{"virtual-rp2040" if is_rp2040 else "virtual-esp32"}"',
+        f'model = "{_MODELS.get(address.kind, "virtual-esp32")}"',
         f"serial_url = {json.dumps(address.serial_url)}",
         *(['caps = ["wifi"]'] if address.lan else []),
         "[identity]",
-        f'{"uid" if is_rp2040 else "mac"} = "{address.uid}"',
+        f'{"uid" if address.kind in _MODELS else "mac"} = "{address.uid}"',
         "[link]",
         f'protocol = "{protocol}"',
-        *([f'mode = "{mode}"'] if is_rp2040 else []),
+        *([f'mode = "{mode}"'] if address.kind == "rp2040" else []),
         "[virtual]",
         f"control_port = {address.control_port}",
     ]

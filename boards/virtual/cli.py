@@ -20,6 +20,7 @@ from firmware import build
 _MAX_BOARDS = 64
 _ABOUT = {
     "rp2040": "a Pico: MicroPython's own firmware on an emulated chip",
+    "rp2040w": "a Pico W: a drive for UF2 files, MicroPython's unix port with a network",
     "esp32": "an ESP32: a simulated loader, MicroPython's unix port",
     **{name: f"such an ESP32 that {fault.about}" for name, fault in FAULTS.items()},
 }
@@ -138,7 +139,7 @@ def link(id: str, is_up: bool | None, loss: float | None, delay_ms: float | None
 @command.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per board.")
 def list_(as_json: bool) -> None:
-    """LiveTable the virtual boards of the desk, and what each of them is doing."""
+    """List the virtual boards of the desk, and what each of them is doing."""
     with ending():
         for seen in _desk().boards():
             click.echo(_seen(seen, as_json=as_json))

@@ -37,7 +37,7 @@ _ASKED_S = 2.0  # each, for the control port, SIGTERM and SIGKILL
 _LOOK_S = 0.02
 _EXIT_S = 10.0  # for a process to end that has left its folder
 _ADDRESS = "address.json"
-_PREFIXES = {"rp2040": "vpico", "esp32": "vesp32"}
+_PREFIXES = {"rp2040": "vpico", "rp2040w": "vpicow", "esp32": "vesp32"}
 
 _T = TypeVar("_T")
 Preload = Callable[[BoardKind, Path], None]

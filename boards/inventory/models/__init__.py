@@ -16,7 +16,17 @@ from msgspec.structs import replace
 from boards.toml_file import Section, read_toml
 from boards.toml_file import TomlError as TomlError
 
-Chip = Literal["rp2040", "rp2350", "esp32", "esp32s2", "esp32s3", "esp32c3", "esp32c6", "unix"]
+Chip = Literal[
+    "rp2040",
+    "rp2040w",  # a virtual Pico W; a real one's chip is an RP2040
+    "rp2350",
+    "esp32",
+    "esp32s2",
+    "esp32s3",
+    "esp32c3",
+    "esp32c6",
+    "unix",
+]
 FlashMethod = Literal["uf2_drive", "picotool", "esptool", "none"]
 # By what messages travel: a UART of their own, a network, or the REPL's own line.
 Transport = Literal["uart", "tcp", "console"]

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from benchmarks.faults.processes import Failed
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -50,7 +52,11 @@ def lan(*names: str) -> Iterator[dict[str, Machine]]:
         for number, name in enumerate(names, 2)
     }
     try:
-        _ip("link", "add", bridge, "type", "bridge")
+        try:
+            _ip("link", "add", bridge, "type", "bridge")
+        except (OSError, subprocess.CalledProcessError) as error:
+            why = getattr(error, "stderr", None) or error
+            raise Failed(f"machines take root, and ip of iproute2: {why}") from error
         _ip("addr", "add", f"{net}.1/24", "dev", bridge)
         _ip("link", "set", bridge, "up")
         for machine in machines.values():
@@ -64,10 +70,10 @@ def lan(*names: str) -> Iterator[dict[str, Machine]]:
         yield machines
     finally:
         for machine in machines.values():
-            with suppress(subprocess.CalledProcessError):  # it was not made
+            with suppress(OSError, subprocess.CalledProcessError):  # it was not made
                 machine.kill()
                 _ip("netns", "del", machine.name)
-        with suppress(subprocess.CalledProcessError):
+        with suppress(OSError, subprocess.CalledProcessError):
             _ip("link", "del", bridge)
 
 

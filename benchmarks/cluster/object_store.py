@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from tests.pipeline.cluster import die_with_parent
+from benchmarks.cluster.spark import die_with_parent
+from benchmarks.faults.processes import Failed
 
 START_S = 120.0
 _WEED = Path(sys.executable).parent / "weed"
@@ -121,15 +122,17 @@ def _make_bucket(store: ObjectStore, process: "subprocess.Popen[bytes]", log: Pa
     """Make the bucket as soon as the server takes it."""
     deadline = time.monotonic() + START_S
     while True:
-        assert process.poll() is None, log.read_text()
+        if process.poll() is not None:
+            raise Failed(f"the object store ended: {log.read_text()}")
         try:
             with socket.create_connection((store.host, store.port), timeout=5):
                 store.filesystem().create_dir("tables")
                 with store.filesystem().open_output_stream("tables/first") as file:
                     file.write(b"x")
                 return
-        except OSError:
-            assert time.monotonic() < deadline, log.read_text()
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise Failed(f"the object store does not answer: {log.read_text()}") from error
             time.sleep(0.1)
 
 

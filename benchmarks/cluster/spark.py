@@ -17,8 +17,9 @@ from pathlib import Path
 import pyspark
 from packaging.requirements import Requirement
 
+from benchmarks.cluster.lan import Machine
+from benchmarks.faults.processes import Failed
 from motemq_pipeline.java import find_java
-from tests.pipeline.lan import Machine
 
 START_S = 120.0
 _LIBC = ctypes.CDLL(None)
@@ -82,7 +83,8 @@ def said(log: Path, pattern: str, times: int = 1) -> str:
     """Wait until a log has something so many times; return the first of it."""
     deadline = time.monotonic() + START_S
     while len(found := re.findall(pattern, log.read_text())) < times:
-        assert time.monotonic() < deadline, f"{log}: no '{pattern}' in\n{log.read_text()}"
+        if time.monotonic() > deadline:
+            raise Failed(f"{log}: no '{pattern}' in\n{log.read_text()}")
         time.sleep(0.05)
     return str(found[0])
 
