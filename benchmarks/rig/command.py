@@ -23,8 +23,8 @@ from benchmarks.rig.runs import Run, judge
 @click.option(
     "--lan",
     is_flag=True,
-    help="Instead: two boards on a LAN that loses frames, a Pico by one cable, a Pico by UART; "
-    "needs root.",
+    help="Instead: an ESP32 and a Pico W on a LAN that loses frames, a Pico by one cable, one by "
+    "UART; needs root.",
 )
 @click.option(
     "--loss",

@@ -13,13 +13,17 @@ from benchmarks.rig.runs import Run, read_run
 _UP_S = 300.0
 _RUN_S = 1800.0
 _STOP_S = 60.0
-_HEALTHY = ("vesp32-", "vpico-")  # ids of boards without a fault begin so
+_HEALTHY = ("vesp32-", "vpico-", "vpicow-")  # ids of boards without a fault begin so
 _RECOVERING = ("slow-", "flaky-")  # fault boards that pass in the end
 
 
 # Two on a network, one whose only cable is its console, one behind the reliable link of a UART.
-LAN_BOARDS = ("esp32:2", "rp2040:2")
-_ONE_CABLE = "vpico-1"
+LAN_BOARDS = ("esp32:1", "rp2040w:1", "rp2040:2")
+# What these have else than the desk gives them: of each protocol two, one with a single cable.
+_ELSE = {
+    "vpicow-1": ('protocol = "fmqp"', 'protocol = "lightmq"'),
+    "vpico-1": ('mode = "raw"', 'transport = "console"'),
+}
 _POWER_CUT = "will_power"
 
 
@@ -82,8 +86,8 @@ def lan_up(folder: Path, loss: float) -> Iterator[Desk]:
             text = path.read_text()
             if "ssid = " in text:
                 _rig(environment, "virtual", "link", path.stem, "--loss", str(loss))
-            elif path.stem == _ONE_CABLE:
-                text = text.replace('mode = "raw"', 'transport = "console"')
+            if path.stem in _ELSE:
+                text = text.replace(*_ELSE[path.stem])
             (rig.parent / "boards" / path.name).write_text(text)
         yield Desk(rig, [], environment, (_POWER_CUT,))
 

@@ -84,9 +84,10 @@ class Aio:
 
     async def publish(self, topic, payload, **flags):
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
-        # The least that a coroutine can hold: each local takes heap for every message.
+        # The least that a coroutine can hold: each local, and each argument of what it calls, takes
+        # heap for every message.
         if flags or self.client._last:
-            await self.do(self.client.publish, topic, payload, **flags)
+            await self._publish(topic, payload, flags)
         else:
             self.client.publish(topic, payload)
             if self.client._last:
@@ -182,6 +183,9 @@ class Aio:
         return Messages(self, topic, **options)
 
     # ---- inside ----
+
+    async def _publish(self, topic, payload, flags):
+        await self.do(self.client.publish, topic, payload, **flags)
 
     def _forget(self, topic, feedback):
         task = self._served.pop((encoded(topic), feedback), None)

@@ -207,7 +207,7 @@ def test_if_one_does_not_start_none_is_up(virtual: Motemq, runtime: Path) -> Non
 
 
 def test_wrong_use_is_told(virtual: Motemq) -> None:
-    assert "there are rp2040, esp32, silent" in virtual("up", "esp23", code=2).stderr
+    assert "there are rp2040, rp2040w, esp32, silent" in virtual("up", "esp23", code=2).stderr
     assert "COUNT from 1 to 64" in virtual("up", "esp32:0", code=2).stderr
     assert "at most 64" in virtual("up", "esp32:60", "rp2040:5", code=2).stderr
     assert "no virtual board 'x' up; up: none" in virtual("down", "x", code=3).stderr
