@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from pyspark_motemq.columns import batches
 from pyspark_motemq.folder import Folder
 
+Message = tuple[str, bytes]  # path and payload
 _Key = tuple[int, int]
 
 
@@ -29,13 +30,13 @@ class Count:
         return self.journal == self.rows and not (self.twice or self.missing or self.others)
 
 
-def journalled(journal: Path) -> dict[_Key, tuple[str, bytes]]:
+def journalled(journal: Path) -> dict[_Key, Message]:
     """Return path and payload of the messages of a journal folder, by partition and number.
 
     Without clients' echoes, which are no rows of tables.
     """
     folder = Folder(journal)
-    found: dict[_Key, tuple[str, bytes]] = {}
+    found: dict[_Key, Message] = {}
     for partition, state in folder.partitions().items():
         for part in folder.split(partition, state.first, state.next):
             for data, slice in part.slices():
@@ -44,7 +45,7 @@ def journalled(journal: Path) -> dict[_Key, tuple[str, bytes]]:
     return {key: row for key, row in found.items() if not row[0].startswith("motemq/echo/")}
 
 
-def bronze(messages: dict[_Key, tuple[str, bytes]], tables: Path) -> Count:
+def bronze(messages: dict[_Key, Message], tables: Path) -> Count:
     """Compare ``bronze_messages`` with the journal, payloads included."""
     table = _read(tables / "bronze_messages", ["partition", "seq", "path", "payload"])
     rows = _rows(table, "seq")
@@ -53,7 +54,7 @@ def bronze(messages: dict[_Key, tuple[str, bytes]], tables: Path) -> Count:
     return Count(len(messages), table.num_rows, table.num_rows - len(rows), missing, wrong)
 
 
-def silver(messages: dict[_Key, tuple[str, bytes]], tables: Path) -> Count:
+def silver(messages: dict[_Key, Message], tables: Path) -> Count:
     """Compare ``silver_telemetry`` with the telemetry of the journal, by number."""
     wanted = {key for key, (path, _) in messages.items() if path.startswith("telemetry/")}
     table = _read(tables / "silver_telemetry", ["partition", "message_seq"])
@@ -63,7 +64,7 @@ def silver(messages: dict[_Key, tuple[str, bytes]], tables: Path) -> Count:
     return Count(len(wanted), table.num_rows, twice, len(wanted - rows), len(rows - wanted))
 
 
-def _rows(table: pa.Table, number: str) -> dict[_Key, tuple[str, bytes]]:
+def _rows(table: pa.Table, number: str) -> dict[_Key, Message]:
     columns = table.to_pydict()
     keys = zip(columns["partition"], columns[number], strict=True)
     said = zip(columns["path"], columns["payload"], strict=True)

@@ -35,8 +35,7 @@ class Broker:
     def _start(self) -> "subprocess.Popen[bytes]":
         listen = f"auto://127.0.0.1:{self.port}"
         process = _spawn("broker", "--data", str(self._data), "--listen", listen, *self._options)
-        line = _line(process, b"listening", _START_S)
-        self.port = int(line.rpartition(b":")[2])
+        self.port = int(line(process, b"listening", _START_S).rpartition(b":")[2])
         return process
 
     def kill(self) -> None:
@@ -72,7 +71,7 @@ class Pipeline:
     def start(self) -> None:
         """Start it, and wait until it runs."""
         self._process = _spawn("pipeline", "run", str(self._config))
-        _line(self._process, b"pipeline: running", _START_S)
+        line(self._process, b"pipeline: running", _START_S)
 
     def kill(self) -> None:
         """Kill its driver (-9); Java ends by itself."""
@@ -157,18 +156,18 @@ def spawn(argv: Sequence[str]) -> "subprocess.Popen[bytes]":
     )
 
 
-def _line(process: "subprocess.Popen[bytes]", begin: bytes, timeout_s: float) -> bytes:
-    """Return the first line of stdout that begins like this."""
+def line(process: "subprocess.Popen[bytes]", begin: bytes, timeout_s: float) -> bytes:
+    """Return the first line of stdout that begins like this; raises ``Failed``."""
     deadline = time.monotonic() + timeout_s
     stdout = process.stdout
     while stdout is not None and time.monotonic() < deadline:
         ready, _, _ = select.select([stdout], [], [], 1.0)
         if not ready:
             continue
-        line = stdout.readline()
-        if line.startswith(begin):
-            return line
-        if not line:
+        said = stdout.readline()
+        if said.startswith(begin):
+            return said
+        if not said:
             break
     process.kill()
     _, words = process.communicate()

@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 
 from benchmarks.broker.report import machine
-from benchmarks.pipeline import batch, live, rollup
+from benchmarks.pipeline import batch, live, refresh, rollup
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.sessions import spark_session
 
-_NAMES = ("batch", "live-1k", "live-20k", "rollup")
-_RATES = {"live-1k": 1_000, "live-20k": 20_000}
+_RATES = {"live-1k": 1_000, "live-20k": 20_000, "live-100k": 100_000}
+_NAMES = ("batch", *_RATES, "rollup", "refresh")
 _MUST_OF = {
     (batch.PARQUET, batch.ALL): 0.6,
     (batch.PARQUET, batch.FOUR): 0.9,
@@ -19,6 +19,10 @@ _MUST_OF = {
 }
 _MUST_MS = 400.0
 _MUST_BE_LINEAR = 1.3  # cost of a message at the largest size over that at the smallest
+# A third of what ten million messages took before (docs/benchmarks.md, 2026-11-22, 229.5 s).
+_ROLLED_UP, _MUST_S = 10_000_000, 76.5
+_MUST_BE_FLAT = 1.3  # a refresh on top of the most old readings over one on top of the fewest
+_MUST_QUERY_S = 1.0
 
 
 @click.command()
@@ -34,15 +38,29 @@ _MUST_BE_LINEAR = 1.3  # cost of a message at the largest size over that at the 
     type=click.IntRange(10_000),
     help="Messages of a roll-up; may be given again.",
 )
+@click.option(
+    "--old",
+    default=refresh.OLD,
+    show_default=True,
+    multiple=True,
+    type=click.IntRange(10_000),
+    help="Readings that gold was made from before a refresh; may be given again.",
+)
 def command(
-    names: tuple[str, ...], messages: int, rounds: int, seconds: float, sizes: tuple[int, ...]
+    names: tuple[str, ...],
+    messages: int,
+    rounds: int,
+    seconds: float,
+    sizes: tuple[int, ...],
+    old: tuple[int, ...],
 ) -> None:
     """Read journals with Spark: in batches against Parquet and tuples, and live from a broker.
 
-    Without a MEASURE all are taken: batch, of three shapes of journal; live-1k and live-20k,
-    messages per second into the tables of a run, --seconds each, of which the second half counts;
-    and rollup, journal to gold at several --sizes in a driver of 4 GB. Exit codes: 0 measured
-    (reached or not), 1 Spark did not start, 2 wrong usage.
+    Without a MEASURE all are taken: batch, of three shapes of journal; live-1k, live-20k and
+    live-100k, messages per second into the tables of a run, --seconds each, of which the second
+    half counts; rollup, journal to gold at several --sizes in a driver of 4 GB; and refresh,
+    --messages new readings into gold on top of --old ones, and a query of them all. Exit codes: 0
+    measured (reached or not), 1 Spark did not start, 2 wrong usage.
     """
     chosen = names or _NAMES
     try:
@@ -58,6 +76,8 @@ def command(
                     _live(live.measure(place / name, _RATES[name], seconds))
             if "rollup" in chosen:
                 _rollup(list(rollup.measure(place, sizes, _tell)))
+            if "refresh" in chosen:
+                _refresh(list(refresh.measure(place, old, messages, _tell)))
     except PipelineError as error:
         click.echo(f"pipeline benchmark: {error}", err=True)
         raise SystemExit(1) from None
@@ -76,16 +96,16 @@ def _batch(found: list[batch.Result]) -> None:
             click.echo(
                 f"| {each.shape:,} | {columns} | {each.rate(batch.MOTEMQ, columns):,.0f} | "
                 f"{source} | {each.rate(source, columns):,.0f} | {ratio:.2f} | "
-                f"{must:g}: {'yes' if ratio >= must else '**no**'} |"
+                f"{must:g}: {_yes(ratio >= must)} |"
             )
 
 
 def _live(found: live.Result) -> None:
-    reached = "yes" if found.p50_ms <= _MUST_MS else "**no**"
     click.echo(
         f"\nlive, {found.rate:,} messages/s, {found.messages:,} in all: published to queryable "
         f"p50 {found.p50_ms:.0f} ms, p90 {found.p90_ms:.0f}, p99 {found.p99_ms:.0f}; "
-        f"{found.batch_rows:.0f} rows a micro-batch; p50 at most {_MUST_MS:.0f}: {reached}"
+        f"{found.batch_rows:.0f} rows a micro-batch; p50 at most {_MUST_MS:.0f}: "
+        f"{_yes(found.p50_ms <= _MUST_MS)}"
     )
 
 
@@ -103,8 +123,35 @@ def _rollup(found: list[rollup.Result]) -> None:
     growth = (last.total_s / last.messages) / (first.total_s / first.messages)
     click.echo(
         f"\ncost of a message at {last.messages:,} over that at {first.messages:,}: {growth:.2f}, "
-        f"at most {_MUST_BE_LINEAR:g}: {'yes' if growth <= _MUST_BE_LINEAR else '**no**'}"
+        f"at most {_MUST_BE_LINEAR:g}: {_yes(growth <= _MUST_BE_LINEAR)}"
     )
+
+    for each in found:
+        if each.messages == _ROLLED_UP:
+            click.echo(
+                f"\n{each.messages:,} end to end: {each.total_s:.1f} s, at most {_MUST_S:g}: "
+                f"{_yes(each.total_s <= _MUST_S)}"
+            )
+
+
+def _refresh(found: list[refresh.Result]) -> None:
+    click.echo(f"\ngold's refresh, a driver of {refresh.DRIVER_MEMORY}, local[*]\n")
+    click.echo("| new | on top of | s | a query of all, s | at most |")
+    click.echo("|---|---|---|---|---|")
+    for each in found:
+        click.echo(
+            f"| {each.new:,} | {each.old:,} | {each.seconds:.1f} | {each.query_s:.2f} | "
+            f"{_MUST_QUERY_S:g}: {_yes(each.query_s <= _MUST_QUERY_S)} |"
+        )
+    growth = found[-1].seconds / found[0].seconds
+    click.echo(
+        f"\na refresh on top of {found[-1].old:,} over one on top of {found[0].old:,}: "
+        f"{growth:.2f}, at most {_MUST_BE_FLAT:g}: {_yes(growth <= _MUST_BE_FLAT)}"
+    )
+
+
+def _yes(reached: bool) -> str:
+    return "yes" if reached else "**no**"
 
 
 def _tell(line: str) -> None:

@@ -4,7 +4,6 @@ A message carries the time it was published. What a micro-batch added can be que
 the table has it; that moment is the log entry's.
 """
 
-import statistics
 import subprocess
 import sys
 import time
@@ -13,8 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks.pipeline.publisher import TOPIC
 from motemq_pipeline.delta import Table, new_files
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.status import read_status
@@ -59,36 +62,49 @@ def measure(folder: Path, rate: int, seconds: float, settings: str = "") -> Resu
                 if time.monotonic() > deadline:
                     raise AssertionError(f"{rows} of {published} messages in the table")
                 time.sleep(0.2)
-        found = _latencies_ms(tables)
-    if len(found) != published:
-        raise AssertionError(f"{len(found)} rows of {published} messages")
-    steady = sorted(latency for at, latency, _ in found.values() if at > seconds / 2)
-    batches: dict[int, int] = {}
-    for at, _, batch in found.values():
-        if at > seconds / 2:
-            batches[batch] = batches.get(batch, 0) + 1
-    p50, p90, p99 = (steady[int((len(steady) - 1) * share)] for share in (0.5, 0.9, 0.99))
-    return Result(rate, published, p50, p90, p99, statistics.median(batches.values()))
+        found = _latencies(tables)
+    if len(found.number) != published or len(np.unique(found.number)) != published:
+        raise AssertionError(
+            f"{len(found.number)} rows, {len(np.unique(found.number))} different ones, of "
+            f"{published} messages"
+        )
+    steady = found.after_s > seconds / 2
+    p50, p90, p99 = np.percentile(found.latency_ms[steady], (50, 90, 99)).tolist()
+    _, rows_of_batches = np.unique(found.batch[steady], return_counts=True)
+    return Result(rate, published, p50, p90, p99, float(np.median(rows_of_batches)))
 
 
-def _latencies_ms(tables: Path) -> dict[int, tuple[float, float, int]]:
-    """Return, by message: published (s after the first), until it was there (ms), its batch."""
-    found: dict[int, tuple[int, int, int]] = {}
+@dataclass(frozen=True, slots=True)
+class _Latencies:
+    """By message: its number, when it was published, until it was there, the commit it came by."""
+
+    number: npt.NDArray[np.uint64]
+    after_s: npt.NDArray[np.float64]
+    latency_ms: npt.NDArray[np.float64]
+    batch: npt.NDArray[np.int64]
+
+
+def _latencies(tables: Path) -> _Latencies:
+    numbers, published_ns, there_ns, batches = [], [], [], []
     folder = tables / _TABLE
     for entry in sorted((folder / "_delta_log").glob("*.json")):
-        there_ns = entry.stat().st_mtime_ns
         for file in new_files(entry.read_bytes()):
-            rows = pq.ParquetFile(folder / file.path).read(["path", "payload"]).to_pylist()
-            for payload in (row["payload"] for row in rows if row["path"] == "bench/a"):
-                number, at_ns = payload.split(b" ")
-                if int(number) in found:
-                    raise AssertionError(f"message {number} is in the table twice")
-                found[int(number)] = int(at_ns), there_ns, int(entry.stem)
-    first_ns = min((at_ns for at_ns, _, _ in found.values()), default=0)
-    return {
-        number: ((at_ns - first_ns) / 1e9, (there_ns - at_ns) / 1e6, batch)
-        for number, (at_ns, there_ns, batch) in found.items()
-    }
+            rows = pq.ParquetFile(folder / file.path).read(["path", "payload"])
+            ours = rows.filter(pc.equal(rows.column("path"), TOPIC)).column("payload")
+            messages = np.frombuffer(b"".join(ours.to_pylist()), "<u8").reshape(-1, 2)
+            numbers.append(messages[:, 0])
+            published_ns.append(messages[:, 1].astype(np.int64))
+            there_ns.append(np.full(len(messages), entry.stat().st_mtime_ns))
+            batches.append(np.full(len(messages), int(entry.stem)))
+    if not numbers:
+        raise AssertionError("there is no message in the table")
+    at_ns = np.concatenate(published_ns)
+    return _Latencies(
+        np.concatenate(numbers),
+        (at_ns - at_ns.min()) / 1e9,
+        (np.concatenate(there_ns) - at_ns) / 1e6,
+        np.concatenate(batches),
+    )
 
 
 @contextmanager

@@ -1,30 +1,43 @@
-"""Payloads to readings in plain Python: CBOR, MessagePack, fixed layouts.
+"""Payloads to readings, one by one: the words in which a payload is refused are those of here.
 
-JSON and numbers are decoded by Spark itself (``decoding_json``), by the same checks and in the same
-order (``reading``): a payload's reason does not depend on how it was encoded.
+``decoding_arrow`` decodes most messages in columns; what is unusual about one is left to this.
 """
 
 import io
+import math
+import re
 import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-import cbor2
-import msgpack
+import msgspec
 
 from motemq_pipeline.reading import Fields, Reader, Reading, Refused
-from motemq_pipeline.rules import CBOR, MAX_DEPTH, MAX_PAYLOAD_BYTES, MSGPACK, STRUCT, Rule
+from motemq_pipeline.rules import (
+    CBOR,
+    JSON,
+    MAX_DEPTH,
+    MAX_PAYLOAD_BYTES,
+    MSGPACK,
+    NUMBER,
+    STRUCT,
+    Rule,
+)
 
 _REMEMBERED: Final = 1000  # paths; a limit, because boards choose them
+_NUMBER: Final = re.compile(r"\s*-?\d+(\.\d+)?([eE][+-]?\d+)?\s*", re.ASCII)
+# 1e999 is JSON, and no number for us: the field is refused, not the payload.
+_ANY_JSON: Final = msgspec.json.Decoder(float_hook=float)
+_ANY_MSGPACK: Final = msgspec.msgpack.Decoder()
 
 
 def decode(rule: Rule) -> Callable[[str, bytes], list[Reading]]:
-    """Return the decoder of a rule whose encoding is CBOR, MessagePack or a layout.
+    """Return the decoder of a rule.
 
     It takes a path that the rule matches and a payload, and returns at least one reading. It
     raises ``Refused``, and nothing else, whatever the bytes are.
     """
-    fields_of, readings_of = _FIELDS_OF[rule.encoding](rule), Reader(rule).readings
+    fields_of, readings_of = fields_decoder(rule), Reader(rule).readings
     captured: dict[str, dict[str, str]] = {}
 
     def decoded(path: str, payload: bytes) -> list[Reading]:
@@ -41,7 +54,37 @@ def decode(rule: Rule) -> Callable[[str, bytes], list[Reading]]:
     return decoded
 
 
+def fields_decoder(rule: Rule) -> Callable[[bytes], Fields]:
+    """Return what makes the fields of a payload, of any type each; it raises ``Refused``."""
+    return _FIELDS_OF[rule.encoding](rule)
+
+
+def _from_json(rule: Rule) -> Callable[[bytes], Fields]:
+    def fields(payload: bytes) -> Fields:
+        _text(payload)
+        try:
+            found = _ANY_JSON.decode(payload)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            found = None
+        return _map(found, "a JSON object")
+
+    return fields
+
+
+def _from_number(rule: Rule) -> Callable[[bytes], Fields]:
+    def fields(payload: bytes) -> Fields:
+        text = _text(payload)
+        value = float(text) if _NUMBER.fullmatch(text) else math.inf
+        if not math.isfinite(value):
+            raise Refused("the payload is not a number")
+        return {"": value}
+
+    return fields
+
+
 def _from_cbor(rule: Rule) -> Callable[[bytes], Fields]:
+    import cbor2  # executors need it for this encoding only
+
     def fields(payload: bytes) -> Fields:
         stream = io.BytesIO(payload)
         try:
@@ -60,9 +103,9 @@ def _from_cbor(rule: Rule) -> Callable[[bytes], Fields]:
 def _from_msgpack(rule: Rule) -> Callable[[bytes], Fields]:
     def fields(payload: bytes) -> Fields:
         try:
-            # 3: timestamps as times. Its own bounds are those of the payload's length.
-            found = msgpack.unpackb(payload, timestamp=3, strict_map_key=True)
-        except Exception as error:  # ValueError, StackError, OverflowError of a timestamp, …
+            # Timestamps become times. Its own bounds are those of the payload's length.
+            found = _ANY_MSGPACK.decode(payload)
+        except Exception as error:  # keys that are no keys, times beyond the year 9999, depth
             raise Refused("the payload is not MessagePack") from error
         return _map(found, "a MessagePack map")
 
@@ -86,7 +129,20 @@ def _from_layout(rule: Rule) -> Callable[[bytes], Fields]:
     return fields
 
 
-_FIELDS_OF: Final = {CBOR: _from_cbor, MSGPACK: _from_msgpack, STRUCT: _from_layout}
+_FIELDS_OF: Final[dict[str, Callable[[Rule], Callable[[bytes], Fields]]]] = {
+    JSON: _from_json,
+    NUMBER: _from_number,
+    CBOR: _from_cbor,
+    MSGPACK: _from_msgpack,
+    STRUCT: _from_layout,
+}
+
+
+def _text(payload: bytes) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        raise Refused("the payload is not UTF-8") from None
 
 
 def _padded_text(name: str, value: bytes) -> str:

@@ -15,6 +15,7 @@ _OURS = re.compile(
     r"^(?:\S*\.)?(JournalError|PipelineError|BrokerUnavailable|StoreUnavailable): (.+)$",
     re.MULTILINE,
 )
+_EXCEPTION = re.compile(r"^([a-z]\w*\.)+\w+(: |$)")  # its name
 _UNAVAILABLE = ("BrokerUnavailable", "StoreUnavailable")
 
 
@@ -55,6 +56,15 @@ def in_words(log: Path) -> Iterator[None]:
     finally:
         for logger, disabled in zip(loggers, before, strict=True):
             logger.disabled = disabled
+
+
+def of_java(error: BaseException) -> str:
+    """Return what an error says in one line: of an exception of Java's, what that one says."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    for line in lines:
+        if line.startswith(": "):  # py4j's first line only says what it called
+            return _EXCEPTION.sub("", line.removeprefix(": ")) or line.removeprefix(": ")
+    return lines[0]
 
 
 def is_ours(text: str) -> bool:

@@ -53,7 +53,7 @@ def write_tables(
     messages = spark.read.format("motemq").option("path", str(sources.journal)).load()
     _write(place, [Target("bronze_messages")], shaped(messages, "bronze_messages"), progress)
     bronze = Table(place, "bronze_messages").read(spark)
-    rows = silver.telemetry_and_quarantine(silver.decoded(bronze, sources.rules))
+    rows = silver.decoded(bronze, sources.rules)
     for name in ("rig_events", "rig_samples"):
         bad = rig.bad(rig.read_lines(spark, sources.rig, name))
         rows = rows.unionByName(bad, allowMissingColumns=True)

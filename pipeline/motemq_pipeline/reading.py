@@ -20,7 +20,9 @@ from motemq_pipeline.rules import (
 Reading = tuple[str, str, int | None, int | None, str | None, float, int | None]
 Fields = Mapping[str, Any]
 
-ISO_8601: Final = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)"
+_ISO_8601: Final = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)", re.ASCII
+)
 LAST_US: Final = 253_402_300_799_999_999  # the year 9999; later ones are no timestamps of Python
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST_LONG, _LARGEST_LONG = -(2**63), 2**63 - 1
@@ -149,14 +151,24 @@ def _board_us(rule: Rule, wanted: _Wanted, fields: Fields) -> int | None:
     if typed is None:
         return None
     if not TIME_UNITS[rule.time_unit]:
-        if not re.fullmatch(ISO_8601, typed):
-            raise Refused(not_a_time(wanted.field))
         try:
-            return _microseconds(datetime.fromisoformat(typed))
+            return iso_us(typed)
         except ValueError:
-            raise Refused(not_a_time(wanted.field)) from None
+            raise Refused(
+                f"the field '{wanted.field.name}' is not an ISO 8601 time with its zone"
+            ) from None
     us = typed * (1e6 / TIME_UNITS[rule.time_unit])
     return math.floor(us) if 0 <= us <= LAST_US else None
+
+
+def iso_us(text: str) -> int | None:
+    """Return a time with its zone as microseconds since 1970, None if it is before that.
+
+    Raises ``ValueError`` for what is no such time.
+    """
+    if not _ISO_8601.fullmatch(text):
+        raise ValueError(text)
+    return _microseconds(datetime.fromisoformat(text))
 
 
 def _microseconds(time: datetime) -> int | None:
@@ -164,11 +176,6 @@ def _microseconds(time: datetime) -> int | None:
     passed = aware - _EPOCH
     us = (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds
     return us if us >= 0 else None
-
-
-def not_a_time(field: Field) -> str:
-    """Return the reason for a text that is no time."""
-    return f"the field '{field.name}' is not an ISO 8601 time with its zone"
 
 
 def _wrong(field: Field, kind: str) -> str:
@@ -206,6 +213,6 @@ _AS: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-def _bounded(column: str, text: str) -> None:
-    if len(text) > MAX_TEXT or (not text and column != "unit"):
+def _bounded(column: str, text: str | None) -> None:
+    if (not text and column != "unit") or len(text or "") > MAX_TEXT:
         raise Refused(f"'{column}' is empty or longer than {MAX_TEXT} characters")

@@ -1,19 +1,20 @@
-"""One [[rule]] of a registry file to a rule; whatever is wrong is noted, and reading goes on."""
+"""The tables of a registry file as pydantic models, and the rules that they say."""
 
-import difflib
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, PlainValidator, StringConstraints
+from pydantic import Field as Key
 
 from motemq_pipeline.patterns import Pattern, pattern
-from motemq_pipeline.rule_validation import violations
 from motemq_pipeline.rules import (
     COLUMN_TYPES,
     ENCODINGS,
     IGNORED,
+    JSON,
     MAX_LATE_S,
     NUMBER,
     STRUCT,
@@ -23,281 +24,298 @@ from motemq_pipeline.rules import (
     Field,
     Rule,
     Sensor,
+    wanted_fields,
 )
-from motemq_pipeline.toml_lines import Place, nearest
+from motemq_pipeline.toml_tables import Mistake, TomlTable, but, fault, must_be, wrong
 
-_RULE_KEYS: Final = (
-    "path", "is", "encoding", "fields", "constants", "expect", "time_unit", "layout", "names",
-    "sensors", "silent_after_s", "max_late_s", "end",
-)  # fmt: skip
-_SENSOR_KEYS: Final = ("field", "unit", "scale", "offset", "min", "max", "hysteresis")
 _LAYOUT: Final = re.compile(r"[<>](\d{0,5}[xbBhHiIqQefds]\s*)+")
 _MAX_LAYOUT_BYTES: Final = 65_536
+_A_LAYOUT: Final = (
+    "begin with < (little endian) or > and have the characters xbBhHiIqQefds of Python's struct, "
+    "such as '<IhH'"
+)
+_ONE_OF_ENCODINGS: Final = f"one of {', '.join(ENCODINGS)}"
+_REMEDIES: Final = {
+    "board": "write {board} in 'path', or fields = { board = \"…\" }",
+    "sensor": "write {sensor} in 'path', or fields = { sensor = \"…\" }, or [rule.sensors.NAME] "
+    "with its field",
+    "value": 'write fields = { value = "…" }, or [rule.sensors.NAME] with its field',
+}
 
 
-@dataclass
-class Faults:
-    """What is wrong with a file, with the lines."""
-
-    lines: dict[Place, int]
-    found: list[tuple[int, str]] = field(default_factory=list)
-
-    def add(self, place: Place, text: str) -> None:
-        """Note a fault; of what is not in the file, at what it should be in."""
-        self.found.append((nearest(self.lines, place), text))
-
-    def unknown(self, place: Place, table: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-        """Note every key of ``table`` that is none of ``keys``."""
-        for key in table:
-            if key not in keys:
-                close = difflib.get_close_matches(key, keys, 1)
-                wanted = f"do you mean '{close[0]}'?" if close else f"there are {', '.join(keys)}"
-                self.add((*place, key), f"'{key}' is unknown here; {wanted}")
+def _pattern(text: Any) -> Pattern:
+    if not isinstance(text, str) or not text:
+        raise wrong("a text such as 'telemetry/{board}/*'")
+    try:
+        found = pattern(text)
+    except ValueError as error:
+        raise fault(f"'path': {error}") from None
+    for name in found.names:
+        if name not in ("board", "sensor"):
+            raise fault(f"'path': a path gives {{board}} and {{sensor}}, not {{{name}}}")
+    return found
 
 
-@dataclass
-class RuleTable:
-    """A table of a registry file, at its place."""
+def _kind(value: Any) -> str:
+    if value not in (TELEMETRY, IGNORED):
+        raise wrong(f"'{TELEMETRY}' or '{IGNORED}'")
+    return str(value)
 
-    faults: Faults
-    place: Place
-    table: Mapping[str, Any]
 
-    def _fault(self, key: str, text: str, *inside: str) -> None:
-        self.faults.add((*self.place, key, *inside), text)
+def _encoding(value: Any) -> str:
+    if value not in ENCODINGS:
+        raise wrong(_ONE_OF_ENCODINGS)
+    return str(value)
 
-    def rule(self) -> Rule:
-        """Return the rule; with faults, what could be read of it."""
-        self.faults.unknown(self.place, self.table, _RULE_KEYS)
-        kind = self._kind()
-        rule = Rule(self._pattern(), kind, nearest(self.faults.lines, self.place))
-        if kind == IGNORED:
-            for key in set(self.table) & set(_RULE_KEYS) - {"path", "is"}:
-                self._fault(key, f"what is '{IGNORED}' has no '{key}'")
-            return rule
-        encoding = self._encoding()
-        rule = Rule(
-            rule.pattern,
-            kind,
-            rule.line,
-            encoding=encoding,
-            fields=self._fields(encoding),
-            constants=self._constants(),
-            expect=self._expect(),
-            time_unit=self._time_unit(),
-            layout=self._layout(encoding),
-            names=self._names(encoding),
-            sensors=self._sensors(),
-            silent_after_s=self._number("silent_after_s", None, _above_zero),
-            max_late_s=self._number("max_late_s", MAX_LATE_S, _above_zero) or MAX_LATE_S,
-            end=self._end(),
-        )
-        if encoding:
-            for place, what in violations(rule):
-                self.faults.add((*self.place, *place), what)
-        return rule
 
-    def _kind(self) -> str:
-        kind = self.table.get("is")
-        if kind not in (TELEMETRY, IGNORED):
-            self._fault("is", f"'is' must be '{TELEMETRY}' or '{IGNORED}'{_not(kind)}")
-            return IGNORED if kind is None else TELEMETRY
-        return str(kind)
+def _time_unit(value: Any) -> str:
+    if value not in TIME_UNITS:
+        raise wrong(f"one of {', '.join(TIME_UNITS)}")
+    return str(value)
 
-    def _pattern(self) -> Pattern:
-        text = self.table.get("path")
-        if not isinstance(text, str) or not text:
-            self._fault(
-                "path", f"'path' must be a text such as 'telemetry/{{board}}/*'{_not(text)}"
-            )
-            return Pattern("", (), "")
-        try:
-            found = pattern(text)
-        except ValueError as error:
-            self._fault("path", f"'path': {error}")
-            return Pattern(text, (), "")
-        for name in found.names:
-            if name not in ("board", "sensor"):
-                self._fault(
-                    "path", f"'path': a path gives {{board}} and {{sensor}}, not {{{name}}}"
-                )
-        return found
 
-    def _encoding(self) -> str:
-        encoding = self.table.get("encoding")
-        if encoding in ENCODINGS:
-            return str(encoding)
-        self._fault("encoding", f"'encoding' must be one of {', '.join(ENCODINGS)}{_not(encoding)}")
-        return ""
+def _column(name: str) -> str:
+    if name not in COLUMN_TYPES:
+        raise fault(f"'{name}' is no column of a reading: {', '.join(COLUMN_TYPES)}")
+    return name
 
-    def _fields(self, encoding: str) -> dict[str, Field]:
-        found = {}
-        for column, name in self._texts("fields").items():
-            if column not in COLUMN_TYPES:
-                known = ", ".join(COLUMN_TYPES)
-                self._fault("fields", f"'{column}' is no column of a reading: {known}", column)
-            else:
-                found[column] = _field(name)
-        if encoding == NUMBER:
-            found["value"] = Field("")
-        return found
 
-    def _constants(self) -> dict[str, str]:
-        found = self._texts("constants")
-        for column in found:
-            if column not in TEXTS:
-                self._fault("constants", f"a constant is one of {', '.join(TEXTS)}", column)
-        return found
+def _constant(name: str) -> str:
+    if name not in TEXTS:
+        raise fault(f"a constant is one of {', '.join(TEXTS)}")
+    return name
 
-    def _texts(self, key: str) -> dict[str, str]:
-        table = self._inner(key)
-        found = {name: text for name, text in table.items() if isinstance(text, str) and text}
-        for name in table.keys() - found.keys():
-            self._fault(key, f"'{name}' must be a text{_not(table[name])}", name)
-        return found
 
-    def _inner(self, key: str) -> dict[str, Any]:
-        found = self.table.get(key, {})
-        if isinstance(found, dict):
-            return found
-        self._fault(key, f"'{key}' must be a table{_not(found)}")
-        return {}
+def _integer_or_text(value: Any) -> int | str:
+    if not isinstance(value, int | str) or isinstance(value, bool):
+        raise wrong("an integer or a text")
+    return value
 
-    def _expect(self) -> dict[str, int | str]:
-        table = self._inner("expect")
-        found = {}
-        for name, value in table.items():
-            if isinstance(value, int | str) and not isinstance(value, bool):
-                found[name] = value
-            else:
-                self._fault("expect", f"'{name}' must be an integer or a text{_not(value)}", name)
-        return found
 
-    def _time_unit(self) -> str:
-        unit = self.table.get("time_unit", "s")
-        if unit not in TIME_UNITS:
-            self._fault("time_unit", f"'time_unit' must be one of {', '.join(TIME_UNITS)}")
-            return "s"
-        if "time_unit" in self.table and "time" not in self._inner("fields"):
-            self._fault("time_unit", "'time_unit' is of the field that 'fields' calls 'time'")
-        return str(unit)
+def _layout(value: Any) -> str:
+    if not isinstance(value, str) or not _LAYOUT.fullmatch(value):
+        raise fault(f"'layout' must {_A_LAYOUT}{but(value)}")
+    if struct.calcsize(value) > _MAX_LAYOUT_BYTES:
+        raise fault(f"'layout' is longer than {_MAX_LAYOUT_BYTES} bytes")
+    return value
 
-    def _layout(self, encoding: str) -> str:
-        layout = self.table.get("layout", "")
-        if encoding != STRUCT:
-            for key in ("layout", "names"):
-                if key in self.table:
-                    self._fault(key, f"'{key}' is of encoding '{STRUCT}'")
-            return ""
-        if not isinstance(layout, str) or not _LAYOUT.fullmatch(layout):
-            self._fault(
-                "layout",
-                "'layout' must begin with < (little endian) or > and have the characters "
-                f"xbBhHiIqQefds of Python's struct, such as '<IhH'{_not(layout)}",
-            )
-            return ""
-        if struct.calcsize(layout) > _MAX_LAYOUT_BYTES:
-            self._fault("layout", f"'layout' is longer than {_MAX_LAYOUT_BYTES} bytes")
-            return ""
-        return layout
 
-    def _names(self, encoding: str) -> tuple[str, ...]:
-        names = self.table.get("names", [])
-        if encoding != STRUCT:
-            return ()
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            self._fault("names", "'names' must be a list of texts, one a value of 'layout'")
-            return ()
-        if len(set(names)) < len(names):
-            self._fault("names", "'names' has a name twice")
-        if layout := self._layout_or_none():
-            count = len(struct.unpack(layout, bytes(struct.calcsize(layout))))
-            if count != len(names):
-                self._fault("names", f"'layout' has {count} values, 'names' has {len(names)}")
-        return tuple(names)
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise fault("'names' must be a list of texts, one a value of 'layout'")
+    if len(set(value)) < len(value):
+        raise fault("'names' has a name twice")
+    return tuple(value)
 
-    def _layout_or_none(self) -> str | None:
-        layout = self.table.get("layout")
-        if not isinstance(layout, str) or not _LAYOUT.fullmatch(layout):
-            return None
-        return layout if struct.calcsize(layout) <= _MAX_LAYOUT_BYTES else None
 
-    def _sensors(self) -> dict[str, Sensor]:
-        found = {}
-        for name, table in self._inner("sensors").items():
-            if isinstance(table, dict):
-                found[name] = self._sensor(name, table)
-            else:
-                self._fault("sensors", f"'{name}' must be a table{_not(table)}", name)
-        return found
-
-    def _sensor(self, name: str, table: dict[str, Any]) -> Sensor:
-        place = (*self.place, "sensors", name)
-        self.faults.unknown(place, table, _SENSOR_KEYS)
-        for key in ("field", "unit"):
-            if key in table and not (isinstance(table[key], str) and table[key]):
-                self._fault("sensors", f"'{key}' must be a text{_not(table[key])}", name, key)
-        inside = RuleTable(self.faults, place, table)
-        source, unit = table.get("field"), table.get("unit")
-        sensor = Sensor(
-            name,
-            _field(source) if isinstance(source, str) and source else None,
-            unit if isinstance(unit, str) else None,
-            inside._number("scale", 1.0, _not_zero) or 1.0,
-            inside._number("offset", 0.0) or 0.0,
-            inside._number("min", None),
-            inside._number("max", None),
-            inside._number("hysteresis", 0.0, _not_negative) or 0.0,
-        )
-        low, high = sensor.minimum, sensor.maximum
-        if low is not None and high is not None and low >= high:
-            inside._fault("max", f"'max' {high:g} must be above 'min' {low:g}")
-        if sensor.hysteresis and low is None and high is None:
-            inside._fault("hysteresis", "'hysteresis' is of a 'min' or a 'max'")
-        return sensor
-
-    def _end(self) -> str | None:
-        end = self.table.get("end")
-        if end is None or (isinstance(end, str) and end):
-            return end
-        self._fault("end", f"'end' must be the name of a sensor{_not(end)}")
-        return None
-
-    def _number(
-        self,
-        key: str,
-        default: float | None,
-        check: Callable[[float], str | None] = lambda value: None,
-    ) -> float | None:
-        value = self.table.get(key, default)
-        if value is None:
-            return None
+def _number(
+    check: Callable[[float], bool] = math.isfinite, what: str = "finite"
+) -> BeforeValidator:
+    def number(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self._fault(key, f"'{key}' must be a number{_not(value)}")
-        elif not math.isfinite(value):
-            self._fault(key, f"'{key}' must be finite")
-        elif broken := check(value):
-            self._fault(key, f"'{key}' must {broken}{_not(value)}")
-        else:
-            return float(value)
-        return default
+            raise wrong("a number")
+        if not math.isfinite(value):
+            raise wrong("finite")
+        if not check(value):
+            raise wrong(what)
+        return float(value)
+
+    return BeforeValidator(number)
+
+
+_Text = Annotated[str, StringConstraints(min_length=1)]
+_Above0 = Annotated[float, _number(lambda value: value > 0, "above 0")]
+_Not0 = Annotated[float, _number(lambda value: value != 0, "a number other than 0")]
+_From0 = Annotated[float, _number(lambda value: value >= 0, "at least 0")]
+_Number = Annotated[float, _number()]
+
+
+class _Sensor(TomlTable):
+    field: _Text | None = None
+    unit: _Text | None = None
+    scale: _Not0 = 1.0
+    offset: _Number = 0.0
+    min: _Number | None = None
+    max: _Number | None = None
+    hysteresis: _From0 = 0.0
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """The range is one, and what needs it has it."""
+        if self.min is not None and self.max is not None and self.min >= self.max:
+            yield ("max",), f"'max' {self.max:g} must be above 'min' {self.min:g}"
+        if self.hysteresis and self.min is None and self.max is None:
+            yield ("hysteresis",), "'hysteresis' is of a 'min' or a 'max'"
+
+    def sensor(self, name: str) -> Sensor:
+        """Return it as the sensor called ``name``."""
+        source = _field(self.field) if self.field else None
+        return Sensor(
+            name, source, self.unit, self.scale, self.offset, self.min, self.max, self.hysteresis
+        )
+
+
+class RuleTable(TomlTable):
+    """A ``[[rule]]`` of a registry file (docs/registry.md)."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    path: Annotated[Pattern, PlainValidator(_pattern)]
+    kind: Annotated[str, BeforeValidator(_kind)] = Key(alias="is")
+    encoding: Annotated[str, BeforeValidator(_encoding)] = ""
+    fields_: dict[Annotated[str, AfterValidator(_column)], _Text] = Key({}, alias="fields")
+    constants: dict[Annotated[str, AfterValidator(_constant)], _Text] = Key({})
+    expect: dict[str, Annotated[Any, BeforeValidator(_integer_or_text)]] = Key({})
+    time_unit: Annotated[str, BeforeValidator(_time_unit)] = "s"
+    layout: Annotated[str, BeforeValidator(_layout)] = ""
+    names: Annotated[tuple[str, ...], PlainValidator(_names)] = ()
+    sensors: dict[str, _Sensor] = Key({})
+    silent_after_s: _Above0 | None = None
+    max_late_s: _Above0 = MAX_LATE_S
+    end: Annotated[_Text | None, BeforeValidator(lambda value: _sensor_name(value))] = None
+
+    @classmethod
+    def missing(cls, key: str) -> str:
+        """Of ``path`` and ``is``."""
+        if key == "path":
+            return must_be(key, "a text such as 'telemetry/{board}/*'", None)
+        return must_be(key, f"'{TELEMETRY}' or '{IGNORED}'", None)
+
+    @classmethod
+    def between(cls, said: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
+        """What each kind and encoding needs, and what it cannot have."""
+        if said.get("is") == IGNORED:
+            known = {field.alias or name for name, field in cls.model_fields.items()}
+            for key in said.keys() & known - {"path", "is"}:
+                yield (key,), f"what is '{IGNORED}' has no '{key}'"
+            return
+        encoding = said.get("encoding")
+        if encoding is None:
+            yield (), must_be("encoding", _ONE_OF_ENCODINGS, None)
+        elif encoding in ENCODINGS:
+            for key in ("layout", "names"):
+                if encoding != STRUCT and key in said:
+                    yield (key,), f"'{key}' is of encoding '{STRUCT}'"
+                if encoding == STRUCT and key not in said:
+                    yield (), f"encoding '{STRUCT}' needs '{key}'"
+        fields = said.get("fields")
+        if "time_unit" in said and not (isinstance(fields, dict) and "time" in fields):
+            yield ("time_unit",), "'time_unit' is of the field that 'fields' calls 'time'"
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """What must hold between the parts, so that messages can become readings."""
+        if self.kind == TELEMETRY:
+            rule = self.rule(0)
+            if rule.encoding == STRUCT:
+                count = len(struct.unpack(rule.layout, bytes(struct.calcsize(rule.layout))))
+                if count != len(rule.names):
+                    what = f"'layout' has {count} values, 'names' has {len(rule.names)}"
+                    yield ("names",), what
+            yield from _sources(rule)
+            yield from _payload(rule)
+
+    def rule(self, line: int) -> Rule:
+        """Return the rule; ``line``: where it stands in its file."""
+        fields = {column: _field(name) for column, name in self.fields_.items()}
+        if self.encoding == NUMBER:
+            fields["value"] = Field("")
+        return Rule(
+            self.path,
+            self.kind,
+            line,
+            encoding=self.encoding,
+            fields=fields,
+            constants=self.constants,
+            expect=self.expect,
+            time_unit=self.time_unit,
+            layout=self.layout,
+            names=self.names,
+            sensors={name: table.sensor(name) for name, table in self.sensors.items()},
+            silent_after_s=self.silent_after_s,
+            max_late_s=self.max_late_s,
+            end=self.end,
+        )
+
+
+def _rules(value: Any) -> Any:
+    if not isinstance(value, list) or not all(isinstance(rule, dict) for rule in value):
+        raise fault(RegistryTable.missing("rule"))
+    return value
+
+
+class RegistryTable(TomlTable):
+    """A whole registry file. The context is what gives the line of a place."""
+
+    rule: Annotated[list[RuleTable], BeforeValidator(_rules)]
+
+    @classmethod
+    def missing(cls, key: str) -> str:
+        """Of ``rule``."""
+        return "a registry is a list of [[rule]] tables"
+
+    @classmethod
+    def between(cls, said: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
+        """A path has one rule."""
+        rules = said.get("rule")
+        first: dict[str, int] = {}
+        for at, rule in enumerate(rules if isinstance(rules, list) else ()):
+            path = rule.get("path") if isinstance(rule, dict) else None
+            if isinstance(path, str) and (earlier := first.setdefault(path, at)) != at:
+                line = context(("rule", earlier))
+                yield ("rule", at, "path"), f"line {line} has a rule for this path already"
 
 
 def _field(name: str) -> Field:
     return Field(name.removesuffix("?"), not name.endswith("?"))
 
 
-def _not(value: Any) -> str:
-    return "" if value is None else f", not {value!r:.60}"
+def _sensor_name(value: Any) -> Any:
+    if not isinstance(value, str) or not value:
+        raise wrong("the name of a sensor")
+    return value
 
 
-def _above_zero(value: float) -> str | None:
-    return None if value > 0 else "be above 0"
+def _sources(rule: Rule) -> Iterator[Mistake]:
+    """Every column has at most one source, and what a reading must have has one."""
+    sources = {name: ["the path"] for name in rule.pattern.names}
+    for column in rule.constants:
+        sources.setdefault(column, []).append("'constants'")
+    for column in rule.fields:
+        sources.setdefault(column, []).append("'fields'")
+    for column, given in sources.items():
+        if len(given) > 1:
+            yield ("fields", column), f"'{column}' is given by {' and by '.join(given)}"
+    needed = ["board"] if rule.wide else ["board", "sensor", "value"]
+    if rule.wide:
+        for name, sensor in rule.sensors.items():
+            if sensor.field is None:
+                yield ("sensors", name), f"'{name}' needs a 'field', as its neighbours"
+        for column in sorted({"sensor", "value"} & sources.keys()):
+            yield ("fields", column), f"sensors have fields: there can be no '{column}'"
+    for column in needed:
+        if column not in sources:
+            yield (), f"nothing gives '{column}': {_REMEDIES[column]}"
 
 
-def _not_zero(value: float) -> str | None:
-    return None if value else "not be 0"
-
-
-def _not_negative(value: float) -> str | None:
-    return None if value >= 0 else "not be negative"
+def _payload(rule: Rule) -> Iterator[Mistake]:
+    """What is asked of a payload is possible."""
+    wanted = [("fields", column, of) for column, of in rule.fields.items() if of.name]
+    wanted += [("expect", name, Field(name)) for name in rule.expect]
+    wanted += [
+        ("sensors", name, sensor.field) for name, sensor in rule.sensors.items() if sensor.field
+    ]
+    known = set()
+    for key, inside, found in wanted:
+        if rule.encoding == NUMBER:
+            yield (key, inside), f"an encoding '{NUMBER}' has no fields"
+        elif rule.encoding == STRUCT:
+            if found.name not in rule.names:
+                yield (key, inside), f"'{found.name}' is none of 'names'"
+        elif not all(found.keys):
+            yield (key, inside), f"'{found.name}' is no field; one within another is a.b"
+        known.add(found.name)
+    for name in sorted(known):
+        if any(other.startswith(f"{name}.") for other in known):
+            yield ("fields",), f"'{name}' cannot be a value and have fields within it"
+    types: dict[str, str] = {}
+    for field, kind in wanted_fields(rule):
+        if rule.encoding == JSON and types.setdefault(field.name, kind) != kind:
+            yield (), f"'{field.name}' cannot be both a {types[field.name]} and a {kind}"

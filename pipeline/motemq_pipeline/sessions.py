@@ -26,6 +26,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.failures import of_java
 from motemq_pipeline.java import Java, find_java
 from motemq_pipeline.packaging import write_package
 
@@ -221,7 +222,7 @@ def _refusal_in_words(java: Java, log: Path) -> Iterator[None]:
     except Exception as error:  # whatever stopped Java, the log has its words
         raise PipelineError(
             f"Spark did not start with Java {java.version} at {java.home}: "
-            f"{str(error).splitlines()[0]}; Java's own words are in {log}"
+            f"{of_java(error)}; Java's own words are in {log}"
         ) from error
 
 
@@ -316,7 +317,11 @@ def _submitted(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for key in (*SQL_SETTINGS, *settings):
         builder = builder.config(key, chosen[key])
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # whatever stopped Java, it has said more
+        master = said.get("spark.master", "its master")
+        raise PipelineError(f"Spark did not start at {master}: {of_java(error)}") from error
 
 
 def _connected(url: str) -> SparkSession:

@@ -141,5 +141,14 @@ def behind(read_up_to: Mapping[str, int], journal: Mapping[int, Any]) -> int:
 
 def newest(checkpoint: Path, query: str) -> int | None:
     """Return the number of the last batch that is finished, None before the first."""
-    entries = (checkpoint / query / "commits").glob("[0-9]*")
-    return max((int(entry.name) for entry in entries if entry.name.isdecimal()), default=None)
+    return _highest(checkpoint / query / "commits")
+
+
+def newest_planned(checkpoint: Path, query: str) -> int | None:
+    """Return the number of the last batch that was begun, None before the first."""
+    return _highest(checkpoint / query / "offsets")
+
+
+def _highest(folder: Path) -> int | None:
+    entries = (entry.name for entry in folder.glob("[0-9]*"))
+    return max((int(name) for name in entries if name.isdecimal()), default=None)

@@ -10,7 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,12 +28,13 @@ from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.schemas import TABLES, shaped
 from motemq_pipeline.source_options import source_options
-from motemq_pipeline.status import newest
+from motemq_pipeline.status import BRONZE, newest, newest_planned
 
 _BRONZE = (Target("bronze_messages"),)
 _ALERTS = (Target("alerts"),)
 _Begun = tuple[DataFrame, Callable[[DataFrame, int], None]]
 _OF_SINK = ("brokers", "tokenFile", "caFile")
+_OTHERS_WAIT = "5s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Streams:
         self._token = token
         self._rules = load_registry(config.registry)
         self._streams = [
-            Stream("bronze", _BRONZE, self._bronze),
+            Stream(BRONZE, _BRONZE, self._bronze),
             Stream("silver", silver.TARGETS, self._silver, 1.0),
         ]
         if config.alerts is not None:
@@ -124,6 +125,8 @@ class Streams:
 
     def _started(self, stream: Stream) -> StreamingQuery:
         checkpoint = self._config.checkpoint / stream.name
+        if stream.targets == _BRONZE:
+            self._forget_planned_batch()
         rows, add_batch = stream.begin()
         owned = False
 
@@ -146,15 +149,35 @@ class Streams:
         milliseconds = round(max(self._config.trigger_s, stream.least_trigger_s) * 1000)
         return writer.trigger(processingTime=f"{milliseconds} milliseconds").start()
 
+    def _forget_planned_batch(self) -> None:
+        """Let Spark plan anew the batch that it noted and of which nothing is in the table.
+
+        Otherwise messages of a broker that has died since would hold up those of all others. The
+        query does not run, so nobody adds that batch meanwhile. The first one stays: it alone knows
+        where the query begins.
+        """
+        checkpoint = self._config.checkpoint / BRONZE
+        done, planned = newest(checkpoint.parent, BRONZE), newest_planned(checkpoint.parent, BRONZE)
+        if done is None or planned is None or planned <= done:
+            return
+        (target,) = _BRONZE
+        if not self._table(target.table).has(query_id(checkpoint), planned):
+            for name in (str(planned), f".{planned}.crc"):
+                (checkpoint / "offsets" / name).unlink(missing_ok=True)
+
     def _bronze(self) -> _Begun:
+        source = self._config.source
         stream = self._spark.readStream.format("motemq")
-        for name, value in source_options(self._config.source, self._token, "bronze").items():
+        for name, value in source_options(source, self._token, BRONZE).items():
             stream = stream.option(name, value)
-        return self._written("bronze", shaped(stream.load(), "bronze_messages"), _BRONZE)
+        if len(source.brokers) > 1 and not self._once:
+            # One that dies in the middle of a batch delays the others for so long.
+            stream = stream.option("brokerTimeout", _OTHERS_WAIT)
+        return self._written(BRONZE, shaped(stream.load(), "bronze_messages"), _BRONZE)
 
     def _silver(self) -> _Begun:
         rows = silver.decoded(self._messages(), self._rules)
-        return self._written("silver", silver.telemetry_and_quarantine(rows), silver.TARGETS)
+        return self._written("silver", rows, silver.TARGETS)
 
     def _messages(self) -> DataFrame:
         bronze = self._config.place.within("bronze_messages")
@@ -190,7 +213,8 @@ class Streams:
         batch.persist()  # state is not asked twice
         try:
             if source.brokers:
-                options = source_options(replace(source, brokers=source.brokers[:1]), self._token)
+                first = source.model_copy(update={"brokers": source.brokers[:1]})
+                options = source_options(first, self._token)
                 checkpoint = {"checkpointLocation": str(self._config.checkpoint / "alerts")}
                 kept = {name: options[name] for name in _OF_SINK if name in options}
                 publish(batch, number, {**kept, **checkpoint})

@@ -21,6 +21,7 @@ _KNOWN = {
     for name in (
         "path",
         "brokers",
+        "brokerTimeout",
         "tokenFile",
         "caFile",
         "topics",
@@ -103,12 +104,14 @@ class Options:
                 '.option("path", "DATA/journal") or .option("brokers", "http://HOST:8765")'
             )
         tokens, authority = said.get("tokenfile", ""), said.get("cafile", "")
+        patience_s = _duration_s(said, "brokerTimeout", "30s")
         patterns = tuple(each.strip() for each in said.get("topics", "").split(",") if each.strip())
         topics = _topics(said)
         found = cls(
             path,
             tuple(
-                Broker(url if "://" in url else f"http://{url}", tokens, authority) for url in urls
+                Broker(url if "://" in url else f"http://{url}", tokens, authority, patience_s)
+                for url in urls
             ),
             columns_of(said),
             topics,
@@ -117,7 +120,7 @@ class Options:
                 _number(said, "maxRowsPerTrigger"),
                 _number(said, "maxBytesPerTrigger"),
                 _number(said, "minRowsPerTrigger"),
-                _delay_s(said),
+                _duration_s(said, "maxTriggerDelay", "15m"),
             ),
             _number(said, "minPartitions"),
             _boolean(said, "failOnDataLoss", "true"),
@@ -201,11 +204,11 @@ def _offsets(said: Mapping[str, str], offsets: str, timestamp: str) -> str:
     return (_EPOCH + timedelta(milliseconds=int(text))).isoformat()
 
 
-def _delay_s(said: Mapping[str, str]) -> float:
-    text = said.get("maxtriggerdelay", "15m").strip()
+def _duration_s(said: Mapping[str, str], name: str, usual: str) -> float:
+    text = said.get(name.lower(), usual).strip()
     match = _DELAY.fullmatch(text)
     if match is None:
-        raise JournalError(f"option maxTriggerDelay: '{text}' must be a time such as 30s or 15m")
+        raise JournalError(f"option {name}: '{text}' must be a time such as 30s or 15m")
     return float(match[1]) * _UNITS_S[match[2]]
 
 

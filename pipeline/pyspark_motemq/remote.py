@@ -29,11 +29,15 @@ class BrokerUnavailable(JournalError):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where a broker's HTTP is. ``token_file`` and ``ca_file`` are read where they are used."""
+    """Where a broker's HTTP is. ``token_file`` and ``ca_file`` are read where they are used.
+
+    ``patience_s``: for so long it is asked again when it does not answer; None: 30 s.
+    """
 
     url: str
     token_file: str = ""
     ca_file: str = ""
+    patience_s: float | None = None
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
@@ -53,11 +57,12 @@ class Broker:
     ) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and body of an answer.
 
-        A broker that cannot be reached, or has too much to do (503), is asked again for 30 s (or
-        ``patience_s``), so a question must be one that may be repeated. Raises ``JournalError``,
-        ``BrokerUnavailable`` if it was asked in vain for so long.
+        A broker that cannot be reached, or has too much to do (503), is asked again for its
+        ``patience_s`` (or this one), so a question must be one that may be repeated. Raises
+        ``JournalError``, ``BrokerUnavailable`` if it was asked in vain for so long.
         """
-        patience_s = _RETRY_S if patience_s is None else patience_s
+        if patience_s is None:
+            patience_s = _RETRY_S if self.patience_s is None else self.patience_s
         end = time.monotonic() + patience_s
         answer_s = min(_ANSWER_S, max(patience_s, _PATIENCE_S))
         while True:

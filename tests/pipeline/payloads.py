@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import cbor2
-import msgpack
+import msgspec
 
 NAMES = ("json", "cbor", "msgpack", "struct")
 _STRUCT = {"layout": "<Iqdhh8s", "names": ["n", "ts", "t", "h", "p", "id"]}
@@ -67,8 +67,7 @@ def encoded(encoding: str, fields: dict[str, Any]) -> bytes:
     if encoding == "cbor":
         return cbor2.dumps(fields)
     if encoding == "msgpack":
-        packed: bytes = msgpack.packb(fields)
-        return packed
+        return msgspec.msgpack.encode(fields)
     whole = {"n": 0, "ts": 0, "t": 0.0, "h": 0, "p": 0, "id": "", **fields}
     *numbers, name = (whole[key] for key in _STRUCT["names"])
     return struct.pack(str(_STRUCT["layout"]), *numbers, str(name).encode())

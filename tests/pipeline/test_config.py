@@ -102,11 +102,11 @@ shards = 0
         *("2", "4", "5", "7", "8", "11", "13", "17"),
     ]
     assert "needs one of brokers" in lines[0]
-    assert "max_rows must be a number from 1, not 0" in lines[1]
-    assert "topic is not known in [source]; there are brokers, journal" in lines[2]
+    assert "'max_rows' must be a number from 1, not 0" in lines[1]
+    assert "'topic' is unknown in [source]; do you mean 'topics'?" in lines[2]
     assert 'needs folder = "…"' in lines[3]
-    assert "registry must be a text, not 7" in lines[4]
-    assert "trigger must be a time" in lines[5]
+    assert "'registry' must be a text, not 7" in lines[4]
+    assert "'trigger' must be a time" in lines[5]
     assert "[sparks] is not known; there are [source]" in lines[6]
     assert "alerts.shards must be a whole number" in lines[7]
 
@@ -139,16 +139,28 @@ shards = 0
         ),
         (
             '[source]\njournal = "s3a://bucket/journal"\n[tables]\nfolder = "t"\n',
-            "run.toml:2: journal must be a file or folder of this machine, not s3a://bucket",
+            "run.toml:2: 'journal' must be a file or folder of this machine, not 's3a://bucket",
         ),
         (
             '[source]\njournal = "j"\n[tables]\nfolder = "t"\nregistry = "hdfs://host/r.toml"\n',
-            "run.toml:5: registry must be a file or folder of this machine, not hdfs://host",
+            "run.toml:5: 'registry' must be a file or folder of this machine, not 'hdfs://host",
         ),
         (
             '[source]\njournal = "j"\n[tables]\nfolder = "t"\n'
             'keep = { gold_fleet = "1d", alerts = "x" }\n',
             "run.toml:5: gold_fleet keeps all its rows",
+        ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "t"\nkeep = { alerts = "x" }\n',
+            "run.toml:5: 'alerts' must be a time such as \"500ms\", \"10s\", not 'x'",
+        ),
+        (
+            'run = 5\n[source]\njournal = "j"\nstarting = 7\n[tables]\nfolder = "t"\n',
+            "run.toml:1: 'run' must be a table, not 5",
+        ),
+        (
+            '[source]\njournal = "j"\nstarting = 7\n[tables]\nfolder = "t"\n',
+            "run.toml:3: 'starting' must be a text, not 7",
         ),
     ],
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cluster.spark import connect_server
 from motemq_pipeline.packaging import write_package
-from tests.pipeline.cluster import connect_server
 from tests.pipeline.conftest import Tables
 
 _END_S = 400.0

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from benchmarks.cluster.object_store import ObjectStore, object_store
 from motemq_pipeline import restarts
 from motemq_pipeline.config import load_config
 from motemq_pipeline.delta import Table
@@ -21,7 +22,6 @@ from motemq_pipeline.sql import by_duckdb
 from motemq_pipeline.status import RunStatus
 from motemq_pipeline.storage import Storage
 from tests.pipeline.desk import Sender, reading, write_segment
-from tests.pipeline.object_store import ObjectStore, object_store
 
 pytestmark = pytest.mark.timeout(900)
 _END_S = 400.0

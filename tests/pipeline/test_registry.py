@@ -83,7 +83,6 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
         ('fields = { value = "v", board = "b" }', 6, "'board' is given by the path and by"),
         ('fields = { value = "v", valeu = "v" }', 6, "'valeu' is no column of a reading"),
         ('fields = { value = "a..b" }', 6, "'a..b' is no field; one within another is a.b"),
-        ('fields = { value = "a", seq = "A" }', 6, "differs by case only"),
         ('fields = { value = "a", seq = "a.b" }', 6, "cannot be a value and have fields within it"),
         ('fields = { value = "a", seq = "a" }', 2, "'a' cannot be both a long and a double"),
         ("fields = { value = 5 }", 6, "'value' must be a text, not 5"),
@@ -112,7 +111,7 @@ def test_a_fault_has_its_line(tmp_path: Path, changed: str, line: int, told: str
         ("sensors.a = 1", 7, "'a' must be a table, not 1"),
         ("[rule.sensors.a]\nmin = 3\nmax = 3", 9, "'max' 3 must be above 'min' 3"),
         ("[rule.sensors.a]\nhysteresis = 1", 8, "'hysteresis' is of a 'min' or a 'max'"),
-        ("[rule.sensors.a]\nscale = 0", 8, "'scale' must not be 0"),
+        ("[rule.sensors.a]\nscale = 0", 8, "'scale' must be a number other than 0, not 0"),
         ("[rule.sensors.a]\nfield = ''", 8, "'field' must be a text, not ''"),
         ("[rule.sensors.a]\nfield = 't'", 6, "sensors have fields: there can be no 'value'"),
         ("[rule.sensors.a]\nfild = 't'", 8, "'fild' is unknown here; do you mean 'field'?"),
@@ -146,9 +145,20 @@ def test_a_layout_is_checked(tmp_path: Path, layout: str, names: str, line: int,
     assert any(fault.startswith(f"{line}: ") and told in fault for fault in faults), faults
 
 
+def test_fields_may_differ_by_case_only(tmp_path: Path) -> None:
+    (tmp_path / "registry.toml").write_text(_GOOD.replace('"v"', '"t", seq = "T"'))
+    (rule,) = load_registry(tmp_path / "registry.toml").rules
+    assert decode(rule)("telemetry/b/s", b'{"t": 1.5, "T": 7}') == [
+        ("b", "s", 7, None, None, 1.5, None)
+    ]
+
+
 def test_all_faults_are_told_at_once_in_order(tmp_path: Path) -> None:
     text = _GOOD.replace("json", "xml").replace('telemetry"', 'telemetri"') + "colour = 1\n"
     assert [fault.split(":")[0] for fault in _faults(tmp_path, text)] == ["4", "5", "7"]
+    # What is wrong with one rule, and between the parts of another.
+    text += _GOOD.replace("telemetry/", "lab/").replace("{sensor}", "air")
+    assert [fault.split(":")[0] for fault in _faults(tmp_path, text)] == ["4", "5", "7", "9"]
 
 
 @pytest.mark.parametrize(

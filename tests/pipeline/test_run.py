@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from host_broker.client import connect
-from motemq_pipeline import restarts
+from motemq_pipeline import restarts, streams
 from motemq_pipeline.cli import command
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.run import run
-from motemq_pipeline.status import RunStatus, only_run, read_status
+from motemq_pipeline.status import BRONZE, RunStatus, only_run, read_status
 from motemq_pipeline.storage import Storage
 from motemq_pipeline.streams import Streams
 from tests.host_broker.net.broker_process import broker
@@ -160,6 +160,68 @@ def test_a_failure_of_spark_that_passes_ends_nothing(
     assert left["bronze_messages"] == 1000 - restarts.IN_A_ROW
 
 
+def test_a_broker_that_dies_with_a_batch_under_way_holds_up_no_other(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its messages are in the plan that Spark has noted; what the others get comes without them."""
+    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(streams, "_OTHERS_WAIT", "100ms")
+    really = Table._committed
+    kill, published = threading.Event(), threading.Event()
+
+    with ExitStack() as running:
+        ports = dict.fromkeys(("one", "other"), 0)
+
+        def start(name: str) -> ExitStack:
+            alive = running.enter_context(ExitStack())
+            argv = ("--data", str(tmp_path / name), "--listen", f"auto://127.0.0.1:{ports[name]}")
+            ports[name] = alive.enter_context(broker(*argv, *_BROKER[2:])).ports["auto"]
+            return alive
+
+        start("one")
+        other = start("other")
+        urls = [f"http://127.0.0.1:{port}" for port in ports.values()]
+        config = load_config(_config(tmp_path, f"brokers = {urls}", gold_every="1h"))
+        table = Table(config.place, "bronze_messages")
+
+        def stumbling(of: Table, *more: object) -> bool:
+            if of.name == table.name and kill.is_set():
+                assert published.wait(_END_S)
+                other.close()
+                kill.clear()
+                raise RuntimeError("Task serialization failed: threads that stumbled")
+            return really(of, *more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Table, "_committed", stumbling)
+        queries = Streams(spark, config, None)
+        running.callback(queries.stop)
+
+        def there(rows: int) -> None:
+            deadline = time.monotonic() + _END_S
+            while table.count() < rows:
+                assert queries.running()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+        queries.start(once=False)
+        for port in ports.values():
+            _publish(port, range(5))
+        there(10)
+        kill.set()
+        _publish(ports["other"], range(5, 8))  # planned, read, and not in the table
+        published.set()
+        while kill.is_set():
+            assert queries.running()
+            time.sleep(0.01)
+        _publish(ports["one"], range(5, 9))
+        there(14)
+        assert queries.restarts[BRONZE] >= 1
+        start("other")
+        there(17)
+    keys = _keys(config.place)
+    assert len(keys) == 17 == len(set(keys))
+
+
 class _FailingOnceSeen:
     """A query that was active when it was looked at, and has failed a moment later."""
 
@@ -197,19 +259,19 @@ def test_a_query_that_fails_just_after_it_was_looked_at_does_not_end_the_run(
 
     failed: list[str] = []
     monkeypatch.setattr(Table, "change", change)
-    streams = Streams(spark, config, None)
+    queries = Streams(spark, config, None)
     try:
-        streams.start(once=True)
-        bronze = _FailingOnceSeen(streams.queries["bronze"], fail)
-        streams.queries["bronze"] = bronze  # type: ignore[assignment]
-        assert streams.running()
+        queries.start(once=True)
+        bronze = _FailingOnceSeen(queries.queries["bronze"], fail)
+        queries.queries["bronze"] = bronze  # type: ignore[assignment]
+        assert queries.running()
         assert failed
-        while streams.running():
+        while queries.running():
             time.sleep(0.05)
     finally:
         fail.set()
-        streams.stop()
-    assert streams.restarts == {"bronze": 1, "silver": 0}
+        queries.stop()
+    assert queries.restarts == {"bronze": 1, "silver": 0}
     assert len(_keys(config.place)) == MESSAGES
 
 

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.failures import of_java
 from motemq_pipeline.sessions import (
     _driver_address,
     _submitted,
@@ -52,6 +53,21 @@ def test_what_spark_submit_was_told_goes_before_our_settings(spark: SparkSession
     assert session.conf.get("spark.sql.shuffle.partitions") == str(os.cpu_count())
     assert session.conf.get("spark.motemq.test") == "new"
     session.conf.unset("spark.motemq.test")
+
+
+def test_what_java_refuses_is_told_in_its_words() -> None:
+    # As py4j tells of spark.network.timeout = 20s.
+    refused = RuntimeError(
+        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+        ": java.lang.IllegalArgumentException: requirement failed: spark.network.timeoutInterval "
+        "should be less than or equal to spark.network.timeout.\n"
+        "\tat scala.Predef$.require(Predef.scala:337)\n"
+    )
+    assert of_java(refused) == (
+        "requirement failed: spark.network.timeoutInterval should be less than or equal to "
+        "spark.network.timeout."
+    )
+    assert of_java(RuntimeError("no Java\nin PATH")) == "no Java"
 
 
 def test_another_time_zone_is_refused_in_a_sentence(tmp_path: Path) -> None:

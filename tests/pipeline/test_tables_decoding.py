@@ -1,13 +1,17 @@
 """Payloads of every encoding to the same readings, or to a reason; never to an exception."""
 
+import math
 import random
+import struct
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import cbor2
-import msgpack
+import msgspec
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,13 +19,12 @@ from pyspark.sql import SparkSession
 
 from motemq_pipeline import silver
 from motemq_pipeline.decoding import decode
+from motemq_pipeline.decoding_arrow import layout_dtype, silver_rows
 from motemq_pipeline.reading import Refused
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.rules import Registry
-from motemq_pipeline.schemas import TABLES
 from tests.pipeline.payloads import NAMES, encoded, write_registry
 
-_BINARY = [name for name in NAMES if name != "json"]
 _ARRIVAL_US = 1_767_225_600_000_000  # 2026-01-01 00:00:00 UTC
 _GOOD = {"n": 7, "ts": _ARRIVAL_US // 1000 - 5000, "t": 60.0, "h": 55, "id": "vpico-1"}
 _LONG = 2**63 - 1
@@ -73,24 +76,42 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
     return load_registry(write_registry(tmp_path_factory.mktemp("registry") / "registry.toml"))
 
 
+def _batch(messages: list[tuple[str, bytes]]) -> pa.RecordBatch:
+    """Return messages as they are in bronze."""
+    count = len(messages)
+    arrival = pa.array([_ARRIVAL_US] * count, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    columns = {
+        "partition": pa.array([0] * count, pa.int32()),
+        "seq": pa.array(range(count), pa.int64()),
+        "time": arrival,
+        "protocol": pa.array(["fmqp"] * count, pa.string()),
+        "connection": pa.array([1] * count, pa.int64()),
+        "path": pa.array([path for path, _ in messages], pa.string()),
+        "payload": pa.array([payload for _, payload in messages], pa.binary()),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _found(rows: list[dict[str, Any]]) -> dict[int, Any]:
+    """Return by a message's number its readings, in order, or its reason."""
+    found: dict[int, Any] = {}
+    for row in rows:
+        number = row["message_seq"]
+        assert (row["reason"] is None) == (row["payload"] is None) == (row["value"] is not None)
+        if row["reason"] is not None:
+            assert number not in found
+            found[number] = row["reason"]
+        else:
+            reading = (row["sensor"], row["seq"], row["unit"], row["value"])
+            found.setdefault(number, []).append(reading)
+    return found
+
+
 def _decoded(
     spark: SparkSession, registry: Registry, messages: list[tuple[str, bytes]]
 ) -> dict[int, Any]:
-    """Return by a message's number its readings, sorted, or its reason."""
-    arrival = datetime.fromtimestamp(_ARRIVAL_US // 10**6, UTC)
-    rows = [
-        (0, number, arrival, 0, "fmqp", 1, "", path, False, False, payload, "", None)
-        for number, (path, payload) in enumerate(messages)
-    ]
-    bronze = spark.createDataFrame(rows, TABLES["bronze_messages"])
-    found: dict[int, Any] = {}
-    for row in silver.decoded(bronze, registry).collect():
-        assert (row["reason"] is None) != (row["readings"] is None)
-        found[row["seq"]] = row["reason"] or [
-            (reading["sensor"], reading["seq"], reading["unit"], reading["value"])
-            for reading in row["readings"]
-        ]
-    return found
+    bronze = spark.createDataFrame(pa.Table.from_batches([_batch(messages)]))
+    return _found([row.asDict() for row in silver.decoded(bronze, registry).collect()])
 
 
 def _messages() -> Iterator[tuple[str, bytes, Any]]:
@@ -166,14 +187,13 @@ _FIELDS = st.dictionaries(
 @st.composite
 def _payloads(draw: st.DrawFn) -> tuple[str, bytes]:
     """Return an encoding and a payload: any bytes, or what is nearly right."""
-    name = draw(st.sampled_from(_BINARY))
+    name = draw(st.sampled_from(NAMES))
     if draw(st.booleans()):
         return name, draw(st.binary(max_size=40))
     if name == "struct":
         return name, draw(st.binary(min_size=32, max_size=32))
-    dumps = cbor2.dumps if name == "cbor" else msgpack.packb
     try:
-        return name, bytes(dumps({**_GOOD, **draw(_FIELDS)}))
+        return name, encoded(name, {**_GOOD, **draw(_FIELDS)})
     except OverflowError:  # MessagePack has integers of 64 bits only
         return name, b""
 
@@ -200,6 +220,48 @@ def test_no_bytes_make_a_decoder_raise_anything_but_refused(
     assert readings
 
 
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["{}/air", "{}/soil", "wide/{}/b"]), _payloads())))
+def test_columns_are_decoded_as_messages_are_one_by_one(
+    registry: Registry, messages: list[tuple[str, tuple[str, bytes]]]
+) -> None:
+    sent = [(where.format(name), payload) for where, (name, payload) in messages]
+    sent += [("home/b/kitchen", payload) for _, (_, payload) in messages]
+    (batch,) = silver_rows(registry.rules)(iter([_batch(sent)]))
+    wanted: dict[int, Any] = {}
+    for number, (path, payload) in enumerate(sent):
+        rule = registry.rule_for(path)
+        assert rule is not None
+        try:
+            wanted[number] = [(r[1], r[2], r[4], r[5]) for r in decode(rule)(path, payload)]
+        except Refused as refused:
+            wanted[number] = str(refused)
+    assert _found(batch.to_pylist()) == wanted
+    assert batch.column("message_seq").to_pylist() == sorted(
+        batch.column("message_seq").to_pylist()
+    )
+
+
+@given(
+    st.sampled_from("<>"),
+    st.lists(st.tuples(st.sampled_from(["", "2", "3 "]), st.sampled_from("xbBhHiIqQefds"))),
+    st.randoms(use_true_random=False),
+)
+def test_a_layout_is_the_same_for_numpy(
+    order: str, items: list[tuple[str, str]], chance: random.Random
+) -> None:
+    layout = order + "".join(count.strip() + kind for count, kind in items)
+    data = chance.randbytes(struct.calcsize(layout))
+    wanted = struct.unpack(layout, data)
+    dtype = layout_dtype(layout, [str(at) for at in range(len(wanted))])
+    assert dtype.itemsize == len(data)
+    for value, found in zip(wanted, np.frombuffer(data, dtype)[0] if wanted else (), strict=True):
+        if isinstance(value, bytes):
+            assert found == value.rstrip(b"\0")
+        else:
+            assert found == value or (math.isnan(found) and math.isnan(value))
+
+
 @pytest.mark.parametrize(
     ("name", "payload", "reason"),
     [
@@ -212,8 +274,8 @@ def test_no_bytes_make_a_decoder_raise_anything_but_refused(
         ("cbor", cbor2.dumps([1]), "the payload is not a CBOR map"),
         ("msgpack", b"\x91" * 2000 + b"\x00", "the payload is not MessagePack"),
         ("msgpack", b"\xdf\xff\xff\xff\xff", "the payload is not MessagePack"),
-        ("msgpack", msgpack.packb(_GOOD) + b"\x00", "the payload is not MessagePack"),
-        ("msgpack", msgpack.packb(1), "the payload is not a MessagePack map"),
+        ("msgpack", msgspec.msgpack.encode(_GOOD) + b"\x00", "the payload is not MessagePack"),
+        ("msgpack", msgspec.msgpack.encode(1), "the payload is not a MessagePack map"),
         ("msgpack", b"\0" * 65_537, "the payload is longer than 65536 bytes"),
         ("struct", b"\0" * 5, "the payload has 5 bytes, the layout <Iqdhh8s 32"),
         ("struct", b"\0" * 24 + b"\xff" * 8, "the field 'id' is not UTF-8"),
@@ -252,27 +314,15 @@ def test_a_boards_clock_is_read_in_its_unit(
     (tmp_path / "registry.toml").write_text(rules)
     registry = load_registry(tmp_path / "registry.toml")
     payloads = {name: encoded(name, {"v": 1.0, "ts": given}) for name in ("json", "cbor")}
-    rows = [
-        (
-            0,
-            0,
-            datetime(2026, 1, 1, tzinfo=UTC),
-            0,
-            "fmqp",
-            1,
-            "",
-            f"{name}/b/s",
-            False,
-            False,
-            body,
-            "",
-            None,
-        )
-        for name, body in payloads.items()
-    ]
-    decoded = silver.decoded(spark.createDataFrame(rows, TABLES["bronze_messages"]), registry)
-    for row in decoded.collect():
+    messages = [(f"{name}/b/s", body) for name, body in payloads.items()]
+    bronze = spark.createDataFrame(pa.Table.from_batches([_batch(messages)]))
+    rows = silver.decoded(bronze, registry).collect()
+    assert len(rows) == len(messages)
+    for row in rows:
         if us is Refused:
             assert row["reason"] == "the field 'ts' is not an ISO 8601 time with its zone"
+        elif us is None:
+            assert (row["clock"], row["event_time"]) == ("broker", row["received_at"])
         else:
-            assert [reading["board_us"] for reading in row["readings"]] == [us]
+            since_1970 = row["event_time"].replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+            assert (row["clock"], since_1970 / timedelta(microseconds=1)) == ("board", us)

@@ -77,7 +77,7 @@ def clocks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, st
 
 
 def _everything(messages: DataFrame, registry: Registry) -> DataFrame:
-    rows = silver.telemetry_and_quarantine(silver.decoded(messages, registry))
+    rows = silver.decoded(messages, registry)
     return rows.select(F.to_json(F.struct("*")).alias("row"))
 
 

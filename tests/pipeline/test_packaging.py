@@ -1,0 +1,49 @@
+"""What executors are sent runs with the packages that docs/pipeline.md names, and no others."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cluster.spark import clean_python
+from motemq_pipeline.packaging import write_package
+
+_DOCS = Path(__file__).parents[2] / "docs" / "pipeline.md"
+# What runs in executors: the source and the sink, decoding, files, tables, alerts, the notebook's.
+_MODULES = (
+    "pyspark_motemq.source",
+    "motemq_pipeline.decoding_arrow",
+    "motemq_pipeline.parquet_files",
+    "motemq_pipeline.table_source",
+    "motemq_pipeline.alerts.processor",
+    "motemq_pipeline.first_arrivals",
+    "motemq_pipeline.sequence_numbers",
+)
+
+
+def _imported(python: str, package: Path, *modules: str) -> "subprocess.CompletedProcess[str]":
+    program = "".join(f"import {module}\n" for module in modules)
+    environment = {**os.environ, "PYTHONPATH": str(package)}
+    return subprocess.run(
+        [python, "-c", program], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_package(tmp_path_factory.mktemp("package") / "motemq.zip")
+
+
+def test_executors_need_what_the_docs_say_and_no_more(package: Path, tmp_path: Path) -> None:
+    said = " ".join(_DOCS.read_text().split())
+    (needs,) = re.findall(r"`PYSPARK_PYTHON` names needs (.*?) Sizes are", said)
+    named = re.findall(r"`([^`]+)`", needs)
+    assert named == ["pyspark[sql]", "msgspec", "deltalake", "cbor2"]
+    python = clean_python(tmp_path / "least", *named[:2])
+    done = _imported(python, package, *_MODULES)
+    assert (done.returncode, done.stderr) == (0, "")
+    # It has no others: ours is not there without the package, nor what the driver needs.
+    for module in ("motemq_pipeline", "pydantic", "deltalake", "cbor2"):
+        assert f"No module named '{module}'" in _imported(python, tmp_path, module).stderr
