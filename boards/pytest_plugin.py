@@ -201,11 +201,16 @@ def _taken(request: pytest.FixtureRequest) -> "Iterator[list[RigBoard]]":
 def _rig_brokers(pytestconfig: pytest.Config) -> "Iterator[RunBrokers]":
     """The broker of this session, where its boards reach it."""
     from boards.session.plan import plan_desk
-    from boards.session.run_brokers import facing, own
+    from boards.session.run_brokers import facing, is_open_to_others, open_broker, own
 
     rig = pytestconfig.stash[_rig_key]
     plans = plan_desk(rig, pytestconfig.getoption("--rig-board") or (), ())
-    with own(facing(plans, rig), _out(pytestconfig) / "broker.log") as brokers:
+    host = facing(plans, rig)
+    terminal = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    if is_open_to_others(host) and terminal is not None:
+        terminal.ensure_newline()
+        terminal.write_line(f"rig: {open_broker(host)}", yellow=True)
+    with own(host, _out(pytestconfig) / "broker.log") as brokers:
         yield brokers
 
 

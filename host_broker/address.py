@@ -27,10 +27,10 @@ _SUFFIXES: dict[Transport, str] = {"tcp": "", "tls": "s", "unix": "+unix"}
 
 # By transport; a scheme that differs has a line of its own.
 LISTEN_OPTIONS: dict[str, Collection[str]] = {
-    AUTO: ("slow", "cert", "key", "client_ca"),  # it recognises TLS, too
-    "tcp": ("slow",),
-    "tls": ("slow", "cert", "key", "client_ca"),
-    "unix": ("slow", "mode"),
+    AUTO: ("slow", "principal", "cert", "key", "client_ca"),  # it recognises TLS, too
+    "tcp": ("slow", "principal"),
+    "tls": ("slow", "principal", "cert", "key", "client_ca"),
+    "unix": ("slow", "principal", "mode"),
 }
 _CONNECT_OPTIONS: dict[Transport, Collection[str]] = {
     "tcp": (),

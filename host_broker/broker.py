@@ -8,14 +8,19 @@ have for the same receivers is gathered until the edge takes it, once a turn of 
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ref
 
+from host_broker.access.access import Accepted, Access, Peer, Refused, Undecided
+from host_broker.access.principal import ANONYMOUS, INTERNAL, Principal
+from host_broker.access.rights import Decision
+from host_broker.access.rules import Action
 from host_broker.bus.bus import Bus
 from host_broker.bus.commands import (
     Acknowledge,
     Announce,
+    Authenticate,
     Command,
     Consume,
     DeleteQueue,
@@ -32,6 +37,7 @@ from host_broker.bus.commands import (
     Wake,
 )
 from host_broker.bus.delivery import Delivery, Filter, QueueDelivery, SubscriptionId
+from host_broker.bus.permitted import PermittedTopics
 from host_broker.bus.publication import (
     FEEDBACK,
     HEADER,
@@ -56,10 +62,20 @@ from host_broker.bus.queue import Queue
 from host_broker.bus.retained import RetainedMessage
 from host_broker.bus.routes import Match, Route
 from host_broker.bus.subscriptions import Interest, SubscriberId, SubscriptionKey
-from host_broker.bus.topic_table import deal
+from host_broker.bus.topic_table import TopicTable, deal
 from host_broker.deadlines import Deadlines
 from host_broker.gradual_unsubscribe import GradualUnsubscribe
-from host_broker.outputs import Buffer, Close, ConnectionId, Failure, Forward, Outputs, Record
+from host_broker.outputs import (
+    Buffer,
+    Close,
+    ConnectionId,
+    Denial,
+    Failure,
+    Forward,
+    Login,
+    Outputs,
+    Record,
+)
 from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
 from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings, live_names
@@ -82,6 +98,8 @@ _STEP_BYTES = 256 * 1024
 # their turn.
 STEPS_AT_ONCE = 8_000
 _MOST_FAILURES = 100  # of filters, told in one turn: one may fail for each publication
+_MOST_DENIALS = 20  # told in one turn
+_HELD_LOGIN = "login"  # why a connection is not read
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +118,9 @@ class Client:
     counted by nobody. ``answers`` are what it is still to be told of retained messages; meanwhile,
     or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
     publications. ``queues`` are those it consumes. ``held_by``: full queues it has to wait for.
-    ``congested``: its connection takes no more for now.
+    ``congested``: its connection takes no more for now. ``principal`` is who it is. ``topics`` are
+    those it may publish, with their routes: that is one table for all who may the same.
+    ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a verdict.
     """
 
     connection: ConnectionId
@@ -115,10 +135,28 @@ class Client:
     suspended: deque[Command] | None = None
     queues: set[bytes] | None = None
     held_by: set[bytes] | None = None
+    principal: Principal = ANONYMOUS
+    topics: TopicTable[Route] | None = None  # not looked for yet
+    permitted: PermittedTopics[Route] | None = None
+    login: tuple[Authenticate, Undecided] | None = None
     steps: int = 0  # through the index, made for it and not yet paid off
     steps_paid: float = 0.0  # until when they were
     discards: float = 0.0  # packets, not yet paid off
     discards_paid: float = 0.0  # until when they were
+
+
+class _NoSession(Session):
+    """Of a client whose own is just being made."""
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        return ()
+
+
+_NO_SESSION = _NoSession()
+
+
+def _why(decision: Decision) -> str:
+    return str(decision.rule) if decision.rule is not None else decision.reason
 
 
 def _topic_at(data: bytes, position: int) -> tuple[bytes, int]:
@@ -147,8 +185,9 @@ class Broker:
     ``now`` is seconds on any clock that never goes back, the same for all calls. What the calls
     want done gathers until ``take`` gives it. ``random_u16`` returns 0 to 65535; the edge passes a
     real source, without one ids are a fixed sequence. ``journalled``: the edge wants
-    ``Outputs.records``. ``specs``: the protocols, by name; the registered ones by default. Raises
-    ``RegistryError`` if a protocol's server cannot be made.
+    ``Outputs.records``. ``specs``: the protocols, by name; the registered ones by default.
+    ``access``: users and their rights; by default there are no users. Raises ``RegistryError`` if
+    a protocol's server cannot be made.
     """
 
     def __init__(
@@ -157,12 +196,18 @@ class Broker:
         random_u16: Callable[[], int] | None = None,
         journalled: bool = True,
         specs: Mapping[str, ProtocolSpec] | None = None,
+        access: Access | None = None,
     ) -> None:
         self.stats = Stats()
         self._specs = protocols() if specs is None else specs
+        if access is None:
+            access = Access(
+                paths=[each.client_paths for each in self._specs.values() if each.client_paths]
+            )
+        self.access = access
         self._servers: dict[str, ProtocolServer] = {}
         self._limits = settings.bus
-        self._bus = Bus(settings.bus, SERVICE)
+        self._bus = Bus(settings.bus, SERVICE, lambda topic: access.rights.is_guarded(topic))
         self._work = self._bus.work
         self._topics = self._bus.topics
         self._journalled = journalled
@@ -172,15 +217,19 @@ class Broker:
         self._deadlines = Deadlines()
         self._leaving: GradualUnsubscribe[Client] = GradualUnsubscribe(self._bus)
         self._held: dict[bytes, dict[ConnectionId, Client]] = {}  # who waits for full queues
+        self._permitted: dict[tuple[Principal, str], PermittedTopics[Route]] = {}
+        self._arriving: Client | None = None  # its session is being made
         self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
         self._ending = False  # a signal has come, or stop: nothing more is read
+        self._held_memory = Budget(settings.bus.max_held_bytes)
         context = BrokerContext(
             settings.bus,
             random_u16 or _id_sequence(),
-            Budget(settings.bus.max_held_bytes),
+            self._held_memory,
             self.stats,
             self._topics,
             self._servers,
+            self._topics_of_connection,
         )
         for name, spec in self._specs.items():
             section = spec.section or name
@@ -222,10 +271,13 @@ class Broker:
         now: float,
         loopback: bool = True,
         internal: bool = False,
+        peer: Peer | None = None,
+        principal: Principal | None = None,
     ) -> None:
         """Begin a connection; ``connection`` is from 1 and never used again.
 
-        ``loopback``: its peer is on this machine. ``internal``: it is a part of this process. While
+        ``loopback``: its peer is on this machine. ``internal``: it is a part of this process, which
+        acts for ``principal``. ``peer`` is what is known of the other end of any other one. While
         the broker is ending it is only told so, if its protocol has a word for that, or closed.
         ValueError if the protocol is unknown or the connection is already open.
         """
@@ -244,8 +296,19 @@ class Broker:
             else:
                 self._refused[connection] = Client(connection, spec, refusing, (connection,))
             return
-        session = server.session(connection, now, loopback)
-        client = Client(connection, spec, session, (connection,), internal)
+        if principal is None:
+            principal = INTERNAL if internal else self.access.identify(peer or Peer())
+        if not (self.access.is_open or spec.authenticates or internal):
+            decision = self.access.allows(principal, "connect", spec.name)
+            if not decision:
+                self.stats.discard(spec.name, "access.connect")
+                reason = f"{principal} may not connect by {spec.title}: {_why(decision)}"
+                self._outputs.closes.append(Close(connection, reason, abort=True))
+                return
+        client = Client(connection, spec, _NO_SESSION, (connection,), internal, principal=principal)
+        self._arriving = client
+        session = client.session = server.session(connection, now, loopback)
+        self._arriving = None
         self._clients[connection] = client
         self._bus.attach(connection, session.verbatim)
         self._client_count += not internal
@@ -290,6 +353,7 @@ class Broker:
         self._client_count -= not client.internal
         self._leave(client)
         self._run(client, self._ask(client, client.session.closed, now))
+        self._forget_topics(client)
         self._deadlines.renew(connection, None)
         self._tell_client_count(client)
         if connection in self._leaving:
@@ -320,6 +384,44 @@ class Broker:
         for queue in self._consumed_by(client):
             queue.ready(connection, not congested)
             self._deliver_queue(queue)
+
+    def logged_in(self, connection: ConnectionId, right: bool | None, now: float) -> None:
+        """Go on with a connection of ``Outputs.logins``: whether its secret was right; None: nobody
+        had the time to look."""
+        client = self._clients.get(connection)
+        if client is None or client.login is None:
+            return
+        (command, undecided), client.login = client.login, None
+        if client.closing or self._ending:
+            return
+        self._begin(connection, now)
+        if right is None:
+            self._log_in(
+                client, command, Refused("too many logins wait (access.max_pending_logins)")
+            )
+        else:
+            address = client.principal.address
+            self._log_in(client, command, self.access.settle(undecided, right, address, now))
+        self._outputs.releases.append((connection, _HELD_LOGIN))
+        self._deadlines.renew(connection, client.session.deadline)
+
+    def access_changed(self, now: float) -> None:
+        """Users or rules have changed: who is connected stays, with what it may from now on."""
+        self._begin(0, now)
+        for permitted in self._permitted.values():
+            self._bus.forget_permitted(permitted)
+        for client in list(self._clients.values()):
+            if client.internal or client.closing:
+                continue
+            for key in self._bus.subscriptions_of(client.connection):
+                action: Action = "subscribe"
+                if not self._decide(client, action, key.topic, prefix=key.prefix):
+                    self.stats.discard(client.spec.name, "access.subscribe")
+                    interest = self._bus.unsubscribe(client.connection, key)
+                    self._tell_interest(client, interest)
+                    if client.spec.client_paths is None:  # any other would end, having no word
+                        refused = client.session.refused
+                        self._run_all(client, self._ask(client, refused, "subscribe", key.topic))
 
     def wanted(self, topics: Iterable[bytes], steps: int) -> Iterator[bool | None]:
         """Give, for each topic, whether anybody is subscribed to one that is equivalent.
@@ -471,6 +573,16 @@ class Broker:
         return self._bus.retained.refused
 
     @property
+    def retained_bytes(self) -> int:
+        """Memory of the retained messages, of both topic systems."""
+        return self._bus.retained.memory
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of what connections have begun to send, and of their last wills."""
+        return self._limits.max_held_bytes - self._held_memory.left
+
+    @property
     def queues(self) -> Mapping[bytes, Queue]:
         """The queues, by name; nobody else changes them."""
         return self._bus.queues
@@ -518,7 +630,7 @@ class Broker:
                     self._publish_run(client, command)
                 else:
                     _EXECUTE[type(command)](self, client, command)
-                if type(command) is Signal:
+                if type(command) is Signal and self._ending:
                     break
                 if work.left <= more or client.answers:
                     client.suspended = deque([*(client.suspended or ()), *waiting])
@@ -587,6 +699,28 @@ class Broker:
         if command.answer is not None:
             self._run_all(client, self._ask(client, command.answer, limit))
 
+    def _refuse(
+        self,
+        client: Client,
+        command: Subscribe | OpenQueue | Enqueue | Consume,
+        action: Action,
+        path: bytes,
+    ) -> None:
+        """Refuse what the client may not do; a command that has an answer gets it."""
+        if command.answer is None:
+            self._deny(client, action, path)
+        else:
+            self._answer(client, command, f"access.{action}")
+
+    def _may_use_queue(
+        self, client: Client, command: OpenQueue | Enqueue | Consume, action: Action
+    ) -> bool:
+        """Whether a client may do that to a queue; it is told so if not."""
+        if self.access.is_open or self._decide(client, action, command.queue):
+            return True
+        self._refuse(client, command, action, command.queue)
+        return False
+
     def _pay_off(self, client: Client) -> None:
         passed = self._now - client.steps_paid
         client.steps = max(0, client.steps - int(passed * self._limits.max_steps_per_s))
@@ -600,7 +734,7 @@ class Broker:
             self._outputs.rests[client.connection] = client.steps / limit
             return
         self.stats.discard(client.spec.name, "bus.max_steps_per_s")
-        reason = f"it asked for more than bus.max_steps_per_s = {limit} steps through the index"
+        reason = f"bus.max_steps_per_s: it asked for more than {limit} steps through the index"
         client.suspended = None
         # The answers to all that it asked for are not worth sending.
         forwards = self._outputs.forwards
@@ -615,13 +749,20 @@ class Broker:
             run = self._affordable(client, run)
         data, position, end = run.data, run.start, run.end
         stretches: list[tuple[Route, int]] = []
+        topics = client.topics
+        if topics is None:
+            topics = self._find_topics(client)
         while True:
-            position, found = self._topics.split(data, position, end)
+            position, found = topics.split(data, position, end)
             stretches += found
             if position >= end:
                 break
             topic, position = _topic_at(data, position)
-            route = self._bus.route(topic)
+            permitted = self._permitted_route(client, topic)
+            if permitted is None:
+                self._publish_permitted(client, run)
+                return
+            route = permitted
             if stretches and stretches[-1][0] is route:
                 stretches[-1] = route, position
             else:
@@ -640,6 +781,24 @@ class Broker:
                 self._match_all(client, first, bytes(body), NO_PROPERTIES)
         else:
             self._deal(client, data, run.start, stretches)
+
+    def _publish_permitted(self, client: Client, run: Run) -> None:
+        """Publish those of a run that may be published: what is refused is in nobody's way."""
+        parts: list[bytes] = []
+        refused: Counter[bytes] = Counter()
+        position = run.start
+        while position < run.end:
+            start = position
+            topic, position = _topic_at(run.data, position)
+            if topic not in refused and self._permitted_route(client, topic) is not None:
+                parts.append(run.data[start:position])
+            else:
+                refused[topic] += 1
+        if parts:
+            data = b"".join(parts)
+            self._publish_run(client, Run(data, 0, len(data), len(parts)))
+        for topic, count in refused.items():
+            self._deny(client, "publish", topic, count)
 
     def _affordable(self, client: Client, run: Run) -> Run:
         """Return the beginning of a run for which the steps suffice, and the publication in which
@@ -694,11 +853,22 @@ class Broker:
         if properties and property_fault(properties):
             self.stats.discard(client.spec.name, "bus.properties")
             return
+        topics = self._topics if own else client.topics
+        if topics is None:
+            topics = self._find_topics(client)
+        route = topics.get(topic)
         if not body:
             # FMQP R18: never delivered; A6: with the flag it clears.
-            if retain:
+            if retain and (own or route is not None or self._may_publish(client, topic)):
                 self._clear(client, topic)
+            elif retain:
+                self._deny(client, "publish", topic)
             return
+        if route is None:
+            route = self._bus.route(topic) if own else self._permitted_route(client, topic)
+            if route is None:
+                self._deny(client, "publish", topic)
+                return
         packet = pack(WILL * command.will | RETAINED * retain, topic, body)
         if not own:
             if not command.again:
@@ -712,9 +882,6 @@ class Broker:
             if not own:
                 entry = (packet, pack_properties(properties)) if kept else None
                 self._retained_changed(client, topic, entry)
-        route = self._topics.get(topic)
-        if route is None:
-            route = self._bus.route(topic)
         if route.verbatim:
             self._forward(route.verbatim, packet)
         if route.matches:
@@ -823,6 +990,134 @@ class Broker:
         reason = f"its {client.spec.title} session failed: {error!r}"
         self._disconnect(client, Disconnect(reason, abort=True))
 
+    # ---- who may do what ----
+
+    def _topics_of_connection(self, connection: ConnectionId) -> TopicTable[Any]:
+        """Return what a protocol's session reads with; asked when the client is who it is."""
+        client = self._clients.get(connection) or self._arriving
+        if client is None:
+            return self._topics
+        return client.topics if client.topics is not None else self._find_topics(client)
+
+    def _find_topics(self, client: Client) -> TopicTable[Route]:
+        """Return the table of the topics that a client may publish, which it keeps."""
+        principal = client.principal
+        owner = client.spec.name if client.spec.client_paths and principal.own else ""
+        if self.access.is_open and not owner:
+            client.topics = self._topics
+        else:
+            key = principal, owner
+            permitted = self._permitted.get(key)
+            if permitted is None:
+                permitted = self._permitted[key] = PermittedTopics()
+            permitted.clients += 1
+            client.permitted = permitted
+            client.topics = permitted.table
+        return client.topics
+
+    def _forget_topics(self, client: Client) -> None:
+        """Give back the table of a client that has left, or is somebody else from now on."""
+        permitted, client.permitted, client.topics = client.permitted, None, None
+        if permitted is None:
+            return
+        permitted.clients -= 1
+        if not permitted.clients:
+            self._bus.forget_permitted(permitted)
+            owner = client.spec.name if client.spec.client_paths and client.principal.own else ""
+            self._permitted.pop((client.principal, owner), None)
+
+    def _permitted_route(self, client: Client, topic: bytes) -> Route | None:
+        """Return who gets a topic, None if the client may not publish it. Its table then knows."""
+        if not self._may_publish(client, topic):
+            return None
+        route = self._bus.route(topic)
+        if client.permitted is not None:
+            self._bus.copy_route(topic, route, client.permitted)
+        return route
+
+    def _may_publish(self, client: Client, topic: bytes) -> bool:
+        """Whether a client may publish a topic that its table does not know."""
+        permitted = client.permitted
+        if permitted is None:
+            # All may publish all but what is guarded, which is never in the table of all.
+            return not self.access.rights.is_guarded(topic)
+        if topic in permitted.refused:
+            return False
+        if not self._decide(client, "publish", topic):
+            permitted.refuse(topic)
+            return False
+        return True
+
+    def _decide(
+        self, client: Client, action: Action, path: bytes, *, prefix: bool = False
+    ) -> Decision:
+        paths = client.spec.client_paths
+        if paths is not None and not prefix:
+            return self.access.own(client.principal, action, path, paths)
+        return self.access.allows(client.principal, action, path, prefix=prefix)
+
+    def _deny(self, client: Client, action: Action, path: bytes, count: int = 1) -> None:
+        """Count what a client may not do, have it logged, and say so in its protocol's words.
+
+        A client that tries too often rests, as one does that sends what is incorrect.
+        """
+        self._discard(client, Discard(f"access.{action}", count, count))
+        if len(self._outputs.denials) < _MOST_DENIALS:
+            why = _why(self._decide(client, action, path))
+            where = f"{path.decode(errors='replace')!r}: {why}"
+            denial = Denial(client.connection, str(client.principal), action, where)
+            self._outputs.denials.append(denial)
+        if not client.closing:
+            self._run_all(client, self._ask(client, client.session.refused, action, path))
+
+    def _authenticate(self, client: Client, command: Authenticate) -> None:
+        """Find out who a client is: by its secret, or because the edge knows it already."""
+        claim, known, access = command.claim, client.principal, self.access
+        name, colon, secret = claim.rpartition(":")
+        if self._ending:
+            self._answer_login(client, command, name if colon else claim, "")
+        elif access.is_open:
+            kind = "claimed" if known.kind == "anonymous" else known.kind
+            self._log_in(client, command, Accepted(replace(known, kind=kind, client=claim)))
+        elif known.is_known and claim == known.name:
+            self._log_in(client, command, Accepted(known))
+        elif colon:
+            verdict = access.log_in(name, secret, known.address, self._now)
+            if not isinstance(verdict, Undecided):
+                self._log_in(client, command, verdict)
+                return
+            client.login = command, verdict
+            self._hold(client, _HELD_LOGIN)
+            self._outputs.logins.append(Login(client.connection, verdict.encoded, secret))
+        elif known.is_known:
+            reason = f"{known} cannot be {claim!r} too without a secret: NAME:SECRET"
+            self._log_in(client, command, Refused(reason))
+        elif access.users is not None and claim in access.users:
+            self._log_in(client, command, Refused(f"{claim!r} gave no secret: NAME:SECRET"))
+        else:
+            self._log_in(client, command, Accepted(replace(known, kind="claimed", client=claim)))
+
+    def _log_in(self, client: Client, command: Authenticate, verdict: Accepted | Refused) -> None:
+        """Let a client in as who it is, if that may connect; tell it."""
+        name = reason = ""
+        if isinstance(verdict, Refused):
+            reason = verdict.reason
+        else:
+            principal = verdict.principal
+            name = principal.client or principal.name
+            decision = self.access.allows(principal, "connect", client.spec.name)
+            if decision:
+                self._forget_topics(client)
+                client.principal = principal
+            else:
+                reason = f"{principal} may not connect by {client.spec.title}: {_why(decision)}"
+        if reason:
+            self.stats.discard(client.spec.name, "access.connect")
+        self._answer_login(client, command, name, reason)
+
+    def _answer_login(self, client: Client, command: Authenticate, name: str, reason: str) -> None:
+        self._run_all(client, self._ask(client, command.answer, name, reason, self._now))
+
     # ---- the journal's records ----
 
     def _record_one(self, client: Client, packet: bytes, properties: Properties) -> None:
@@ -878,6 +1173,11 @@ class Broker:
 
     def _subscribe(self, client: Client, command: Subscribe) -> None:
         subscriber = client.connection
+        if not self.access.is_open and not self._decide(
+            client, "subscribe", command.topic, prefix=command.prefix
+        ):
+            self._refuse(client, command, "subscribe", command.topic)
+            return
         if command.queue is not None:
             queue = self._bus.open_queue(command.queue)
             if queue is None:
@@ -977,6 +1277,8 @@ class Broker:
     # ---- queues ----
 
     def _open_queue(self, client: Client, command: OpenQueue) -> None:
+        if not self._may_use_queue(client, command, "subscribe"):
+            return
         queue = self._bus.open_queue(
             command.queue,
             command.policy,
@@ -990,6 +1292,11 @@ class Broker:
         queue = self._bus.queues.get(command.queue)
         if queue is None:
             return
+        if not (client.closing or self.access.is_open) and not self._decide(
+            client, "subscribe", command.queue
+        ):
+            self._deny(client, "subscribe", command.queue)
+            return
         for connection in queue.consumers:
             consumer = self._clients.get(connection)
             if consumer is not None and consumer.queues is not None:
@@ -998,6 +1305,8 @@ class Broker:
         self._release_publishers(command.queue)
 
     def _enqueue(self, client: Client, command: Enqueue) -> None:
+        if not self._may_use_queue(client, command, "publish"):
+            return
         if command.properties and property_fault(command.properties):
             self._answer(client, command, "bus.properties")
             return
@@ -1078,6 +1387,8 @@ class Broker:
                     self._outputs.releases.append((publisher.connection, "queue"))
 
     def _consume(self, client: Client, command: Consume) -> None:
+        if not self._may_use_queue(client, command, "subscribe"):
+            return
         queue = self._bus.open_queue(command.queue)
         self._answer(client, command, "bus.max_queues" if queue is None else "")
         if queue is None:
@@ -1146,6 +1457,8 @@ class Broker:
             self._tell_interest(client, interest)
 
     def _send(self, client: Client, command: Send) -> None:
+        if client.closing:
+            return  # refused in the middle of what it asked for: the rest is not true any more
         cause = self._cause
         if command.acknowledges:
             self._cause = client.connection
@@ -1158,7 +1471,7 @@ class Broker:
             ended = self._clients.get(command.connection)
         if ended is None or ended.closing:
             return
-        self.stats.closes += 1
+        self.stats.close(ended.spec.name, command.reason)
         self._outputs.closes.append(Close(ended.connection, command.reason, command.abort))
         self._leave(ended)
 
@@ -1182,9 +1495,14 @@ class Broker:
             self._outputs.rests[client.connection] = client.discards / limit
 
     def _signal(self, client: Client, command: Signal) -> None:
-        if not self._ending:
+        path = b"$/signals/" + command.kind.encode()
+        granted = command.granted and self.access.is_open
+        if not granted and not self._decide(client, "signal", path):
+            self._deny(client, "signal", path)
+        elif not self._ending:
             self._ending = True
             self._outputs.signal = command.kind
+            self._outputs.signalled_by = str(client.principal)
 
 
 class _Executors(dict[type[Any], Callable[[Broker, Client, Any], None]]):
@@ -1211,5 +1529,6 @@ _EXECUTE = _Executors(
         Wake: Broker._wake,
         Discard: Broker._discard,
         Signal: Broker._signal,
+        Authenticate: Broker._authenticate,
     }
 )

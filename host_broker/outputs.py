@@ -7,7 +7,7 @@ needs fifty objects to say so.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Buffer = bytes | bytearray | memoryview
@@ -49,6 +49,25 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
+class Login:
+    """Say whether ``secret`` has the hash ``encoded``, by ``Broker.logged_in``."""
+
+    connection: ConnectionId
+    encoded: str = field(repr=False)
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Somebody tried what the ACL does not allow; for the log."""
+
+    connection: ConnectionId
+    who: str
+    action: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Something of a protocol raised an exception, or returned what is no command.
 
@@ -74,9 +93,10 @@ class Outputs:
     ``paced``: connections for which more is ready; call ``Broker.proceed`` when what they were sent
     has drained.
     ``failures`` are to be logged; a session's connection is among ``closes``.
-    ``signal``: a client has asked for the end (FMQP R31, R32). From then on the broker takes no
-    connection and reads nothing. ``"terminate"``: exit at once. ``"stop"``: close the listeners,
-    stop reading, drain, ``Broker.stop``, drain, close, exit.
+    ``logins`` are to be decided elsewhere, since it takes long; ``denials`` are to be logged.
+    ``signal``: a client has asked for the end (FMQP R31, R32), ``signalled_by``. From then on the
+    broker takes no connection and reads nothing. ``"terminate"``: exit at once. ``"stop"``: close
+    the listeners, stop reading, drain, ``Broker.stop``, drain, close, exit.
     """
 
     records: list[Record]
@@ -89,7 +109,10 @@ class Outputs:
     releases: list[tuple[ConnectionId, str]]
     paced: list[ConnectionId]
     failures: list[Failure]
+    logins: list[Login]
+    denials: list[Denial]
     signal: Literal["", "stop", "terminate"]
+    signalled_by: str
 
     def __init__(self) -> None:
         """Nothing yet. One is made for every turn: written out, it takes half as long."""
@@ -103,4 +126,7 @@ class Outputs:
         self.releases = []
         self.paced = []
         self.failures = []
+        self.logins = []
+        self.denials = []
         self.signal = ""
+        self.signalled_by = ""

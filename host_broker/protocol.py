@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from host_broker.access.rights import ClientPaths
 from host_broker.bus.commands import Command
 from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.bus.subscriptions import Interest
@@ -62,6 +63,8 @@ class BrokerContext:
     all connections (``bus.max_held_bytes``). ``stats`` are the broker's counts.
     ``topics``: what the bus knows of topics; its marks are for topics that are plain (``Run``).
     ``servers`` are those made before, by name: a protocol that carries another one finds it there.
+    ``topics_of`` is ``topics`` as the hot path of one connection uses it: whoever reads with it and
+    makes runs of what is marked there has the fastest way; None: everybody has the same.
     """
 
     bus: BusSettings
@@ -70,6 +73,7 @@ class BrokerContext:
     stats: Stats
     topics: TopicTable[Any] = field(default_factory=TopicTable)
     servers: Mapping[str, "ProtocolServer"] = field(default_factory=dict)
+    topics_of: Callable[[ConnectionId], TopicTable[Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +108,9 @@ class ProtocolSpec(AddressForm):
     connections begin, for ``auto`` listeners. ``client`` is ``"module:name"`` of the client's
     session, imported when it is used; "" means that no client speaks it.
     ``answers_until_stopped``: a connection that comes while the broker stops is told so in the
-    protocol's own words.
+    protocol's own words. ``authenticates``: its sessions say ``Authenticate`` before anything else;
+    clients of any other protocol are who the edge says. ``client_paths``: where its clients are on
+    the bus. ``admits``: whether its settings alone keep strangers out.
     """
 
     journal_code: int
@@ -114,6 +120,9 @@ class ProtocolSpec(AddressForm):
     first_bytes: tuple[FirstBytes, ...] = ()
     client: str = ""
     answers_until_stopped: bool = False
+    authenticates: bool = False
+    client_paths: ClientPaths | None = None
+    admits: Callable[[Any], bool] | None = None
 
 
 class Session(Protocol):
@@ -142,6 +151,11 @@ class Session(Protocol):
 
         May change ``deadline``.
         """
+        return NOTHING
+
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """The client may not ``publish`` to a topic, or ``subscribe`` to it, and nothing was done:
+        say so in the protocol's words, if it has any."""
         return NOTHING
 
     def tick(self, now: float) -> Sequence[Command]:

@@ -132,6 +132,21 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who may do what (docs/security.md)."""
+
+    LIVE: ClassVar[frozenset[str]] = frozenset(
+        ("failed_logins", "login_backoff_s", "max_pending_logins")
+    )
+
+    users: str = ""  # a file: who there is, made by `motemq users`; without, nobody needs to log in
+    rules: str = ""  # a file: who may do what; without, users may nothing
+    failed_logins: int = 5  # of one address and name; then the next one has to wait
+    login_backoff_s: float = 60.0  # the longest wait
+    max_pending_logins: int = 100  # passwords that wait to be hashed; more are refused
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All of it; ``Settings()`` is the default broker.
 
@@ -142,6 +157,7 @@ class Settings:
     net: NetSettings = field(default_factory=NetSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     protocols: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -155,4 +171,4 @@ class Settings:
         return cast(S, self.protocols[name]) if name in self.protocols else kind()
 
 
-OWN_SECTIONS = ("bus", "net", "journal", "http")
+OWN_SECTIONS = ("bus", "net", "journal", "http", "access")

@@ -34,6 +34,18 @@ _SUB_COMMANDS = {
     "journal": _SubCommand(
         "host_broker.cli.journal:command", "Check, repair or convert a broker's journal."
     ),
+    "backup": _SubCommand("host_broker.cli.backup:command", "Back up a broker that runs."),
+    "restore": _SubCommand(
+        "host_broker.cli.restore:command", "Make a broker's data folder from a backup."
+    ),
+    "doctor": _SubCommand(
+        "host_broker.cli.doctor:command", "Say what would keep a broker from doing well."
+    ),
+    "users": _SubCommand("host_broker.cli.users:command", "Say who a broker knows."),
+    "acl": _SubCommand("host_broker.cli.acl:command", "Ask what the rules of a broker say."),
+    "certs": _SubCommand(
+        "host_broker.cli.certs:command", "Make a private CA and certificates.", "certs"
+    ),
     "bridge": _SubCommand(
         "boards.bridge.cli:command", "Join a serial port to a broker.", "rig", _UNIX
     ),

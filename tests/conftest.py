@@ -108,7 +108,6 @@ def _own_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Locks, desks and bridges of the other worker, and of whoever else is here, are not ours."""
     folder = str(tmp_path_factory.mktemp("run"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MOTEMQ_RUNTIME", folder)
         patch.setenv("MOTEMQ_RUNTIME_DIR", folder)
         yield
 

@@ -78,6 +78,26 @@ def _journal_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]
     return [*_motemq_argv(port, folder, tls)[:-1], "--data", str(folder / "data")]
 
 
+def _acl_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
+    """Publishers and subscribers are one user, whose topics 1,000 rules are about."""
+    users, rules = folder / "users.toml", folder / "rules.toml"
+    users.touch(0o600)
+    roles = [f"area{number}" for number in range(10)]
+    lines = ["[principals.bench]", 'connect = ["**"]', 'subscribe = ["**"]', f"roles = {roles}"]
+    for number, role in enumerate(roles):
+        patterns = [f"area{number}/*/{place}/**" for place in range(80)]
+        denied = [f"area{number}/*/{place}/secret/**" for place in range(19)]
+        lines += [f"[roles.{role}]", f"publish = {[*patterns, '**']}", f"deny.publish = {denied}"]
+    rules.write_text("\n".join(lines) + "\n")
+    listen, address, *rest = _motemq_argv(port, folder, tls)[-3:]
+    files = [f"access.users={users}", f"access.rules={rules}"]
+    return [
+        *_motemq_argv(port, folder, tls)[:-3],
+        *(listen, f"{address}?principal=bench", *rest),
+        *(word for file in files for word in ("--set", file)),
+    ]
+
+
 def _mosquitto_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
     config = folder / "mosquitto.conf"
     # No limit to its queues, so that QoS 0 messages are delayed and not dropped.
@@ -128,6 +148,7 @@ def _pure(peer: Peer) -> Peer:
 
 MOTEMQ = Peer("motemq", sys.executable, "", _motemq_argv, wires.FMQP)
 PURE = _pure(MOTEMQ)
+ACL = replace(MOTEMQ, name="motemq, 1,000 rules", argv=_acl_argv)
 JOURNAL = replace(MOTEMQ, name="motemq, --data", argv=_journal_argv)
 # These two differ in nothing but the listener.
 GREETED = replace(MOTEMQ, name="motemq, fmqp://", heading="motemq", wire=wires.FMQP_GREETING)
@@ -152,7 +173,7 @@ BARE_LOOP = Peer("bare loop", sys.executable, "", _bare_loop_argv, wires.RELAY)
 BY_NAME = {
     peer.name: peer
     for peer in (
-        *(MOTEMQ, PURE, JOURNAL, GREETED, AUTO),
+        *(MOTEMQ, PURE, ACL, JOURNAL, GREETED, AUTO),
         *(FMQP_TO_LIGHTMQ, _pure(FMQP_TO_LIGHTMQ), LIGHTMQ_TO_FMQP, _pure(LIGHTMQ_TO_FMQP)),
         *(NATS, MOSQUITTO, RELAY),
     )

@@ -175,6 +175,7 @@ def _uniform_singles(topics: Sequence[str], patterns: Sequence[Sequence[str]]) -
 _PEERS = ("nats-server", "mosquitto", "byte relay")
 _OURS = ("motemq", "motemq, pure Python")
 _JOURNAL = ("motemq, --data", "motemq")
+_ACL = ("motemq, 1,000 rules", "motemq")
 
 
 def _burst_goals(nats: float, mosquitto: float, relay: float | None) -> tuple[Goal, ...]:
@@ -215,6 +216,12 @@ def _journal(
         publications=publications,
         on_request=publications > 0,
     )
+
+
+def _acl(name: str, title: str, traffic: Callable[[int], Traffic]) -> Workload:
+    """Ours with users and an ACL against ours without."""
+    goals = (Goal(*_ACL, 0.95),)
+    return Workload(f"mixed-{name}", f"mixed {title}", "burst", traffic, _ACL, goals)
 
 
 def _bridge(direction: str, topic: str, least_rate: int | None = None) -> Workload:
@@ -287,6 +294,12 @@ WORKLOADS = (
         "mixed-500-wildcard",
         "mixed 500→1, a frame a read, by wildcard",
         partial(_mixed_singles, publishers=500, wildcard=True),
+    ),
+    _acl("acl", "1→1, 64 topics, 1,000 rules", _64_MIXED),
+    _acl(
+        "acl-2000",
+        "1→1, 2,000 topics, 1,000 rules",
+        partial(_mixed, topics=2000, subscribers=1),
     ),
     _journal("data", "1→1, 64 topics, journal", _64_MIXED),
     _journal("data-8-8", "8→8, 500 topics, journal", partial(_mixed_8_to_8, topics=500)),

@@ -20,18 +20,39 @@ from benchmarks.rig.runs import Run, judge
     show_default=True,
     help="The desk: rp2040, esp32, or a kind of fault board.",
 )
+@click.option(
+    "--lan",
+    is_flag=True,
+    help="Instead: an ESP32 and a Pico W on a LAN that loses frames, a Pico by one cable, one by "
+    "UART; needs root.",
+)
+@click.option(
+    "--loss",
+    default=0.01,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help="Of the frames of --lan, each way.",
+)
 @click.option("--checks", help="As for motemq rig run.  [default: all]")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     help="Where results and logs stay.  [default: nowhere]",
 )
-def command(runs: int, virtual: tuple[str, ...], checks: str | None, out: Path | None) -> None:
+def command(
+    runs: int,
+    virtual: tuple[str, ...],
+    lan: bool,
+    loss: float,
+    checks: str | None,
+    out: Path | None,
+) -> None:
     """Run the rig's checks on one desk of virtual boards again and again; count flakes.
 
     The boards stay up and flashed, so all but the first run are warm. A healthy board that fails
-    is a flake, so is one that needed a second try; a fault board must be told in every run. Ctrl-C
-    or SIGTERM ends after the run at hand is stopped, and the table is of what was done.
+    is a flake, so is one that needed a second try; a fault board must be told in every run. With
+    --lan each board must have passed will_power, so that in each run its power was cut. Ctrl-C or
+    SIGTERM ends after the run at hand is stopped, and the table is of what was done.
 
     Exit codes: 0 no flake, 1 some, 2 usage, 130 interrupted.
     """
@@ -42,7 +63,7 @@ def command(runs: int, virtual: tuple[str, ...], checks: str | None, out: Path |
     with tempfile.TemporaryDirectory(prefix="motemq-runs-") as scratch:
         folder = Path(scratch)
         try:
-            with desk.up(folder, virtual) as there:
+            with desk.lan_up(folder, loss) if lan else desk.up(folder, virtual) as there:
                 for number in range(1, runs + 1):
                     run = there.run((out or folder) / f"run-{number:03}", checks)
                     done.append(run)

@@ -2,9 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,18 @@ class Run:
 
 
 def read_run(
-    out: Path, code: int, seconds: float, healthy: tuple[str, ...], recovering: tuple[str, ...]
+    out: Path,
+    code: int,
+    seconds: float,
+    healthy: tuple[str, ...],
+    recovering: tuple[str, ...],
+    demanded: tuple[str, ...] = (),
 ) -> Run:
     """Read the only run below ``out``.
 
     ``healthy`` and ``recovering``: how ids of boards begin that must pass at once, and of those
-    that may fail and may pass; all others must fail.
+    that may fail and may pass; all others must fail. ``demanded``: checks that each healthy board
+    must have passed: one that was left out proves nothing.
     """
     rows = [
         json.loads(line)
@@ -48,14 +55,22 @@ def read_run(
         if row["event"] in ("check_finished", "step_finished")
         and row["board_id"].startswith(healthy)
         and (row["outcome"] != "passed" or row["attempt"] > 1)
+        and not _is_left_out(row)
     ]
     ended = {row["board_id"]: row["outcome"] for row in rows if row["event"] == "board_finished"}
+    passed = {(row["board_id"], row["check"]) for row in rows if row["outcome"] == "passed"}
+    flakes += [
+        f"{id} {check} was not passed"
+        for id in ended
+        for check in demanded
+        if id.startswith(healthy) and (id, check) not in passed
+    ]
     if not ended:
         flakes.append(f"nothing ran, exit code {code}")
     return Run(
         code=code,
         seconds=seconds,
-        checks=sum(row["event"] == "check_finished" for row in rows),
+        checks=sum(row["event"] == "check_finished" and not _is_left_out(row) for row in rows),
         flakes=tuple(flakes),
         untold=tuple(
             id
@@ -63,6 +78,11 @@ def read_run(
             if outcome == "passed" and not id.startswith((*healthy, *recovering))
         ),
     )
+
+
+def _is_left_out(row: Mapping[str, Any]) -> bool:
+    """Whether a check was never begun: the board lacks what it needs, or its step had failed."""
+    return row["outcome"] == "skipped" and not row["duration_s"]
 
 
 def judge(runs: Sequence[Run], say: Callable[[str], None]) -> bool:

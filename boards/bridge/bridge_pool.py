@@ -57,6 +57,13 @@ class BridgePool:
             "ports": [describe(name, owner) for name, owner in self._owners],
         }
 
+    def end(self, name: str) -> str:
+        """Take a port from the program that has it; returns which that was, "" if none."""
+        for own_name, owner in self._owners:
+            if own_name == name and isinstance(owner, ExposedPort):
+                return owner.end_holder()
+        return ""
+
     def farewell(self) -> None:
         """Say what each port has moved, after all were stopped."""
         for name, owner in self._owners:
@@ -98,4 +105,9 @@ def _begun(owner: Owner) -> str:
         )
     port = owner.plan.port
     how = "RFC 2217" if owner.plan.rfc2217 else "plain bytes"
+    if (file := owner.plan.token_file) is not None:
+        scheme = "rfc2217" if owner.plan.rfc2217 else "socket"
+        how += f", to those who have the token: {scheme}://{owner.address}?token_file={file}"
+    elif owner.plan.insecure:
+        how += ", to everybody"
     return f"listening on {owner.address} for {port.url} at {port.baud} baud, {how}"

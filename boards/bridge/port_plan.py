@@ -1,13 +1,16 @@
 """What one serial port is to be joined to: a broker, or whoever connects."""
 
 import ipaddress
+import os
+import re
+import secrets
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from boards.bridge.port_settings import PortSettings
 from boards.network_line import read_token
+from boards.serial_port import PortError, SerialPort
 from host_broker.address import Address, AddressError, parse_address
 
 Mode = Literal["raw", "reliable"]
@@ -17,11 +20,31 @@ MIN_BAUD = 300
 DEFAULT_SILENCE_S = 2.0
 MIN_SILENCE_S = 0.05
 
+_TOKEN_BYTES = 24
 _TLS_FILES = ("ca", "cert", "key")
 
 
 class PlanError(ValueError):
     """Something in a plan cannot be; the text says what could."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortSettings:
+    """A serial port: device or URL, bits/s, and whether RTS/CTS hold the board back."""
+
+    url: str
+    baud: int
+    rtscts: bool = False
+
+    def open(self) -> SerialPort:
+        """Open it. Raises ``PortError``, also for URLs that nobody can wait for."""
+        port = SerialPort.open(self.url, baud=self.baud, rtscts=self.rtscts)
+        try:
+            port.fileno()
+        except PortError:
+            port.close()
+            raise
+        return port
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +64,11 @@ class BridgePlan:
 
 @dataclass(frozen=True, slots=True)
 class ExposePlan:
-    """A port that one program at a time reaches by TCP; ``token`` is what it must say first."""
+    """A port that one program at a time reaches by TCP.
+
+    ``token`` is what it must say first, b"" with ``insecure``; ``token_file``: where it is, of one
+    that the bridge has made itself.
+    """
 
     name: str
     port: PortSettings
@@ -49,6 +76,8 @@ class ExposePlan:
     tcp_port: int
     rfc2217: bool = False
     token: bytes = field(default=b"", repr=False)
+    insecure: bool = False
+    token_file: Path | None = None
 
 
 def broker_address(text: str) -> Address:
@@ -112,6 +141,24 @@ def check_exposure(host: str, token: bytes, *, insecure: bool) -> None:
             f"whoever reaches {host} could use this board: give a token file, or say 'insecure' "
             "if everybody may, or listen on 127.0.0.1"
         )
+
+
+def with_token(plan: ExposePlan, folder: Path) -> ExposePlan:
+    """Return a plan that asks for a token: if it has none, and is not ``insecure``, a new one.
+
+    It is in a file in ``folder``, the private runtime folder, so programs of this user can read it,
+    and no others, nor a page in a browser. Raises ``OSError``.
+    """
+    if plan.token or plan.insecure:
+        return plan
+    token = secrets.token_hex(_TOKEN_BYTES).encode()
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", plan.name)
+    path = folder / f"bridge-{name}-{plan.tcp_port}.token"
+    path.unlink(missing_ok=True)  # of an earlier bridge
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "wb") as file:
+        file.write(token + b"\n")
+    return replace(plan, token=token, token_file=path)
 
 
 def console_of(path: str | None, mode: Mode) -> Path | None:

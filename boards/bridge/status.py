@@ -8,16 +8,17 @@ import contextlib
 import json
 import os
 import socket
-import stat
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from boards.runtime_folder import Untrusted, check_private, make_private
+
 _PREFIX, _SUFFIX = "bridge-", ".sock"
 _ANSWER_S = 2.0
 _ANSWER_LIMIT = 4 * 1024 * 1024
+_REQUEST_LIMIT = 4096
 _LOOK_S = 0.5
 
 
@@ -25,27 +26,19 @@ class StatusError(Exception):
     """The runtime folder cannot be used; the text says why."""
 
 
-def runtime_folder() -> Path:
-    """Return where this user's sockets are; it need not exist.
-
-    ``MOTEMQ_RUNTIME_DIR``, else ``motemq`` in ``XDG_RUNTIME_DIR`` or ``/run/user/UID``, else in
-    the folder for temporary files under a name with the user's number.
-    """
-    given = os.environ.get("MOTEMQ_RUNTIME_DIR")
-    if given:
-        return Path(given)
-    for folder in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
-        if folder and os.access(folder, os.W_OK):
-            return Path(folder) / "motemq"
-    return Path(tempfile.gettempdir()) / f"motemq-{os.getuid()}"
-
-
 class StatusServer:
     """Answers with ``snapshot()`` as long as the ``with`` block lasts; called from its thread."""
 
-    def __init__(self, folder: Path, snapshot: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        snapshot: Callable[[], dict[str, Any]],
+        end: Callable[[str], str] = lambda name: "",
+    ) -> None:
+        """``end`` takes the port of that name from its program, and returns which that was."""
         self._path = folder / f"{_PREFIX}{os.getpid()}{_SUFFIX}"
         self._snapshot = snapshot
+        self._end = end
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bridge-status", daemon=True)
@@ -53,7 +46,7 @@ class StatusServer:
     def __enter__(self) -> Self:
         """Begin to answer. Raises ``StatusError``."""
         try:
-            _make_private(self._path.parent)
+            make_private(self._path.parent)
             self._path.unlink(missing_ok=True)  # of an earlier process with our number
             self._listener.bind(str(self._path))
             self._path.chmod(0o600)
@@ -64,9 +57,9 @@ class StatusServer:
                 f"no status socket at {self._path}: {error.strerror or error}; "
                 "--runtime-dir names another folder"
             ) from None
-        except StatusError:
+        except Untrusted as error:
             self._listener.close()
-            raise
+            raise StatusError(f"{error}, or by --runtime-dir") from None
         self._listener.settimeout(_LOOK_S)
         self._thread.start()
         return self
@@ -89,7 +82,21 @@ class StatusServer:
                 return
             with caller, contextlib.suppress(OSError):
                 caller.settimeout(_ANSWER_S)
-                caller.sendall(json.dumps(self._snapshot()).encode())
+                caller.sendall(json.dumps(self._answer(_request(caller))).encode())
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(name := request.get("end"), str):
+            return {"ended": self._end(name)}
+        return self._snapshot()
+
+
+def end_holder(folder: Path, name: str) -> list[str]:
+    """Have each running bridge take the port ``name`` from the program that has it; return those.
+
+    Raises ``StatusError``.
+    """
+    answers = _ask(folder, {"end": name})
+    return [str(answer["ended"]) for answer in answers if answer.get("ended")]
 
 
 def ask_all(folder: Path) -> list[dict[str, Any]]:
@@ -97,26 +104,50 @@ def ask_all(folder: Path) -> list[dict[str, Any]]:
 
     Sockets that killed processes left are removed. Raises ``StatusError``.
     """
+    return sorted(_ask(folder, {}), key=lambda answer: int(answer.get("pid", 0)))
+
+
+def _ask(folder: Path, request: dict[str, Any]) -> list[dict[str, Any]]:
     answers = []
     try:
         # Root may ask anybody's bridges.
-        owner = folder.lstat().st_uid if os.getuid() == 0 else os.getuid()
-        _check_private(folder, owner)
+        owner = folder.lstat().st_uid if os.geteuid() == 0 else os.geteuid()
+        check_private(folder, owner)
         paths = sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"))
     except FileNotFoundError:
         return []
+    except Untrusted as error:
+        raise StatusError(f"{error}, or by --runtime-dir") from None
     for path in paths:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
             asking.settimeout(_ANSWER_S)
             try:
                 asking.connect(str(path))
+                asking.sendall(json.dumps(request).encode() + b"\n")
                 answers.append(json.loads(_all_of(asking)))
             except ConnectionRefusedError:
                 with contextlib.suppress(OSError):
                     path.unlink()
             except (OSError, ValueError):
                 continue  # it is just ending, or hangs: it says nothing
-    return sorted(answers, key=lambda answer: int(answer.get("pid", 0)))
+    return answers
+
+
+def _request(caller: socket.socket) -> dict[str, Any]:
+    """Return what is asked for; an older program says nothing, and wants the state."""
+    said = b""
+    with contextlib.suppress(TimeoutError):
+        caller.settimeout(_LOOK_S)
+        while b"\n" not in said and len(said) <= _REQUEST_LIMIT:
+            if not (more := caller.recv(_REQUEST_LIMIT)):
+                break
+            said += more
+    caller.settimeout(_ANSWER_S)
+    try:
+        request = json.loads(said)
+    except (ValueError, RecursionError):
+        return {}
+    return request if isinstance(request, dict) else {}
 
 
 def _all_of(asking: socket.socket) -> bytes:
@@ -126,17 +157,3 @@ def _all_of(asking: socket.socket) -> bytes:
         if len(answer) > _ANSWER_LIMIT:
             raise ValueError("too long")
     return answer
-
-
-def _make_private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_private(folder, os.getuid())
-
-
-def _check_private(folder: Path, owner: int) -> None:
-    """In a folder that others can write to, others could answer in our place."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o022:
-        raise StatusError(
-            f"{folder} is not a folder that only you can write to; --runtime-dir names another"
-        )

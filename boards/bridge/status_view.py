@@ -16,6 +16,7 @@ from boards.bridge.bridge import SerialBridge
 from boards.bridge.counters import Dwell
 from boards.bridge.expose import ExposedPort
 from boards.bridge.link_mode import LinkMode
+from host_broker.printable import printable
 
 Answer = Mapping[str, Any]
 _COLUMNS = (
@@ -51,6 +52,7 @@ def describe(name: str, owner: SerialBridge | ExposedPort) -> dict[str, Any]:
         "mode": mode,
         "to": there,
         "state": owner.state,
+        "held_s": _held_s(owner),
         "sessions": counters.sessions,
         "to_broker_bytes": counters.to_broker_bytes,
         "to_board_bytes": counters.to_board_bytes,
@@ -67,6 +69,11 @@ def describe(name: str, owner: SerialBridge | ExposedPort) -> dict[str, Any]:
         "trouble": owner.trouble,
         "mono_s": round(time.monotonic(), 3),
     }
+
+
+def _held_s(owner: SerialBridge | ExposedPort) -> float | None:
+    held_s = owner.held_s if isinstance(owner, ExposedPort) else None
+    return round(held_s, 3) if held_s is not None else None
 
 
 def _link(owner: SerialBridge | ExposedPort) -> dict[str, int] | None:
@@ -96,8 +103,8 @@ def table(answers: Sequence[Answer], before: Sequence[Answer]) -> Group:
         for port in answer["ports"]:
             # Text, not str: names and errors must not be read as markup.
             cells = _cells(port, earlier.get((answer["pid"], port["name"])))
-            grid.add_row(*map(Text, cells))
-    processes = ", ".join(str(answer["pid"]) for answer in answers)
+            grid.add_row(*(Text(printable(cell)) for cell in cells))
+    processes = ", ".join(printable(str(answer["pid"])) for answer in answers)
     return Group(Text(f"{now_text()} bridge processes: {processes}"), grid)
 
 
@@ -106,7 +113,7 @@ def _cells(port: Answer, earlier: Answer | None) -> list[str]:
     waits = port["to_broker_wait_us"]
     return [
         f"{port['name']} ({port['mode']})",
-        port["state"],
+        port["state"] + (f" for {_duration(held)}" if (held := port.get("held_s")) else ""),
         decimal(port["to_broker_bytes"]),
         _rate(port, earlier, "to_broker_bytes"),
         decimal(port["to_board_bytes"]),
@@ -122,6 +129,12 @@ def _rate(port: Answer, earlier: Answer | None, field: str) -> str:
         return "-"
     rate = (port[field] - earlier[field]) / (port["mono_s"] - earlier["mono_s"])
     return decimal(int(max(0.0, rate)))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
 def _time(us: int) -> str:

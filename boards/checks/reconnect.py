@@ -89,12 +89,12 @@ def reconnect_restart(board: BoardSession) -> list[Samples]:
     """The broker is killed and another one starts: the board is back, and subscribed there."""
     own = board.own_broker()
     protocol = board.plan.protocol
-    with board.disturbed(own.addresses[protocol]) as route:
+    with board.disturbed(own.facing[protocol]) as route:
 
         def fault() -> None:
             own.kill()
             own.start()
-            route.lead_to(own.addresses[protocol])
+            route.lead_to(own.facing[protocol])
 
         return _comes_back(board, "reconnect_restart", fault, broker=lambda: own.addresses["fmqp"])
 

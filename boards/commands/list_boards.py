@@ -9,10 +9,22 @@ from rich.console import Console
 from rich.table import Table
 
 from boards.commands.exits import ending, open_rig, rig_option
-from boards.inventory.states import NOT_ON_DESK, inventory_states
+from boards.inventory.rig_file import RIG_FILE, new_rig
+from boards.inventory.states import NOT_ON_DESK, BoardStatus, inventory_states
+from boards.session.plan import PlanError
 
 _COLORS = {"ready": "green", "in use": "yellow", "loader": "yellow", "unknown": "cyan"}
 _COLORS[NOT_ON_DESK] = "cyan"
+
+
+def _rows(rig_file: Path | None) -> list[BoardStatus]:
+    try:
+        rig = open_rig(rig_file)
+    except PlanError:
+        if rig_file is None and (plugged := inventory_states(new_rig(Path(RIG_FILE)))):
+            return plugged
+        raise
+    return inventory_states(rig)
 
 
 @click.command()
@@ -22,12 +34,12 @@ def command(rig_file: Path | None, as_json: bool) -> None:
     """List the boards of the desk: port, state, and who has them. Touches no board.
 
     Virtual boards that are up and not on this desk follow; devices that are plugged in and could be
-    boards, but have no file, come last as unknown.
+    boards, but have no file, come last as unknown. These are shown where there is no desk yet, too.
 
     Exit codes: 0, 2 usage, 3 the desk's files are wrong.
     """
     with ending():
-        rows = inventory_states(open_rig(rig_file))
+        rows = _rows(rig_file)
         if as_json:
             for row in rows:
                 click.echo(json.dumps(dataclasses.asdict(row)))

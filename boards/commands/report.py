@@ -35,7 +35,7 @@ _PLACE = click.Path(path_type=Path)
     metavar="A B",
     help="Instead of RUN, with --html: the page of run B, compared with run A only.",
 )
-@click.option("--open", "opens", is_flag=True, help="LiveTable the page in a browser.")
+@click.option("--open", "opens", is_flag=True, help="Show the page in a browser.")
 @click.option("--junit", type=_FILE, help="JUnit XML, one suite per board.")
 @click.option(
     "--markdown",

@@ -27,9 +27,11 @@ from boards.session.run import run as run_rig
 from boards.session.run_brokers import (
     RunBrokers,
     broker_address,
+    faced_by,
     facing,
     is_open_to_others,
     named,
+    open_broker,
     own,
 )
 from firmware.build import BuildError
@@ -70,7 +72,7 @@ def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bo
 
 @click.command()
 @rig_option
-@boards_option
+@boards_option()
 @click.option("--cap", "caps", multiple=True, help="Only boards of the desk that have CAP.")
 @click.option(
     "--virtual",
@@ -214,12 +216,16 @@ def command(
         if rig is not None:
             stack.callback(_say_what_is_kept, rig, plans)
         (out / "logs").mkdir(parents=True, exist_ok=True)
-        brokers = stack.enter_context(_brokers(fmqp, lightmq, plans, rig, out / "logs"))
+        # Programs of a user's own find the broker by its address, and may know no TLS.
+        tls = not check_files and (rig is None or rig.tls)
+        brokers = stack.enter_context(_brokers(fmqp, lightmq, plans, rig, out / "logs", tls=tls))
         firmware = {plan.id: _image(plan, rig, images) for plan in plans}
         node_dir = stage_node(out / "node")
         plans = [_reachable(plan, getattr(brokers, plan.protocol)) for plan in plans]
         proxy = FaultProxy.start(out / "logs" / "proxy.jsonl")
         stack.enter_context(proxy)
+        towards = {plan.id: _facing(plan, rig, brokers) for plan in plans}
+        certificates = str(brokers.certificates.folder) if brokers.certificates else ""
         jobs = [
             Job(
                 board=plan,
@@ -251,6 +257,8 @@ def command(
                 wifi_ssid=rig.wifi_ssid if rig else "",
                 wifi_psk_env=rig.wifi_psk_env if rig else "",
                 models_dir=str(rig.models_dir) if rig else "",
+                facing=towards[plan.id],
+                tls_dir=certificates if towards[plan.id] else "",
             )
             for plan in plans
         ]
@@ -264,7 +272,13 @@ def command(
 
 @contextmanager
 def _brokers(
-    fmqp: str | None, lightmq: str | None, plans: list[BoardPlan], rig: Rig | None, logs: Path
+    fmqp: str | None,
+    lightmq: str | None,
+    plans: list[BoardPlan],
+    rig: Rig | None,
+    logs: Path,
+    *,
+    tls: bool,
 ) -> Iterator[RunBrokers]:
     if fmqp or lightmq:
         # One port speaks both, unless somebody says otherwise.
@@ -272,15 +286,17 @@ def _brokers(
         yield named(chosen, sorted({plan.protocol for plan in plans}))
         return
     host = facing(plans, rig)
-    if is_open_to_others(host):
-        click.secho(
-            f"rig: the run's own broker listens on {host}, open to everybody on that network; "
-            "name another one with --fmqp and --lightmq",
-            fg="yellow",
-            err=True,
-        )
-    with own(host, logs / "broker.log") as brokers:
+    others = is_open_to_others(host)
+    if others and not tls:
+        click.secho(f"rig: {open_broker(host)}", fg="yellow", err=True)
+    with own(host, logs / "broker.log", tls=others and tls) as brokers:
         yield brokers
+
+
+def _facing(plan: BoardPlan, rig: Rig | None, brokers: RunBrokers) -> str:
+    """Return where a board on a network finds the run's own broker by TLS, "" for all others."""
+    by_tls = brokers.certificates is not None and faced_by(plan, rig)
+    return brokers.facing[plan.protocol] if by_tls else ""
 
 
 def _reachable(plan: BoardPlan, broker: str) -> BoardPlan:

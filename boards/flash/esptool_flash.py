@@ -48,13 +48,15 @@ def flash_esptool(
     deadline_s: float,
     progress: Progress,
     before: Before = "no-reset",
+    starts: bool = False,
     baud: int = 115200,
     force: bool = False,
 ) -> bool:
     """Write ``image`` at flash ``offset`` of the board at ``url``; False if it was there already.
 
     "There already" is the chip's own digest of its flash; ``force`` writes without asking. With
-    ``before="no-reset"`` the caller has put the board in download mode, and resets it afterwards.
+    ``before="no-reset"`` the board is in download mode already; then the caller resets it
+    afterwards, unless the port's own lines do (``starts``).
     Raises ``FlashError`` unless esptool compared the digest of the written flash, ``ToolError``,
     ``ToolTimeout``.
     """
@@ -66,7 +68,7 @@ def flash_esptool(
     output = run_tool(
         "esptool",
         [
-            *_esptool(url, before, chip=chip, baud=baud),
+            *_esptool(url, before, chip=chip, baud=baud, starts=starts),
             "write-flash",
             *(() if force else ("--skip-flashed",)),
             *(hex(offset), str(image)),
@@ -81,8 +83,10 @@ def flash_esptool(
     return True
 
 
-def _esptool(url: str, before: Before, *, chip: str = "auto", baud: int = 115200) -> list[str]:
-    after = "no-reset" if before == "no-reset" else "hard-reset"
+def _esptool(
+    url: str, before: Before, *, chip: str = "auto", baud: int = 115200, starts: bool = False
+) -> list[str]:
+    after = "no-reset" if before == "no-reset" and not starts else "hard-reset"
     return [
         *(sys.executable, "-m", "esptool", "--chip", chip, "--port", url, "--baud", str(baud)),
         *("--before", before, "--after", after),

@@ -5,30 +5,38 @@ One flat function per method, chosen by name. Each returns whether it wrote, and
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from boards.flash.errors import FlashError, NotThere, NoWayIn, WrongBoard
 from boards.flash.esptool_flash import Before, flash_esptool, read_esp_chip
 from boards.flash.find_board import find_board
 from boards.flash.image_identity import Image
 from boards.flash.picotool_flash import flash_picotool, read_rp2_chip
-from boards.flash.target import Place, Progress, Target
+from boards.flash.reset_pulse import pulse_reset
+from boards.flash.target import Place, Progress
 from boards.flash.uf2_drive import flash_uf2_drive
 from boards.inventory.models import FlashMethod
+from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl
 from boards.serial_port import PortError, Tap
+from boards.tool import ToolError
 
 ASK_S = 8.0  # a board that runs answers in one; a blank one never does
 _LOADER_S = 20.0
+_ANEW_S = 8.0
+_MOUNT_S = 15.0  # a desktop takes a second or two
+_LOOK_S = 0.1
 
 
 @dataclass(slots=True)
 class Job:
     """One flashing."""
 
-    target: Target
+    target: BoardHandle
     image: Image
     until: float
     progress: Progress
@@ -48,7 +56,15 @@ def _esptool(job: Job, place: Place, _runs: bool) -> bool:
     if target.buttons is not None:
         target.buttons.boot()
     before: Before = "no-reset" if target.buttons is not None else "default-reset"
-    chip = read_esp_chip(place.serial_url, before=before, deadline_s=job.left())
+    try:
+        chip = read_esp_chip(place.serial_url, before=before, deadline_s=job.left())
+    except ToolError:
+        moved = None if target.buttons is not None else _seen_anew(job, place)
+        if moved is None:
+            raise
+        # A chip with USB of its own: the program's port went, and the ROM's has come.
+        place, before = moved, "no-reset"
+        chip = read_esp_chip(place.serial_url, before=before, deadline_s=job.left())
     if chip.name != target.model.chip_name or chip.mac != target.identity.mac:
         if target.buttons is not None:
             target.buttons.reset()
@@ -65,15 +81,44 @@ def _esptool(job: Job, place: Place, _runs: bool) -> bool:
         deadline_s=job.left(),
         progress=job.progress,
         before=before,
+        starts=target.buttons is None,
         baud=target.baud,
         force=job.force,
     )
     if target.buttons is not None:
         target.buttons.reset()
+    elif before == "no-reset":
+        _leave_loader(target, place)
     return written
 
 
-def _same_place(target: Target, before: Place) -> Place:
+def _leave_loader(target: BoardHandle, loader: Place) -> None:
+    """Reset a chip that esptool found in its loader, unless it has gone from there already.
+
+    Who opens a port asserts DTR, and with that esptool's RTS alone presses nothing.
+    """
+    with contextlib.suppress(NotThere, PortError):  # it is just going
+        now = target.place()
+        if now.address == loader.address:
+            pulse_reset(now.serial_url)
+
+
+def _seen_anew(job: Job, before: Place) -> Place | None:
+    """Return where the board is if it has left the bus and come back since; None if it stayed."""
+    until = time.monotonic() + job.left(_ANEW_S)
+    while time.monotonic() < until:
+        # Meanwhile it is nowhere, and its port may be there before udev has given it to us.
+        with contextlib.suppress(NotThere):
+            now = job.target.place()
+            if now.hub_path != before.hub_path:
+                return None
+            if now.address != before.address and os.access(now.serial_url, os.R_OK | os.W_OK):
+                return now
+        time.sleep(_LOOK_S)
+    return None
+
+
+def _same_place(target: BoardHandle, before: Place) -> Place:
     """Look again, just before writing: between two looks somebody may have moved a plug."""
     now = target.place()
     if now.hub_path != before.hub_path:
@@ -141,15 +186,11 @@ def _picotool(job: Job, place: Place, runs: bool) -> bool:
 def _uf2_drive(job: Job, place: Place, runs: bool) -> bool:
     target = job.target
     loader = _same_hub(target, place, _in_loader(job, place, runs))
-    if loader.drive is None:
-        raise FlashError(
-            f"{target.id}: it is in BOOTSEL mode, but its drive is not mounted; nothing was written"
-        )
     if not runs:
         _require_place(target, loader)
     flash_uf2_drive(
         job.image.path,
-        loader.drive,
+        _mounted_drive(job, loader),
         deadline_s=job.left(),
         progress=job.progress,
         family=target.model.flash.drive,
@@ -157,7 +198,21 @@ def _uf2_drive(job: Job, place: Place, runs: bool) -> bool:
     return True
 
 
-def _same_hub(target: Target, before: Place, loader: Place) -> Place:
+def _mounted_drive(job: Job, loader: Place) -> Path:
+    """Return the loader's drive, once whoever mounts drives here has mounted it."""
+    until = time.monotonic() + job.left(_MOUNT_S)
+    while loader.drive is None:
+        if time.monotonic() > until:
+            raise FlashError(
+                f"{job.target.id}: it is in BOOTSEL mode, but its drive was not mounted within "
+                f"{_MOUNT_S:g} s; nothing was written"
+            )
+        time.sleep(_LOOK_S)
+        loader = _same_hub(job.target, loader, job.target.place())
+    return loader.drive
+
+
+def _same_hub(target: BoardHandle, before: Place, loader: Place) -> Place:
     if before.hub_path and loader.hub_path != before.hub_path:
         raise WrongBoard(
             f"{target.id}: a board in BOOTSEL mode is at {loader.hub_path}, it was at "
@@ -166,7 +221,7 @@ def _same_hub(target: Target, before: Place, loader: Place) -> Place:
     return loader
 
 
-def _require_place(target: Target, place: Place) -> None:
+def _require_place(target: BoardHandle, place: Place) -> None:
     """A loader that tells no id is this board only if its place is known and says so."""
     if not target.place_is_proof:
         raise WrongBoard(

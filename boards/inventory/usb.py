@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from host_broker.printable import printable
+
 _DEVICE = re.compile(r"\d+-[\d.]+")
 _MOUNT_ESCAPES = re.compile(r"\\([0-7]{3})")
 
@@ -30,7 +32,7 @@ class UsbDevice:
     def text(self) -> str:
         """For people, one line."""
         port = self.ttys[0] if self.ttys else (self.drive or "no port")
-        return f"{self.vid:04x}:{self.pid:04x} {self.product} at {self.path} ({port})"
+        return f"{self.vid:04x}:{self.pid:04x} {printable(self.product)} at {self.path} ({port})"
 
 
 def read_usb(sys: Path = Path("/sys"), mounts: Path = Path("/proc/self/mounts")) -> list[UsbDevice]:

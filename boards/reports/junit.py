@@ -8,6 +8,7 @@ import re
 from xml.etree import ElementTree as ET
 
 from boards.inventory.models import all_models
+from boards.reports.markup import visible
 from boards.reports.record import ABORTED, BoardRecord, Interval, RunRecord
 
 # What XML 1.0 cannot carry, not even escaped: a board may print anything.
@@ -106,4 +107,4 @@ def _properties(parent: ET.Element, about: dict[str, str]) -> None:
 
 
 def _clean(text: str) -> str:
-    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", visible(text))

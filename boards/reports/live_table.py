@@ -13,6 +13,7 @@ from boards.reports.axes import amount
 from boards.reports.board_state import BoardState
 from boards.reports.percentiles import percentile
 from boards.reports.time_estimate import TimeEstimate
+from host_broker.printable import printable, printable_lines
 
 STYLES = {
     "passed": "green",
@@ -62,14 +63,15 @@ class LiveTable:
             self._live.update(self._drawing(), refresh=True)
 
     def line(self, text: str) -> None:
-        """LiveTable what has just happened: as the last event below the table, or as a line."""
+        """Show what has just happened: as the last event below the table, or as a line."""
         if not text.endswith("…"):  # what begins is in the table
             self._last = text
         if self._live is None:
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            shown = printable_lines(text)
+            self._console.print(shown, markup=False, highlight=False, soft_wrap=True)
 
     def _drawing(self) -> RenderableType:
-        last = Text(self._last, style="dim", no_wrap=True, overflow="ellipsis")
+        last = Text(printable(self._last), style="dim", no_wrap=True, overflow="ellipsis")
         parts: list[RenderableType] = [self._table(), last]
         if not self._is_wide() and any(board.virtual for board in self._boards):
             ids = ", ".join(board.id for board in self._boards if board.virtual)
@@ -88,7 +90,7 @@ class LiveTable:
             table.add_row(
                 board.called if wide else board.id,
                 Text(board.state, style=STYLES.get(board.state, "")),
-                Text(self._step(board), overflow="ellipsis"),
+                Text(printable(self._step(board)), overflow="ellipsis"),
                 self._bar(board, 12 if wide else 8),
                 self._checks(board),
                 _round_trip(board.rtt_us, (50, 99) if wide else (50,)),

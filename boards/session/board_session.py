@@ -3,11 +3,12 @@
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from boards.errors import RigError
 from boards.faults.control import Route
 from boards.flash.find_board import open_repl
 from boards.inventory.power import switch
@@ -50,7 +51,7 @@ class Group:
     token: str  # of this meeting, for its topics
 
 
-class Invalid(Exception):
+class Invalid(RigError):
     """The rig could not make or prove what a check is about: there is no verdict on the board."""
 
 
@@ -68,6 +69,7 @@ class BoardSession:
     group: Group | None = None  # in checks that need a peer
     until: float = math.inf  # when the check's time is up, on the clock of time.monotonic
     own_files: OwnFiles | None = None  # of the board, before there was anything of the rig's
+    rejoin: Callable[[Repl], None] = lambda _repl: None  # its Wi-Fi, if it has one
     is_changed: bool = False  # other files may be on the board than the rig has put there
 
     @property
@@ -84,6 +86,11 @@ class BoardSession:
         """
         virtual = self.target.board.virtual
         return self.bridge is None and (virtual is None or bool(virtual.host))
+
+    @property
+    def by_tls(self) -> bool:
+        """True if the board's connections are encrypted."""
+        return self.broker_route is not None and self.broker_route.certificates is not None
 
     @property
     def route(self) -> Route:
@@ -198,10 +205,12 @@ class BoardSession:
         return killed_ns
 
     def power(self, *, on: bool) -> int:
-        """Cut the board's power, or give it back; return when it was done, monotonic ns.
+        """Cut the board's power, or give it back; return when that was begun, monotonic ns.
 
+        A switch of a hub takes its time to say that it is done, and the board is off long before.
         Raises ``PowerError``, ``BoardError``.
         """
+        began_ns = time.monotonic_ns()
         control = self.target.buttons
         if control is None:
             switch(self.target.board.power, on=on)
@@ -209,7 +218,7 @@ class BoardSession:
             control.power(on=on)
             if (control.state()["state"] == "held") == on:
                 raise Invalid(f"the board was not switched {'on' if on else 'off'}")
-        return time.monotonic_ns()
+        return began_ns
 
     def _reset_by_itself(self) -> int:
         """``machine.reset()`` closes no socket: to the broker the board falls silent."""
@@ -220,13 +229,16 @@ class BoardSession:
         return killed_ns
 
     def recover(self) -> None:
-        """Get a REPL again, whatever the last check did. Raises ``NoReply``, ``PortError``.
+        """Get a REPL again, and its network, whatever the last check did.
+
+        Raises ``NoReply``, ``PortError``, ``WifiError``.
 
         A check that failed half-way may have left the board connected, or busy.
         """
         self.until = math.inf
         self.repl.close(friendly=False)
         self.repl = open_repl(self.target, deadline_s=_REPL_S, tap=self.log.tap)
+        self.rejoin(self.repl)  # who opens the REPL of a board that boots interrupts its boot.py
         self.hang_up()
 
     @contextmanager

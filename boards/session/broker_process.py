@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from boards.errors import RigError
+from boards.session.run_certificates import RunCertificates
 from boards.tool import die_with_parent
 
 _START_S = 60.0
@@ -53,18 +55,28 @@ PATIENT = BrokerTiming("patient", 6.0, 3.0, 3.0, "reject")
 _PROTOCOLS = ("fmqp", "lightmq", "lightmq+fmqp")
 
 
-class BrokerDown(Exception):
+class BrokerDown(RigError):
     """The rig's own broker did not start: no verdict can rest on it."""
 
 
 class BrokerProcess:
-    """``motemq broker`` on ephemeral ports of ``host``; ``addresses`` has HOST:PORT by protocol.
+    """``motemq broker`` on ephemeral ports of ``host``.
 
-    It ends with us. ``log`` gets what it says. ``timing``: None is the broker's own.
+    ``addresses`` has HOST:PORT by protocol for us, ``facing`` for the boards: the same, but with
+    ``certificates``. Then boards have TLS on ``host``, and we are on loopback, where nobody else
+    is. It ends with us. ``log`` gets what it says. ``timing``: None is the broker's own.
     """
 
-    def __init__(self, host: str, log: Path, timing: BrokerTiming | None = QUICK) -> None:
+    def __init__(
+        self,
+        host: str,
+        log: Path,
+        timing: BrokerTiming | None = QUICK,
+        certificates: RunCertificates | None = None,
+    ) -> None:
         self.addresses: Mapping[str, str] = {}
+        self.facing: Mapping[str, str] = {}
+        self._certificates = certificates
         self._timing = timing
         self._host = host
         self._log = log
@@ -74,7 +86,11 @@ class BrokerProcess:
         """Start it, on other ports than before. Raises ``BrokerDown``."""
         self.kill()
         host = f"[{self._host}]" if ":" in self._host else self._host
-        listen = [f"--listen={protocol}://{host}:0" for protocol in _PROTOCOLS]
+        ours = host if self._certificates is None else "127.0.0.1"
+        listen = [f"--listen={protocol}://{ours}:0" for protocol in _PROTOCOLS]
+        if self._certificates is not None:
+            options = self._certificates.listen_options()
+            listen += [f"--listen={protocol}s://{host}:0{options}" for protocol in _PROTOCOLS]
         chosen = self._timing.settings() if self._timing is not None else {}
         settings = [f"--set={key}={value}" for key, value in chosen.items()]
         with self._log.open("ab") as stderr:
@@ -92,13 +108,16 @@ class BrokerProcess:
                 preexec_fn=die_with_parent,
             )
         until = time.monotonic() + _START_S
-        self.addresses = dict(self._listening(until) for _ in _PROTOCOLS)
+        found = dict(self._listening(until) for _ in listen)
+        self.addresses = {protocol: found[protocol] for protocol in _PROTOCOLS}
+        secure = "" if self._certificates is None else "s"
+        self.facing = {protocol: found[protocol + secure] for protocol in _PROTOCOLS}
 
     def kill(self) -> None:
         """End it as ``kill -9`` does; harmless when it does not run."""
         process, self._process = self._process, None
         if process is not None:
-            self.addresses = {}
+            self.addresses, self.facing = {}, {}
             process.kill()
             process.wait(_STOP_S)
             if process.stdout is not None:

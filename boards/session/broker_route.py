@@ -7,18 +7,21 @@ from pathlib import Path
 from boards.faults.control import ProxyControl, Route
 from boards.session.broker_process import QUICK, BrokerProcess, BrokerTiming
 from boards.session.plan import Job
+from boards.session.run_certificates import RunCertificates
 
 
 class BrokerRoute:
     """The way of one board to the run's broker.
 
     ``broker`` is that of the board's protocol, HOST:PORT; ``address`` is where the board, or its
-    bridge, connects. ``route`` is None where no proxy can stand.
+    bridge, connects; ``certificates`` are for TLS, if that is how. ``route`` is None where no proxy
+    can stand.
     """
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self.broker = job.fmqp if job.board.protocol == "fmqp" else job.lightmq
+        self.broker = job.facing or (job.fmqp if job.board.protocol == "fmqp" else job.lightmq)
+        self.certificates = RunCertificates(Path(job.tls_dir)) if job.tls_dir else None
         host, _, port = self.broker.rpartition(":")
         self.address = (host, int(port))
         self.route: Route | None = None
@@ -42,7 +45,7 @@ class BrokerRoute:
         if own is None:
             host = self.broker.rpartition(":")[0].strip("[]")
             log = Path(self._job.log_dir) / f"{self._job.board.id}.{timing.name}-broker.log"
-            own = self._own[timing.name] = BrokerProcess(host, log, timing)
+            own = self._own[timing.name] = BrokerProcess(host, log, timing, self.certificates)
         if not own.addresses:
             own.start()
         return own

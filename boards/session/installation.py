@@ -10,6 +10,7 @@ from typing import Any
 from boards.inventory.models import Model, Uart
 from boards.mpremote_cli import copy_to_board
 from boards.session.plan import BoardPlan
+from boards.session.run_certificates import RunCertificates
 from boards.tool import OnLine
 from firmware.node_files import compile_client, compile_node
 
@@ -73,11 +74,17 @@ def root_of(model: Model) -> str:
 
 
 def node_config(
-    board: BoardPlan, uart: Uart | None, broker: tuple[str, int], *, autostart: bool
+    board: BoardPlan,
+    uart: Uart | None,
+    broker: tuple[str, int],
+    *,
+    autostart: bool,
+    certificates: RunCertificates | None = None,
 ) -> str:
     """Return ``node.json`` as docs/node.md says.
 
-    ``uart`` None: over the console, if that is what the board has, else by TCP to ``broker``.
+    ``uart`` None: over the console, if that is what the board has, else by TCP to ``broker``, with
+    ``certificates`` by TLS.
     """
     is_console = uart is None and "console" in board.has
     config: dict[str, Any] = {
@@ -92,6 +99,8 @@ def node_config(
         config["patience_ms"] = _PATIENCE_MS
     elif uart is None:
         config |= {"host": broker[0], "port": broker[1]}
+        if certificates is not None:
+            config["tls"] = certificates.of_board()
     else:
         config["uart"] = {"id": uart.id, "baud": uart.baud, "tx": uart.tx, "rx": uart.rx}
         if "reliable" in board.has:

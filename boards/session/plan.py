@@ -85,6 +85,8 @@ class Job:
     wifi_psk_env: str = ""  # the name of an environment variable
     models_dir: str = ""  # of the desk's own models
     image_fault: str = ""  # why there is no firmware file
+    facing: str = ""  # HOST:PORT where this board finds the broker, if by TLS
+    tls_dir: str = ""  # the certificates of the run, for that; "": without TLS
 
     def to_json(self) -> str:
         """Return the job as one line."""

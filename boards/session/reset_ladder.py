@@ -4,14 +4,13 @@ Ctrl-C (part of asking), then the rungs that the board's ``[reset] order`` names
 """
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import serial
-
-from boards.flash.boot_proof import Running, ask_running, await_running
+from boards.errors import RigError
 from boards.flash.errors import NotThere, WrongBoard
+from boards.flash.find_board import Running, ask_running, await_running
+from boards.flash.reset_pulse import pulse_reset
 from boards.inventory import power, unresponsive
 from boards.inventory.models import Reset
 from boards.inventory.target import BoardHandle
@@ -21,12 +20,11 @@ from boards.virtual.control import BoardError
 
 _ASK_S = 5.0
 _BACK_S = 15.0  # until a board that was reset has booted and its port is back
-_RTS_S = 0.1
 
 Progress = Callable[[str], None]
 
 
-class NotBack(Exception):
+class NotBack(RigError):
     """No rung brought the board back; the text is the evidence: each rung and what came of it."""
 
 
@@ -90,18 +88,7 @@ def _repl(board: BoardHandle, tap: Tap | None) -> None:
 
 
 def _rts(board: BoardHandle, _tap: Tap | None) -> None:
-    """Pull EN low by RTS, with IO0 left high: the usual two-transistor circuit of ESP boards."""
-    url = board.place().serial_url
-    port = serial.serial_for_url(url, do_not_open=True, exclusive=True)
-    port.dtr, port.rts = False, True
-    try:
-        port.open()
-        time.sleep(_RTS_S)
-        port.rts = False
-    except (OSError, ValueError) as error:
-        raise PortError(f"serial port {url}: its RTS cannot be driven: {error}") from None
-    finally:
-        port.close()
+    pulse_reset(board.place().serial_url)
 
 
 def _control(board: BoardHandle, _tap: Tap | None) -> None:

@@ -1,9 +1,9 @@
 """The broker of a run: one that a person named, or the run's own, where the boards can reach it."""
 
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from boards.inventory.rig_file import RIG_FILE, Rig
 from boards.session.broker_process import BrokerDown, BrokerProcess
 from boards.session.plan import BoardPlan, PlanError, Protocol
+from boards.session.run_certificates import RunCertificates, run_certificates
 from host_broker.client import ClientError, connect
 
 _PROBE_S = 10.0
@@ -20,10 +21,16 @@ _PROBE = "rig-probe"  # the probe's ClientID
 
 @dataclass(frozen=True, slots=True)
 class RunBrokers:
-    """Where boards find their broker, HOST:PORT by protocol."""
+    """Where the broker is, HOST:PORT by protocol.
+
+    With ``certificates`` that is for us and for boards on this machine; a board on a network finds
+    it by TLS, where ``facing`` says.
+    """
 
     fmqp: str
     lightmq: str
+    facing: Mapping[str, str] = field(default_factory=dict)
+    certificates: RunCertificates | None = None
 
 
 def broker_address(text: str, protocol: Protocol) -> str:
@@ -58,14 +65,19 @@ def named(brokers: RunBrokers, protocols: Sequence[Protocol]) -> RunBrokers:
 
 
 @contextmanager
-def own(host: str, log: Path) -> Iterator[RunBrokers]:
-    """Start a broker on ``host`` for the block. Raises ``BrokerDown``."""
-    process = BrokerProcess(host, log, None)
-    process.start()
-    try:
-        yield RunBrokers(process.addresses["fmqp"], process.addresses["lightmq"])
-    finally:
-        process.kill()
+def own(host: str, log: Path, *, tls: bool = False) -> Iterator[RunBrokers]:
+    """Start a broker on ``host`` for the block; ``tls``: for boards of this run only, by TLS.
+
+    Raises ``BrokerDown``.
+    """
+    with ExitStack() as stack:
+        certificates = stack.enter_context(run_certificates()) if tls else None
+        process = BrokerProcess(host, log, None, certificates)
+        process.start()
+        stack.callback(process.kill)
+        yield RunBrokers(
+            process.addresses["fmqp"], process.addresses["lightmq"], process.facing, certificates
+        )
 
 
 def facing(plans: Sequence[BoardPlan], rig: Rig | None) -> str:
@@ -76,7 +88,7 @@ def facing(plans: Sequence[BoardPlan], rig: Rig | None) -> str:
     """
     if rig is not None and rig.bind:
         return rig.bind
-    hosts = {_faced_by(plan, rig) for plan in plans if "network" in plan.has} - {""}
+    hosts = {faced_by(plan, rig) for plan in plans} - {""}
     if len(hosts) > 1:
         raise PlanError(
             f"these boards reach this machine by different addresses, {' and '.join(sorted(hosts))}"
@@ -94,9 +106,19 @@ def is_open_to_others(host: str) -> bool:
         return host != "localhost"
 
 
-def _faced_by(plan: BoardPlan, rig: Rig | None) -> str:
-    """Return our address that a board on a network reaches, "" for this machine's own network."""
-    if not plan.file or rig is None:
+def open_broker(host: str) -> str:
+    """Return the warning about a broker of our own without TLS at an address like that."""
+    return (
+        f"the broker of this run listens on {host} without TLS, open to everybody on that network"
+    )
+
+
+def faced_by(plan: BoardPlan, rig: Rig | None) -> str:
+    """Return our address that a board on a network reaches, "" for one that is on this machine.
+
+    Raises ``PlanError`` if this machine is on no network.
+    """
+    if not plan.file or rig is None or "network" not in plan.has:
         return ""
     board = rig.board(plan.id)
     if board.virtual is not None or board.model.id == "unix":

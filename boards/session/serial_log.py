@@ -3,6 +3,8 @@
 import datetime
 from pathlib import Path
 
+from host_broker.printable import printable_lines
+
 _LIMIT_BYTES = 4 * 1024 * 1024  # a board in a reset loop must not fill the disk
 
 
@@ -43,4 +45,4 @@ class SerialLog:
 
 
 def _visible(text: str) -> str:
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+    return printable_lines(text)

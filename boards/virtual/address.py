@@ -14,6 +14,7 @@ from boards.virtual.control import BoardError
 
 BoardKind = Literal[
     "rp2040",
+    "rp2040w",
     "esp32",
     "silent",
     "babbling",
@@ -49,7 +50,7 @@ class BoardAddress:
 
 def command(kind: BoardKind, id: str, state_dir: Path, lan: Path | None = None) -> list[str]:
     """Return the command line of a board's process; ``lan``: the folder of its access point."""
-    is_chip = kind in ("rp2040", "esp32")
+    is_chip = kind in ("rp2040", "rp2040w", "esp32")
     chip, fault = (kind, []) if is_chip else ("esp32", ["--fault", kind])
     where = ["--id", id, "--state-dir", str(state_dir)]
     network = ["--lan", str(lan)] if lan is not None and has_network(kind) else []

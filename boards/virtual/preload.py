@@ -4,15 +4,16 @@ from pathlib import Path
 
 from boards.virtual.address import BoardKind
 from boards.virtual.esp32.chip import IMAGE_OFFSET
-from boards.virtual.esp32.flash import Flash
+from boards.virtual.esp32.flash import SIZE, Flash
 from boards.virtual.rp2040 import flash_image, uf2
+from firmware.build.vesp32 import UF2_FAMILY
 
 FLASH = "flash.bin"
 
 
 def firmware_of(kind: BoardKind) -> str:
     """Return the name of a kind's firmware, for ``firmware.build.ensure``."""
-    return "rpi_pico" if kind == "rp2040" else "vesp32"
+    return {"rp2040": "rpi_pico", "rp2040w": "vpico_w"}.get(kind, "vesp32")
 
 
 def preload(kind: BoardKind, state_dir: Path, image: Path) -> None:
@@ -28,5 +29,8 @@ def preload(kind: BoardKind, state_dir: Path, image: Path) -> None:
         return
     content = image.read_bytes()
     with Flash(path) as flash:
+        if kind == "rp2040w":
+            flash.write_pages(uf2.parse(content, SIZE, UF2_FAMILY).pages)
+            return
         flash.erase(IMAGE_OFFSET, len(content))
         flash.program(IMAGE_OFFSET, content)

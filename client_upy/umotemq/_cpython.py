@@ -6,6 +6,7 @@ and would not understand, they are given another of.
 """
 
 import asyncio
+import io
 import select
 import socket
 import sys
@@ -76,26 +77,44 @@ class Sockets:
 
 
 class Poll:
-    """What the client uses of MicroPython's ``select.poll()``."""
+    """What the client uses of MicroPython's ``select.poll()``.
+
+    CPython cannot wait for what has no descriptor, as a UART: that is looked at every millisecond.
+    """
 
     def __init__(self) -> None:
         self._poller = select.poll()
         self._pending = int
+        self._is_blind = False
 
     def register(self, stream, mask: int) -> None:
         self._pending = getattr(stream, "pending", int)
-        self._poller.register(stream.fileno(), mask)
+        descriptor = _descriptor(stream)
+        self._is_blind = descriptor is None
+        if descriptor is not None:
+            self._poller.register(descriptor, mask)
 
     def ipoll(self, ms: int) -> list:
-        return [] if self._pending() else self._poller.poll(ms)
+        return [] if self._pending() else self._poller.poll(min(ms, 1) if self._is_blind else ms)
 
 
-async def readable(stream: SocketStream) -> None:
-    """Return when ``stream`` can be read; one task at a time."""
+async def readable(stream) -> None:
+    """Return when ``stream`` can be read, or should be looked at; one task at a time."""
     if getattr(stream, "pending", int)():
         return
+    descriptor = _descriptor(stream)
+    if descriptor is None:
+        await _sleep_ms(1)
+        return
     loop = asyncio.get_running_loop()
-    await _called_back(stream.fileno(), loop.add_reader, loop.remove_reader)
+    await _called_back(descriptor, loop.add_reader, loop.remove_reader)
+
+
+def _descriptor(stream) -> int | None:
+    try:
+        return stream.fileno()
+    except (AttributeError, io.UnsupportedOperation):
+        return None
 
 
 async def _called_back(descriptor: int, add, remove) -> None:

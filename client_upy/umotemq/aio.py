@@ -84,7 +84,8 @@ class Aio:
 
     async def publish(self, topic, payload, **flags):
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
-        # The least that a coroutine can hold: each local takes heap for every message.
+        # The least that a coroutine can hold: each local, and each argument of what it calls, takes
+        # heap for every message.
         if flags or self.client._last:
             await self._publish(topic, payload, flags)
         else:
@@ -95,16 +96,16 @@ class Aio:
         if not self._turn:
             await sleep_ms(0)  # or nothing else would run while the stream has room
 
-    async def subscribe(self, topic, handler, *, queue=8, newest=False, feedback=False):
+    async def subscribe(self, topic, handler, **options):
         """Subscribe; ``handler(topic, payload)`` is called, and awaited if it is a coroutine's.
 
-        For one message after the other, by a task of its own: ``queue`` and ``newest`` as of
-        ``messages``. What it raises ends the block.
+        For one message after the other, by a task of its own. The options: those of ``messages``.
+        What the handler raises ends the block.
         """
-        self._forget(topic, feedback)
-        messages = Messages(self, topic, queue, newest, feedback)
+        messages = Messages(self, topic, **options)
+        self._forget(topic, messages._feedback)
         task = asyncio.create_task(self._serve(messages, handler))
-        self._served[encoded(topic), feedback] = task
+        self._served[encoded(topic), messages._feedback] = task
         await self.flush()
 
     async def unsubscribe(self, topic, *, feedback=False):
@@ -114,6 +115,15 @@ class Aio:
 
     async def do(self, method, *args, **kwargs):
         """Call a method of the client that sends and does not wait, as ``publish_from``."""
+        outage = self.client.outage
+        if outage is not None and kwargs.get("confirm"):
+            # Wait for the answers to what it keeps; if there are none, the oldest gives way.
+            left = self.client.timeout_ms
+            try:
+                while outage.is_full(self.client):
+                    left = await self._await(left, True)
+            except LinkError:
+                pass
         await self.flush()
         method(*args, **kwargs)
         await self.flush()
@@ -158,40 +168,24 @@ class Aio:
     async def post(self, data, timeout_ms=5000, *, confirm=False):
         """As LightmqClient.post."""
         client = self.client
-        while client.up and client._is_full():
-            if timeout_ms <= 0:
-                client._give_up()
-            else:
-                timeout_ms = await self._await(timeout_ms, True)
-        if confirm:
-            await self._make_room()
-        await self.do(client._post, data, confirm)
+        while client._has_to_wait(timeout_ms):
+            timeout_ms = await self._await(timeout_ms, True)
+        await self.do(client._post, data, confirm=confirm)
 
-    def messages(self, topic, *, queue=8, newest=False, feedback=False):
+    def messages(self, topic, **options):
         """Subscribe; return an asynchronous iterator over (topic, payload).
 
-        At most ``queue`` messages wait in it. Full: the oldest give way, or with ``newest`` the
-        new one does; its ``dropped`` counts them. As a context manager, ``async with``, it
-        unsubscribes at the end of the block; ``await messages.close()`` does, too.
+        ``queue``: at most so many messages wait in it, 8. Full: the oldest give way, or with
+        ``newest`` the new one does; its ``dropped`` counts them. ``feedback``: as of
+        FmqpClient.subscribe. As a context manager, ``async with``, it unsubscribes at the end of
+        the block; ``await messages.close()`` does, too.
         """
-        return Messages(self, topic, queue, newest, feedback)
+        return Messages(self, topic, **options)
 
     # ---- inside ----
 
     async def _publish(self, topic, payload, flags):
-        if flags.get("confirm"):
-            await self._make_room()
         await self.do(self.client.publish, topic, payload, **flags)
-
-    async def _make_room(self):
-        # Wait for answers to what the outage ring keeps.
-        client = self.client
-        left = client.timeout_ms
-        try:
-            while client.outage is not None and client.outage.is_full(client):
-                left = await self._await(left, True)
-        except LinkError:
-            pass  # the oldest gives way, and is counted
 
     def _forget(self, topic, feedback):
         task = self._served.pop((encoded(topic), feedback), None)
@@ -287,7 +281,7 @@ class Messages:
 
     dropped = 0
 
-    def __init__(self, link, topic, queue, newest, feedback):
+    def __init__(self, link, topic, queue=8, newest=False, feedback=False):
         self._link = link
         self._topic = topic
         self._size = queue

@@ -50,7 +50,12 @@ class Aio(Generic[_Client]):
 class Messages:
     dropped: int
     def __init__(
-        self, link: Aio[Any], topic: _Text, queue: int, newest: bool, feedback: bool
+        self,
+        link: Aio[Any],
+        topic: _Text,
+        queue: int = 8,
+        newest: bool = False,
+        feedback: bool = False,
     ) -> None: ...
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *_: object) -> None: ...

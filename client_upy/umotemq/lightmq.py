@@ -13,7 +13,7 @@ import struct
 
 from micropython import const
 
-from umotemq.link import Link, LinkError, encoded, ticks_diff, ticks_ms
+from umotemq.link import Link, LinkError, encoded
 
 _CONNECT = const(1)
 _CONNACK = const(2)
@@ -76,12 +76,8 @@ class LightmqClient(Link):
         is given up, the data is sent all the same, and no later post waits before one has come.
         ``confirm``: the ``outage`` keeps the data until the response.
         """
-        while self.up and self._is_full():
-            start = ticks_ms()
-            self.poll(timeout_ms)
-            timeout_ms -= ticks_diff(ticks_ms(), start)
-            if timeout_ms <= 0:
-                self._give_up()
+        while self._has_to_wait(timeout_ms):
+            timeout_ms = self._await(timeout_ms, True)
         self._post(data, confirm)
 
     def flush(self, timeout_ms=5000):
@@ -90,25 +86,22 @@ class LightmqClient(Link):
         Raises LinkError: "unanswered" if some were not, within ``timeout_ms`` or before the link
         was lost that they went by.
         """
-        try:
-            while self._posts and timeout_ms > 0:
-                timeout_ms = self._await(timeout_ms, True)
-        finally:
-            count = self._unanswered_now()
-        if count:
-            raise LinkError("unanswered", "%d posts" % count)
-
-    def _unanswered_now(self):
-        # Await no response any more; return how many posts had none since this was last asked.
+        while self._posts and timeout_ms > 0:
+            timeout_ms = self._await(timeout_ms, True)
         while self._posts:
             self._give_up()
         count = self.unanswered - self._flushed
         self._flushed = self.unanswered
-        return count
+        if count:
+            raise LinkError("unanswered", "%d posts" % count)
 
-    def _is_full(self):
-        # Whether a post has to wait.
-        return self._answers and 0 < self.window <= len(self._posts)
+    def _has_to_wait(self, timeout_ms):
+        # Whether a post has to wait for the response to an earlier one, which may take that long.
+        if self._answers and 0 < self.window <= len(self._posts):
+            if timeout_ms > 0:
+                return True
+            self._give_up()
+        return False
 
     def _give_up(self):
         # Do not await the response to the oldest post any more, nor, for now, to the next ones.
@@ -200,8 +193,8 @@ class LightmqClient(Link):
                 least = most = 0 if operation != ping and not length else 2
             if not known or (have >= _HEADER and not least <= length <= most):
                 self._fail("wire", "opcode %d" % operation)
-            # What has to be answered waits until there is room for the answer.
-            if have < _HEADER or ((operation == send or operation == ping) and not self._flush()):
+            # What has to be answered, odd, waits until there is room for the answer.
+            if have < _HEADER or (operation & 1 and not self._flush()):
                 return handled
             self._start = end = start + _HEADER + length
             if end > self._end:

@@ -112,11 +112,10 @@ class Link:
 
     def run(self, ms=None):
         """Serve the link for ``ms``, whatever arrives (``None``: for ever). Raises as ``poll``."""
-        while ms is None or ms > 0:
-            start = ticks_ms()
-            self.poll(self.keepalive_ms if ms is None else ms)
-            if ms:
-                ms -= ticks_diff(ticks_ms(), start)
+        while ms is None:
+            self.poll(self.keepalive_ms)
+        while ms > 0:
+            ms = self._await(ms, self.up)
 
     def ping(self, timeout_ms=5000):
         """Return the round trip to the broker in µs; everything sent before has been processed.

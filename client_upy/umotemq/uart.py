@@ -5,18 +5,14 @@ message after it. The client notices both by its deadlines. Before it begins ane
 that a raw bridge ends the session that this board, or an earlier life of it, was in.
 """
 
-import io
-import sys
-
 from micropython import const
 
 from umotemq.link import ticks_add, ticks_diff, ticks_ms
 
-_POLL = const(3)  # an ioctl: whether bytes have come, 1, and there is room, 4
 _LEAST = const(64)  # bytes of room, below which we wait for more
 
 
-class Uart(io.IOBase):
+class Uart:
     """``machine.UART(id)`` at ``baud`` bit/s, 8N1, on pins ``tx`` and ``rx`` (None: the board's).
 
     ``size``: bytes of each driver buffer, more than the longest message; the usual 256 are 3 ms
@@ -26,9 +22,6 @@ class Uart(io.IOBase):
     ``flow``; where the peer holds CTS an ESP32 waits in its write, whatever our deadlines.
     """
 
-    if sys.implementation.name != "micropython":
-        pollable = None  # CPython cannot wait for an object without a descriptor
-
     def __init__(self, id, baud, tx=None, rx=None, size=4096, quiet_ms=2500, **more):
         from machine import UART, Pin
 
@@ -37,7 +30,8 @@ class Uart(io.IOBase):
         if rx is not None:
             more["rx"] = Pin(rx)
         self.where = "uart %s" % id
-        self.uart = UART(id, baud, rxbuf=size, txbuf=size, timeout=0, **more)
+        # Only for what has come is it waited: on ESP32 there is always room to write.
+        self.uart = self.pollable = UART(id, baud, rxbuf=size, txbuf=size, timeout=0, **more)
         self._quiet_ms = quiet_ms
         self._baud = baud
         self._size = size
@@ -47,22 +41,17 @@ class Uart(io.IOBase):
         """Return the stream; it takes nothing for ``quiet_ms``, and what comes is thrown away."""
         self._when = ticks_ms()
         self._quiet = ticks_add(self._when, self._quiet_ms)
-        if sys.platform == "rp2" and self._quiet_ms:
-            from machine import Timer
-
-            # Its select.poll sleeps until an interrupt, and this silence has none of its own.
-            self._alarm = Timer(period=self._quiet_ms, mode=Timer.ONE_SHOT, callback=callable)
         return self
 
     def close(self):
         """Nothing: the driver stays, as its ``uart``."""
 
     def readinto(self, buffer):
+        if self._is_quiet():
+            return None
         # Bounded by any(): a greedy read waits for bytes that may not come. And 0 is no end here.
         count = min(self.uart.any(), len(buffer))
-        if count:
-            count = self.uart.readinto(buffer, count)
-        return None if self._is_quiet() else count or None
+        return (count and self.uart.readinto(buffer, count)) or None
 
     def write(self, data):
         if self._is_quiet():
@@ -77,23 +66,16 @@ class Uart(io.IOBase):
         self._sent += (sent or 0) * 10000
         return sent
 
-    def ioctl(self, request, what):
-        # For select.poll. Not the driver's own: on ESP32 there is always room.
-        if request != _POLL:
-            return -1
-        if self._is_quiet():
-            return 0
-        return what & ((self.uart.any() > 0) | (self._room() >= _LEAST) << 2)
-
     def _is_quiet(self):
+        # Whether it still is; what has come is thrown away, at most a buffer of it each time.
         if self._quiet is None:
             return False
-        if ticks_diff(self._quiet, ticks_ms()) > 0:
-            return True
-        self._quiet = None
         for _ in range(0, self._size, _LEAST):
             if not self.uart.any() or not self.uart.read(min(self.uart.any(), _LEAST)):
                 break
+        if ticks_diff(self._quiet, ticks_ms()) > 0:
+            return True
+        self._quiet = None
         return False
 
     def _room(self):

@@ -1,12 +1,11 @@
-import io
 from typing import Any
 
 from typing_extensions import Self
 
-class Uart(io.IOBase):
+class Uart:
     where: str
     uart: Any
-    pollable: None
+    pollable: Any
     def __init__(
         self,
         id: int,
@@ -21,4 +20,3 @@ class Uart(io.IOBase):
     def close(self) -> None: ...
     def readinto(self, buffer: bytearray | memoryview) -> int | None: ...
     def write(self, data: bytes | bytearray | memoryview) -> int | None: ...
-    def ioctl(self, request: int, what: int) -> int: ...

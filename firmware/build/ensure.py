@@ -13,7 +13,7 @@ from firmware.build.sources import fetch_sources
 from firmware.build.unix32 import build_unix32
 from firmware.build.unix126 import build_unix126
 from firmware.build.unixport import build_mpy_cross, build_unix_port, require_unix_tools
-from firmware.build.vesp32 import build_vesp32
+from firmware.build.vesp32 import as_uf2, build_vesp32
 from firmware.cache import build_once, cache_dir, use
 
 _FIRMWARE = Path(__file__).resolve().parent.parent
@@ -74,8 +74,17 @@ def _make_vesp32(folder: Path, runner: Runner, progress: Progress) -> None:
     build_vesp32(_sources(progress), _mpy_cross(progress), folder, runner, progress)
 
 
+def _make_vpico_w(folder: Path, _runner: Runner, progress: Progress) -> None:
+    image = _entry("vesp32", progress) / "firmware.bin"
+    (folder / "firmware.uf2").write_bytes(as_uf2(image.read_bytes()))
+
+
 _SOURCE_INPUTS = ("build/pins.py", "build/apt.py", "build/sources.py")
 _CROSS_INPUTS = (*_SOURCE_INPUTS, "build/unixport.py")
+_VESP32_INPUTS = (
+    *_CROSS_INPUTS,
+    *("build/vesp32.py", "build/esp_image.py", "serialrepl", "unixport/vesp32"),
+)
 _RECIPES = {
     "micropython-source": Recipe("micropython", "sources", _SOURCE_INPUTS, _make_sources),
     "mpy-cross": Recipe("mpy-cross", "the compiler of the builds", _CROSS_INPUTS, _make_mpy_cross),
@@ -106,11 +115,17 @@ _RECIPES = {
     "vesp32": Recipe(
         "firmware.bin",
         "flash image for the virtual ESP32 (no real ESP32 can run it)",
-        (*_CROSS_INPUTS, "build/vesp32.py", "build/esp_image.py", "serialrepl", "unixport/vesp32"),
+        _VESP32_INPUTS,
         _make_vesp32,
     ),
+    "vpico_w": Recipe(
+        "firmware.uf2",
+        "UF2 for the virtual Pico W (no real Pico takes it)",
+        _VESP32_INPUTS,
+        _make_vpico_w,
+    ),
 }
-NAMES = ("unix", "unix32", "unix126", "rpi_pico", "vesp32")
+NAMES = ("unix", "unix32", "unix126", "rpi_pico", "vesp32", "vpico_w")
 
 
 def ensure(name: str, progress: Progress | None = None) -> Path:

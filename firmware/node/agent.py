@@ -211,7 +211,9 @@ def _echo(**options):
     import line
 
     _close()
-    stream = node.transport(node.load()).open()
+    config = node.load()
+    config.pop("tls", None)  # plain bytes: how fast is the line itself?
+    stream = node.transport(config).open()
     try:
         return line.echo(stream, **options)
     finally:

@@ -60,6 +60,14 @@ def transport(config):
 
             way = Reliable(way, line.get("patience_ms", 5000))
         return way
+    tls = config.get("tls")
+    if tls:
+        from binascii import a2b_base64
+
+        from umotemq.tls import Tls
+
+        ca, cert, key = [a2b_base64(tls[name]) for name in ("ca", "cert", "key")]
+        return Tls(config["host"], config["port"], tls["name"], ca=ca, cert=cert, key=key)
     from umotemq.tcp import Tcp
 
     return Tcp(config["host"], config["port"])
@@ -79,12 +87,13 @@ class Connection:
         self.is_fmqp = config["protocol"] != "lightmq"
         self._config = config
         quiet_ms = 3 * config.get("keepalive_ms", 500) + 1000
+        try_ms = 10000 if config.get("tls") else 3000  # its handshake is hard work for a board
         until = ticks_add(ticks_ms(), timeout_ms)
         while True:
             left = ticks_diff(until, ticks_ms())
             self.client = self._client(client_id.encode(), handler)
             try:
-                self.client.connect(timeout_ms=min(left, 3000))
+                self.client.connect(timeout_ms=min(left, try_ms))
                 return
             except OSError:
                 self.client.close()

@@ -1,8 +1,9 @@
 """The bus: subscriptions, routes, retained messages and queues. Who gets what, and no more."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from host_broker.bus.delivery import Filter
+from host_broker.bus.permitted import PermittedTopics
 from host_broker.bus.queue import Queue, QueuePolicy
 from host_broker.bus.retained import Retained
 from host_broker.bus.routes import Route, Routes
@@ -16,13 +17,19 @@ from host_broker.settings import BusSettings
 class Bus:
     """Answers; it delivers nothing itself."""
 
-    def __init__(self, settings: BusSettings, service: bytes) -> None:
-        """``service``: the first level that no ``*`` equals unless the settings say otherwise."""
+    def __init__(
+        self,
+        settings: BusSettings,
+        service: bytes,
+        is_guarded: Callable[[bytes], bool] = lambda topic: False,
+    ) -> None:
+        """``service``: the first level that no ``*`` equals unless the settings say otherwise.
+        ``is_guarded``: whether not everybody may publish a topic."""
         apart = None if settings.wildcard_matches_service else service
         self._settings = settings
         self.work = Work()
         self._subscriptions = Subscriptions(settings.max_subscriptions, work=self.work, apart=apart)
-        self._routes = Routes(self._subscriptions, self.work)
+        self._routes = Routes(self._subscriptions, self.work, is_guarded)
         # Values: who gets a topic, of the topics for which that was asked lately. Marks: which are
         # plain, of those that were seen lately.
         self.topics: TopicTable[Route] = self._routes.by_topic
@@ -72,6 +79,18 @@ class Bus:
     def route(self, topic: bytes) -> Route:
         """Return who gets a topic."""
         return self._routes.find(topic)
+
+    def copy_route(self, topic: bytes, route: Route, permitted: PermittedTopics[Route]) -> None:
+        """Have a principal's table know a route that ``route`` gave, as long as it is right."""
+        self._routes.copy(topic, route, permitted)
+
+    def forget_permitted(self, permitted: PermittedTopics[Route]) -> None:
+        """Forget all that a principal's table knows."""
+        self._routes.release(permitted)
+
+    def subscriptions_of(self, subscriber: SubscriberId) -> list[SubscriptionKey]:
+        """Return a subscriber's subscriptions, in the order in which they were made."""
+        return self._subscriptions.of(subscriber)
 
     def feedback_route(self, topic: bytes) -> Route:
         """Return who gets a topic of the feedback system."""

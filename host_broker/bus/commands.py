@@ -5,7 +5,7 @@ every read or message are not frozen, because freezing triples the time it takes
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from host_broker.bus.delivery import Filter, SubscriptionId
@@ -185,9 +185,25 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """End the whole broker; nothing that comes after it is executed."""
+    """End the whole broker, if the client may; then nothing that comes after it is executed.
+
+    ``granted``: the protocol's own settings let it do so where there is no ACL.
+    """
 
     kind: Literal["stop", "terminate"]
+    granted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticate:
+    """Say who the client is: the name that it is to have, with its secret behind a colon if it has
+    one. Until ``answer`` is called, perhaps later, nothing is read from the client.
+
+    ``answer`` is told the name (without the secret), why it is refused ("": it is not), and when.
+    """
+
+    claim: str = field(repr=False)
+    answer: Callable[[str, str, float], Sequence["Command"]]
 
 
 Command = (
@@ -207,4 +223,5 @@ Command = (
     | Wake
     | Discard
     | Signal
+    | Authenticate
 )

@@ -74,6 +74,11 @@ class Queue:
         return self._count
 
     @property
+    def size(self) -> int:
+        """Bytes of its messages: topics, bodies, properties."""
+        return self._bytes
+
+    @property
     def waiting(self) -> int:
         """How many messages wait for a consumer."""
         return len(self._waiting)

@@ -1,8 +1,10 @@
 """The cached answer to "who gets this topic": one lookup on the topic's bytes."""
 
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 from host_broker.bus.delivery import SubscriptionId
+from host_broker.bus.permitted import PermittedTopics
 from host_broker.bus.subscriptions import SubscriberId, Subscription, Subscriptions
 from host_broker.bus.topic_table import TopicTable
 from host_broker.bus.trie import Trie
@@ -14,6 +16,7 @@ from host_broker.outputs import ConnectionId
 _MAX_TOPICS = 16_384
 _MAX_NODES = 65_536
 _MAX_RECEIVERS = 2_000_000
+_MAX_COPIES = 4 * _MAX_TOPICS  # in the tables of principals, all together
 
 
 class Match:
@@ -71,7 +74,18 @@ class Routes:
     topics notices nothing.
     """
 
-    def __init__(self, subscriptions: Subscriptions, work: Work) -> None:
+    def __init__(
+        self,
+        subscriptions: Subscriptions,
+        work: Work,
+        is_guarded: Callable[[bytes], bool] = lambda topic: False,
+    ) -> None:
+        """``is_guarded``: whether not everybody may publish a topic; such ones are not in
+        ``by_topic``, so that whoever looks there has to ask."""
+        self._is_guarded = is_guarded
+        self._guarded: dict[bytes, Route] = {}
+        self._copies: dict[bytes, list[PermittedTopics[Route]]] = {}
+        self._copy_count = 0
         self._subscriptions = subscriptions
         self._work = work
         self._shared: WeakValueDictionary[_Key, Route] = WeakValueDictionary()
@@ -82,7 +96,7 @@ class Routes:
 
     def changed(self, topic: bytes, prefix: bool) -> None:
         """Forget the answers that a subscription to ``topic``, or its end, has made wrong."""
-        if not len(self.by_topic):
+        if not len(self.by_topic) and not self._guarded:
             return
         found = self._index.beginning_with(topic) if prefix else self._index.equivalent(topic)
         stale = list(found)
@@ -91,24 +105,62 @@ class Routes:
             return
         for each in stale:
             self.by_topic.discard(each)
+            self._guarded.pop(each, None)
             self._index.remove(each)
+            for permitted in self._copies.pop(each, ()):
+                permitted.discard(each)
+                self._copy_count -= 1
 
     def find(self, topic: bytes) -> Route:
         """Return who gets a topic of the regular system, from the cache if possible."""
         route = self.by_topic.get(topic)
+        if route is None:
+            route = self._guarded.get(topic)
         if route is not None:
             return route
         route = self.route(topic, feedback=False)
         if self._work.left > 0:
             if (
-                len(self.by_topic) >= _MAX_TOPICS
+                len(self.by_topic) + len(self._guarded) >= _MAX_TOPICS
                 or self._index.nodes >= _MAX_NODES
                 or self._receivers >= _MAX_RECEIVERS
             ):
                 self.forget()
-            self.by_topic.put(topic, route)
+            if self._is_guarded(topic):
+                self._guarded[topic] = route
+            else:
+                self.by_topic.put(topic, route)
             self._index.put(topic, topic)
         return route
+
+    def copy(self, topic: bytes, route: Route, permitted: PermittedTopics[Route]) -> None:
+        """Have a principal's table know a route that was found, as long as it is right."""
+        if topic in permitted.known or not (topic in self.by_topic or topic in self._guarded):
+            return
+        if self._copy_count >= _MAX_COPIES:
+            self._forget_copies()
+        permitted.put(topic, route)
+        self._copies.setdefault(topic, []).append(permitted)
+        self._copy_count += 1
+
+    def release(self, permitted: PermittedTopics[Route]) -> None:
+        """Forget all that a principal's table knows."""
+        for topic in permitted.known:
+            copies = self._copies[topic]
+            copies.remove(permitted)
+            self._copy_count -= 1
+            if not copies:
+                del self._copies[topic]
+        permitted.forget()
+
+    def _forget_copies(self) -> None:
+        for copies in self._copies.values():
+            for permitted in copies:
+                if permitted.known:
+                    permitted.table.clear()
+                    permitted.known.clear()
+        self._copies.clear()
+        self._copy_count = 0
 
     def route(self, topic: bytes, feedback: bool) -> Route:
         """Work out who gets a topic; nobody, once the work allowed is done."""
@@ -139,5 +191,7 @@ class Routes:
     def forget(self) -> None:
         """Forget all answers."""
         self.by_topic.clear()
+        self._guarded.clear()
+        self._forget_copies()
         self._index = Trie(self._work)
         self._receivers = 0

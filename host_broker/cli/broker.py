@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import logging
 import resource
 from pathlib import Path
 
@@ -15,10 +14,14 @@ from host_broker.address import (
     AddressError,
     parse_address,
 )
+from host_broker.cli import service_manager
 from host_broker.cli.failure import failing_clearly
+from host_broker.cli.log_format import LogFormat, set_up_logging
+from host_broker.net.access.access_error import AccessError
+from host_broker.net.freed_memory import keep_freed_memory
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.listening.listen_error import ListenError
-from host_broker.net.service import ServiceOptions, serve
+from host_broker.net.service import ServiceOptions, configuration_faults, serve
 from host_broker.net.settings_source import SettingsError, load_settings
 from host_broker.net.storage.data_dir import DataDirError
 from host_broker.net.storage.retained_store import RetainedStoreError
@@ -31,7 +34,7 @@ _NEXT_STEP = (
 )
 _FILES_BESIDE_CONNECTIONS = 64
 _BROKEN = 2  # an installed protocol cannot be used
-_FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
+_FAILURES = (ListenError, AccessError, DataDirError, JournalError, RetainedStoreError)
 
 
 @click.command()
@@ -66,8 +69,25 @@ _FAILURES = (ListenError, DataDirError, JournalError, RetainedStoreError)
     metavar="SECTION.KEY=VALUE",
     help="One setting, e.g. lightmq.dialect=gbaranski; wins over --config.",
 )
-@click.option("--insecure-bind", is_flag=True, help="Allow addresses other machines can reach.")
+@click.option(
+    "--insecure-bind",
+    is_flag=True,
+    help="Allow addresses other machines can reach without TLS or authentication.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Say why each connection was closed.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: one object a line, with ts, level, logger, pid, message.",
+)
+@click.option(
+    "--check-config",
+    is_flag=True,
+    help="Only say whether options, --config and certificates are right, and end.",
+)
+@click.option("--print-systemd-unit", is_flag=True, help="Print a unit for systemd, and end.")
 def command(
     listen: tuple[str, ...],
     data: Path | None,
@@ -76,12 +96,15 @@ def command(
     assignments: tuple[str, ...],
     insecure_bind: bool,
     verbose: bool,
+    log_format: LogFormat,
+    check_config: bool,
+    print_systemd_unit: bool,
 ) -> None:
     """Run the broker until SIGTERM or Ctrl-C.
 
     When ready it prints one line per listener on stdout: 'listening auto 127.0.0.1:8765'.
     A stop sends what is waiting, runs last wills and writes everything out; receivers get
-    net.drain_s to take it. SIGHUP loads certificates and --config again, and says
+    net.drain_s to take it. SIGHUP loads certificates, users, rules and --config again, and says
     what has changed and what needs a restart.
 
     \b
@@ -91,9 +114,16 @@ def command(
     slow receivers: ?slow=pause|drop-oldest|drop-newest|disconnect on any of
            them; pause makes publishers wait, the default (net.slow_consumer)
 
-    Exit codes: 0 stopped by SIGTERM, 130 by Ctrl-C, 1 a port, folder or the journal could not be
-    used, 2 a wrong option or setting, or an installed protocol that cannot be used.
+    who:   ?principal=NAME is who everybody is on that listener who says nothing better;
+           users and their rights: --set access.users=FILE, 'motemq users --help'
+
+    Exit codes: 0 stopped by SIGTERM, 130 by Ctrl-C, 3 ended by $/signals/terminate, 1 a port,
+    folder, the journal, users or rules could not be used, 2 a wrong option or setting, or an
+    installed protocol that cannot be used.
     """
+    if print_systemd_unit:
+        click.echo(service_manager.unit(), nl=False)
+        return
     if ephemeral and data is not None:
         raise click.UsageError("--ephemeral and --data exclude each other; give one")
     try:
@@ -105,11 +135,12 @@ def command(
         # What was typed is right; what is installed is not.
         click.echo(f"broker: error: {error}", err=True)
         raise SystemExit(_BROKEN) from error
+    if check_config:
+        _check(ServiceOptions(addresses, data, settings, insecure_bind), config)
+        return
     if data is None and not ephemeral:
         click.echo("broker: no --data folder given, so nothing is kept (--ephemeral)", err=True)
-    logging.basicConfig(
-        format="broker: %(message)s", level=logging.INFO if verbose else logging.WARNING
-    )
+    set_up_logging(log_format, verbose=verbose)
     with failing_clearly("broker", *_FAILURES):
         reload = functools.partial(load_settings, config, assignments)
         options = ServiceOptions(addresses, data, settings, insecure_bind, reload)
@@ -121,10 +152,22 @@ def command(
         raise SystemExit(code)
 
 
+def _check(options: ServiceOptions, config: Path | None) -> None:
+    """Say what would be wrong with a start, and end with 2 then; nothing is opened for long."""
+    faults = configuration_faults(options)
+    for fault in faults:
+        click.echo(f"broker: error: {fault}", err=True)
+    if faults:
+        raise SystemExit(_BROKEN)
+    where = ", ".join(map(str, options.listen))
+    click.echo(f"configuration is right: {config or 'no --config'}; to listen: {where}")
+
+
 def _run(options: ServiceOptions, next_step: str) -> int:
     net = options.settings.net
     strangers = net.max_unrecognised * sum(each.protocol == AUTO for each in options.listen)
     _allow_open_files(net.max_connections + strangers + _FILES_BESIDE_CONNECTIONS)
+    keep_freed_memory()
     gc.freeze()  # what is loaded now stays; the collector need not look at it again
     # An ended connection is freed by its reference count, so the collector finds next to nothing. A
     # full collection looks at all of 10 000 clients for 30 ms, and while so many came there were
@@ -134,6 +177,7 @@ def _run(options: ServiceOptions, next_step: str) -> int:
     def say_listening(where: list[str]) -> None:
         for line in where:
             click.echo(f"listening {line}")
+        service_manager.notify("READY=1")
         if next_step:
             click.echo(f"broker: try {next_step}", err=True)
 

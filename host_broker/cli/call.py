@@ -1,6 +1,5 @@
 """``motemq call``: ask a LightMQ client that is connected to a broker."""
 
-import json
 import time
 from pathlib import Path
 
@@ -10,11 +9,11 @@ from host_broker.cli.completion import complete_callable
 from host_broker.cli.failure import OutOfTime, failing_clearly
 from host_broker.cli.message_format import payload_fields
 from host_broker.cli.options import timeout_option, url_argument, usage_errors
-from host_broker.cli.printable import printable
 from host_broker.cli.source import Source, content
 from host_broker.cli.standard_input import StandardInput
 from host_broker.cli.standard_output import put
 from host_broker.client import ClientError, Timeout, connect
+from host_broker.printable import json_text, printable
 
 
 @click.command()
@@ -107,4 +106,4 @@ def command(
 def _json(client_id: str, answer: bytes, elapsed_s: float) -> bytes:
     fields: dict[str, object] = {"client": client_id, **payload_fields(answer)}
     fields["round_trip_us"] = round(elapsed_s * 1e6, 1)
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+    return json_text(fields).encode() + b"\n"

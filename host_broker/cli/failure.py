@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import click
 
 from host_broker.cli import standard_output
+from host_broker.printable import printable
 
 _OUT_OF_TIME = 124  # as timeout(1) says it
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell says it
@@ -26,14 +27,14 @@ def failing_clearly(name: str, *errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        click.echo(f"{name}: error: {error}", err=True)
+        click.echo(f"{name}: error: {printable(str(error))}", err=True)
         raise SystemExit(1) from error
     except standard_output.OutputFailed as error:
         standard_output.forget()
-        click.echo(f"{name}: error: {error}", err=True)
+        click.echo(f"{name}: error: {printable(str(error))}", err=True)
         raise SystemExit(1) from error
     except OutOfTime as error:
-        click.echo(f"{name}: error: {error}", err=True)
+        click.echo(f"{name}: error: {printable(str(error))}", err=True)
         raise SystemExit(_OUT_OF_TIME) from error
     except KeyboardInterrupt:
         raise SystemExit(_INTERRUPTED) from None

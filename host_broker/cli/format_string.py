@@ -6,8 +6,8 @@ from datetime import datetime
 
 from host_broker.cli import message_format
 from host_broker.cli.message_format import Format, arrival_ns
-from host_broker.cli.printable import printable
 from host_broker.client import Message
+from host_broker.printable import printable
 
 # A message, and when it arrived: nanoseconds since 1970.
 _Piece = Callable[[Message, int], str]

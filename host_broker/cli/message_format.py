@@ -1,14 +1,13 @@
 """The ways ``motemq sub`` writes a message."""
 
 import base64
-import json
 import struct
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from host_broker.cli.printable import printable
 from host_broker.client import Message
+from host_broker.printable import json_text, printable
 
 Format = Callable[[Message], bytes]
 _COUNT = struct.Struct(">Q")
@@ -59,7 +58,7 @@ def as_json(message: Message, *, pretty: bool = False) -> bytes:
         "feedback": message.feedback,
         "kept": message.kept,
     }
-    return json.dumps(fields, ensure_ascii=False, indent=2 if pretty else None).encode() + b"\n"
+    return json_text(fields, indent=2 if pretty else None).encode() + b"\n"
 
 
 def payload_fields(payload: bytes) -> dict[str, object]:

@@ -9,6 +9,7 @@ import click
 from host_broker.cli.completion import complete_url
 from host_broker.cli.outages import Outages
 from host_broker.client import AddressError, BadArgument, Client, check, connect, parse_address
+from host_broker.printable import printable
 from host_broker.registry import RegistryError
 
 LOCAL_WAIT_S = 3.0  # for a broker on this machine that is just starting
@@ -48,7 +49,7 @@ def speaker(name: str, quiet: bool) -> Callable[[str], None]:
 
     def say(text: str) -> None:
         if not quiet:
-            click.echo(f"{name}: {text}", err=True)
+            click.echo(f"{name}: {printable(text)}", err=True)
 
     return say
 
@@ -66,7 +67,7 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except (AddressError, BadArgument, RegistryError) as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(printable(str(error))) from error
 
 
 @contextlib.contextmanager

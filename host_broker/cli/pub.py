@@ -1,7 +1,6 @@
 """``motemq pub``: publish messages. Why so long: half of it says what its options mean."""
 
 import contextlib
-import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from host_broker.cli.source import Source, content
 from host_broker.cli.standard_input import StandardInput
 from host_broker.cli.standard_output import put
 from host_broker.client import BadArgument, Client, ClientError
+from host_broker.printable import json_text
 
 
 @click.command()
@@ -262,7 +262,7 @@ def _accounting(url: str, outlet: _Outlet) -> Iterator[None]:
             "processed": outlet.processed,
             "duration_s": round(time.monotonic() - began, 6),
         }
-        put(json.dumps(account, ensure_ascii=False).encode() + b"\n")
+        put(json_text(account).encode() + b"\n")
 
     try:
         yield

@@ -10,9 +10,9 @@ from rich.live import Live
 
 from host_broker.cli import top_view
 from host_broker.cli.keyboard import Keyboard
-from host_broker.cli.printable import printable
 from host_broker.cli.standard_output import put, writing
 from host_broker.cli.traffic import Order, Report, Traffic
+from host_broker.printable import printable
 
 _LOOK_S = 0.1  # as soon as this a key does something
 _ORDERS: dict[str, Order] = {"r": "rate", "b": "bytes", "m": "messages", "t": "topic"}

@@ -1,6 +1,5 @@
 """How ``motemq top`` shows a report: a table for a terminal, lines, JSON."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -11,8 +10,8 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from host_broker.cli.printable import printable
 from host_broker.cli.traffic import Order, Report, TopicRow
+from host_broker.printable import json_text, printable
 
 LINES_AROUND_ROWS = 6  # of a table: the summary, a gap, the head and its rule, the rest, a margin
 
@@ -106,7 +105,7 @@ def as_json(url: str, report: Report) -> str:
         "topics_not_shown": report.topics - len(report.rows),
         "topics_forgotten": report.forgotten,
     }
-    return json.dumps(fields, ensure_ascii=False) + "\n"
+    return json_text(fields) + "\n"
 
 
 def _summary(url: str, report: Report) -> str:

@@ -1,5 +1,6 @@
 """Which session speaks a protocol, what it can do, and what it is made of."""
 
+import os
 import secrets
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -114,7 +115,11 @@ def with_who_can(error: NotSupported) -> NotSupported:
 
 
 def option_values(address: Address) -> Mapping[str, str]:
-    """Return the address's options, with what is in files in place of the files' names."""
+    """Return the address's options, with what is in files in place of the files' names.
+
+    An address that names a client, and no file with its secret (``token_file``), has the secret of
+    the environment, if there is one: ``MOTEMQ_SECRET_FILE`` names a file, ``MOTEMQ_SECRET`` is it.
+    """
     options = {}
     for name, value in address.options.items():
         options[name] = value
@@ -124,4 +129,18 @@ def option_values(address: Address) -> Mapping[str, str]:
                     options[name] = file.read(_LARGEST_FILE)
             except (OSError, UnicodeDecodeError) as error:
                 raise BadArgument(f"{address}: cannot use its {name}: {error}") from error
+    takes_secret = "token_file" in protocols()[address.protocol].connect_options
+    if takes_secret and address.client_id and "token_file" not in options:
+        secret = _environment_secret(address)
+        if secret:
+            options["token_file"] = secret
     return options
+
+
+def _environment_secret(address: Address) -> str:
+    if file := os.environ.get("MOTEMQ_SECRET_FILE", ""):
+        try:
+            return Path(file).read_text(encoding="utf-8")[:_LARGEST_FILE]
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadArgument(f"{address}: cannot use MOTEMQ_SECRET_FILE: {error}") from error
+    return os.environ.get("MOTEMQ_SECRET", "")

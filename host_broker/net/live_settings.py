@@ -5,7 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from host_broker.settings import OWN_SECTIONS, HttpSettings, NetSettings, Settings, live_names
+from host_broker.settings import (
+    OWN_SECTIONS,
+    AccessSettings,
+    HttpSettings,
+    NetSettings,
+    Settings,
+    live_names,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,11 @@ class LiveSettings:
     def net(self) -> NetSettings:
         """Sockets and buffers."""
         return self.all.net
+
+    @property
+    def access(self) -> AccessSettings:
+        """Users and their rights."""
+        return self.all.access
 
     @property
     def http(self) -> HttpSettings:

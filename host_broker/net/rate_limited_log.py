@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from typing import ClassVar
 
 _log = logging.getLogger(__name__)
 
@@ -16,8 +17,10 @@ class RateLimitedLog:
     """Logs each reason once per peer, and at most a line a second for each, of few reasons.
 
     What was left out is counted. The count is logged after a minute; if it goes on like that,
-    after twice as long each time, up to a day.
+    after twice as long each time, up to a day. ``left_out`` is the count since the start.
     """
+
+    left_out: ClassVar[int] = 0  # of all of them
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class RateLimitedLog:
             if not self._left_out:
                 self._later(self._counted_after_s, self._count)
             self._left_out += 1
+            RateLimitedLog.left_out += 1
             return
         self._last[reason] = now
         self._logged[key] = None

@@ -3,11 +3,15 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from host_broker.access.access import Peer
+from host_broker.access.principal import Principal
 from host_broker.broker import Broker
+from host_broker.net.access.passwords import PasswordChecks
 from host_broker.net.connection.connection import Connection
 from host_broker.net.connection.idle_timeout import IdleTimeout
 from host_broker.net.connection.memory import BufferMemory
@@ -19,7 +23,7 @@ from host_broker.net.live_settings import LiveSettings
 from host_broker.net.rate_limited_log import RateLimitedLog
 from host_broker.net.storage.retained_store import Entry, RetainedStoreError
 from host_broker.net.timer import Timer
-from host_broker.outputs import Close, ConnectionId, Failure, Forward, Outputs, Record
+from host_broker.outputs import Close, ConnectionId, Failure, Forward, Login, Outputs, Record
 from host_broker.protocol import ProtocolSpec
 from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
@@ -62,9 +66,14 @@ class Server:
         poller: Poller,
         journal: Journal | None,
         on_signal: Callable[[str], None] | None = None,
+        passwords: PasswordChecks | None = None,
     ) -> None:
-        """``on_signal`` is called when a client asks for the end: ``stop`` or ``terminate``."""
+        """``on_signal`` is called when a client asks for the end: ``stop`` or ``terminate``.
+        ``passwords`` checks those of users."""
         self.memory = BufferMemory(live, poller)
+        self.disconnected: Counter[str] = Counter()  # by the edge, by reason
+        self.held: Counter[str] = Counter()  # how often somebody was read no further, by reason
+        self.failures: Counter[str] = Counter()  # by part
         self._live = live
         self._on_signal = on_signal
         self._broker = broker
@@ -72,6 +81,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
+        # What this turn brought, while receivers are sent it: it gets the journal's next position.
+        self._announced: tuple[list[Record], Mapping[bytes, Entry | None]] | None = None
         self._held_by_journal: set[Connection] = set()
         self._withheld: dict[ConnectionId, Withheld] = {}
         self._answering: dict[Connection, None] = {}  # those whose answers wait for the journal
@@ -81,6 +92,9 @@ class Server:
         self._now = time.monotonic()  # of this turn
         self._stalls = StallHistory(live.net.stalled_receiver_s)
         self._filters_log = RateLimitedLog(self._loop.call_later, "failures of filters")
+        self._denials_log = RateLimitedLog(self._loop.call_later, "refusals")
+        self._passwords = passwords
+        self._logins: set[asyncio.Task[None]] = set()
         poller.turns(self._run, self._loop.call_exception_handler)
         self._timer = Timer(self._loop, self._tick)
         self._all_gone = asyncio.Event()
@@ -94,7 +108,7 @@ class Server:
         """The settings as they are now."""
         return self._live.net
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Connection, peer: Peer) -> None:
         """Take a new connection, or close it when it comes too late."""
         if self._closing:
             connection.ended = True
@@ -106,7 +120,9 @@ class Server:
         self._all_gone.clear()
         self._enter()
         try:
-            self._broker.opened(connection.id, connection.protocol, self._now, connection.local)
+            self._broker.opened(
+                connection.id, connection.protocol, self._now, connection.local, peer=peer
+            )
         except Exception:
             # asyncio closes a connection whose read failed, but not one that failed to begin.
             connection.transport.abort()
@@ -149,15 +165,17 @@ class Server:
         self._enter()
         self._broker.congested(connection.id, connection.congested, self._now)
 
-    def gave_up(self, connection: Connection, reason: str) -> None:
-        """Disconnect a receiver that holds its publishers up."""
+    def gave_up(self, connection: Connection, reason: str, rule: str = "slow") -> None:
+        """Disconnect a receiver that holds its publishers up; ``rule`` is what it is counted as."""
         _log.warning("connection %d is closed: %s", connection.id, reason)
+        self.disconnected[rule] += 1
         connection.transport.abort()
 
     def stalled(self, connection: Connection, grace_s: float) -> None:
         """Disconnect a receiver that took too little; the next of its peer has less time."""
         self._stalls.add(connection.peer, time.monotonic())
-        self.gave_up(connection, f"it took too little for {grace_s:g} s")
+        reason = f"it took too little for {grace_s:g} s"
+        self.gave_up(connection, reason, "net.stalled_receiver_s")
 
     def left_stalling(self, connection: Connection, waited_s: float) -> None:
         """Note that a receiver left while publishers waited for it: no way to have more time."""
@@ -177,11 +195,18 @@ class Server:
 
     # ---- called by parts of this process ----
 
-    def open_internal(self, spec: ProtocolSpec) -> ConnectionId:
-        """Return a connection to the broker that has no socket."""
+    def open_internal(self, spec: ProtocolSpec, principal: Principal | None = None) -> ConnectionId:
+        """Return a connection to the broker that has no socket, and acts for ``principal``."""
         self._last_id += 1
         self._enter()
-        self._broker.opened(self._last_id, spec.name, self._now, loopback=False, internal=True)
+        self._broker.opened(
+            self._last_id,
+            spec.name,
+            self._now,
+            loopback=False,
+            internal=True,
+            principal=principal,
+        )
         return self._last_id
 
     @contextmanager
@@ -199,6 +224,11 @@ class Server:
         self._broker.proceed(connection, self._now)
 
     # ---- called by the service ----
+
+    def access_changed(self) -> None:
+        """Have the broker look again who may do what."""
+        self._enter()
+        self._broker.access_changed(self._now)
 
     def journal_progressed(self) -> None:
         """Send what waited for the journal, and go on reading from those who waited for it."""
@@ -224,7 +254,7 @@ class Server:
 
     def watch_idleness(self, protocol: str, timeout_s: float) -> None:
         """From now on close connections of ``protocol`` from which nothing comes that long."""
-        IdleTimeout(self.connections, protocol, timeout_s, self._close).start(self._loop)
+        IdleTimeout(self.connections, protocol, timeout_s, self._close_idle).start(self._loop)
 
     async def stop(self, drain_s: float, close_listeners: Callable[[], None]) -> None:
         """End as FMQP R33 to R38 say; those listeners are closed already that answer nobody (R33).
@@ -320,7 +350,7 @@ class Server:
         if self._journal is not None and (outputs.records or outputs.retained):
             if self._withheld:
                 self._withhold(outputs)
-            self.keep(outputs.records, outputs.retained)
+            self._announce(outputs.records, outputs.retained)
         for forward in outputs.forwards:
             self._forward(forward)
         if self.unflushed:
@@ -330,6 +360,7 @@ class Server:
                     connection.flush()
                 except Exception as error:
                     self._failed(connection, error)
+        self._keep_announced()
         for close in outputs.closes:
             self._close(close)
         if outputs.failures:
@@ -340,13 +371,32 @@ class Server:
                 paced = self.connections.get(identity)
                 if paced is not None:
                     paced.pace()
+        for login in outputs.logins:
+            self._log_in(login)
+        for denial in outputs.denials:
+            text = f"{denial.who} may not {denial.action} {denial.where}"
+            self._denials_log.write(denial.who, denial.action, text)
         if outputs.signal and self._on_signal is not None:
+            _log.warning("$/signals/%s came from %s", outputs.signal, outputs.signalled_by)
             self._on_signal(outputs.signal)
         if self._answering and self._journal is not None:
             self._journal.hurry()
         deadline = self._broker.next_deadline()
         if deadline is not None:
             self._timer.set(deadline)
+
+    def _log_in(self, login: Login) -> None:
+        """Have a secret looked at, elsewhere."""
+        task = self._loop.create_task(self._check(login))
+        self._logins.add(task)
+        task.add_done_callback(self._logins.discard)
+
+    async def _check(self, login: Login) -> None:
+        right = None
+        if self._passwords is not None:
+            right = await self._passwords.check(login.encoded, login.secret)
+        self._enter()
+        self._broker.logged_in(login.connection, right, self._now)
 
     def _forward(self, forward: Forward) -> None:
         connections = self.connections
@@ -355,7 +405,7 @@ class Server:
             buffers = [b"".join(buffers)]
         journal = self._journal
         kept = journal.kept if journal is not None else 0
-        unkept = bool(self._answering) or (journal is not None and journal.appended > kept)
+        unkept = bool(self._answering) or (journal is not None and self._position > kept)
         untried = True
         asking = frozenset(senders) if unkept and len(senders) > _FEW_SENDERS else senders
         for identity in forward.receivers:
@@ -380,6 +430,7 @@ class Server:
     def _all_is_kept(self) -> bool:
         """Have the journal keep what it can at once; whether that is all, and nobody waits."""
         if self._journal is not None:
+            self._keep_announced()
             if not self._journal.keep_now():
                 return False
             if self._answering:
@@ -388,6 +439,7 @@ class Server:
 
     def _failed(self, connection: Connection, error: Exception) -> None:
         """Disconnect a connection that cannot be written to; the others of the turn are served."""
+        self.disconnected["not writable"] += 1
         self._log_failure("a connection could not be written to", connection.id, error)
         connection.transport.abort()
 
@@ -399,6 +451,7 @@ class Server:
         """Log a session's or server's failure with its traceback; a filter's, which may fail for
         every publication, as one line."""
         for failure in failures:
+            self.failures[failure.part] += 1
             if failure.part == "filter":
                 whose = f"connection {failure.connection}" if failure.connection else "a queue"
                 error = failure.error
@@ -419,9 +472,11 @@ class Server:
             resting = connections.get(identity)
             if resting is not None:
                 resting.hold(_RESTING)
+                self.held["bus.max_discards_per_s"] += 1
                 self._loop.call_later(rest_s, resting.release, _RESTING)
         for identity, reason in holds:
             if identity in connections:
+                self.held["queue"] += 1
                 connections[identity].hold(reason)
         for identity, reason in releases:
             if identity in connections:
@@ -430,18 +485,46 @@ class Server:
     def keep(self, records: list[Record], retained: Mapping[bytes, Entry | None]) -> None:
         """Hand records and retained messages to the journal; while it is full, hold those who
         made the records."""
-        journal = self._journal
-        if journal is None or not (records or retained):
-            return
-        position = journal.append(time.time_ns(), records, retained)
+        if self._journal is not None and (records or retained):
+            self._announce(records, retained)
+            self._keep_announced()
+
+    def _announce(self, records: list[Record], retained: Mapping[bytes, Entry | None]) -> None:
+        """Say to publishers which position their records get, before the journal has them.
+
+        Receivers need not wait while its columns are filled; answers look at the positions.
+        """
+        self._keep_announced()
+        self._announced = records, retained
+        position = self._position
         connections = self.connections
         for record in records:
             publisher = connections.get(record.connection)
             if publisher is not None:
                 publisher.position = position
-                if journal.full:
+
+    def _keep_announced(self) -> None:
+        """Hand to the journal what was announced."""
+        announced, journal = self._announced, self._journal
+        if announced is None or journal is None:
+            return
+        self._announced = None
+        records, retained = announced
+        journal.append(time.time_ns(), records, retained)
+        if journal.full:
+            for record in records:
+                publisher = self.connections.get(record.connection)
+                if publisher is not None:
                     publisher.hold(journal)
+                    self.held["journal.max_pending_bytes"] += 1
                     self._held_by_journal.add(publisher)
+
+    @property
+    def _position(self) -> int:
+        """The journal's position of the latest turn that has one."""
+        if self._journal is None:
+            return 0
+        return self._journal.appended + (self._announced is not None)
 
     def _withhold(self, outputs: Outputs) -> None:
         """Take out of a turn what is not to be journalled yet."""
@@ -469,6 +552,10 @@ class Server:
         _log.info("connection %d is closed: %s", close.connection, close.reason)
         connection.left = True  # of many subscriptions it is taken off the bus step by step
         (connection.transport.abort if close.abort else connection.close)()
+
+    def _close_idle(self, close: Close) -> None:
+        self.disconnected["idle"] += 1
+        self._close(close)
 
     def _tick(self) -> None:
         self._enter()

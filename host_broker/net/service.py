@@ -3,19 +3,25 @@
 import asyncio
 import functools
 import logging
+import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from host_broker.address import HTTP, Address
 from host_broker.broker import Broker
+from host_broker.net.access.access_error import AccessError
+from host_broker.net.access.access_files import load_access, load_users_and_rules
+from host_broker.net.access.passwords import PasswordChecks
 from host_broker.net.connection.connection import Connection
 from host_broker.net.connection.overflow import Policy
 from host_broker.net.connection.poller import Poller, event_loop
+from host_broker.net.http.late_site import LateSite
 from host_broker.net.journal.writer import Journal
 from host_broker.net.listening.handshakes import Handshakes
 from host_broker.net.listening.listen_error import ListenError
@@ -28,7 +34,7 @@ from host_broker.net.settings_source import SettingsError
 from host_broker.net.storage.data_dir import DataDir
 from host_broker.net.storage.deduplicator import Deduplicator
 from host_broker.net.storage.retained_store import RetainedStore
-from host_broker.registry import protocols
+from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TERMINATE = -1  # instead of an exit code: FMQP's $/signals/terminate
+_TERMINATED = 3  # exit code after FMQP's $/signals/terminate: whoever supervises starts it again
 
 _DATA_FILES = 24  # of the journal, which HTTP reads too, beside one of each partition
 _SWITCH_S = 0.0002  # that a thread may keep the interpreter when another one wants it
@@ -57,19 +63,45 @@ class ServiceOptions:
     reload: Callable[[], Settings] = Settings
 
 
+def configuration_faults(options: ServiceOptions) -> list[str]:
+    """Return what would keep these options from serving, one line each: certificates, users and
+    rules, installed protocols, addresses. Whether a port is free just now is not looked at."""
+    faults = []
+    for address in options.listen:
+        # Any free port of the same host: a broker may be running.
+        tried = replace(address, port=0) if address.transport != "unix" else None
+        try:
+            if tried is not None:
+                authenticated = _authenticates(address, options.settings)
+                net, insecure = options.settings.net, options.insecure_bind
+                Listener(tried, net, insecure, authenticated).close()
+            elif not Path(address.path).parent.is_dir():
+                faults.append(f"cannot listen on {address}: its folder is not there")
+        except ListenError as error:
+            faults.append(str(error).replace(str(tried), str(address)))
+    try:
+        Broker(options.settings, access=load_access(options.settings))
+    except (RegistryError, AccessError) as error:
+        faults.append(str(error))
+    return faults
+
+
 def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
-    """Serve until SIGTERM, SIGINT or a signal of FMQP; return the exit code (0; 130 for SIGINT).
+    """Serve until SIGTERM, SIGINT or a signal of FMQP; return the exit code (0; 130 for SIGINT, 3
+    for ``$/signals/terminate``).
 
     ``ready`` is called once with one ``"PROTOCOL HOST:PORT"`` per listener, when all are open.
     A stop closes the listeners, reads no more, sends what is waiting, runs the wills, sends them,
     closes (each wait at most ``net.drain_s``; a second SIGTERM or SIGINT drops what is waiting),
     and writes journal and retained messages out. ``$/signals/terminate`` only writes out. At a
-    SIGHUP the settings that can change, and certificates, are loaded again.
-    Raises ``ListenError``, ``DataDirError``, ``JournalError`` or ``RetainedStoreError``.
+    SIGHUP the settings that can change, certificates, users and rules are loaded again.
+    Raises ``ListenError``, ``AccessError``, ``DataDirError``, ``JournalError`` or
+    ``RetainedStoreError``.
     """
     # The journal's thread and the event loop share the interpreter. Who waits for it asks for it
     # after this; with Python's 5 ms an answer can come 5 ms late, as often as the thread has work.
     sys.setswitchinterval(_SWITCH_S)
+    os.umask(0o077)  # of what SQLite and libraries make, too
     poller = Poller()
     with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:
         return runner.run(_prepare(options, poller, ready))
@@ -85,10 +117,15 @@ async def _prepare(
     data: DataDir | None = None
     store: RetainedStore | None = None
     journal: Journal | None = None
+    access = load_access(settings)
     try:
         for address in options.listen:
-            listeners.append(Listener(address, settings.net, options.insecure_bind))  # noqa: PERF401 - those made so far are closed if the next fails
-        broker = Broker(settings, lambda: random.getrandbits(16), options.data is not None)
+            authenticated = _authenticates(address, settings)
+            listeners.append(Listener(address, settings.net, options.insecure_bind, authenticated))
+        _warn_of_exposed(listeners)
+        broker = Broker(
+            settings, lambda: random.getrandbits(16), options.data is not None, access=access
+        )
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:
             store = RetainedStore(data.retained)
@@ -118,6 +155,7 @@ async def _serve(
 ) -> int:
     settings = options.settings
     loop = asyncio.get_running_loop()
+    began = time.monotonic()
     stop: asyncio.Future[int] = loop.create_future()
 
     def stop_now(error: Exception) -> None:
@@ -142,23 +180,32 @@ async def _serve(
         # R33, R34: from this very message on; the rest when the loop comes to it.
         close_listeners(all_of_them=kind == "terminate")
         if not stop.done():
-            stop.set_result(_TERMINATE if kind == "terminate" else 0)
+            stop.set_result(_TERMINATED if kind == "terminate" else 0)
 
     def reload() -> None:
         before = live.net.max_connections
         try:
-            changes = _reload(live, options.reload(), listeners)
-        except (SettingsError, ListenError) as error:
+            wanted = options.reload()
+            # Which files those are needs a restart; what is in them does not.
+            users, rules = load_users_and_rules(replace(wanted, access=live.access))
+            changes = _reload(live, wanted, listeners)
+        except (SettingsError, ListenError, AccessError) as error:
             _log.warning("SIGHUP: %s; the settings stay as they were", error)
             return
+        access.backoff.change(live.access.failed_logins, live.access.login_backoff_s)
+        if users is not None:
+            access.change(users, rules)
+            server.access_changed()
         slots.allow_more_files(max(0, live.net.max_connections - before))
         if journal is not None:
             journal.change(live.all.journal)
         broker.settings_changed(live.all)
-        _log.warning("SIGHUP: %s", _said(changes))
+        _log.warning("SIGHUP: %s", _said(changes, users is not None))
 
     live = LiveSettings(settings)
-    server = Server(broker, live, poller, journal, signalled)
+    access = broker.access
+    passwords = PasswordChecks(live)
+    server = Server(broker, live, poller, journal, signalled, passwords)
     slots, pending = Slots(live), PendingConnections(live)
     handshakes = Handshakes(live, server.memory)
     slots.evictors += [pending.evict_oldest, handshakes.evict_oldest]
@@ -169,55 +216,82 @@ async def _serve(
         journal.start(loop, stop_now, server.journal_progressed)
     for protocol, timeout_s in broker.idle_timeouts.items():
         server.watch_idleness(protocol, timeout_s)
-    site = await _site(listeners, server, broker, deduplicator, journal, live)
-    if site is not None:
-        slots.evictors.append(site.evict_idle)
-    slots.allow_files(_DATA_FILES + settings.journal.partitions if journal is not None else 0)
-    speaks = (*protocols(), HTTP) if site is not None else tuple(protocols())
 
-    def connection(slow: Policy, protocol: str) -> asyncio.Protocol:
-        if protocol == HTTP and site is not None:
+    def troubles() -> list[str]:
+        found = []
+        if stop.done():
+            found.append("the broker is stopping")
+        if journal is not None and journal.full:
+            found.append("publishers wait for the journal: its disk is full, or too slow")
+        return found
+
+    async def start_site() -> "Site":
+        from host_broker.net.http.principals import HttpAccess
+        from host_broker.net.http.publishing import Publishing
+        from host_broker.net.http.site import Site
+        from host_broker.net.metrics import Figures
+
+        publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
+        access = HttpAccess(broker.access, passwords, broker.stats)
+        figures = Figures(
+            broker, server, live, slots, pending, handshakes, journal, passwords, began
+        )
+        return await Site.start(live, publishing, deduplicator, journal, access, figures, troubles)
+
+    site = LateSite(start_site)
+    if journal is not None or any(listener.protocol == HTTP for listener in listeners):
+        await site.load()  # somebody will ask, and nobody has to wait for it
+    slots.evictors.append(site.evict_idle)
+    slots.allow_files(_DATA_FILES + settings.journal.partitions if journal is not None else 0)
+    speaks = (*protocols(), HTTP)
+
+    def connection(slow: Policy, principal: str, protocol: str) -> asyncio.Protocol:
+        if protocol == HTTP:
             return site.protocol()
-        return Connection(server, protocol, slow)
+        return Connection(server, protocol, slow, principal)
 
     for listener in listeners:
-        listener.start(functools.partial(connection, listener.slow), edge, speaks)
+        make = functools.partial(connection, listener.slow, listener.principal)
+        listener.start(make, edge, speaks)
     loop.add_signal_handler(signal.SIGHUP, reload)
     code = 0
     try:
         ready([str(listener) for listener in listeners])
         code = await stop
-        return max(0, code)
+        return code
     finally:
-        if code == _TERMINATE:
+        passwords.close()
+        if code == _TERMINATED:
             close_listeners()
             await server.terminate()
         else:
             close_listeners(all_of_them=False)
             await server.stop(live.net.drain_s, close_listeners)
-        if site is not None:
-            await site.close()
+        await site.close()
         if journal is not None:
             await journal.close(_WRITE_OUT_S)
 
 
-async def _site(
-    listeners: Sequence[Listener],
-    server: Server,
-    broker: Broker,
-    deduplicator: Deduplicator,
-    journal: Journal | None,
-    live: LiveSettings,
-) -> "Site | None":
-    """Serve HTTP if that was asked for, or if there is something to be read."""
-    if journal is None and not any(listener.protocol == HTTP for listener in listeners):
-        return None
-    # Only now: it takes a fifth of a second to import.
-    from host_broker.net.http.publishing import Publishing
-    from host_broker.net.http.site import Site
+def _authenticates(address: Address, settings: Settings) -> bool:
+    """Whether who connects there must say who it is, and is known."""
+    if settings.access.users:
+        return True
+    if address.protocol == HTTP:
+        return bool(settings.http.token)
+    spec = protocols().get(address.protocol)
+    if spec is None or spec.admits is None or spec.settings is None:
+        return False
+    return spec.admits(settings.section(spec.section or spec.name, spec.settings))
 
-    publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
-    return await Site.start(live, publishing, deduplicator, journal)
+
+def _warn_of_exposed(listeners: Iterable[Listener]) -> None:
+    exposed = ", ".join(str(each) for each in listeners if each.insecure)
+    if exposed:
+        _log.warning(
+            "--insecure-bind: %s can be reached from other machines, without TLS or without "
+            "authentication: whoever is on the way reads all, or whoever reaches it may do all",
+            exposed,
+        )
 
 
 def _reload(live: LiveSettings, wanted: Settings, listeners: Iterable[Listener]) -> Changes:
@@ -231,9 +305,10 @@ def _reload(live: LiveSettings, wanted: Settings, listeners: Iterable[Listener])
     return live.change(wanted)
 
 
-def _said(changes: Changes) -> str:
+def _said(changes: Changes, has_users: bool) -> str:
     """Say what has changed; no values, since some are secrets."""
-    text = "certificates are loaded again"
+    text = "certificates, users and rules" if has_users else "certificates"
+    text += " are loaded again"
     if changes.live:
         text += ", and changed are " + ", ".join(changes.live)
     if changes.fixed:

@@ -6,6 +6,7 @@ defaults and ranges; nothing is repeated here.
 
 import dataclasses
 import math
+import re
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 from host_broker.registry import protocols
 from host_broker.settings import OWN_SECTIONS, Settings
 
+_SECRET = re.compile("tok|pas|secret|client")  # in a name that may have been mistyped
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -34,7 +36,10 @@ def load_settings(config: Path | None = None, assignments: Sequence[str] = ()) -
     for assignment in assignments:
         _read_assignment(assignment, values)
     kinds = sections()
-    settings = Settings.of(**{name: kinds[name](**fields) for name, fields in values.items()})
+    try:
+        settings = Settings.of(**{name: kinds[name](**fields) for name, fields in values.items()})
+    except ValueError as error:  # a section says so of values that none of its fields' types tells
+        raise SettingsError(str(error)) from error
     if settings.net.outbox_low_bytes > settings.net.outbox_high_bytes:
         raise SettingsError(
             f"net.outbox_low_bytes is {settings.net.outbox_low_bytes}, which is above "
@@ -72,9 +77,9 @@ def _read_file(path: Path, values: dict[str, dict[str, object]]) -> None:
 
 
 def _read_assignment(assignment: str, values: dict[str, dict[str, object]]) -> None:
-    origin = f"--set {assignment}"
     key, equals, text = assignment.partition("=")
     section, dot, name = key.strip().partition(".")
+    origin = f"--set {key}=…" if _SECRET.search(name) else f"--set {assignment}"
     if not (equals and dot):
         raise SettingsError(f"{origin}: write it as section.field=VALUE, e.g. journal.ack=synced")
     field, kind = _field(_section(section, origin), section, name, origin)
@@ -132,7 +137,8 @@ def _check(
     allowed = _fault(value, field, kind)
     if allowed:
         # Of a table not the value: somebody may have written a token where its hash belongs.
-        what = "" if isinstance(value, dict) else f" is {value!r}; it"
+        hidden = isinstance(value, dict) or "fault" in field.metadata
+        what = "" if hidden else f" is {value!r}; it"
         raise SettingsError(f"{origin}: {key}{what} must be {allowed}")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from host_broker.printable import printable, spreadsheet_cell
 from motemq_pipeline.cli_errors import TABLES, interruptible, refusals
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.storage import Storage
@@ -79,9 +80,9 @@ def _print(names: list[str], rows: Iterator[tuple[Any, ...]], form: str) -> None
             click.echo(json.dumps(dict(zip(names, map(_plain, row), strict=True))))
     elif form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(names)
+        writer.writerow(map(spreadsheet_cell, names))
         for row in rows:
-            writer.writerow([_plain(value) for value in row])
+            writer.writerow([_csv(value) for value in row])
     else:
         _table(names, [[_cell(value) for value in row] for row in rows])
 
@@ -96,8 +97,16 @@ def _table(names: list[str], rows: list[list[str]]) -> None:
 def _cell(value: Any) -> str:
     plain = _plain(value)
     text = "" if plain is None else plain if isinstance(plain, str) else json.dumps(plain)
-    text = text.replace("\n", "\\n")
+    text = printable(text)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _csv(value: Any) -> Any:
+    """Return a value as a spreadsheet shows it, and does not calculate."""
+    plain = _plain(value)
+    if isinstance(plain, dict | list):
+        plain = json.dumps(plain)
+    return spreadsheet_cell(plain) if isinstance(plain, str) else plain
 
 
 def _plain(value: Any) -> Any:

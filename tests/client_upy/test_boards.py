@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from boards.bridge.raw import RawBridge
+from boards.bridge.bridge import RawBridge
 from boards.virtual.board import BoardKind
 from tests.client_upy.broker_side import BrokerSide
 from tests.client_upy.check_board import CheckBoard, compile_checks

@@ -54,6 +54,7 @@ def test_list_tells_what_is_built(unix_port: Path, tmp_path: Path) -> None:
         "unix126",
         "rpi_pico",
         "vesp32",
+        "vpico_w",
     ]
     assert all("not built" in line for line in empty)
 
@@ -63,7 +64,10 @@ def test_an_unknown_name_is_wrong_usage_and_nothing_is_built(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     error = _one_line_error(_firmware(*words, env={"MOTEMQ_CACHE": str(tmp_path)}), code=2)
-    assert "'esp9000' is not one of 'unix', 'unix32', 'unix126', 'rpi_pico', 'vesp32'" in error
+    assert (
+        "'esp9000' is not one of 'unix', 'unix32', 'unix126', 'rpi_pico', 'vesp32', 'vpico_w'"
+        in error
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from host_broker.access.access import Peer
 from host_broker.broker import Broker
 from host_broker.bus.publication import unpack
 from host_broker.outputs import Buffer, Close, Failure, Outputs, Record
@@ -60,7 +61,8 @@ class Desk:
         self.broker = Broker(
             Settings.of(
                 bus=BusSettings(**(bus or {})),
-                fmqp=FmqpSettings(**(fmqp or {})),
+                # Whose signals count is a matter of few tests, what they do of many.
+                fmqp=FmqpSettings(**({"signals": "loopback"} | (fmqp or {}))),
                 lightmq=LightmqSettings(**(lightmq or {})),
                 **(sections or {}),
             ),
@@ -83,10 +85,10 @@ class Desk:
         """What was discarded, of all protocols together."""
         return sum(self.broker.stats.discarded.values(), Counter())
 
-    def open(self, protocol: str = "fmqp", loopback: bool = True) -> int:
+    def open(self, protocol: str = "fmqp", loopback: bool = True, peer: Peer | None = None) -> int:
         connection = self._next
         self._next += 1
-        self.broker.opened(connection, protocol, self.now, loopback)
+        self.broker.opened(connection, protocol, self.now, loopback, peer=peer)
         self.done()
         return connection
 

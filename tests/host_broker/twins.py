@@ -14,6 +14,7 @@ def python_twin(wanted: bool = True) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if wanted:
             patch.setattr("host_broker.bus.routes.TopicTable", PythonTopicTable)
+            patch.setattr("host_broker.bus.permitted.TopicTable", PythonTopicTable)
             patch.setattr("host_broker.protocols.fmqp.topics.TopicTable", PythonTopicTable)
             patch.setattr("host_broker.broker.deal", python_deal)
         yield

@@ -23,7 +23,7 @@ def test_says(say):
 
 @pytest.mark.skipif(os.environ.get("CASE") == "skips", reason="to see what comes of it")
 def test_skips():
-    assert os.environ["MOTEMQ_RUNTIME"]
+    assert os.environ["MOTEMQ_RUNTIME_DIR"]
 
 def test_crashes():
     if os.environ.get("CASE") == "crashes":

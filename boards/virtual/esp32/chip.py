@@ -43,6 +43,16 @@ class Outside(Protocol):
         """The level of a pin has changed."""
 
 
+class Drive(Protocol):
+    """A boot loader that is a drive, in place of an ESP32's that speaks on UART 0."""
+
+    def appear(self) -> None:
+        """Show the drive."""
+
+    def vanish(self) -> None:
+        """Take it away; harmless if it is not there."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Start:
     """A start of the interpreter that is due at ``at`` (seconds, monotonic)."""
@@ -54,7 +64,11 @@ class _Start:
 
 
 class Chip:
-    """One chip with its flash. ``selector`` keys carry a callable to be called with the events."""
+    """One chip with its flash. ``selector`` keys carry a callable to be called with the events.
+
+    ``drive``: what the chip waits with to be flashed, and says nothing; it does so, too, when it
+    has nothing to boot.
+    """
 
     def __init__(
         self,
@@ -64,8 +78,10 @@ class Chip:
         flash: Flash,
         radio: Radio,
         outside: Outside,
+        drive: Drive | None = None,
     ) -> None:
         self._dir = state_dir
+        self._drive = drive
         self._mac = mac
         self._flash = flash
         self._radio = radio
@@ -89,6 +105,8 @@ class Chip:
         """Hold it in reset: nothing runs, nobody answers."""
         self._due = None
         self._loader = None
+        if self._drive is not None:
+            self._drive.vanish()
         self._radio.cut()  # first: whoever it is connected to is told nothing
         self._console.kill()
         self.wires.reset(hard=True)
@@ -97,6 +115,11 @@ class Chip:
     def load(self) -> None:
         """Reset it into its ROM loader."""
         self.hold()
+        if self._drive is not None:
+            self.state = "bootsel"
+            self._drive.appear()
+            _log.info("in BOOTSEL")
+            return
         self.state = "download"
         self._loader = RomLoader(self._flash, self._mac)
         self._say(banner.DOWNLOAD)
@@ -105,13 +128,16 @@ class Chip:
     def boot(self, cause: banner.Cause = banner.POWER_ON) -> None:
         """Reset it into its flash: verify the image there and run it, or say why not."""
         self.hold()
-        self._say(banner.flash_boot(cause))
+        self._rom_says(banner.flash_boot(cause))
         try:
             program = executable_in(read_image(self._flash, IMAGE_OFFSET, FILES_OFFSET))
         except ImageError as error:
+            _log.info("not booted: %s", error)
+            if self._drive is not None:
+                self.load()
+                return
             self.state = "invalid-image"
             self._say(banner.refused(str(error)))
-            _log.info("not booted: %s", error)
             return
         # A new file each time: a running program's file cannot be written.
         path = self._dir / "app.new"
@@ -120,8 +146,12 @@ class Chip:
         path.replace(self._dir / "app")
         self.boots += 1
         _log.info("boot %d, %s", self.boots, cause.name)
-        self._say(banner.LOADED)
+        self._rom_says(banner.LOADED)
         self._start_interpreter(cause, raw=False)
+
+    def _rom_says(self, text: bytes) -> None:
+        if self._drive is None:
+            self._say(text)
 
     def pause(self, paused: bool) -> None:
         """Let the program wait when it says more on UART 0, or go on."""
@@ -147,6 +177,8 @@ class Chip:
         self._radio.tick(now)
         if self.wires.bites_at is not None and now >= self.wires.bites_at:
             self.boot(banner.WATCHDOG)
+        if self.wires.asks_loader:
+            self.load()
         if self.wires.asks_reset:
             at = max(now, self._started_at + _RESTART_S)
             self.hold()

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -37,6 +38,13 @@ class Flash:
         old = int.from_bytes(os.pread(self._fd, len(data), offset), "little")
         new = old & int.from_bytes(data, "little")
         os.pwrite(self._fd, new.to_bytes(len(data), "little"), offset)
+
+    def write_pages(self, pages: Mapping[int, bytes]) -> None:
+        """Erase the sectors that ``pages`` (content by offset) begin, and program them."""
+        for sector in sorted({offset - offset % SECTOR for offset in pages}):
+            self.erase(sector, SECTOR)
+        for offset, page in pages.items():
+            self.program(offset, page)
 
     def erase(self, offset: int, length: int) -> None:
         """Set every sector that the range touches to 0xff."""

@@ -1,6 +1,6 @@
 """Read an ESP32 image from flash as the boot loader does: verify all of it, or refuse it.
 
-See "Firmware Image Format" in the esptool documentation. The segment of a virtual ESP32's image
+See "Firmware Image Format" in the esptool documentation. One segment of a virtual ESP32's image
 holds a host executable behind its 4-byte length.
 """
 
@@ -83,14 +83,14 @@ def executable_in(image: Image) -> bytes:
 
     Raises ``ImageError`` for an image made for a real ESP32, whose code cannot run here.
     """
-    segment = image.segments[0]
-    length = int.from_bytes(segment[:4], "little")
-    if segment[4:8] != b"\x7fELF" or length > len(segment) - 4:
-        raise ImageError(
-            "image holds ESP32 machine code, which this virtual board cannot run; "
-            "flash the one that 'motemq firmware build vesp32' makes"
-        )
-    return segment[4 : 4 + length]
+    for segment in image.segments:
+        length = int.from_bytes(segment[:4], "little")
+        if segment[4:8] == b"\x7fELF" and length <= len(segment) - 4:
+            return segment[4 : 4 + length]
+    raise ImageError(
+        "image holds ESP32 machine code, which this virtual board cannot run; "
+        "flash the one that 'motemq firmware build vesp32' makes"
+    )
 
 
 def _xor(data: bytes) -> int:

@@ -23,10 +23,15 @@ class Strap(Enum):
 
 @dataclass(slots=True)
 class ResetLines:
-    """The circuit; time is an argument, in seconds of any one clock."""
+    """The circuit; time is an argument, in seconds of any one clock.
+
+    ``none_s`` and ``both_s``: how much later the chip looks, as ``NONE_S`` and ``BOTH_S``.
+    """
 
     dtr: bool = False
     rts: bool = False
+    none_s: float = NONE_S
+    both_s: float = BOTH_S
     _held: bool = False
     _look_at: float | None = None
 
@@ -44,7 +49,7 @@ class ResetLines:
             self._look_at = None
             return Strap.LOAD
         elif self._held:
-            self._look_at = now + (BOTH_S if self.dtr else NONE_S)
+            self._look_at = now + (self.both_s if self.dtr else self.none_s)
         return None
 
     @property

@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from boards.control_port import Answer, ControlServer, Refused, Request
 from boards.virtual.control import RunState
-from boards.virtual.control_server import Answer, ControlServer, Refused, Request
 from boards.virtual.esp32.chip import Chip
 from boards.virtual.esp32.faults import FAULTS, Fault
 from boards.virtual.esp32.radio import Radio
@@ -21,8 +21,10 @@ from boards.virtual.lan.client import LanControl
 from boards.virtual.lifetime import Life, take_folder
 from boards.virtual.pin_changes import PinChanges
 from boards.virtual.rfc2217 import LinesSet
+from boards.virtual.rp2040.bootsel import BootselDrive
 
 _POLL_S = 0.1  # death of the parent, unread terminal, faults
+_MAC_BYTES = 6
 _QUICK_POLL_S = 0.02  # while DTR and RTS are being moved
 _log = logging.getLogger(__name__)
 
@@ -36,7 +38,19 @@ def board_mac(board_id: str) -> bytes:
 
 
 class Supervisor:
-    """Owns one board's folder, chip, serial ports and control port."""
+    """Owns one board's folder, chip, serial ports and control port.
+
+    Another kind of board that runs the same program says what differs: ``label``, its id as its
+    program says it, which ends in its MAC address; ``drive``, see ``Chip``.
+    """
+
+    def label(self, board_id: str) -> bytes:
+        """Return what the board says that it is."""
+        return board_mac(board_id)
+
+    def drive(self, _state_dir: Path) -> BootselDrive | None:
+        """Return the drive by which the board is flashed, None for one with an ESP32's loader."""
+        return None
 
     def __init__(
         self,
@@ -53,7 +67,8 @@ class Supervisor:
         """
         self._lock = take_folder(state_dir)
         self._fault: Fault = (FAULTS[fault] if fault else Fault)(state_dir)
-        self._label = board_mac(board_id)
+        self._label = self.label(board_id)
+        self._drive = self.drive(state_dir)
         self._gone = False
         self._off = False  # without power
         self._selector = selectors.DefaultSelector()
@@ -64,9 +79,10 @@ class Supervisor:
         self._data = SerialLine(self._selector, self._uart_received)
         mac = self._fault.mac(self._label)
         self._id, self._lan = board_id, lan
-        radio = Radio(self._selector, board_id, mac, lan, time.monotonic)
+        radio = Radio(self._selector, board_id, mac[-_MAC_BYTES:], lan, time.monotonic)
         radio.power_on()  # now, so that who starts us is told if there can be no LAN
-        self._chip = Chip(self._selector, state_dir, mac, self._fault.flash(), radio, self)
+        flash = self._flash = self._fault.flash()
+        self._chip = Chip(self._selector, state_dir, mac, flash, radio, self, self._drive)
         self._control = ControlServer(
             self._selector,
             {
@@ -91,6 +107,8 @@ class Supervisor:
             self._life.run(self._tick, self._poll_s)
         finally:
             self._control.close()
+            if self._drive is not None:
+                self._drive.vanish()
             self._chip.close()
             if not self._gone:
                 self._data.close()
@@ -120,7 +138,7 @@ class Supervisor:
             "serial_urls": urls,
             "data_url": f"socket://127.0.0.1:{self._data.port}",
             "control_port": self._control.port,
-            "bootsel_dir": None,
+            "bootsel_dir": str(self._drive.folder) if self._drive is not None else None,
             "uid": self._label.hex(),
             "lan": str(self._lan) if self._lan else None,
         }
@@ -130,6 +148,9 @@ class Supervisor:
 
     def _tick(self, now: float) -> None:
         self._strap(self._lines.tick(now))
+        if self._drive is not None and (image := self._drive.poll(now)):
+            self._flash.write_pages(image.pages)
+            self._chip.boot()
         self._chip.tick(now)
         to_chip, to_programs = self._fault.tick(now, self._chip.state)
         if to_chip:
@@ -167,8 +188,8 @@ class Supervisor:
         self._strap(self._lines.set(time.monotonic(), dtr=lines.dtr, rts=lines.rts))
 
     def _strap(self, strap: Strap | None) -> None:
-        if self._off:
-            return
+        if self._off or self._drive is not None:
+            return  # the lines of a chip with USB of its own press nothing
         if strap is Strap.HOLD:
             self._chip.hold()
         elif strap is Strap.LOAD:

@@ -3,7 +3,8 @@
 The interpreter's fakes (``firmware/unixport/vesp32/vesp32_machine.py``) hold the far ends of two
 socket pairs. On one go messages of six bytes: what, which pin, value. To us: ``D`` a pin drives,
 ``R`` it is an input again (value: its pull-up), ``W`` watchdog on (milliseconds), ``F`` fed, ``Z``
-reset. From us: ``L`` the level that a pin has from outside. On the other go the bytes of UART 1.
+reset, ``B`` reset into the boot loader. From us: ``L`` the level that a pin has from outside. On
+the other go the bytes of UART 1.
 """
 
 import selectors
@@ -57,6 +58,7 @@ class Wires:
         self._watchdog_s: float | None = None
         self._bites_at: float | None = None
         self.asks_reset = False  # the program called machine.reset()
+        self.asks_loader = False  # or machine.bootloader()
         selector.register(self._wires, selectors.EVENT_READ, self._wires_ready)
         selector.register(self._uart, selectors.EVENT_READ, self._uart_ready)
 
@@ -78,7 +80,7 @@ class Wires:
         for end in (self._wires, self._uart, self._chip_wires, self._chip_uart):
             _drain(end)
         self._heard.clear()
-        self.asks_reset = False
+        self.asks_reset = self.asks_loader = False
         for number, pin in enumerate(self._pins):
             self._change(number, pin, None, pulled_up=False)
             if pin.outside is not None:
@@ -134,6 +136,8 @@ class Wires:
             self._bites_at = self._now() + self._watchdog_s
         if what == "Z":
             self.asks_reset = True
+        if what == "B":
+            self.asks_loader = True
         if what in "DR" and number < PIN_COUNT:
             driven = bool(value) if what == "D" else None
             pulled_up = what == "R" and bool(value)

@@ -29,10 +29,16 @@ _Seen = tuple[int, int]  # size, mtime in ns
 
 
 class BootselDrive:
-    """The folder, polled by its owner; time is an argument, in seconds of any one clock."""
+    """The folder, polled by its owner; time is an argument, in seconds of any one clock.
 
-    def __init__(self, folder: Path) -> None:
+    ``family`` and ``flash_bytes``: which UF2 files it takes.
+    """
+
+    def __init__(
+        self, folder: Path, family: int = uf2.RP2040_FAMILY, flash_bytes: int = FLASH_BYTES
+    ) -> None:
         self.folder = folder
+        self._family, self._flash_bytes = family, flash_bytes
         self._seen: dict[Path, tuple[_Seen, float]] = {}
         self._judged: dict[Path, _Seen] = {}
 
@@ -83,7 +89,7 @@ class BootselDrive:
             self._refuse(path, stamp, f"{status.st_size} bytes are no UF2 for a 2 MB flash")
             return None
         try:
-            return uf2.parse(path.read_bytes(), FLASH_BYTES)
+            return uf2.parse(path.read_bytes(), self._flash_bytes, self._family)
         except uf2.Uf2Error as error:
             self._refuse(path, stamp, str(error))
         except uf2.Uf2Incomplete as error:

@@ -40,8 +40,8 @@ class Image:
             flash[offset : offset + len(page)] = page
 
 
-def parse(data: bytes, flash_bytes: int) -> Image:
-    """Return the image in ``data`` for a flash of ``flash_bytes``.
+def parse(data: bytes, flash_bytes: int, family: int = RP2040_FAMILY) -> Image:
+    """Return the image in ``data`` for a flash of ``flash_bytes`` of a chip of this UF2 family.
 
     Raises ``Uf2Error`` if it can never become one, ``Uf2Incomplete`` if more of the same file
     could make it whole. Both messages say what is wrong.
@@ -54,7 +54,7 @@ def parse(data: bytes, flash_bytes: int) -> Image:
         block = data[start : start + BLOCK_BYTES]
         if not any(block):
             continue  # a hole: the file's size is set before its contents arrive
-        fields = _fields(block, start)
+        fields = _fields(block, start, family)
         if fields is None:
             continue
         number, count, offset, page = fields
@@ -76,7 +76,7 @@ def parse(data: bytes, flash_bytes: int) -> Image:
     return Image(pages)
 
 
-def _fields(block: bytes, start: int) -> tuple[int, int, int, bytes] | None:
+def _fields(block: bytes, start: int, chip: int) -> tuple[int, int, int, bytes] | None:
     """Return (number, count, flash offset, page) of one block; None if it is not for flash."""
     magic_0, magic_1, flags, address, size, number, count, family = _HEADER.unpack_from(block)
     (magic_end,) = struct.unpack_from("<I", block, BLOCK_BYTES - 4)
@@ -86,11 +86,10 @@ def _fields(block: bytes, start: int) -> tuple[int, int, int, bytes] | None:
         raise Uf2Incomplete(f"incomplete: the block at byte {start} has no end mark")
     if flags & _NOT_MAIN_FLASH:
         return None
-    if not flags & _FAMILY_PRESENT or family != RP2040_FAMILY:
+    if not flags & _FAMILY_PRESENT or family != chip:
         shown = f"{family:#010x}" if flags & _FAMILY_PRESENT else "none"
         raise Uf2Error(
-            f"wrong family id: {shown}, an RP2040 takes {RP2040_FAMILY:#010x}; "
-            "the file is for another chip"
+            f"wrong family id: {shown}, this board takes {chip:#010x}; the file is for another chip"
         )
     if size != _PAGE_BYTES or address % _PAGE_BYTES:
         raise Uf2Error(f"block {number} is not one 256-byte page ({size} bytes at {address:#x})")

@@ -3,7 +3,7 @@
 #
 # Arguments: FLASH OFFSET LENGTH UID RESET_CAUSE MODE WIRES UART RADIO
 #   FLASH OFFSET LENGTH  the flash image and where in it (bytes) the file system is
-#   UID                  the MAC address, hex
+#   UID                  machine.unique_id(), hex; it ends in the MAC address
 #   RESET_CAUSE          as machine.reset_cause() of an ESP32
 #   MODE                 "friendly", or "raw" after a soft reset from the raw REPL
 #   WIRES UART           descriptors for vesp32_machine: pins and watchdog; the data line
@@ -73,7 +73,7 @@ def _mount(blocks):
 def _run(mode):
     path, offset, length, uid, cause, _, wires, uart, radio = sys.argv[1:10]
     vesp32_machine.install(uid, int(cause), int(wires), int(uart))
-    vesp32_network.install(bytes.fromhex(uid), int(radio))
+    vesp32_network.install(bytes.fromhex(uid)[-6:], int(radio))
     _mount(FlashBlocks(path, int(offset), int(length)))
     sys.path[:] = ["", ".frozen", "/lib"]
     sys.argv[:] = []

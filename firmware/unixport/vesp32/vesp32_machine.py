@@ -274,7 +274,16 @@ def reset():
 
     To end by itself would close its sockets, and tell everybody.
     """
-    _tell("Z", 0, 0)
+    _end("Z")
+
+
+def bootloader(timeout=0):
+    """Reset the board into its boot loader, where it waits to be flashed."""
+    _end("B")
+
+
+def _end(how):
+    _tell(how, 0, 0)
     while True:
         try:
             time.sleep(1)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+from host_broker.access.access import Peer
+from host_broker.net.access.peers import peer_of
 from host_broker.net.connection.memory import BufferMemory
 from host_broker.net.connection.overflow import Overflow, Policy
 from host_broker.net.connection.tuning import is_local, peer_name, tune
@@ -41,7 +43,7 @@ class ConnectionOwner(Protocol):
     def settings(self) -> NetSettings: ...
     @property
     def connections(self) -> "Mapping[ConnectionId, Connection]": ...
-    def opened(self, connection: "Connection") -> None: ...
+    def opened(self, connection: "Connection", peer: Peer) -> None: ...
     def received(self, connection: ConnectionId, data: bytes) -> None: ...
     def ended(self, connection: "Connection") -> None: ...
     def lost(self, connection: "Connection") -> None: ...
@@ -79,7 +81,10 @@ class Connection(asyncio.Protocol):
     policy, since the delay is not the receiver's.
     """
 
-    def __init__(self, server: ConnectionOwner, protocol: str, slow: Policy = "pause") -> None:
+    def __init__(
+        self, server: ConnectionOwner, protocol: str, slow: Policy = "pause", principal: str = ""
+    ) -> None:
+        """``principal``: who everybody is on its listener."""
         self.id: ConnectionId = 0
         self.protocol = protocol
         self.congested = False
@@ -88,6 +93,7 @@ class Connection(asyncio.Protocol):
         self.ended = False  # the broker was told, or never knew it
         self.left = False  # it is sent no more
         self.peer = ""  # its host, or the user of a unix socket's other end
+        self._principal = principal
         self.position = 0  # in the journal, of its last publication
         self.transport: asyncio.Transport
         self._server = server
@@ -130,7 +136,7 @@ class Connection(asyncio.Protocol):
         tune(sock, settings, patient=self._overflow is not None)
         self.local = is_local(sock)
         self.peer = peer_name(sock)
-        self._server.opened(self)
+        self._server.opened(self, peer_of(transport, self._principal))
 
     def data_received(self, data: bytes) -> None:
         self.heard = True

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import islice
 from select import EPOLLIN, EPOLLOUT
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from host_broker.net.connection.poller import Poller
 from host_broker.outputs import Buffer
@@ -83,6 +83,10 @@ class Stream(asyncio.Transport):
         """Tell the protocol, and read from now on."""
         self._protocol.connection_made(self)
         self._watch()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Have another protocol be called from now on."""
+        self._protocol = cast(asyncio.Protocol, protocol)
 
     # ---- called by the poller ----
 

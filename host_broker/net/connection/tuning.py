@@ -46,8 +46,19 @@ def peer_name(sock: socket.socket) -> str:
     """Return the peer's host, or ``uid N`` of a unix socket's other end; "" if it has gone."""
     try:
         if sock.family == socket.AF_UNIX:
-            credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-            return f"uid {_UCRED.unpack(credentials)[1]}"
+            uid = peer_uid(sock)
+            return "" if uid is None else f"uid {uid}"
         return str(sock.getpeername()[0])
     except OSError:
         return ""
+
+
+def peer_uid(sock: socket.socket) -> int | None:
+    """Return the account at the other end of a unix socket; None if it is none, or has gone."""
+    if sock.family != socket.AF_UNIX:
+        return None
+    try:
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    except OSError:
+        return None
+    return int(_UCRED.unpack(credentials)[1])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 
 from host_broker.net.http.mistake import mistake
+from host_broker.net.http.principals import HttpAccess
 from host_broker.net.journal.groups import GroupError
 from host_broker.net.journal.reader import Selected, Slice, Trimmed
 from host_broker.net.journal.scan import JournalError
@@ -56,8 +57,8 @@ class _Question:
         )
 
 
-def routes(journal: Journal) -> web.RouteTableDef:
-    """Return the pages about a journal."""
+def routes(journal: Journal, access: HttpAccess) -> web.RouteTableDef:
+    """Return the pages about a journal, each for whom ``access`` lets."""
     table = web.RouteTableDef()
     reader, groups = journal.reader, journal.groups
     looking = asyncio.Semaphore(_LOOKING_AT_ONCE)
@@ -75,6 +76,9 @@ def routes(journal: Journal) -> web.RouteTableDef:
 
     @table.get("/journal")
     async def overview(request: web.Request) -> web.StreamResponse:
+        refusal = access.refusal(request, "journal", "groups")
+        if refusal is not None:
+            return refusal
         try:
             at_ns = _number(request, "at_ns", -1)
         except ValueError as error:
@@ -144,6 +148,10 @@ def routes(journal: Journal) -> web.RouteTableDef:
             question = _Question.read(request)
         except ValueError as error:
             return mistake(400, str(error))
+        for topics in question.topics or ("**",):
+            refusal = access.refusal(request, "journal", topics)
+            if refusal is not None:
+                return refusal
         partition, number = question.partition, question.first
         await settle()
         try:
@@ -179,7 +187,8 @@ def routes(journal: Journal) -> web.RouteTableDef:
 
     @table.put("/journal/groups/{name}")
     async def put(request: web.Request) -> web.StreamResponse:
-        refusal = other_journal(request)
+        group = f"groups/{request.match_info['name']}"
+        refusal = access.refusal(request, "journal", group) or other_journal(request)
         if refusal is not None:
             return refusal
         try:
@@ -201,6 +210,9 @@ def routes(journal: Journal) -> web.RouteTableDef:
     @table.delete("/journal/groups/{name}")
     async def delete(request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
+        refusal = access.refusal(request, "journal", f"groups/{name}")
+        if refusal is not None:
+            return refusal
         if not await asyncio.to_thread(groups.delete, name):
             return mistake(404, f"there is no group {name}")
         return web.Response(status=204)

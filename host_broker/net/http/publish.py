@@ -7,8 +7,10 @@ from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
+from host_broker.access.principal import Principal
 from host_broker.bus.publication import HEADER
 from host_broker.net.http.mistake import mistake
+from host_broker.net.http.principals import PRINCIPAL, HttpAccess
 from host_broker.net.http.publishing import Busy, Publishing
 from host_broker.net.journal.numbered import name_of
 from host_broker.net.storage.deduplicator import Deduplicator
@@ -21,8 +23,10 @@ _RETAINED = 0x04
 _COUNTED_AT_ONCE = 2000  # packets; then others have their turn
 
 
-def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTableDef:
-    """Return the pages by which programs publish."""
+def routes(
+    publishing: Publishing, deduplicator: Deduplicator, access: HttpAccess
+) -> web.RouteTableDef:
+    """Return the pages by which programs publish, each for whom ``access`` lets."""
     table = web.RouteTableDef()
     one_at_a_time = asyncio.Lock()
 
@@ -33,9 +37,13 @@ def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTable
                 415, f"send FMQP publications as {PACKETS}, or one message to /publish/TOPIC"
             )
         body = await request.read()
+        who = request[PRINCIPAL]
+        refusal = await _forbidden(access, request, body)
+        if refusal is not None:
+            return refusal
         publisher = request.headers.get("Publisher", "")
         if not publisher:
-            return await _published(publishing, body)
+            return await _published(publishing, who, body)
         number = _NUMBER.fullmatch(request.headers.get("Publisher-Number", ""))
         if not _PUBLISHER.fullmatch(publisher) or not number:
             return mistake(
@@ -48,7 +56,7 @@ def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTable
             if deduplicator.known(publisher, at):
                 return web.json_response({"published": 0, "known": True})
             await asyncio.to_thread(deduplicator.begin)
-            answer = await _published(publishing, body, name_of(publisher, at))
+            answer = await _published(publishing, who, body, name_of(publisher, at))
             if answer.status == 200:
                 # In this order: what is remembered is not published again, so it must not be lost.
                 try:
@@ -69,10 +77,13 @@ def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTable
         if strange or retain not in (["true"], ["false"]):
             said = strange[0] if strange else f"retain={retain[-1]}"
             return mistake(400, f"'{said}' means nothing here; there are retain=true and =false")
+        refusal = access.refusal(request, "publish", topic.strip(b"/"))
+        if refusal is not None:
+            return refusal
         body = await request.read()
         flags = _RETAINED * (retain == ["true"])
         packet = bytes([flags, len(topic)]) + len(body).to_bytes(4, "big") + topic + body
-        return await _published(publishing, packet)
+        return await _published(publishing, request[PRINCIPAL], packet)
 
     @table.post("/wanted")
     async def wanted(request: web.Request) -> web.StreamResponse:
@@ -85,21 +96,56 @@ def routes(publishing: Publishing, deduplicator: Deduplicator) -> web.RouteTable
             return mistake(400, 'the body must be JSON like {"topics": ["home/lamp"]}')
         if len(topics) > _MOST_TOPICS:
             return mistake(400, f"{len(topics)} topics at once, at most {_MOST_TOPICS} are allowed")
+        for topic in asked:
+            refusal = access.refusal(request, "publish", topic.strip(b"/"))
+            if refusal is not None:
+                return refusal
         return web.json_response({"wanted": await publishing.wanted(asked)})
 
     @table.get("/stats")
     async def stats(request: web.Request) -> web.StreamResponse:
+        refusal = access.refusal(request, "subscribe", "$/info/stats")
+        if refusal is not None:
+            return refusal
         return web.json_response(publishing.statistics())
 
     return table
 
 
-async def _published(publishing: Publishing, packets: bytes, name: str = "") -> web.Response:
+async def _forbidden(
+    access: HttpAccess, request: web.Request, packets: bytes
+) -> web.Response | None:
+    """Return the answer to who may not publish all of these packets; None: it may.
+
+    What is no packet is told later.
+    """
+    if access.is_open:
+        return None  # the broker discards the few that are not allowed
+    asked: set[bytes] = set()
+    at = count = 0
+    while len(packets) - at >= HEADER.size:
+        _, topic_length, body_length = HEADER.unpack_from(packets, at)
+        topic = packets[at + HEADER.size : at + HEADER.size + topic_length]
+        if topic not in asked:
+            asked.add(topic)
+            refusal = access.refusal(request, "publish", topic.strip(b"/"))
+            if refusal is not None:
+                return refusal
+        at += HEADER.size + topic_length + body_length
+        count += 1
+        if not count % _COUNTED_AT_ONCE:
+            await asyncio.sleep(0)
+    return None
+
+
+async def _published(
+    publishing: Publishing, who: Principal, packets: bytes, name: str = ""
+) -> web.Response:
     whole = await count_publications(packets)
     if whole is None:
         return mistake(400, "the body is not whole FMQP publications, with no flags but retained")
     try:
-        published = await publishing.publish(packets, name)
+        published = await publishing.publish(packets, name, who)
         if not name:
             await publishing.keep()
     except Busy as busy:

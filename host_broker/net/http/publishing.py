@@ -1,12 +1,14 @@
 """Publications of programs that have no connection of their own: the HTTP site's.
 
-They are those of one connection to the broker, which subscribes to nothing and is never closed. A
-request that makes the broker search for long is done in steps; others are served in between.
+They are those of one connection to the broker for each principal, which subscribes to nothing and
+is never closed. A request that makes the broker search for long is done in steps; others are served
+in between.
 """
 
 import asyncio
 from collections.abc import Iterator
 
+from host_broker.access.principal import Principal
 from host_broker.broker import STEPS_AT_ONCE, Broker
 from host_broker.bus.publication import HEADER
 from host_broker.net.journal.scan import JournalError
@@ -42,12 +44,16 @@ class Publishing:
         self._broker = broker
         self._journal = journal
         self._rest_s = STEPS_AT_ONCE / max_steps_per_s
-        self._connection: ConnectionId = 0
+        self._connections: dict[Principal | None, ConnectionId] = {}
+        self._connection: ConnectionId = 0  # of the request under way
         self._turn = asyncio.Lock()
         self._questions = asyncio.Lock()
 
-    async def publish(self, packets: bytes, name: str = "") -> int:
-        """Publish FMQP packets, at most 8 MiB; returns how many were accepted.
+    async def publish(
+        self, packets: bytes, name: str = "", principal: Principal | None = None
+    ) -> int:
+        """Publish FMQP packets, at most 8 MiB, for ``principal`` (None: the broker itself);
+        returns how many were accepted.
 
         All others were discarded, as those of any client would be. With a ``name`` they are one
         record of the journal, which has it as its client: whole, or not there. Raises ``Busy``;
@@ -59,8 +65,7 @@ class Publishing:
                 raise Busy
             if self._broker.has_full_queue:
                 await self._refuse_for_full_queue(packets)
-            if not self._connection:
-                self._connection = self._server.open_internal(protocols()[STORED_FORM])
+            self._connection = self._connection_of(principal)
             before = self._broker.published(self._connection)
             if name:
                 with self._server.withheld(self._connection) as withheld:
@@ -72,6 +77,15 @@ class Publishing:
             else:
                 await self._publish(packets)
             return self._broker.published(self._connection) - before
+
+    def _connection_of(self, principal: Principal | None) -> ConnectionId:
+        """Return the connection of a principal; who is at which address makes no difference."""
+        connection = self._connections.get(principal)
+        if connection is None:
+            spec = protocols()[STORED_FORM]
+            connection = self._server.open_internal(spec, principal)
+            self._connections[principal] = connection
+        return connection
 
     async def keep(self, *, sync: bool = False) -> None:
         """Wait until all that was published until now is kept as ``journal.ack`` says, or is on

@@ -5,19 +5,26 @@ import hashlib
 import hmac
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from host_broker.net.connection.tuning import is_local
+from host_broker.net.http import backup as backup_pages
 from host_broker.net.http import journal as journal_pages
+from host_broker.net.http import operations as operations_pages
 from host_broker.net.http import publish as publish_pages
 from host_broker.net.http.mistake import mistake
+from host_broker.net.http.principals import PRINCIPAL, HttpAccess
 from host_broker.net.http.publishing import Publishing
 from host_broker.net.http.refused_log import quiet_logger
+from host_broker.net.journal.snapshot import SnapshotFile
 from host_broker.net.listening.slots import Evicted
 from host_broker.net.live_settings import LiveSettings
+from host_broker.net.metrics import Figures
 from host_broker.net.storage.deduplicator import Deduplicator
 
 if TYPE_CHECKING:
@@ -28,6 +35,12 @@ _STOP_S = 2.0  # for answers under way
 _IDLE_S = 75.0  # between two requests of a client, and for the head of one
 _LINGERING_S = 1.0  # for the rest of a request that was answered before its end
 _LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
+# No browser is to show an answer as a page, or to give it to the page of another site.
+_FOR_BROWSERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -48,13 +61,20 @@ class Site:
         publishing: Publishing,
         deduplicator: Deduplicator,
         journal: "Journal | None",
+        access: HttpAccess,
+        figures: Figures,
+        troubles: Callable[[], Sequence[str]],
     ) -> "Site":
-        """Prepare the pages about what there is."""
-        tables = [publish_pages.routes(publishing, deduplicator)]
+        """Prepare the pages about what there is, for whom ``access`` lets in."""
+        tables = [
+            publish_pages.routes(publishing, deduplicator, access),
+            operations_pages.routes(figures, troubles, access),
+            backup_pages.routes(journal, access, lambda: _access_files(live)),
+        ]
         if journal is not None:
-            tables.append(journal_pages.routes(journal))
+            tables.append(journal_pages.routes(journal, access))
         asking: set[object] = set()
-        app = application(live, tables, asking)
+        app = application(live, tables, asking, access, figures)
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -88,24 +108,40 @@ class Site:
 
 
 def application(
-    live: LiveSettings, tables: Iterable[web.RouteTableDef], asking: set[object]
+    live: LiveSettings,
+    tables: Iterable[web.RouteTableDef],
+    asking: set[object],
+    access: HttpAccess,
+    figures: Figures | None = None,
 ) -> web.Application:
     """Return the pages of ``tables`` for whoever may see them.
 
     ``asking`` has aiohttp's protocol of every client that waits for an answer.
 
-    With ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
+    With users (``access``) that is who may ``connect`` to ``http``; each page asks for more. With
+    ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
     asks from this machine for a loopback address by number or as localhost: a page in a browser
-    that had its own name point here is not let in, nor is one that sends a form to us.
+    that had its own name point here is not let in. No page of another site is, whatever it asks
+    and whatever it knows: a browser may add what it has been told for us by itself.
+
+    ``figures`` count what is answered and who is refused.
     """
 
     @web.middleware
     async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
         asking.add(request.protocol)
         try:
-            refusal = _refusal(request, live.http.token)
+            refusal = _refusal(request, live.http.token, access.is_open)
             if refusal is not None:
-                return refusal
+                if figures is not None:
+                    figures.refuse(refusal.reason)
+                return refusal.answer
+            who = await access.principal(request)
+            if isinstance(who, web.Response):
+                if figures is not None:
+                    figures.refuse("access.connect")
+                return who
+            request[PRINCIPAL] = who
             return await handler(request)
         except web.HTTPException as error:
             return mistake(error.status, error.reason)
@@ -115,29 +151,72 @@ def application(
         finally:
             asking.discard(request.protocol)
 
+    async def prepared(request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(_FOR_BROWSERS)
+        if figures is not None:
+            figures.answered(request.method, response.status)
+
     app = web.Application(middlewares=[guarded], client_max_size=_LARGEST_REQUEST_BYTES)
+    app.on_response_prepare.append(prepared)
     for routes in tables:
         app.add_routes(routes)
     return app
 
 
-def _refusal(request: web.Request, token: str) -> web.Response | None:
+def _access_files(live: LiveSettings) -> Iterator[SnapshotFile]:
+    """Give the files of users and rules, by the names that they have in a backup."""
+    for name, text in (("users.toml", live.access.users), ("acl.toml", live.access.rules)):
+        if text:
+            path = Path(text)
+            content = path.read_bytes()
+            yield SnapshotFile(name, len(content), path.stat().st_mtime_ns, path, content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a request is not let in, as it is counted, and what is answered."""
+
+    reason: str
+    answer: web.Response
+
+
+def _refusal(request: web.Request, token: str, is_open: bool) -> _Refusal | None:
+    """Return why a request is not let in; ``is_open``: there are no users, who are asked later."""
+    if _is_foreign(request):
+        text = "this is a request of a page of another site; the broker answers programs only"
+        return _Refusal("foreign page", mistake(403, text))
+    if not is_open:
+        return None
     if token:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        digest = hashlib.sha256(given.strip().encode()).hexdigest()
+        digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).hexdigest()
         expected = token.removeprefix("sha256:").lower()
         if scheme.lower() == "bearer" and hmac.compare_digest(digest, expected):
             return None
         answer = mistake(401, "send the token that belongs to http.token: Authorization: Bearer …")
         answer.headers["WWW-Authenticate"] = 'Bearer realm="motemq"'
-        return answer
+        return _Refusal("no token", answer)
     transport = request.transport
     sock = transport.get_extra_info("socket") if transport is not None else None
-    own = request.headers.get("Origin") in (None, f"{request.scheme}://{request.host}")
-    if sock is not None and is_local(sock) and _is_loopback(_host(request)) and own:
+    if sock is None or not is_local(sock):
+        reason = "other machine"
+    elif not _is_loopback(_host(request)):
+        reason = "foreign host"
+    else:
         return None
     text = "without http.token, only programs on this machine may ask, as 127.0.0.1 or localhost"
-    return mistake(403, text)
+    return _Refusal(reason, mistake(403, text))
+
+
+def _is_foreign(request: web.Request) -> bool:
+    """Whether a browser says that a page which is not ours is behind this request.
+
+    Another port of the same host is another site's, too (``same-site``).
+    """
+    origins = request.headers.getall("Origin", ())
+    sites = request.headers.getall("Sec-Fetch-Site", ())
+    own = f"{request.scheme}://{request.host}"
+    return any(origin != own for origin in origins) or not set(sites) <= {"same-origin", "none"}
 
 
 def _host(request: web.Request) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from host_broker.net.journal.scan import JournalError
+from host_broker.net.storage.files import private
 
 MOST_GROUPS = 100
 GROUPS_FILE = "groups.json"
@@ -128,7 +129,7 @@ class Groups:
             for name, group in groups.items()
         }
         unborn = self._path.with_suffix(".new")
-        with unborn.open("w") as file:
+        with private(unborn) as file:
             json.dump(document, file)
             file.flush()
             os.fsync(file.fileno())

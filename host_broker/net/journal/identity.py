@@ -12,6 +12,7 @@ from host_broker.net.journal.format import (
     unpack_header,
 )
 from host_broker.net.journal.scan import version_1
+from host_broker.net.storage.files import private
 
 IDENTITY_FILE = "journal.json"
 
@@ -52,7 +53,7 @@ def identity_of(journal: Path) -> uuid.UUID:
     if known is None or not path.exists() or identity != _stored(path):
         journal.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".new")
-        with fresh.open("w") as file:
+        with private(fresh) as file:
             json.dump({"format": 2, "id": str(identity)}, file)
             file.write("\n")
             file.flush()

@@ -51,7 +51,7 @@ class SegmentFile:
         packed = header.pack()
         index_path(path).unlink(missing_ok=True)
         self._fsync = fsync
-        self._file = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._file = os.open(unborn, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             write_all(self._file, [packed])
             if fsync:
@@ -184,6 +184,11 @@ class Partition:
         self._synced = 0
         if self._survives_power_loss:
             self.sync()
+
+    @property
+    def folder(self) -> Path:
+        """Where its segments are."""
+        return self._folder
 
     @property
     def readable(self) -> int | None:

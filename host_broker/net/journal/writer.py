@@ -13,6 +13,7 @@ notice before the data is needed.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import queue
@@ -20,7 +21,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -32,6 +33,7 @@ from host_broker.net.journal.reader import JournalReader
 from host_broker.net.journal.retention import READ_BY_ALL, AgeClock, Kept, sweep
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import BLOCK_BYTES, Partition
+from host_broker.net.journal.snapshot import Snapshot, take_snapshot
 from host_broker.net.journal.stage import STAGE_FILE, Area, Stage, Taken, recover
 from host_broker.net.storage.files import sync
 from host_broker.net.storage.retained_store import Entry, RetainedStore, RetainedStoreError
@@ -81,6 +83,25 @@ class _Group:
         return self.area is not None and not (self.unstaged or self.unstaged_retained)
 
 
+@dataclass(slots=True, eq=False)
+class _Wanted:
+    """Somebody waits for a snapshot."""
+
+    taken: "asyncio.Future[Snapshot]"
+
+    def give(self, snapshot: Snapshot) -> None:
+        """Have it given, in the loop; nobody may wait any more."""
+        if self.taken.done():
+            snapshot.close()
+        else:
+            self.taken.set_result(snapshot)
+
+    def failed(self, error: Exception) -> None:
+        """It could not be taken."""
+        if not self.taken.done():
+            self.taken.set_exception(error)
+
+
 class Journal:
     """Writes docs/journal.md, and what is retained, without ever making the event loop wait.
 
@@ -100,6 +121,8 @@ class Journal:
         """
         self.appended = self.written = self.synced = 0
         self.full = False
+        self.deleted_segments = self.deleted_bytes = 0  # since the start; the thread's
+        self.waits_for_room = 0  # how often the disk was full
         self._folder = folder
         self._settings = settings
         self._store = store
@@ -124,7 +147,8 @@ class Journal:
         self._writing: _Group | None = None  # what is with the thread
         self._hurried = False  # the next one follows at once
         self._waiting: list[tuple[int, Level, asyncio.Future[None]]] = []
-        self._handed_over: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
+        self._handed_over: queue.SimpleQueue[_Group | _Wanted | None] = queue.SimpleQueue()
+        self._snapshots = 0  # that are being read: nothing is deleted meanwhile
         self._blocks: dict[int, list[Assembled]] = {}  # the thread's: yet to be written
         self._ages = AgeClock()  # the thread's, too
         self._grown: asyncio.Future[None] | None = None
@@ -170,6 +194,16 @@ class Journal:
     def statistics(self) -> dict[str, object]:
         """Return what waits to be written, for people and their tools."""
         return {"full": self.full, "waiting_bytes": self._pending_bytes}
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much waits to be written."""
+        return self._pending_bytes
+
+    @property
+    def nexts(self) -> list[int]:
+        """The number of the next message of every partition, as far as segments have them."""
+        return [partition.next for partition in self._partitions]
 
     def append(
         self,
@@ -309,6 +343,27 @@ class Journal:
         if self._staged > self.written:
             await self.reach(self._staged, deadline_s, "written")
 
+    @contextlib.asynccontextmanager
+    async def snapshot(self, deadline_s: float) -> AsyncIterator[Snapshot]:
+        """Give the journal as it is at one moment; while the block lasts nothing of it is deleted.
+
+        All that was acknowledged before is in it, and what is retained is what its messages have
+        made so. Errors as ``reach``.
+        """
+        await asyncio.sleep(0)  # the turn in which the last of it comes
+        await self.reach(self.appended, deadline_s, "written")
+        taken: asyncio.Future[Snapshot] = self._loop.create_future()
+        self._snapshots += 1
+        try:
+            self._handed_over.put(_Wanted(taken))
+            snapshot = await asyncio.wait_for(taken, deadline_s)
+            try:
+                yield snapshot
+            finally:
+                await asyncio.to_thread(snapshot.close)
+        finally:
+            self._snapshots -= 1
+
     def grown(self) -> "asyncio.Future[None]":
         """Return what is done when the journal has more than now, for those who wait for it."""
         if self._grown is None:
@@ -400,6 +455,7 @@ class Journal:
     def _hold(self, error: OSError) -> None:
         """The thread cannot write for now; publishers wait until it can."""
         self.full = True
+        self.waits_for_room += 1
 
     # ---- the thread ----
 
@@ -415,6 +471,9 @@ class Journal:
                     continue
                 if group is None:
                     break
+                if isinstance(group, _Wanted):
+                    self._give_snapshot(group)
+                    continue
                 self._write(group)
                 self._call_on_loop(self._reached, group)
                 if time.monotonic() - swept > _SWEEP_S:
@@ -431,6 +490,15 @@ class Journal:
         if failure is not None and self._failure is None:
             self._failure = failure
             self._call_on_loop(self._ended, failure)
+
+    def _give_snapshot(self, wanted: "_Wanted") -> None:
+        """Between two groups: what is retained is as new as what is in segments."""
+        try:
+            snapshot = take_snapshot(self._folder, self._partitions, self._store)
+        except (OSError, RetainedStoreError, JournalError) as error:
+            self._call_on_loop(wanted.failed, error)
+        else:
+            self._call_on_loop(wanted.give, snapshot)
 
     def _write(self, group: _Group) -> None:
         """Write a group, however long that takes while the disk is full."""
@@ -507,7 +575,7 @@ class Journal:
         unwritten = [(here, group)]
         while not self._handed_over.empty():
             other = self._handed_over.get()
-            if other is not None:
+            if isinstance(other, _Group):
                 unwritten.append((other.assembler.messages, other))
         lost = 0
         for messages, each in unwritten:
@@ -517,6 +585,8 @@ class Journal:
 
     def _sweep(self) -> float:
         """Delete the segments that have to go; returns when this was."""
+        if self._snapshots:
+            return time.monotonic()
         settings = self._settings
         steady_ns = time.clock_gettime_ns(_STEADY)
         now_ns = self._ages.look(time.time_ns(), steady_ns, settings.max_age_s)
@@ -528,6 +598,8 @@ class Journal:
         except OSError as error:
             # Nothing is lost by keeping them for now; a full disk makes everybody wait.
             _log.warning("old segments of the journal could not be deleted: %s", error)
+        self.deleted_segments += len(gone)
+        self.deleted_bytes += sum(segment.size for segment in gone)
         gone = [segment for segment in gone if segment.why != READ_BY_ALL]  # nobody misses those
         for segment in gone[:_DELETIONS_SAID]:
             _log.warning("journal: deleted: %s", segment)

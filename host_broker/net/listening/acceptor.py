@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
+import struct
 from collections.abc import Callable
 
 from host_broker.net.listening.pending import PendingConnections
@@ -13,7 +14,9 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE = 128  # then others have their turn
 _LATER_S = 0.05  # until somebody has to go who has just come
+_SOON_S = 0.01  # the same, while the queue is crowded
 _PAUSE_S = 1.0  # when the system has no file or memory left for one more
+_QUEUED = struct.Struct("=24xII")  # of struct tcp_info (linux/tcp.h): how many wait, at most
 _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -69,10 +72,14 @@ class Acceptor:
             if number and not self._slots.free:
                 return  # nobody has to make room before it is known that somebody comes
             room = self._slots.room()
+            pause_s = _LATER_S
             if room == "yes" and self._pending is not None and not self._pending.make_room():
-                room = "later"
+                crowded = is_crowded(self._listening)
+                pause_s = _SOON_S if crowded else _LATER_S
+                if not (crowded and self._pending.make_room(crowded=True)):
+                    room = "later"
             if room == "later":
-                self._wait(_LATER_S)
+                self._wait(pause_s)
                 return
             try:
                 accepted, _ = self._listening.accept()
@@ -85,8 +92,22 @@ class Acceptor:
                 self._wait(_PAUSE_S)
                 return
             if room == "no":
+                self._slots.refused += 1
                 accepted.close()
                 continue
             sock = self._slots.take(accepted)
             sock.setblocking(False)
             self._take(sock)
+
+
+def is_crowded(listening: socket.socket) -> bool:
+    """Whether half of those wait to be accepted who may.
+
+    When all do, the kernel drops the SYN of whoever comes next, who then hears nothing for a
+    second. Unix sockets refuse at once.
+    """
+    if listening.family == socket.AF_UNIX:
+        return False
+    said = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _QUEUED.size)
+    queued, most = _QUEUED.unpack(said)
+    return bool(2 * queued >= most)

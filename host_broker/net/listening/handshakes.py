@@ -7,7 +7,7 @@ Whoever then says nothing more must make room when others wait.
 
 import asyncio
 import ssl
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,9 +40,13 @@ class _Handshake:
 
 
 class Handshakes:
-    """All of a broker's; their memory is ``net.max_buffered_bytes``, with that of outboxes."""
+    """All of a broker's; their memory is ``net.max_buffered_bytes``, with that of outboxes.
+
+    ``failed`` counts those that came to nothing, by reason.
+    """
 
     def __init__(self, live: LiveSettings, memory: BufferMemory) -> None:
+        self.failed: Counter[str] = Counter()
         self._live = live
         self._memory = memory
         self._loop = asyncio.get_running_loop()
@@ -60,9 +64,15 @@ class Handshakes:
         for handshake in self._running:
             if self._loop.time() - handshake.since < _SILENT_S:
                 return "not yet"
+            self.failed["silent"] += 1
             self._end(handshake)
             return "done"
         return "nobody"
+
+    @property
+    def waiting(self) -> int:
+        """How many have not begun."""
+        return len(self._waiting)
 
     def close(self) -> None:
         """End all."""
@@ -78,6 +88,7 @@ class Handshakes:
             handshake = self._waiting.pop()
             now = self._loop.time()
             if now - handshake.since > self._live.net.tls_handshake_s:
+                self.failed["net.tls_handshake_s"] += 1
                 self._drop(handshake)  # nobody waits so long
                 continue
             handshake.since = now
@@ -102,8 +113,8 @@ class Handshakes:
                 ssl_handshake_timeout=self._live.net.tls_handshake_s,
                 ssl_shutdown_timeout=_GOODBYE_S,
             )
-        except OSError:
-            pass  # no agreement; ConnectionError and SSLError are one
+        except OSError:  # ConnectionError and SSLError are one
+            self.failed["no agreement"] += 1
         finally:
             self._ended(handshake)
 

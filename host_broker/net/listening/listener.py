@@ -46,12 +46,24 @@ class Edge:
 class Listener:
     """Bound when made, accepting after ``start``, gone after ``close``."""
 
-    def __init__(self, address: Address, settings: NetSettings, insecure: bool) -> None:
-        """Bind. Raises ``ListenError``."""
+    def __init__(
+        self,
+        address: Address,
+        settings: NetSettings,
+        insecure: bool,
+        authenticated: bool = False,
+    ) -> None:
+        """Bind. ``authenticated``: whoever connects must say who it is and is known, beside those
+        with certificates. Other machines are let in by TLS and so only, unless ``insecure``.
+        Raises ``ListenError``."""
         if address.client_id or address.user or address.words:
             raise ListenError(f"--listen {address}: a listener has no client id, user or path")
         self.slow = _policy(address, settings)
         self.protocol = address.protocol
+        self.principal = address.options.get("principal", "")
+        if self.principal and address.protocol == HTTP:
+            raise ListenError(f"--listen {address}: with HTTP each request says who asks")
+        self.insecure = False  # open to other machines, though it should not be
         # Some protocols have a word for whoever comes while the broker stops; FMQP has none (R33).
         spec = protocols().get(address.protocol)
         self.answers_until_stopped = (
@@ -68,7 +80,10 @@ class Listener:
             self._inode = os.stat(address.path).st_ino
             return
         self._certificate = self.certificate(settings)
-        self._socket = _bind_tcp(address, insecure)
+        if self._certificate is not None and self._tls:
+            authenticated |= self._certificate.verify_mode == ssl.CERT_REQUIRED
+        secure = address.transport == "tls" and authenticated
+        self._socket, self.insecure = _bind_tcp(address, secure=secure, insecure=insecure)
 
     def __str__(self) -> str:
         """``fmqp 127.0.0.1:8765``, ``fmqps …``, ``fmqp+unix /path``: the ready line."""
@@ -158,10 +173,10 @@ def _policy(address: Address, settings: NetSettings) -> Policy:
     raise ListenError(f"{address}: slow is '{wanted}', it must be one of {', '.join(POLICIES)}")
 
 
-def _bind_tcp(address: Address, insecure: bool) -> socket.socket:
-    """Return a listening socket; port 0 is any free one.
+def _bind_tcp(address: Address, *, secure: bool, insecure: bool) -> tuple[socket.socket, bool]:
+    """Return a listening socket, and whether it is open to other machines without being ``secure``.
 
-    Without TLS only loopback, unless ``insecure``: nothing then hides what is said.
+    Port 0 is any free one. What is not secure listens on loopback only, unless ``insecure``.
     """
     try:
         family, _, _, _, where = socket.getaddrinfo(
@@ -170,15 +185,17 @@ def _bind_tcp(address: Address, insecure: bool) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise ListenError(f"cannot listen on {address}: {error}") from error
     host = str(where[0])
-    open_to_all = not insecure and address.transport != "tls"
-    if open_to_all and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+    exposed = not secure and not ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    if exposed and not insecure:
+        lacks = "authentication" if address.transport == "tls" else "encryption and authentication"
         raise ListenError(
-            f"{address} can be reached from other machines, without encryption or passwords; "
-            f"listen on 127.0.0.1 or with {address.protocol}s://, or add --insecure-bind if that "
-            "is what you want"
+            f"{address} can be reached from other machines, without {lacks}; listen on 127.0.0.1 "
+            f"or with {address.protocol}s://, and with users (access.users) or client_ca=FILE, or "
+            "add --insecure-bind if that is what you want"
         )
     try:
-        return socket.create_server((host, address.port), family=family, backlog=_BACKLOG)
+        made = socket.create_server((host, address.port), family=family, backlog=_BACKLOG)
+        return made, exposed
     except OSError as error:
         raise ListenError(f"cannot listen on {address}: {_reason(error, address.port)}") from error
 

@@ -1,6 +1,7 @@
 """Connections that have not said yet what they are: bounded in number and in time."""
 
 import asyncio
+from collections import Counter
 from typing import Protocol
 
 from host_broker.net.listening.slots import Evicted
@@ -12,6 +13,10 @@ _REFUSED_S = 2.0  # for a refused client to read why
 # What anybody has to say something, however many come. A client's first words follow its connect at
 # once; a crowd that comes again and again would else push it out before it is looked at.
 _GRACE_S = 0.1
+_REFUSALS = {NOBODY: "unknown", "tls": "no certificate"}
+# And while the kernel's queue is crowded: whoever comes out of it has spent the rest there, and its
+# first words are there, too. They have to be looked at, no more.
+_LOOK_S = 0.01
 
 
 class PendingConnection(Protocol):
@@ -32,10 +37,11 @@ class PendingConnections:
     """Bounds how many wait, ``net.max_unrecognised``, and for how long, ``net.first_bytes_s``.
 
     Of all listeners together. When there are too many the one that has waited longest has to go,
-    if it had its time.
+    if it had its time. ``refused`` counts those who were sent away, by reason.
     """
 
     def __init__(self, live: LiveSettings, grace_s: float = _GRACE_S) -> None:
+        self.refused: Counter[str] = Counter()
         self._grace_s = grace_s
         self._live = live
         self._loop = asyncio.get_running_loop()
@@ -54,18 +60,24 @@ class PendingConnections:
         settings = self._live.net
         self.make_room()
         limit_s = settings.tls_handshake_s if tls else settings.first_bytes_s
-        too_late = self._evict if tls else self._too_late
+        too_late = self._silent if tls else self._too_late
         self._timers[connection] = self._loop.call_later(limit_s, too_late, connection)
         self._since[connection] = self._loop.time()
 
-    def make_room(self) -> bool:
-        """Return whether one more may come; if need be and possible the oldest has to go."""
+    def make_room(self, *, crowded: bool = False) -> bool:
+        """Return whether one more may come; if need be and possible the oldest has to go.
+
+        ``crowded``: so many wait to be accepted that the kernel is about to refuse others.
+        """
         if len(self._timers) < self._live.net.max_unrecognised:
             return True
         name = next(iter(self._timers)).listener
         text = f"{name}: more than net.max_unrecognised clients say nothing"
         self._log.write("", "full", text)
-        return self.evict_oldest() == "done"
+        older_s = min(self._grace_s, _LOOK_S) if crowded else self._grace_s
+        made_room = self._evict_older(older_s) == "done"
+        self.refused["net.max_unrecognised"] += made_room
+        return made_room
 
     def give_time_to_read(self, connection: PendingConnection) -> None:
         """Let a refused one wait until it has read why."""
@@ -81,12 +93,7 @@ class PendingConnections:
 
     def evict_oldest(self) -> Evicted:
         """End the one that has waited longest."""
-        for connection, since in self._since.items():
-            if self._loop.time() - since < self._grace_s:
-                return "not yet"
-            self._evict(connection)
-            return "done"
-        return "nobody"
+        return self._evict_older(self._grace_s)
 
     def close(self) -> None:
         """End all."""
@@ -96,16 +103,13 @@ class PendingConnections:
     def log_refusal(self, connection: PendingConnection, protocol: str, first: bytes) -> None:
         """Log that somebody speaks what nobody here does."""
         name, peer = connection.listener, connection.peer() or "a client"
+        self.refused[_REFUSALS.get(protocol, "protocol")] += 1
         if protocol == NOBODY:
             text = f"{name}: {peer} began with {first.hex(' ')}, which is no protocol we know"
         elif protocol == "tls":
             text = (
                 f"{name}: {peer} speaks TLS, but this listener has no certificate: add "
                 "?cert=FILE&key=FILE to it, or set net.tls_cert and net.tls_key"
-            )
-        elif protocol == "http":
-            text = (
-                f"{name}: {peer} speaks HTTP, which is for the journal, and there is none (--data)"
             )
         else:
             text = f"{name}: {peer} speaks {protocol}, which this broker does not yet"
@@ -117,8 +121,21 @@ class PendingConnections:
             {"message": "a client could not be let in", "exception": error}
         )
 
+    def _silent(self, connection: PendingConnection) -> None:
+        self.refused["net.tls_handshake_s"] += 1
+        self._evict(connection)
+
+    def _evict_older(self, grace_s: float) -> Evicted:
+        for connection, since in self._since.items():
+            if self._loop.time() - since < grace_s:
+                return "not yet"
+            self._evict(connection)
+            return "done"
+        return "nobody"
+
     def _too_late(self, connection: PendingConnection) -> None:
         peer = connection.peer() or "a client"
+        self.refused["net.first_bytes_s"] += 1
         self._log.write(
             peer,
             "silent",

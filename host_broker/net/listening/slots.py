@@ -46,14 +46,17 @@ class CountedSocket(socket.socket):
 class Slots:
     """Bounds the connections: ``net.max_connections``, and what the limit of open files allows.
 
-    ``used``: how many there are. When there are too many, whoever has said nothing yet has to make
-    room for a newcomer, in the order of ``evictors``: each ends one connection. If there is none
-    the newcomer is refused; when only the files are too few it has to wait until somebody leaves.
+    ``used``: how many there are; ``accepted``, ``refused`` and ``evicted`` count since the start.
+
+    When there are too many, whoever has said nothing yet has to make room for a newcomer, in the
+    order of ``evictors``: each ends one connection. If there is none the newcomer is refused; when
+    only the files are too few it has to wait until somebody leaves.
     """
 
     def __init__(self, live: LiveSettings, files: int | None = None) -> None:
         """``files``: connections that the limit of open files allows; None: it is no limit."""
         self.used = 0
+        self.accepted = self.refused = self.evicted = 0
         self.evictors: list[Callable[[], Evicted]] = []
         self._live = live
         self._files = files
@@ -89,6 +92,7 @@ class Slots:
     def take(self, accepted: socket.socket) -> CountedSocket:
         """Count a socket that was accepted."""
         self.used += 1
+        self.accepted += 1
         return CountedSocket(accepted, self)
 
     def release(self) -> None:
@@ -102,15 +106,16 @@ class Slots:
     @property
     def free(self) -> bool:
         """Whether there is room without anybody's leaving."""
-        most = self._live.net.max_connections
-        return self.used < (most if self._files is None else min(most, self._files))
+        return self.used < self.limit
 
     def room(self) -> Literal["yes", "later", "no"]:
         """Return whether a newcomer may be accepted; if need be and possible somebody else ends."""
         if self.free:
             return "yes"
         for evict in self.evictors:
-            if evict() != "nobody":
+            made_room = evict()
+            self.evicted += made_room == "done"
+            if made_room != "nobody":
                 # TLS and HTTP take a moment to close.
                 return "yes" if self.free else "later"
         too_many = self.used >= self._live.net.max_connections
@@ -122,6 +127,12 @@ class Slots:
             what = "refusing connections" if too_many else "connections have to wait"
             _log.warning("%s: %d are open, %s", what, self.used, limit)
         return "no" if too_many else "later"
+
+    @property
+    def limit(self) -> int:
+        """How many connections there may be now."""
+        most = self._live.net.max_connections
+        return most if self._files is None else min(most, self._files)
 
     def call_when_free(self, resume: Callable[[], None]) -> None:
         """Call back once when somebody has left."""

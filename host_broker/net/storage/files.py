@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import TextIO
 
 
 def sync(path: Path) -> None:
@@ -13,13 +14,19 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def private(path: Path) -> TextIO:
+    """Open a file anew for writing, readable for our user only. Raises ``OSError``."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    return open(os.open(path, flags, 0o600), "w")
+
+
 def replace(path: Path, text: str) -> None:
     """Give a file this content: whatever happens, it has the old one or the new one.
 
     On the disk when it returns. Raises ``OSError``.
     """
     unborn = path.with_suffix(".new")
-    with unborn.open("w") as file:
+    with private(unborn) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

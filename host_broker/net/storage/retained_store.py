@@ -76,6 +76,26 @@ class RetainedStore:
             ) from error
         self._unsynced = True
 
+    def begin_reading(self) -> sqlite3.Connection:
+        """Return another connection, in a transaction: it sees what was written until now.
+
+        Threads may have it one after the other. Raises ``RetainedStoreError``.
+        """
+        with self._advice():
+            reading = sqlite3.connect(
+                f"{self._path.absolute().as_uri()}?mode=ro",
+                uri=True,
+                check_same_thread=False,
+                isolation_level=None,
+            )
+            try:
+                reading.execute("BEGIN")
+                reading.execute("SELECT 1 FROM retained LIMIT 1").fetchall()  # begins it in fact
+            except sqlite3.Error:
+                reading.close()
+                raise
+        return reading
+
     def sync(self) -> None:
         """Have all that was written on the disk. Raises ``OSError``."""
         if not self._unsynced:

@@ -1,5 +1,6 @@
 """How a peer is understood where the text leaves a choice: flags (A1, A2), topics (A8, A10)."""
 
+import functools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -29,8 +30,11 @@ class Dialect:
         strict_reserved: bool = False,
     ) -> None:
         self.topics = topics if topics is not None else PlainTopics()
-        order: Sequence[int] = REVERSED if bit_order == "lsb" else range(256)
         # By the byte on the wire: the flags as this package names them, or REFUSED.
-        self.flags = tuple(
-            REFUSED if strict_reserved and flags & _RESERVED else flags for flags in order
-        )
+        self.flags = _flags(bit_order, strict_reserved)
+
+
+@functools.cache
+def _flags(bit_order: BitOrder, strict_reserved: bool) -> tuple[int, ...]:
+    order: Sequence[int] = REVERSED if bit_order == "lsb" else range(256)
+    return tuple(REFUSED if strict_reserved and flags & _RESERVED else flags for flags in order)

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import Any
 
 from host_broker.bus.commands import Announce, Command, Publish
 from host_broker.bus.subscriptions import Interest
+from host_broker.bus.topic_table import TopicTable
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import BrokerContext
 from host_broker.protocols.fmqp.dialect import Dialect
 from host_broker.protocols.fmqp.session import FmqpSession, LsbSession, Shared
 from host_broker.protocols.fmqp.settings import FmqpSettings
 from host_broker.protocols.fmqp.statistics import Meter
-from host_broker.protocols.fmqp.topics import PlainTopics
+from host_broker.protocols.fmqp.topics import MAX_KNOWN, MAX_KNOWN_OF_ONE, PlainTopics
 
 _COUNT = Struct(">Q")
 
@@ -25,18 +27,29 @@ class FmqpServer:
         self.idle_timeout_s = settings.idle_timeout_s
         self._settings = settings
         self._bus = context.bus
-        topics = PlainTopics(
-            context.topics,
-            collapse_inner=settings.collapse_inner,
-            ascii_only=settings.ascii_topics,
-        )
-        self._dialect = Dialect(topics, settings.bit_order, settings.strict_reserved)
+        self._topics_of = context.topics_of
+        self._dialect = self._dialect_of(context.topics)
         self._shared = Shared(Meter(), context.held, context.stats)
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> FmqpSession:
         """Begin a connection; only some may stop the broker (A16)."""
         make = LsbSession if self._settings.bit_order == "lsb" else FmqpSession
-        return make(self._settings, self._bus, self._dialect, self._shared, loopback)
+        dialect = self._dialect
+        if self._topics_of is not None:
+            table = self._topics_of(connection)
+            if table is not dialect.topics.table:
+                dialect = self._dialect_of(table, MAX_KNOWN_OF_ONE)
+        return make(self._settings, self._bus, dialect, self._shared, loopback)
+
+    def _dialect_of(self, table: TopicTable[Any], most: int = MAX_KNOWN) -> Dialect:
+        settings = self._settings
+        topics = PlainTopics(
+            table,
+            collapse_inner=settings.collapse_inner,
+            ascii_only=settings.ascii_topics,
+            most=most,
+        )
+        return Dialect(topics, settings.bit_order, settings.strict_reserved)
 
     def refusing(self, connection: ConnectionId, now: float) -> None:
         """R33: no new client is accepted, and FMQP has no word to say so."""

@@ -1,7 +1,8 @@
 """One FMQP connection: its packets as bus commands, and its last wills."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from host_broker.bus.commands import (
     Command,
@@ -35,7 +36,10 @@ from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
 
 # R31, R32: any message, whatever its body.
-_SIGNALS = {b"$/signals/stop": Signal("stop"), b"$/signals/terminate": Signal("terminate")}
+_SIGNALS: Mapping[bytes, Literal["stop", "terminate"]] = {
+    b"$/signals/stop": "stop",
+    b"$/signals/terminate": "terminate",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ class FmqpSession(Session):
         self._budget = shared.budget
         self._max_wills = settings.max_wills
         self._empty_clears = settings.empty_clears_cache
-        self._may_signal = settings.signals == "on" or (settings.signals == "loopback" and loopback)
+        self._signals = settings.signals
+        self._loopback = loopback
         self._wills: list[Command] = []
         self._wills_bytes = 0
         self._meter = shared.meter
@@ -91,6 +96,13 @@ class FmqpSession(Session):
     def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
         """Never called: FMQP is the stored form, and has no queues."""
         raise TypeError(f"an FMQP session translates nothing, least of all {delivery!r}")
+
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """FMQP has no word for it; what would be told without the bus is not told either."""
+        if self._statistics is not None and action == "subscribe":
+            self._statistics.unsubscribed(topic)
+            self.deadline = self._statistics.deadline
+        return NOTHING
 
     def tick(self, now: float) -> Sequence[Command]:
         """Tell the statistics of a second: FMQP has no other timer."""
@@ -137,9 +149,11 @@ class FmqpSession(Session):
         if is_service(topic):
             if topic not in _SIGNALS:
                 return Discard("R30")
-            if not self._may_signal:
+            signals = self._signals
+            if signals == "off":
                 return Discard("fmqp.signals")
-            command = _SIGNALS[topic]
+            granted = signals == "on" or (signals == "loopback" and self._loopback)
+            command = Signal(_SIGNALS[topic], granted)
         else:
             retain = bool(flags & CACHE)
             if not body and not (retain and self._empty_clears):

@@ -29,7 +29,9 @@ class FmqpSettings:
     feedback_payload: Literal["count", "event"] = "count"
     feedback_cache_empty: Literal["keep", "drop"] = "keep"  # feedback that nobody is left
     empty_clears_cache: bool = True  # an empty publication with the cache flag clears its topic
-    signals: Literal["loopback", "on", "off"] = "loopback"  # whose $/signals/stop, terminate count
+    # Whose $/signals/stop and terminate count: whom the ACL lets (nobody without one), or, without
+    # an ACL, also everybody on this machine or everybody; off: nobody's.
+    signals: Literal["acl", "loopback", "on", "off"] = "acl"
     # Bytes; a length above it closes the connection.
     hard_body_limit: int = ranged(64 * 1024 * 1024, most=(1 << 32) - 1)
     max_wills: int = ranged(16, least=0)  # per connection

@@ -6,7 +6,8 @@ from host_broker.bus.publication import is_service
 from host_broker.bus.topic_table import TopicTable
 
 # 255 bytes each at most: about 6 MiB per broker in the worst case.
-_MAX_KNOWN = 16_384
+MAX_KNOWN = 16_384
+MAX_KNOWN_OF_ONE = 4_096  # in the table of one principal, of which there may be many
 
 _REASONS = {
     "R5": "the topic {!r} is not UTF-8",
@@ -56,7 +57,7 @@ class PlainTopics:
 
     They are marked in ``table``, the bus's; by default in one of their own.
     ``collapse_inner``: levels without a letter do not count, ``a//b`` is ``a/b`` (A8).
-    ``ascii_only``: other topics are none (A10).
+    ``ascii_only``: other topics are none (A10). ``most``: so many are remembered.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class PlainTopics:
         *,
         collapse_inner: bool = False,
         ascii_only: bool = False,
+        most: int = MAX_KNOWN,
     ) -> None:
+        self._most = most
         self.table: TopicTable[Any] = TopicTable() if table is None else table
         self._collapse_inner = collapse_inner
         self._ascii_only = ascii_only
@@ -88,7 +91,7 @@ class PlainTopics:
         """Remember a raw topic if it is plain; returns whether it is."""
         plain = not self.broken_rule(raw) and self.normal(raw) == raw and not is_service(raw)
         if plain:
-            if self.table.marked >= _MAX_KNOWN:
+            if self.table.marked >= self._most:
                 self.table.unmark_all()
             self.table.mark(raw)
         return plain

@@ -16,6 +16,7 @@ from host_broker.protocol import (
     ProtocolSpec,
     byte_range,
 )
+from host_broker.protocols.lightmq.paths import PATHS
 from host_broker.protocols.lightmq.settings import LightmqSettings
 
 
@@ -40,6 +41,9 @@ LIGHTMQ = ProtocolSpec(
     connect_options=("token_file", "dialect"),
     client="host_broker.protocols.lightmq.client:LightmqClientSession",
     answers_until_stopped=True,
+    authenticates=True,
+    client_paths=PATHS,
+    admits=lambda settings: bool(settings.clients),
 )
 
 
@@ -68,4 +72,6 @@ def tunnel(inner: ProtocolSpec) -> ProtocolSpec:
         connect_options=("token_file", "dialect"),
         client="host_broker.protocols.lightmq.client:TunnelClientSession",
         answers_until_stopped=True,
+        authenticates=True,
+        admits=LIGHTMQ.admits,
     )

@@ -55,7 +55,7 @@ class Caller(Role):
         if id in self._calls:
             return [Disconnect(f"R18: SEND {id} was sent twice and cannot be told apart")]
         if len(self._calls) >= self._max_pending:
-            return [Disconnect("it makes more calls at once than lightmq.max_pending")]
+            return [Disconnect("lightmq.max_pending: it makes more calls at once")]
         self._calls[id] = b""
         request, reply, done = self._topics(id)
         return [

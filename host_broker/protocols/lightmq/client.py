@@ -291,7 +291,9 @@ class LightmqClientSession(ClientSession):
         refusal, where = Refusal(number), self.setup.where
         if self.setup.calls is not None and refusal is Refusal.UNAVAILABLE:
             return [Closed(not_there(where, self.setup.calls))]
-        text = f"{where} refused client id '{self.name}': {_ADVICE[refusal]}"
+        name, colon, _ = self.name.partition(":")
+        shown = name + colon + "…" * bool(colon)  # what follows may be a token
+        text = f"{where} refused client id '{shown}': {_ADVICE[refusal]}"
         of_name = refusal is not Refusal.VERSION
         return [Closed(Refused(text, refusal.value, of_name=of_name))]
 

@@ -1,27 +1,18 @@
 """Where a client lives on the bus: ``lightmq/ID/…``; what is there, ``mailbox`` says."""
 
-from hashlib import sha256
+from host_broker.access.principal import own_level as level
+from host_broker.access.rights import ClientPaths
 
-# "lightmq/" + level + "/request/" + a tag must fit a topic's 255 bytes.
-_MAX_LEVEL = 200
-_ESCAPED = {"%": "%25", "/": "%2F", "\0": "%00"}
+__all__ = ["PATHS", "level", "path"]
 
-
-def level(client_id: str) -> bytes:
-    """Return the ClientID as one literal level, different for different ClientIDs.
-
-    Nearly always the ClientID itself. What a level cannot hold (``/``, NUL, being a wildcard or
-    longer than 200 bytes) is escaped with ``%``, so that no ClientID can listen to another's path.
-    """
-    if client_id == "*":
-        return b"%2A"
-    raw = "".join(_ESCAPED.get(letter, letter) for letter in client_id).encode()
-    if len(raw) <= _MAX_LEVEL:
-        return raw
-    # "%~" cannot come from escaping; 160 bits keep different ClientIDs apart.
-    mark = b"%~" + sha256(client_id.encode()).hexdigest()[:40].encode()
-    kept = raw[: _MAX_LEVEL - len(mark)].decode(errors="ignore").encode()
-    return kept + mark
+PATHS = ClientPaths(
+    speaks=tuple(
+        f"lightmq/%c/{end}" for end in ("up", "up/*", "status", "reply", "reply/*", "done/*")
+    ),
+    hears=("lightmq/%c/down", "lightmq/%c/request/*", "lightmq/%c/answer/*"),
+    calls=("lightmq/%c/request/*",),
+    answers=("lightmq/%c/reply/*", "lightmq/%c/done/*"),
+)
 
 
 def path(level: bytes, end: str) -> bytes:

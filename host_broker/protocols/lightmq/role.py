@@ -48,6 +48,11 @@ class Role(ABC):
     def deliver(self, delivery: Delivery, now: float) -> Sequence[Command]:
         """Say a run of stored publications to the client."""
 
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """The client may not do that: LightMQ has no error packet, and an answer would say that
+        the bus has it."""
+        return [Disconnect(f"it may not {action} {topic.decode(errors='replace')!r}")]
+
     def tick(self, now: float) -> Sequence[Command]:
         """Do what ``deadline`` was set for."""
         return NOTHING

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from host_broker.bus.commands import Command, Disconnect, Publish, Wake
+from host_broker.bus.commands import Authenticate, Command, Disconnect, Publish, Wake
 from host_broker.bus.commands import Send as SendBytes
 from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.outputs import ConnectionId
@@ -26,6 +26,7 @@ Accept = Callable[[str, Codec, float], Role | None]
 
 class _State(Enum):
     WAIT_CONNECT = auto()
+    LOGGING_IN = auto()  # who it is, is being found out
     READY = auto()
     CLOSED = auto()
 
@@ -56,6 +57,7 @@ class LightmqSession(Session):
         # Until when silence is allowed, or a CONNECT or PONG is awaited.
         self._silent_until: float | None = self.deadline
         self._ping: int | None = None  # the id of the PING that awaits its PONG
+        self._early: list[Event] = []  # came before its CONNECT was answered
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
@@ -66,11 +68,7 @@ class LightmqSession(Session):
             if len(sends) == len(events):
                 commands += self._until_the_end(self._role.sent_many(sends, now))
                 events = []
-        for event in events:
-            if self._state is _State.CLOSED:
-                break
-            handler = _TRANSITIONS[self._state].get(type(event), LightmqSession._unexpected)
-            commands += handler(self, event, now)
+        self._handle(events, commands, now)
         if self._state is _State.READY and self._ping is None:
             self._allow_silence(now)
         self._set_deadline()
@@ -130,12 +128,53 @@ class LightmqSession(Session):
         self._silent_until = self.deadline = now
         return True
 
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """Say it as what the client speaks does."""
+        if self._state is _State.CLOSED or self._role is None:
+            return NOTHING
+        return self._until_the_end(self._role.refused(action, topic))
+
+    def _handle(self, events: Sequence[Event], commands: list[Command], now: float) -> None:
+        """Do what frames ask for; those after a CONNECT wait until it is answered."""
+        for number, event in enumerate(events):
+            if self._state is _State.CLOSED:
+                break
+            if self._state is _State.LOGGING_IN:
+                self._early += events[number:]
+                break
+            handler = _TRANSITIONS[self._state].get(type(event), LightmqSession._unexpected)
+            commands += handler(self, event, now)
+
     # ---- transitions ----
 
     def _connect(self, event: Connect, now: float) -> Sequence[Command]:
-        name = self._admitted(event.client_id)
-        if name is None:
+        """Find out who it is. Its ClientID ends in its secret, if it has one; that of a caller is
+        what comes before the mark."""
+        caller, mark, called = event.client_id, "", ""
+        if self._settings.calls:
+            caller, mark, called = caller.partition(MARK)
+        claim = self._shared.admission.name(caller)
+        if claim is None:
             return self._refuse(Refusal.UNAUTHORIZED, "lightmq.clients has no such client")
+        self._state = _State.LOGGING_IN
+
+        def answer(name: str, reason: str, now: float) -> Sequence[Command]:
+            if self._state is not _State.LOGGING_IN:
+                return NOTHING  # it has taken too long
+            self._state = _State.WAIT_CONNECT
+            if reason:
+                return self._refuse(Refusal.UNAUTHORIZED, reason)
+            commands = list(self._admit(name + mark + called, now))
+            early, self._early = self._early, []
+            self._handle(early, commands, now)
+            if self._state is _State.READY and self._ping is None:
+                self._allow_silence(now)
+            self._set_deadline()
+            return commands
+
+        return [Authenticate(claim, answer)]
+
+    def _admit(self, name: str, now: float) -> Sequence[Command]:
         commands: list[Command] = []
         named = self._shared.named
         holder = named.get(name)
@@ -197,21 +236,19 @@ class LightmqSession(Session):
         assert self._role is not None  # noqa: S101 - for mypy; READY has one
         return self._role
 
-    def _admitted(self, client_id: str) -> str | None:
-        """Return the name without the token; of a caller, it is what comes before the mark."""
-        caller, mark, called = client_id, "", ""
-        if self._settings.calls:
-            caller, mark, called = client_id.partition(MARK)
-        name = self._shared.admission.name(caller)
-        return None if name is None else name + mark + called
-
     def _too_silent(self, now: float) -> Sequence[Command]:
         settings = self._settings
+        if self._state is _State.LOGGING_IN:
+            return self._end("who it is was not found out in time")
         if self._state is _State.WAIT_CONNECT:
-            return self._end(f"no CONNECT within {settings.connect_timeout_s:g} s")
+            return self._end(
+                f"lightmq.connect_timeout_s: no CONNECT within {settings.connect_timeout_s:g} s"
+            )
         if self._ping is not None:
             # Aborted: whoever does not answer will not read what is still to be written.
-            return self._end(f"no PONG within {settings.ping_timeout_s:g} s", abort=True)
+            return self._end(
+                f"lightmq.ping_timeout_s: no PONG within {settings.ping_timeout_s:g} s", abort=True
+            )
         self._ping = self._shared.random_u16() & 0xFFFF
         self._silent_until = now + settings.ping_timeout_s
         return [SendBytes(self._codec.ping(self._ping))]
@@ -256,7 +293,7 @@ class LightmqSession(Session):
 # By state, what each frame does; one that is not here ends the connection (``_unexpected``).
 _TRANSITIONS: dict[_State, dict[type[Any], Callable[..., Sequence[Command]]]] = {
     _State.WAIT_CONNECT: {
-        Connect: LightmqSession._connect,  # accepted: READY; refused: CLOSED
+        Connect: LightmqSession._connect,  # LOGGING_IN, then READY or, refused, CLOSED
         Violation: LightmqSession._malformed_first,  # CLOSED
     },
     _State.READY: {
@@ -266,5 +303,6 @@ _TRANSITIONS: dict[_State, dict[type[Any], Callable[..., Sequence[Command]]]] = 
         Pong: LightmqSession._settle_ping,
         Violation: LightmqSession._malformed,  # CLOSED
     },
+    _State.LOGGING_IN: {},  # nothing is handled yet
     _State.CLOSED: {},  # nothing is read any more
 }

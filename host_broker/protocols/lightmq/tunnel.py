@@ -46,6 +46,10 @@ class Tunnel(Role):
         self.deadline = self._inner.deadline
         return commands
 
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """Say so in the tunnelled protocol."""
+        return self._wrapped(self._inner.refused(action, topic))
+
     def tick(self, now: float) -> Sequence[Command]:
         """Do what the tunnelled session wanted to do now."""
         commands = self._wrapped(self._inner.tick(now))

@@ -6,6 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from host_broker.printable import printable
 from motemq_pipeline.live.series import Alert, Excerpt, Series
 
 _PLOT_PX = 210
@@ -74,4 +75,4 @@ def _mark(found: go.Figure, alert: Alert, shown: Excerpt, row: int) -> None:
 
 def _plain(text: str) -> str:
     """Return a text as it is: Plotly takes some HTML in texts, and these are from boards."""
-    return html.escape(text, quote=False)
+    return html.escape(printable(text), quote=False)

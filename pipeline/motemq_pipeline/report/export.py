@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
+from host_broker.printable import spreadsheet_cell
 from motemq_pipeline.delta import Table, present
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.schemas import arrow_schema
@@ -19,8 +20,8 @@ _ROWS = 64 * 1024  # in memory at a time
 def export_tables(place: Storage, form: str, out: Path) -> Iterator[tuple[str, int]]:
     """Write each table to ``out/NAME.parquet`` or ``.csv``; yield its name and rows.
 
-    ``form``: "parquet" or "csv", in which bytes are text with backslash escapes and times are
-    UTC. Files are replaced as a whole. Raises ``PipelineError``.
+    ``form``: "parquet" or "csv", in which texts are printable and no formulas of a spreadsheet,
+    and times are UTC. Files are replaced as a whole. Raises ``PipelineError``.
     """
     found = present(place)
     if not found:
@@ -63,10 +64,9 @@ def _is_bytes(field: pa.Field) -> bool:
 def _as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        if _is_bytes(field):
+        if _is_bytes(field) or pa.types.is_string(field.type):
             texts = [
-                None if value is None else value.decode("utf-8", "backslashreplace")
-                for value in column.to_pylist()
+                None if value is None else spreadsheet_cell(value) for value in column.to_pylist()
             ]
             columns.append(pa.array(texts, pa.string()))
         else:

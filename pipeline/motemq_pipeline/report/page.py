@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
+from host_broker.printable import printable_lines
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.report import charts
 from motemq_pipeline.report.facts import read_facts
@@ -22,6 +24,7 @@ def write_report(place: Storage, out: Path) -> None:
         loader=PackageLoader("motemq_pipeline.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -41,6 +44,13 @@ def write_report(place: Storage, out: Path) -> None:
         os.replace(fresh, out)
     except OSError as error:
         raise PipelineError(f"cannot write the report {out}: {error.strerror or error}") from error
+
+
+def _visible(value: Any) -> Any:
+    """Return what a board has said so that nothing of it hides or turns other words."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable_lines(value)
+    return value
 
 
 def _duration(value: float | None, unit: str) -> str:

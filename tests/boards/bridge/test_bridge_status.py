@@ -65,7 +65,7 @@ def test_a_folder_that_others_write_to_is_not_believed(tmp_path: Path) -> None:
             timeout=DEADLINE_S,
         )
     assert done.returncode == 1
-    assert "only you can write to" in done.stderr
+    assert "others can write to" in done.stderr
 
 
 def test_status_as_json_without_bridges_is_an_empty_list(tmp_path: Path) -> None:

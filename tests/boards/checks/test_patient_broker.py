@@ -61,6 +61,6 @@ def test_a_refused_client_that_costs_the_board_its_presence_fails(
             other.ping(10.0)
         raise Refused("no", 5)
 
-    monkeypatch.setattr("boards.checks.client_takeover.connect_client", refuse)
+    monkeypatch.setattr("boards.checks.last_will.connect_client", refuse)
     with pytest.raises(CheckFailed, match=r"expected \[\] on lightmq/.*, got \['offline'\]"):
         CHECKS["will_reject"].run(session)

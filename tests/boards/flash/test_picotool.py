@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from boards.flash import methods
 from boards.flash.errors import FlashError, WrongBoard
 from boards.flash.image_identity import check_image
 from boards.flash.methods import METHODS, Job
@@ -130,9 +131,14 @@ def test_its_port_is_proof(tools: FakeTools, tmp_path: Path) -> None:
     assert _write(_in_bootsel(tmp_path, 'path = "0000:00:14.0-usb-0:4"'))
 
 
-def test_a_drive_that_is_not_mounted_is_said_so(tmp_path: Path) -> None:
+def test_a_drive_that_is_not_mounted_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "_MOUNT_S", 0.2)
     board = _in_bootsel(tmp_path, 'path = "0000:00:14.0-usb-0:4"\n[flash]\nmethod = "uf2_drive"')
-    with pytest.raises(FlashError, match="its drive is not mounted; nothing was written"):
+    with pytest.raises(
+        FlashError, match=r"its drive was not mounted within 0\.2 s; nothing was written"
+    ):
         _write(board)
 
 

@@ -166,7 +166,7 @@ def test_a_board_must_be_found_somehow(tmp_path: Path, text: str, words: str) ->
 def test_virtual_boards_that_are_up_are_a_desk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MOTEMQ_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setenv("MOTEMQ_RUNTIME_DIR", str(tmp_path / "run"))
     assert virtual_rig() is None
     desk = tmp_path / "run" / "desk"
     desk.mkdir(parents=True)

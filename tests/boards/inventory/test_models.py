@@ -15,7 +15,7 @@ from boards.inventory.models import (
     models_of,
     virtual_models,
 )
-from boards.toml_file import key_lines, read_table
+from boards.toml_file import key_lines, read_toml
 from firmware import build
 from firmware.images import official_images
 
@@ -51,7 +51,7 @@ def test_every_model_that_ships_can_be_told_and_flashed() -> None:
         *("ESP32_GENERIC", "ESP32_GENERIC_S2", "ESP32_GENERIC_S3"),
         *("ESP32_GENERIC_C3", "ESP32_GENERIC_C6"),
         *("RPI_PICO", "RPI_PICO_W", "RPI_PICO2", "RPI_PICO2_W"),
-        *("unix", "virtual-rp2040", "virtual-esp32"),
+        *("unix", "virtual-rp2040", "virtual-rp2040w", "virtual-esp32"),
     }
     for model in models.values():
         assert bool(model.usb) == (not model.virtual and model.id != "unix")
@@ -61,7 +61,7 @@ def test_every_model_that_ships_can_be_told_and_flashed() -> None:
     names = {model.chip_name for model in models.values()}
     assert names == {
         *("ESP32", "ESP32-S2", "ESP32-S3", "ESP32-C3", "ESP32-C6"),
-        *("RP2040", "RP2350", "UNIX"),
+        *("RP2040", "RP2040W", "RP2350", "UNIX"),
     }
 
 
@@ -115,7 +115,7 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
         ("virtual = true", "virtual = true\ncolour = 1", 6, "unknown key colour"),
         ('transport = "uart"\n', "", 11, "link.transport is missing"),
         ('["repl"]', '["repl", "kick"]', 6, "resets: 'kick' is not one of control, rts"),
-        ("[flash]", "[flash", 7, "is no TOML: Expected"),
+        ("[flash]", "[flash", 7, "is not TOML: Expected"),
     ],
 )
 def test_a_wrong_file_is_named_with_line_and_key(
@@ -145,7 +145,7 @@ def test_what_is_no_configuration_is_refused(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(TomlError, match=words):
-        read_table(path)
+        read_toml(path)
 
 
 def test_lines_are_found_around_values_of_many_lines() -> None:

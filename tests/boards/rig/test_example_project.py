@@ -15,6 +15,8 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
+from tests.boards.rig_process import outcomes
+
 ROOT = Path(__file__).parents[3]
 _WORKFLOW = ROOT / ".github" / "workflows" / "app-tests.yml"
 _EXAMPLE = ROOT / "examples" / "thermometer"
@@ -59,7 +61,7 @@ def _step(folder: Path, name: str, **inputs: str) -> str:
     done = _run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         folder,
-        MOTEMQ_RUNTIME=str(folder / "runtime"),
+        MOTEMQ_RUNTIME_DIR=str(folder / "runtime"),
         **env,
     )
     assert done.returncode == 0, done.stdout
@@ -101,8 +103,19 @@ def test_its_tests_pass_on_a_virtual_board_without_a_clone(project: Path) -> Non
     _step(project, "Boards")
     try:
         said = _step(project, "Test")
+        run = ["run", "--checks", "my_checks.py,ping", "--out", "elsewhere"]
+        verdict = _run(
+            [project / ".venv/bin/python", "-m", "motemq", "rig", *run],
+            project,
+            MOTEMQ_RUNTIME_DIR=str(project / "runtime"),
+        )
     finally:
         _step(project, "Boards down")
+    assert verdict.returncode == 0, verdict.stdout
+    assert outcomes(project / "elsewhere", "vesp32-1", "check_finished", "check") == {
+        "ping": "passed",
+        "temperature": "passed",
+    }
     assert "5 passed" in said
     cases = list(ET.parse(project / "out" / "junit.xml").getroot().iter("testcase"))
     assert all(case.get("name", "").endswith("[vesp32-1]") for case in cases)
@@ -121,7 +134,7 @@ def test_a_defect_of_the_program_fails_its_tests(project: Path) -> None:
         done = _run(
             [project / ".venv/bin/python", *words],
             project,
-            MOTEMQ_RUNTIME=str(project / "runtime"),
+            MOTEMQ_RUNTIME_DIR=str(project / "runtime"),
         )
     finally:
         _step(project, "Boards down")

@@ -94,7 +94,7 @@ def _pytest(
         timeout=240,
         env={
             **os.environ,
-            "MOTEMQ_RUNTIME": str(folder / "runtime"),
+            "MOTEMQ_RUNTIME_DIR": str(folder / "runtime"),
             "PYTHONPATH": os.pathsep.join([*map(str, path), *sys.path]),
         },
     )

@@ -76,7 +76,7 @@ def test_list_shows_every_state(rig: Path, tmp_path: Path, board: VirtualBoard) 
 def test_virtual_boards_that_are_up_are_seen_beside_a_desk(
     tmp_path: Path, board: VirtualBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MOTEMQ_RUNTIME", str(tmp_path / "runtime"))
+    monkeypatch.setenv("MOTEMQ_RUNTIME_DIR", str(tmp_path / "runtime"))
     rig = write_rig(tmp_path / "lab")
     up = tmp_path / "runtime" / "desk" / "b1.toml"
     up.parent.mkdir(parents=True)
@@ -210,7 +210,7 @@ def test_doctor_needs_no_desk(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "motemq", "rig", "doctor"],
         cwd=tmp_path,
-        env={**os.environ, "MOTEMQ_RUNTIME": str(tmp_path)},
+        env={**os.environ, "MOTEMQ_RUNTIME_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -268,7 +268,7 @@ def test_add_waits_for_a_board_in_vain_and_says_so(tmp_path: Path) -> None:
 def test_a_board_is_known_by_what_it_calls_itself(
     monkeypatch: pytest.MonkeyPatch, machine: str, model: str
 ) -> None:
-    from boards.flash.boot_proof import Running
+    from boards.flash.find_board import Running
 
     running = Running(machine, "3.4.0", "e66038b713123456")
     monkeypatch.setattr("boards.commands.add._ask", lambda url: running)

@@ -64,7 +64,7 @@ def _argv(*arguments: str) -> list[str]:
 
 
 def _env(runtime: Path) -> dict[str, str]:
-    return {**os.environ, "MOTEMQ_RUNTIME": str(runtime)}
+    return {**os.environ, "MOTEMQ_RUNTIME_DIR": str(runtime)}
 
 
 def _await(what: Callable[[], bool], within_s: float = 20.0) -> None:
@@ -111,15 +111,15 @@ def test_the_rig_reads_the_desk(virtual: Motemq, runtime: Path) -> None:
     _up(virtual, "rp2040:2", "esp32")
     rig = runtime.parent / "rig.toml"
     rig.write_text("virtual = true\n")
-    before = os.environ.get("MOTEMQ_RUNTIME")
-    os.environ["MOTEMQ_RUNTIME"] = str(runtime)
+    before = os.environ.get("MOTEMQ_RUNTIME_DIR")
+    os.environ["MOTEMQ_RUNTIME_DIR"] = str(runtime)
     try:
         boards = load_rig(rig).boards
     finally:
         if before is None:
-            del os.environ["MOTEMQ_RUNTIME"]
+            del os.environ["MOTEMQ_RUNTIME_DIR"]
         else:
-            os.environ["MOTEMQ_RUNTIME"] = before
+            os.environ["MOTEMQ_RUNTIME_DIR"] = before
     assert sorted(boards) == ["vesp32-1", "vpico-1", "vpico-2"]
     assert all(board.model.virtual for board in boards.values())
     assert boards["vpico-1"].protocol == "fmqp"
@@ -207,7 +207,7 @@ def test_if_one_does_not_start_none_is_up(virtual: Motemq, runtime: Path) -> Non
 
 
 def test_wrong_use_is_told(virtual: Motemq) -> None:
-    assert "there are rp2040, esp32, silent" in virtual("up", "esp23", code=2).stderr
+    assert "there are rp2040, rp2040w, esp32, silent" in virtual("up", "esp23", code=2).stderr
     assert "COUNT from 1 to 64" in virtual("up", "esp32:0", code=2).stderr
     assert "at most 64" in virtual("up", "esp32:60", "rp2040:5", code=2).stderr
     assert "no virtual board 'x' up; up: none" in virtual("down", "x", code=3).stderr

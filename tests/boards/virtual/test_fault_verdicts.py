@@ -37,7 +37,7 @@ def test_every_fault_is_told_and_the_healthy_board_passes(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build.ensure("vesp32")
-    monkeypatch.setenv("MOTEMQ_RUNTIME", str(tmp_path / "runtime"))
+    monkeypatch.setenv("MOTEMQ_RUNTIME_DIR", str(tmp_path / "runtime"))
     out = tmp_path / "out"
     (tmp_path / "rig.toml").write_text("virtual = true\n")
     _virtual("up", "esp32", *_VERDICTS)
@@ -69,7 +69,7 @@ def test_a_flaky_board_passes_at_the_third_attempt_and_is_called_flaky(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build.ensure("vesp32")
-    monkeypatch.setenv("MOTEMQ_RUNTIME", str(tmp_path / "runtime"))
+    monkeypatch.setenv("MOTEMQ_RUNTIME_DIR", str(tmp_path / "runtime"))
     out = tmp_path / "out"
     (tmp_path / "rig.toml").write_text("virtual = true\n")
     _virtual("up", "flaky")

@@ -38,7 +38,9 @@ def test_our_repl_by_every_way(running: VirtualBoard, way: str) -> None:
 @pytest.mark.parametrize("way", ["pty", "rfc2217"])
 def test_mpremote_through_an_exposed_port(running: VirtualBoard, tmp_path: Path, way: str) -> None:
     url = running.address.serial_urls[way]
-    with running_bridge("bridge", "--serial", url, "--listen", "0", "--rfc2217") as bridge:
+    with running_bridge(
+        "bridge", "--serial", url, "--listen", "0", "--rfc2217", "--insecure"
+    ) as bridge:
         address = bridge.wait_for("listening on").split("listening on ")[1].split()[0]
         for _ in range(2):  # the port is free again after each
             said = _tool(
@@ -53,7 +55,7 @@ def test_esptool_resets_through_an_exposed_port(running: VirtualBoard, tmp_path:
     """DTR and RTS go all the way: esptool, bridge, the board's own RFC 2217 server, its buttons."""
     url = running.address.serial_urls["rfc2217"]
     with running_bridge(
-        "bridge", "--serial", url, "--baud", "115200", "--listen", "0", "--rfc2217"
+        "bridge", "--serial", url, "--baud", "115200", "--listen", "0", "--rfc2217", "--insecure"
     ) as bridge:
         address = bridge.wait_for("listening on").split("listening on ")[1].split()[0]
         # Not more than this: pyserial polls, and each of esptool's commands takes 0.2 s.

@@ -16,7 +16,7 @@ _CHECKS = ("pubsub_up", "will_abrupt", "will_reboot")
 def test_wills_of_a_board_that_closes_no_socket(
     lan_is_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MOTEMQ_RUNTIME", str(tmp_path / "runtime"))
+    monkeypatch.setenv("MOTEMQ_RUNTIME_DIR", str(tmp_path / "runtime"))
     desk = Desk(tmp_path / "runtime")
     desk.up(
         ["esp32"],

@@ -1,6 +1,8 @@
 """Stand-in for a board's module machine, as far as examples use it, on computers that have none."""
 
 import _thread
+import io
+import select
 import socket
 import sys
 import time
@@ -21,7 +23,7 @@ class Pin:
         pass
 
 
-class UART:
+class UART(io.IOBase):
     """The serial line is a TCP connection: ``id`` is its port."""
 
     def __init__(self, id, baud, rxbuf, txbuf, timeout, tx, rx):
@@ -49,6 +51,11 @@ class UART:
 
     def write(self, data):
         return self._socket.send(data)
+
+    def ioctl(self, request, what):
+        if request != 3:
+            return -1
+        return what & (select.POLLOUT | (select.POLLIN if self.any() else 0))
 
 
 class WDT:

@@ -3,13 +3,15 @@
 Its driver has a receive buffer and says how much is in it, as machine.UART does.
 """
 
+import io
+import select
 import socket
 import sys
 
 _SIZE = 512
 
 
-class LineUart:
+class LineUart(io.IOBase):
     """``id`` is the port on 127.0.0.1."""
 
     def __init__(self, id, baud, rxbuf, txbuf, timeout):
@@ -43,6 +45,11 @@ class LineUart:
             return self._socket.send(data)
         except OSError:
             return None
+
+    def ioctl(self, request, what):
+        if request != 3:
+            return -1
+        return what & (select.POLLOUT | (select.POLLIN if self.any() else 0))
 
     def deinit(self):
         self._socket.close()

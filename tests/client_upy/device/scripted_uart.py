@@ -1,5 +1,7 @@
 """A scripted stand-in for ``machine.UART``: the driver's promises, without a line."""
 
+import io
+import select
 import sys
 import time
 
@@ -9,12 +11,13 @@ except (ImportError, AttributeError):
     _Timer = None
 
 
-class ScriptedUart:
+class ScriptedUart(io.IOBase):
     """Reads of more than has come would wait for ever, so they fail here.
 
     ``room``: what one write takes. ``txbuf``: bytes of a transmit buffer that empties at ``baud``;
     if it ``waits``, a write that does not fit fails: an ESP32 would wait. ``late_ms``: so much
-    later the next write reaches the driver, as an interrupt or another thread came before.
+    later the next write reaches the driver, as an interrupt or another thread came before. For
+    ``select.poll`` there is always room to write, as an ESP32's says.
     """
 
     def __init__(self, id=0, baud=115200, rxbuf=256, txbuf=256, timeout=0, **pins):
@@ -62,6 +65,11 @@ class ScriptedUart:
         if self.echoes:
             self.incoming += bytes(data[: self.room])
         return min(len(data), self.room)
+
+    def ioctl(self, request, what):
+        if request != 3:
+            return -1
+        return what & (select.POLLOUT | (select.POLLIN if self.any() else 0))
 
 
 class ScriptedMachine:

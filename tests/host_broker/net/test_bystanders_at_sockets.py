@@ -99,6 +99,9 @@ class _SocketStage:
         return bytes(received)
 
 
+_NOBODYS = "only the broker publishes there, for the client itself"
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_no_other_client_notices(seed: int) -> None:
     """R4, R14 to R30, R43 to R49."""
@@ -111,4 +114,7 @@ def test_no_other_client_notices(seed: int) -> None:
             assert Play(seed, stage, MAX_BODY, HARD_LIMIT).run(turns=40) > 20
         finally:
             stage.end()
-        assert running.end() == (0, "")
+        code, said = running.end()
+    assert code == 0
+    # Some of what is published at random could mean another client's own path.
+    assert all(_NOBODYS in line for line in said.splitlines()), said

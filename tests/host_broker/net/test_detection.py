@@ -1,9 +1,11 @@
 """Real sockets of an auto listener in a real event loop, a byte at a time."""
 
 import asyncio
+import contextlib
 import functools
 import socket
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from host_broker.net.connection.connection import Connection
 from host_broker.net.connection.memory import BufferMemory
 from host_broker.net.connection.poller import Poller, event_loop
 from host_broker.net.connection.stream import Stream
+from host_broker.net.listening.acceptor import is_crowded
 from host_broker.net.listening.detection import ListenerContext, ProtocolDetector
 from host_broker.net.listening.handshakes import Handshakes
 from host_broker.net.listening.pending import PendingConnections
@@ -209,6 +212,52 @@ def test_the_oldest_has_to_go_when_there_are_too_many() -> None:
             peer.close()
 
     play(act, NetSettings(max_unrecognised=5))
+
+
+def test_in_a_crowd_the_silent_have_less_time() -> None:
+    async def act(scene: Scene) -> None:
+        live = LiveSettings(Settings(net=NetSettings(max_unrecognised=1)))
+        pending = PendingConnections(live, grace_s=60.0)
+
+        class Silent:
+            listener = "auto test"
+            evicted = False
+
+            def peer(self) -> str:
+                return ""
+
+            def evict(self) -> None:
+                self.evicted = True
+
+        silent = Silent()
+        pending.add(silent)
+        assert not pending.make_room(crowded=True)  # what it may have said is looked at first
+        await asyncio.sleep(0.02)  # twice the time for that
+        assert not pending.make_room()
+        assert not silent.evicted
+        assert pending.make_room(crowded=True)
+        assert silent.evicted
+        pending.close()
+
+    play(act)
+
+
+def test_half_of_a_queue_is_a_crowd(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=8) as listening,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(listening.getsockname(), WITHIN_S))
+        assert not is_crowded(listening)
+        stack.enter_context(socket.create_connection(listening.getsockname(), WITHIN_S))
+        assert is_crowded(listening)
+        listening.accept()[0].close()
+        assert not is_crowded(listening)
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(str(tmp_path / "socket"))
+        unix.listen()
+        assert not is_crowded(unix)
 
 
 def test_a_deadline_ends_the_silent_and_no_other() -> None:

@@ -94,7 +94,7 @@ def test_a_board_that_restarts_gets_its_name_back() -> None:
 def test_whoever_comes_while_the_broker_stops_is_told_so(name: str, how: str) -> None:
     """R9, R11: code 2, over and over until the last messages are taken; FMQP R33 beside it."""
     slow = ("--set", "net.drain_s=20", "--set", "net.outbox_high_bytes=64_000_000")
-    listen = [*_LISTEN, "--listen", "auto://127.0.0.1:0"]
+    listen = [*_LISTEN, "--listen", "auto://127.0.0.1:0", "--set", "fmqp.signals=loopback"]
     with broker(*listen, *slow) as running, running.raw("fmqp") as sleeper:
         sleeper.sendall(bytes.fromhex("800100000000") + b"t")
         with fmqp(running.urls["fmqp"]) as publisher:

@@ -67,6 +67,7 @@ def test_one_who_leaves_while_a_stop_drains_is_no_exception() -> None:
         ("loopback", False, False),
         ("on", False, True),
         ("off", True, False),
+        ("acl", True, False),
     ],
 )
 def test_whose_signals_count(setting: str, loopback: bool, heard: bool) -> None:
@@ -75,7 +76,8 @@ def test_whose_signals_count(setting: str, loopback: bool, heard: bool) -> None:
     client = desk.open(loopback=loopback)
     outputs = desk.send(client, pack(0, _STOP, b"") + pack(0, _TERMINATE, b""))
     assert outputs.signal == ("stop" if heard else "")
-    assert desk.discarded == ({} if heard else {"fmqp.signals": 2})
+    rule = "fmqp.signals" if setting == "off" else "access.signal"
+    assert desk.discarded == ({} if heard else {rule: 2})
     desk.sub(client, "a")
     desk.pub(client, "a", b"x")
     assert desk.messages(client) == ([] if heard else [(0, "a", b"x")])

@@ -1,0 +1,127 @@
+"""Who asks by HTTP, and whether that may be done."""
+
+import base64
+import binascii
+import math
+import time
+from collections.abc import Callable
+
+from aiohttp import web
+
+from host_broker.access.access import Accepted, Access, Peer, Undecided
+from host_broker.access.principal import Principal
+from host_broker.access.rules import Action
+from host_broker.net.access.passwords import PasswordChecks
+from host_broker.net.access.peers import peer_of
+from host_broker.net.http.mistake import mistake
+from host_broker.stats import Stats
+
+PRINCIPAL = "principal"  # the key of a request under which it is
+_CHALLENGE = 'Bearer realm="motemq", Basic realm="motemq", charset="UTF-8"'
+_SAY_WHO = "say who you are: Authorization: Bearer TOKEN, or Basic with name and password"
+
+
+class HttpAccess:
+    """Asks the broker's users and rights on behalf of requests."""
+
+    def __init__(
+        self,
+        access: Access,
+        passwords: PasswordChecks,
+        stats: Stats,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._access = access
+        self._passwords = passwords
+        self._stats = stats
+        self._clock = clock
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody needs to say who it is."""
+        return self._access.is_open
+
+    async def principal(self, request: web.Request) -> Principal | web.Response:
+        """Return who asks; an answer with why nobody may ask so."""
+        peer = _peer(request)
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        who = self._access.identify(peer)
+        if self._access.is_open:
+            if scheme.lower() == "bearer":
+                return Principal("http.token", "token", address=peer.address)
+            return who
+        if scheme:
+            found = await self._logged_in(scheme.lower(), given.strip(), peer)
+            if isinstance(found, web.Response):
+                self._stats.discard("http", "access.connect")
+                return found
+            who = found
+        decision = self._access.allows(who, "connect", "http")
+        if decision:
+            return who
+        self._stats.discard("http", "access.connect")
+        if not who.is_known:
+            return _challenge(_SAY_WHO)
+        return mistake(
+            403, f"{who.name!r} may not connect by HTTP: {decision.rule or decision.reason}"
+        )
+
+    def refusal(
+        self, request: web.Request, action: Action, path: bytes | str
+    ) -> web.Response | None:
+        """Return the answer to who may not do that; None: it may."""
+        who: Principal = request[PRINCIPAL]
+        decision = self._access.allows(who, action, path)
+        if decision:
+            return None
+        self._stats.discard("http", f"access.{action}")
+        if isinstance(path, bytes):
+            path = path.decode(errors="replace")
+        why = decision.rule or decision.reason
+        return mistake(403, f"{who.name!r} may not {action} {path!r}: {why}")
+
+    async def _logged_in(self, scheme: str, given: str, peer: Peer) -> Principal | web.Response:
+        now = self._clock()
+        if scheme == "bearer":
+            verdict = self._access.log_in_by_token(given, peer.address, now)
+        elif scheme == "basic":
+            try:
+                text = base64.b64decode(given, validate=True).decode()
+            except (binascii.Error, ValueError):
+                return _challenge(
+                    "this is no Basic authorization: base64 of NAME:PASSWORD in UTF-8"
+                )
+            name, _, secret = text.partition(":")
+            asked = self._access.log_in(name, secret, peer.address, now)
+            if isinstance(asked, Undecided):
+                right = await self._passwords.check(asked.encoded, asked.secret)
+                if right is None:
+                    return _busy("too many logins wait (access.max_pending_logins)", 1.0)
+                asked = self._access.settle(asked, right, peer.address, self._clock())
+            verdict = asked
+        else:
+            return _challenge(_SAY_WHO)
+        if isinstance(verdict, Accepted):
+            return verdict.principal
+        if verdict.wait_s:
+            return _busy("wait after failed logins", verdict.wait_s)
+        return _challenge("this is nobody's token, or not the user's password")
+
+
+def _peer(request: web.Request) -> Peer:
+    transport = request.transport
+    if transport is None or transport.get_extra_info("socket") is None:
+        return Peer(loopback=False)
+    return peer_of(transport)
+
+
+def _challenge(text: str) -> web.Response:
+    answer = mistake(401, text)
+    answer.headers["WWW-Authenticate"] = _CHALLENGE
+    return answer
+
+
+def _busy(text: str, wait_s: float) -> web.Response:
+    answer = mistake(429, text)
+    answer.headers["Retry-After"] = str(math.ceil(wait_s))
+    return answer
