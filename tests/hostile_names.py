@@ -29,6 +29,7 @@ HOSTILE = (
     "]]><evil/><![CDATA[",
     "&lt;&#x202e;&bidi;",
     "| a | `b` @all [click](javascript:alert(1)) ![x](http://evil.example/x)",
+    "$\\frac{1}{0}$ $x",  # what a chart takes for mathematics
     "[bold red]markup[/] {0} %s {{ 7*7 }} {% raw %}",
 )
 

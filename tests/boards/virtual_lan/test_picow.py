@@ -64,7 +64,7 @@ def test_its_program_can_ask_for_the_drive(tmp_path: Path) -> None:
 def test_from_blank_to_verdict_by_a_drive_and_the_wifi(
     lan_is_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MOTEMQ_RUNTIME", str(tmp_path / "runtime"))
+    monkeypatch.setenv("MOTEMQ_RUNTIME_DIR", str(tmp_path / "runtime"))
     desk = Desk(tmp_path / "runtime")
     desk.up(["rp2040w"], blank=True, lan=True, preload=preload_nothing)
     try:
