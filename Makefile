@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`; both set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench reliability size clean
+.PHONY: help setup demo test check bench reliability lock size clean
 
 BIN := .venv/bin
 OUT ?= out/demo
@@ -35,6 +35,15 @@ bench: setup ## benchmarks against named peers
 
 reliability: setup ## kills, losses of power, faults, and what journal.ack costs; into docs/reliability.md
 	$(BIN)/python -m benchmarks reliability --write
+
+lock: ## pin what pyproject.toml asks for, with hashes, in requirements.lock
+	@[ -x .venv/bin/python ] || ./setup.sh
+	$(BIN)/python -m venv .venv/lock
+	.venv/lock/bin/pip install --quiet 'uv>=0.8,<1'
+	.venv/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --all-extras \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+	  --custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
+	rm -rf .venv/lock
 
 size: setup ## bytes of .mpy of the client's modules; fails above its budget
 	$(BIN)/python -m benchmarks size

@@ -19,7 +19,7 @@ fi
 [ -n "$PYTHON" ] || fail "no Python 3.11 or newer found; on Debian 12: apt-get install python3.11 python3.11-venv"
 
 stamp=.venv/.setup-stamp
-want=$({ "$PYTHON" -VV; pwd; cat pyproject.toml setup.sh hatch_build.py host_broker/bus/*.pyx host_broker/net/journal/*.pyx; } | sha256sum | cut -d' ' -f1)
+want=$({ "$PYTHON" -VV; pwd; cat pyproject.toml requirements.lock setup.sh hatch_build.py host_broker/bus/*.pyx host_broker/net/journal/*.pyx; } | sha256sum | cut -d' ' -f1)
 if [ -x .venv/bin/motemq ] && [ "$(cat $stamp 2>/dev/null)" = "$want" ] &&
    .venv/bin/python -c '' 2>/dev/null; then
   say "up to date"
@@ -66,7 +66,9 @@ pip_install() {
     { tail -n 20 "$log" >&2; fail "pip could not install $* (above: the end of its output)"; }
   rm -f "$log"
 }
-pip_install -e '.[rig,pipeline,connect,dev]'
+# What others have published is that of the lock file, byte for byte (make lock); then ourselves.
+pip_install --require-hashes -r requirements.lock
+pip_install --no-deps --no-build-isolation -e .
 .venv/bin/python -c 'from host_broker.bus import _topic_table; from host_broker.net.journal import _assembly, _selection' 2>/dev/null ||
   say "warning: the broker's compiled parts could not be built, so it is slower; to see why: .venv/bin/pip install -v -e ."
 

@@ -9,7 +9,7 @@ _VERBS = {
     "add": ("boards.commands.add:command", "Write the file of a board that is plugged in."),
     "doctor": ("boards.commands.doctor:command", "Find out what keeps boards from working."),
     "flash": ("boards.commands.flash:command", "Put firmware on boards, never the wrong one."),
-    "virtual": ("boards.commands.virtual:command", "Boards for a desk that has none."),
+    "virtual": ("boards.virtual.cli:command", "Boards for a desk that has none."),
     "run": ("boards.commands.run:command", "Flash, install, check and judge boards."),
     "monitor": ("boards.commands.monitor:command", "Print what a board says, with the time."),
     "watch": ("boards.commands.watch:command", "Install a program each time a file is saved."),

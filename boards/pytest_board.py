@@ -5,13 +5,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from boards.flash.find_board import find_board, open_repl
-from boards.flash.image_identity import check_image
+from boards.flash.image_identity import image_for
 from boards.flash.images import image_of
-from boards.flash.ledger import Ledger
-from boards.flash.rule import flash_board
+from boards.flash.rule import flash_in_turn
 from boards.inventory import unresponsive
 from boards.inventory.locks import BoardLock
-from boards.inventory.permits import flash_permit
 from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle
 from boards.repl import Repl
@@ -150,23 +148,18 @@ def _prepare(
 
     unresponsive.refuse(rig.state_dir, target.id)
     board = target.board
-    image = check_image(
-        image_of(board.image, board.file.parent, log.mark, lock=rig.firmware_lock),
-        target.model.flash,
-        virtual=target.model.virtual,
-        sha256=board.sha256,
+    path = image_of(board.image, board.file.parent, log.mark, lock=rig.firmware_lock)
+    image = image_for(target, path)
+    flash_in_turn(
+        target,
+        image,
+        held=held,
+        state_dir=rig.state_dir,
+        parallel=rig.flash_parallel,
+        left_s=lambda: _FLASH_S,
+        tap=log.tap,
+        proven=keep,
     )
-    with flash_permit(rig.state_dir, target.controller(), rig.flash_parallel, deadline_s=_FLASH_S):
-        flash_board(
-            target,
-            image,
-            held=held,
-            ledger=Ledger(rig.state_dir / "ledger.jsonl"),
-            deadline_s=_FLASH_S,
-            progress=lambda text: None,
-            tap=log.tap,
-            proven=keep,
-        )
     if not own_files.is_taken:  # nothing ran on it before it was flashed
         keep(find_board(target, "running", deadline_s=_REPL_S).serial_url)
     stage_client(folder)

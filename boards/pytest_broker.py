@@ -6,6 +6,7 @@ from boards.faults.control import Mode, ProxyControl, Route
 from boards.faults.trace import How
 from boards.session.plan import Protocol
 from boards.session.run_brokers import RunBrokers
+from host_broker.address import host_and_port
 from host_broker.client import Client, Message, Subscribing, connect
 
 PROTOCOLS: tuple[Protocol, ...] = ("fmqp", "lightmq")
@@ -68,12 +69,12 @@ class RigFaults:
     @property
     def fmqp(self) -> str:
         """Where the board finds the broker for FMQP, HOST:PORT."""
-        return _text(self._routes["fmqp"].address)
+        return host_and_port(*self._routes["fmqp"].address)
 
     @property
     def lightmq(self) -> str:
         """The same for LightMQ."""
-        return _text(self._routes["lightmq"].address)
+        return host_and_port(*self._routes["lightmq"].address)
 
     def cut(self, how: How = "rst") -> int:
         """End the board's connections now, by RST or by FIN; return how many there were."""
@@ -123,8 +124,3 @@ class FaultRoutes:
 
     def _open(self, name: str, broker: str) -> Route:
         return self._control.route(name, broker.rpartition(":")[0].strip("[]"), broker)
-
-
-def _text(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from mpremote.transport import TransportError
 from mpremote.transport_serial import SerialTransport
 
+from boards.errors import RigError
 from boards.serial_port import PortGone, SerialPort, Tap
 
 OnLine = Callable[[str], None]
@@ -25,7 +26,7 @@ _OUTPUT_LIMIT = 1024 * 1024
 _CLEAR_LINE = b"\3"  # in the raw REPL Ctrl-C does that, and says nothing
 
 
-class ReplError(Exception):
+class ReplError(RigError):
     """A board's REPL did not do what was asked."""
 
 

@@ -11,13 +11,13 @@ import re
 import termios
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import serial
 
+from boards.errors import RigError
 from boards.line_errors import line_errors
 from boards.network_line import SCHEMES, LineRefused, NetworkLine
-from boards.port_holder import port_holders
+from boards.port_users import is_open_here, port_users
 from boards.waiting import wait_readable, wait_writable
 
 Tap = Callable[[bytes], None]  # is shown every byte that was read
@@ -28,7 +28,7 @@ _TERMINAL = re.compile(r"/dev/pts/\d+$")
 _DEVICE = re.compile(r"port (/\S+): ")
 
 
-class PortError(Exception):
+class PortError(RigError):
     """A serial port cannot be used; the text says which, why and what to do."""
 
 
@@ -36,23 +36,10 @@ class PortGone(PortError):
     """The port vanished or its far end closed, while in use."""
 
 
-class _Line(Protocol):
-    """What every kind of line does, without ever waiting; its errors are ``OSError``."""
-
-    @property
-    def unsent_bytes(self) -> int: ...
-    def fileno(self) -> int: ...
-    def read(self) -> bytes | None: ...
-    def write(self, data: bytes | memoryview, /) -> int: ...
-    def flush(self) -> None: ...
-    def drain(self, limit_s: float, /) -> None: ...
-    def close(self) -> None: ...
-
-
 class SerialPort:
     """An open serial port. Only one thread may use it at a time."""
 
-    def __init__(self, url: str, line: _Line, tap: Tap | None) -> None:
+    def __init__(self, url: str, line: "NetworkLine | _DeviceLine", tap: Tap | None) -> None:
         self.url = url
         self._line = line
         self._tap = tap
@@ -273,9 +260,14 @@ def _cannot_open(url: str, error: Exception) -> str:
         return f"serial port {url}: cannot be opened: {text}"
     if "exclusively lock" in text or number == errno.EBUSY:
         found = _DEVICE.search(text)  # a hwgrep:// URL has become a device by now
-        holders = " and ".join(port_holders(found[1] if found else url))
+        device = found[1] if found else url
+        holders = ["this very program"] if is_open_here(device) else []
+        holders += [f"{user.command} (process {user.pid})" for user in port_users(device)]
         if holders:
-            return f"serial port {url}: cannot be opened: in use by {holders}; end that first"
+            return (
+                f"serial port {url}: cannot be opened: in use by {' and '.join(holders)}; end that "
+                "first"
+            )
     remedy = _REMEDIES.get(number or 0, "is the board plugged in, and the name right?")
     reason = os.strerror(number) if number else text  # pyserial's words name the port again
     return f"serial port {url}: cannot be opened: {reason}; {remedy}"

@@ -1,140 +1,188 @@
-"""TOML as typed tables whose errors name file and line, and say what would be right.
+"""TOML files as typed data (msgspec), whose errors name file and line, and say what would be right.
 
 ``tomllib`` tells no lines, so a scanner of our own finds where each key is written. It may be
 lenient: it only sees text that ``tomllib`` has accepted.
 """
 
-import datetime
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+from msgspec import inspect
+
+from boards.errors import RigError
 
 _MAX_BYTES = 1024 * 1024  # a larger file is no configuration
 _KEY = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*""")
-_WORDS = {
-    str: "text in quotes",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    dict: "a table",
-    list: "a list [ ]",
-    datetime.date: "a date like 2027-01-15",
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")  # of where msgspec says that a mistake is
+_FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`")
+_WORDS: Mapping[type, str] = {
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+    inspect.BoolType: "true or false",
+    inspect.StructType: "a table",
+    inspect.DictType: "a table",
+    inspect.ListType: "a list [ ]",
+    inspect.VarTupleType: "a list [ ]",
+    inspect.DateType: "a date like 2027-01-15",
 }
 
 KeyPath = tuple[str, ...]
+_Kind = TypeVar("_Kind")
 
 
-class TomlError(Exception):
+class TomlError(RigError):
     """A TOML file is wrong; the text is ``FILE:LINE: what, and what would be right``."""
 
 
-class Table:
-    """Takes typed keys out of a TOML table and complains about what is left."""
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a file: its keys, with their types and what they are where they are left out."""
 
-    def __init__(
-        self, file: Path, lines: Mapping[KeyPath, int], path: KeyPath, data: Mapping[str, Any]
-    ) -> None:
-        self.file = file
-        self._lines, self._path, self._left = lines, path, dict(data)
-        self._known: set[str] = set()
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._left
+class TomlFile:
+    """A file that is TOML: ``data`` as ``tomllib`` reads it, and the line of each key.
 
-    def take(self, key: str, kind: type, default: Any = None) -> Any:
-        """Return and remove ``key``; a key without ``default`` is required.
+    A place is written as in TOML, ``flash.method``; ``port.[1]`` is the second of ``[[port]]``.
+    """
 
-        Raises ``TomlError`` if it is missing or not of the ``kind``.
+    def __init__(self, file: Path, data: dict[str, Any], lines: Mapping[KeyPath, int]) -> None:
+        self.file, self.data = file, data
+        self._lines = lines
+
+    def section(self, kind: type[_Kind], place: str = "", data: object = None) -> _Kind:
+        """Return ``data``, which is at ``place``, as a ``Section``; default: the whole file.
+
+        Raises ``TomlError`` for a key that is missing, unknown, or not of its type.
         """
-        self._known.add(key)
-        value = self._left.pop(key, default)
-        if value is None:
-            raise self.error(f"{self._name(key)} is missing; it is {_WORDS[kind]}")
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.error(f"{self._name(key)} = {value!r} is not {_WORDS[kind]}", key)
-        return value
+        data = self.data if data is None else data
+        try:
+            return msgspec.convert(data, kind, dec_hook=lambda custom, value: custom(value))
+        except msgspec.ValidationError as error:
+            raise self._explained(str(error), kind, place, data) from None
 
-    def number(self, key: str, low: int, high: int, default: int | None = None) -> int:
-        """Take a whole number from ``low`` to ``high``."""
-        value: int = self.take(key, int, default)
-        if not low <= value <= high:
-            raise self.error(f"{self._name(key)} = {value} is not from {low} to {high}", key)
-        return value
+    def rows(self, kind: type[_Kind], key: str) -> list[tuple[str, _Kind]]:
+        """Return the tables that are written ``[[key]]`` each, with their places."""
+        data = self.data.get(key, [])
+        if not isinstance(data, list) or not all(isinstance(each, dict) for each in data):
+            raise self.error(f"write each {key} as a table: [[{key}]]", key)
+        places = [".".join(_row_path((key,), number)) for number in range(len(data))]
+        return [(at, self.section(kind, at, row)) for at, row in zip(places, data, strict=True)]
 
-    def choice(self, key: str, allowed: Sequence[str], default: str | None = None) -> Any:
-        """Take one of the ``allowed`` texts."""
-        value = self.take(key, str, default)
-        if value not in allowed:
-            raise self.error(
-                f"{self._name(key)} = {value!r} is not one of {', '.join(allowed)}", key
-            )
-        return value
+    def error(self, text: str, place: str = "") -> TomlError:
+        """Return an error that names file and line of ``place``."""
+        return TomlError(f"{self.file}:{self.line(place)}: {text}")
 
-    def texts(self, key: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Take a list of texts."""
-        values = self.take(key, list, None if default is None else list(default))
-        for value in values:
-            if not isinstance(value, str):
-                raise self.error(f"{self._name(key)}: {value!r} is not text in quotes", key)
-        return tuple(values)
-
-    def table(self, key: str, *, required: bool = False) -> "Table":
-        """Take a sub-table, an empty one if it is absent and not ``required``."""
-        data = self.take(key, dict, None if required else {})
-        return Table(self.file, self._lines, (*self._path, key), data)
-
-    def tables(self) -> Iterator[tuple[str, "Table"]]:
-        """Take every key that is left, each of which must be a table."""
-        for key in list(self._left):
-            yield key, self.table(key)
-
-    def end(self) -> None:
-        """Raise ``TomlError`` if there is a key that nobody has taken."""
-        if self._left:
-            key = min(self._left)
-            known = ", ".join(sorted(self._known))
-            raise self.error(f"unknown key {self._name(key)}; here are known: {known}", key)
-
-    def error(self, text: str, key: str | None = None) -> TomlError:
-        """Return an error that names file and line of ``key``, or of this table."""
-        path = self._path if key is None else (*self._path, key)
+    def line(self, place: str = "") -> int:
+        """Return the line of ``place``, or of the nearest table around it."""
+        path = tuple(place.split("."))
         while path not in self._lines and path:
             path = path[:-1]
-        return TomlError(f"{self.file}:{self._lines.get(path, 1)}: {text}")
+        return self._lines.get(path, 1)
 
-    def _name(self, key: str) -> str:
-        return ".".join((*self._path, key))
+    def missing(self, kind: type, key: str, place: str) -> TomlError:
+        """Return the error for a ``key`` of the ``Section`` at ``place`` that is needed here."""
+        return self._missing(_type_of(inspect.type_info(kind), key), key, place)
+
+    def one_of(self, allowed: Sequence[str], value: str, place: str) -> Any:
+        """Return the ``value`` at ``place``. Raises ``TomlError`` if it is not ``allowed``."""
+        if value not in allowed:
+            known = ", ".join(allowed)
+            raise self.error(f"{_shown(place)} = {value!r} is not one of {known}", place)
+        return value
+
+    def _explained(self, text: str, wanted: type, place: str, value: Any) -> TomlError:
+        """Say in a person's words what msgspec found; ``place`` is where ``value`` is."""
+        what, _, where = text.partition(" - at `")
+        kind, sign, order = inspect.type_info(wanted), " = ", wanted
+        for key, number in _STEP.findall(where):
+            if key:
+                order = get_type_hints(getattr(kind, "cls", object)).get(key, order)
+                place = f"{place}.{key}".lstrip(".")
+            kind, value = _type_of(kind, key), value[key or int(number)]
+            sign = " = " if key else ": "
+        if field := _FIELD.match(what):
+            if field[1] == "missing required":
+                return self._missing(_type_of(kind, field[2]), field[2], place)
+            known = ", ".join(sorted(each.name for each in getattr(kind, "fields", ())))
+            place = f"{place}.{field[2]}".lstrip(".")
+            return self.error(f"unknown key {_shown(place)}; here are known: {known}", place)
+        if isinstance(kind, inspect.LiteralType):
+            words = f"one of {', '.join(_literals(order))}"  # msgspec has them sorted
+        else:
+            words = _words(kind, value)
+        if value == "" and isinstance(kind, inspect.StrType):
+            return self.error(f"{_shown(place)} is empty", place)
+        return self.error(f"{_shown(place)}{sign}{value!r} is not {words}", place)
+
+    def _missing(self, kind: inspect.Type, key: str, place: str) -> TomlError:
+        name = _shown(f"{place}.{key}".lstrip("."))
+        return self.error(f"{name} is missing; it is {_words(kind)}", place)
 
 
-def read_table(file: Path) -> Table:
+def _type_of(kind: inspect.Type, key: str) -> inspect.Type:
+    """Return the type of a table's ``key``, or of a list's items; None is what may be left out."""
+    if isinstance(kind, inspect.StructType):
+        kind = next(field.type for field in kind.fields if field.name == key)
+    else:
+        kind = getattr(kind, "item_type", inspect.AnyType())
+    if isinstance(kind, inspect.UnionType):
+        kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
+    return kind
+
+
+def _literals(annotation: Any) -> list[str]:
+    """Return the texts of a ``Literal`` somewhere in an annotation, in their order."""
+    if isinstance(annotation, str):
+        return [annotation]
+    return [text for inner in get_args(annotation) for text in _literals(inner)]
+
+
+def _words(kind: inspect.Type, value: object = None) -> str:
+    """Say what a value of this type is; ``value``: the one that is not."""
+    if type(value) is int and isinstance(kind, inspect.IntType) and kind.le is not None:
+        return f"from {kind.ge} to {kind.le}"
+    if type(value) in (int, float) and isinstance(kind, inspect.FloatType):
+        return f"{kind.ge:g} or more"
+    return _WORDS.get(type(kind), "text in quotes")
+
+
+def _shown(place: str) -> str:
+    return ".".join(name for name in place.split(".") if not name.startswith("["))
+
+
+def read_toml(file: Path) -> TomlFile:
     """Read a TOML file. Raises ``TomlError``, also if it cannot be read."""
     try:
-        if file.stat().st_size > _MAX_BYTES:
+        with file.open("rb") as opened:
+            raw = opened.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
             raise TomlError(f"{file}:1: larger than 1 MiB, so it is no configuration")
-        text = file.read_text(encoding="utf-8")
+        text = raw.decode()
     except OSError as error:
         raise TomlError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise TomlError(f"{file}:1: is not UTF-8 text") from None
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise TomlError(f"{file}:{line}: is not UTF-8 text") from None
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+)", str(error))
         line = int(place[1]) if place else text.count("\n") + 1
-        raise TomlError(f"{file}:{line}: is no TOML: {error}") from None
-    return Table(file, key_lines(text), (), data)
+        raise TomlError(f"{file}:{line}: is not TOML: {error}") from None
+    return TomlFile(file, data, key_lines(text))
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
     """Return the line (from 1) on which each key and table of valid TOML is first written.
 
-    Keys of inline tables are not listed: they stand on the line of their table, or just below.
+    Keys of inline tables are not listed: they stand on the line of their table, or just below. The
+    second table of an array ``[[key]]`` is ``(key, "[1]")``, the first one ``(key,)``.
     """
     found: dict[KeyPath, int] = {}
+    counts: dict[KeyPath, int] = {}  # of the tables of each array
     prefix: KeyPath = ()
     position = 0
     while position < len(text):
@@ -142,7 +190,11 @@ def key_lines(text: str) -> dict[KeyPath, int]:
         end = _statement_end(text, position)
         statement = text[position:end].strip()
         if statement.startswith("["):
-            prefix = _keys(statement.lstrip("["), 0)[0]
+            *parents, name = _keys(statement.lstrip("["), 0)[0] or ("",)
+            path = (*_in_arrays(parents, counts), name)
+            if statement.startswith("[["):
+                counts[path] = counts.get(path, 0) + 1
+            prefix = _in_arrays([name], counts, path[:-1])
             found.setdefault(prefix, line)
         elif statement and not statement.startswith("#"):
             keys = (*prefix, *_keys(statement, 0)[0])
@@ -150,6 +202,18 @@ def key_lines(text: str) -> dict[KeyPath, int]:
                 found.setdefault(keys[:length], line)
         position = end + 1
     return found
+
+
+def _row_path(path: KeyPath, number: int) -> KeyPath:
+    return (*path, f"[{number}]") if number else path
+
+
+def _in_arrays(keys: Sequence[str], counts: Mapping[KeyPath, int], path: KeyPath = ()) -> KeyPath:
+    """Return the path of ``keys`` below ``path``: of an array they mean its last table so far."""
+    for key in keys:
+        path = (*path, key)
+        path = _row_path(path, counts.get(path, 1) - 1)
+    return path
 
 
 def _keys(text: str, position: int) -> tuple[KeyPath, int]:

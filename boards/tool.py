@@ -12,6 +12,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from boards.errors import RigError
+
 _KEPT_BYTES = 65536
 _KILL_S = 5.0
 _PR_SET_PDEATHSIG = 1
@@ -21,7 +23,7 @@ _LIBC = ctypes.CDLL(None)
 OnLine = Callable[[str], None]
 
 
-class ToolError(Exception):
+class ToolError(RigError):
     """A tool failed; the text holds its name, how it ended and its last words."""
 
     def __init__(self, name: str, what: str, output: str) -> None:

@@ -137,7 +137,7 @@ class Client:
     held_by: set[bytes] | None = None
     principal: Principal = ANONYMOUS
     topics: TopicTable[Route] | None = None  # not looked for yet
-    permitted: PermittedTopics | None = None
+    permitted: PermittedTopics[Route] | None = None
     login: tuple[Authenticate, Undecided] | None = None
     steps: int = 0  # through the index, made for it and not yet paid off
     steps_paid: float = 0.0  # until when they were
@@ -217,7 +217,7 @@ class Broker:
         self._deadlines = Deadlines()
         self._leaving: GradualUnsubscribe[Client] = GradualUnsubscribe(self._bus)
         self._held: dict[bytes, dict[ConnectionId, Client]] = {}  # who waits for full queues
-        self._permitted: dict[tuple[Principal, str], PermittedTopics] = {}
+        self._permitted: dict[tuple[Principal, str], PermittedTopics[Route]] = {}
         self._arriving: Client | None = None  # its session is being made
         self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
         self._ending = False  # a signal has come, or stop: nothing more is read

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from boards.virtual.rp2040.node import NodeError, find_node
+from boards.virtual.board import NodeError, find_node
 from motemq.children import ChildFailed, Service, motemq, run, service
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.java import find_java

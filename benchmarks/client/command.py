@@ -24,13 +24,19 @@ from firmware.node_files import CompileError
     help="Which MicroPython of ours runs the clients; bytes of heap are a board's on unix32 only.",
 )
 @click.option(
+    "--mqtt-as",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Compare mqtt_as too: mqtt_as/__init__.py of a clone of its repository; pip has none.",
+)
+@click.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write every figure to this file too.",
 )
-def command(rounds: int, interpreter: str, json_file: Path | None) -> None:
-    """Measure our MicroPython client, umqtt's three and mqtt_async; print the ratios.
+def command(rounds: int, interpreter: str, mqtt_as: Path | None, json_file: Path | None) -> None:
+    """Measure our MicroPython client, umqtt's three, mqtt_async and mqtt_as; print the ratios.
 
     The others are fetched with pip. One process stands in for their broker and for ours.
 
@@ -39,7 +45,7 @@ def command(rounds: int, interpreter: str, json_file: Path | None) -> None:
     try:
         executable = firmware.build.ensure(interpreter, _tell)
         with tempfile.TemporaryDirectory(prefix="motemq-bench-") as folder, endpoint() as ports:
-            installed = install(Path(folder))
+            installed = install(Path(folder), mqtt_as)
             device = Device(executable, installed.lib, ports)
             what, width = device.what()
             rows: list[Row] = [*measures.sizes(installed, size.budget())]

@@ -21,6 +21,7 @@ CLIENTS = {
     "umqtt.robust": ("client_robust", "mqtt"),
     "umqtt.robust2": ("client_robust2", "mqtt"),
     "mqtt_async": ("client_mqtt_async", "mqtt"),
+    "mqtt_as": ("client_mqtt_as", "mqtt"),  # if it is there
 }
 
 
@@ -65,12 +66,17 @@ def judge(said: str, within_s: float) -> Noticed:
     return Noticed("unnoticed" if "connected" in said else "hangs", False)
 
 
+def clients(device: Device) -> dict[str, tuple[str, str]]:
+    """Return those of CLIENTS that are there."""
+    return {name: c for name, c in CLIENTS.items() if name != "mqtt_as" or device.has(name)}
+
+
 def measure(device: Device, width: int) -> dict[str, dict[str, Noticed]]:
     """Return client → behaviour → what became of it. All run at once; most of them just wait."""
     running: dict[tuple[str, Fault], subprocess.Popen[str]] = {}
-    found: dict[str, dict[str, Noticed]] = {name: {} for name in CLIENTS}
+    found: dict[str, dict[str, Noticed]] = {name: {} for name in clients(device)}
     with contextlib.ExitStack() as stack:
-        for name, (module, wire) in CLIENTS.items():
+        for name, (module, wire) in clients(device).items():
             for fault in FAULTS:
                 port = device.ports[f"{wire} {fault.behaviour}"]
                 times = (int(_KEEPALIVE_S * 1000), int(_TIMEOUT_S * 1000))

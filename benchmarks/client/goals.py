@@ -4,7 +4,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Literal
 
-PEERS = ("umqtt.simple", "umqtt.robust", "umqtt.robust2", "mqtt_async")
+PEERS = ("umqtt.simple", "umqtt.robust", "umqtt.robust2", "mqtt_async", "mqtt_as")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ umqtt and mqtt_async come from the package index through pip. They are source pa
 instructions: pip refuses to install them, but it does unpack them before it notices, and
 ``--no-clean`` makes it leave them there.
 
-mqtt_as itself is in no index that pip, npm or Debian read; mqtt_async was made of it, by another
-author, with its interface.
+mqtt_as itself is in no index that pip, npm or Debian read: whoever has a clone of its repository
+names the file. mqtt_async was made of it, by another author, with its interface.
 """
 
 import os
@@ -44,13 +44,18 @@ class Installed:
         return sum(self.sizes[f"{folder}{module}.mpy"] for module in modules)
 
 
-def install(folder: Path) -> Installed:
-    """Fetch and compile all clients into ``folder``. Raises ``NotInstalled``, ``CompileError``."""
+def install(folder: Path, mqtt_as: Path | None = None) -> Installed:
+    """Fetch and compile all clients into ``folder``. Raises ``NotInstalled``, ``CompileError``.
+
+    ``mqtt_as``: the file ``mqtt_as/__init__.py`` of its repository; None: it is not compared.
+    """
     lib = folder / "lib"
     compile_client(folder)
     for module, (requirement, package) in _PEERS.items():
         for source in _unpacked(requirement, package, folder / "pip" / module):
             compile_mpy(source, lib / package / f"{source.stem}.mpy", CLIENT_OPTIMISATION)
+    if mqtt_as:
+        compile_mpy(mqtt_as, lib / "mqtt_as.mpy", CLIENT_OPTIMISATION)
     sizes = {str(path.relative_to(lib)): path.stat().st_size for path in lib.rglob("*.mpy")}
     return Installed(lib, sizes)
 

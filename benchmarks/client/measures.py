@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable
 
-from benchmarks.client.goals import PEERS, Must, Row
+from benchmarks.client.goals import Must, Row
 from benchmarks.client.imports import imported
 from benchmarks.client.installed import Installed
 from benchmarks.client.runs import Device
@@ -15,6 +15,7 @@ _CLIENTS = {
     "umqtt.robust": ("client_robust", "mqtt good"),
     "umqtt.robust2": ("client_robust2", "mqtt good"),
     "mqtt_async": ("client_mqtt_async", "mqtt good"),
+    "mqtt_as": ("client_mqtt_as", "mqtt good"),  # if it is there
 }
 _BEFORE = "asyncio,network,machine,logging"  # what is the board's, whoever imports it
 _BOARD = "128k"  # a heap that has to be collected now and then
@@ -35,6 +36,8 @@ def sizes(installed: Installed, budget: Budget) -> list[Row]:
         "umqtt.robust2": [installed.bytes_of("umqtt", ["simple2", "robust2", "errno"])],
         "mqtt_async": [installed.bytes_of("", ["mqtt_async"])],
     }
+    if "mqtt_as.mpy" in installed.sizes:
+        theirs["mqtt_as"] = [installed.bytes_of("", ["mqtt_as"])]
     return [
         Row(
             f".mpy, {whole.about}",
@@ -52,7 +55,9 @@ def memory(device: Device) -> list[Row]:
     one, aio = _groups("fmqp tcp", "aio")
     (both,) = _groups("fmqp lightmq tcp")
     ours = imported(device, _BOARD, one, "asyncio", aio)
-    theirs = {name: [imported(device, _BOARD, _BEFORE, name)[name]] for name in PEERS}
+    theirs = {
+        name: [imported(device, _BOARD, _BEFORE, name)[name]] for name in _clients(device) if name
+    }
     objects = _each(device, "memory", 1, _BOARD)
     return [
         Row(
@@ -131,7 +136,7 @@ def rates(device: Device, rounds: int, told: Told) -> list[Row]:
                 name: [1e6 / each[what] for each in all_] for name, all_ in figures.items()
             }
             must = Must("at least", least[what], "ratio") if what in least else None
-            theirs = {name: per_second[name] for name in _CLIENTS if name}
+            theirs = {name: per_second[name] for name in figures if name not in ("", "aio")}
             rows.append(Row(title.format(what), "1/s", per_second[ours], theirs, must))
     return rows
 
@@ -172,11 +177,17 @@ def _groups(*groups: str) -> list[str]:
     return [",".join(f"umotemq.{module}" for module in group.split()) for group in groups]
 
 
+def _clients(device: Device) -> list[str]:
+    return [name for name in _CLIENTS if name != "mqtt_as" or device.has(name)]
+
+
 def _each(
     device: Device, measure: str, count: int, heap: str, turn: int = 0
 ) -> dict[str, dict[str, float]]:
     """Measure every client once; ``turn`` says who is first."""
-    names = list(_CLIENTS)
+    names = _clients(device)
+    if measure == "heap" and "mqtt_as" in names:
+        names.remove("mqtt_as")  # it makes garbage while it waits: by the time, not by the message
     turn %= len(names)
     found = {}
     for name in names[turn:] + names[:turn]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.broker.report import machine
-from benchmarks.client.faults import CLIENTS, FAULTS, Noticed
+from benchmarks.client.faults import FAULTS, Noticed
 from benchmarks.client.goals import PEERS, Row
 
 
@@ -18,14 +18,15 @@ def heading(interpreter: str) -> str:
 
 def table(rows: Sequence[Row]) -> str:
     """Return one line per measure; a ratio is ours/theirs, of several rounds with its range."""
-    head = "| measure | ours |" + "".join(f" {peer} | ratio |" for peer in PEERS)
-    lines = [head + " must | reached |", "|---" * (4 + 2 * len(PEERS)) + "|"]
-    return "\n".join([*lines, *(_line(row) for row in rows)])
+    peers = [peer for peer in PEERS if any(peer in row.theirs for row in rows)]
+    head = "| measure | ours |" + "".join(f" {peer} | ratio |" for peer in peers)
+    lines = [head + " must | reached |", "|---" * (4 + 2 * len(peers)) + "|"]
+    return "\n".join([*lines, *(_line(row, peers) for row in rows)])
 
 
-def _line(row: Row) -> str:
+def _line(row: Row, peers: Sequence[str]) -> str:
     cells = [row.title, _number(row.figure, row.unit)]
-    for peer in PEERS:
+    for peer in peers:
         theirs = row.theirs.get(peer)
         cells.append(_number(statistics.median(theirs), row.unit) if theirs else "")
         cells.append(_ratio(row, peer))
@@ -51,16 +52,16 @@ def _number(value: float, unit: str) -> str:
 def faults(found: dict[str, dict[str, Noticed]]) -> str:
     """Return which client noticed what; bold is too late, or never."""
     lines = [
-        "| the peer | at most | " + " | ".join(CLIENTS) + " |",
-        "|---" * (2 + len(CLIENTS)) + "|",
+        "| the peer | at most | " + " | ".join(found) + " |",
+        "|---" * (2 + len(found)) + "|",
     ]
     for fault in FAULTS:
         cells = [fault.title, f"{fault.within_s:g} s"]
-        for name in CLIENTS:
+        for name in found:
             noticed = found[name][fault.behaviour]
             cells.append(noticed.text if noticed.in_time else f"**{noticed.text}**")
         lines.append("| " + " | ".join(cells) + " |")
-    sums = [sum(each.in_time for each in found[name].values()) for name in CLIENTS]
+    sums = [sum(each.in_time for each in all_.values()) for all_ in found.values()]
     cells = ["noticed in time", "6 of 6", *(f"{number} of {len(FAULTS)}" for number in sums)]
     return "\n".join([*lines, "| " + " | ".join(cells) + " |"])
 

@@ -31,6 +31,10 @@ class Device:
     ports: dict[str, int]
     extra: Path | None = None  # more modules, found after those of ``lib``
 
+    def has(self, module: str) -> bool:
+        """Say whether there is such a module to be compared, in no package."""
+        return (self.lib / f"{module}.mpy").exists()
+
     def start(self, heap: str, script: str, *arguments: object) -> "subprocess.Popen[str]":
         """Start a script; it ends with this process. stdout and stderr come as one."""
         folders = [self.lib.name, *([self.extra] if self.extra else []), DEVICE, ".frozen"]

@@ -3,7 +3,6 @@
 import contextlib
 import queue
 import select
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -13,26 +12,25 @@ from typing import Self
 from boards.bridge.broker_side import BrokerSide
 from boards.bridge.console_end import ConsoleEnd
 from boards.bridge.counters import BridgeCounters
+from boards.bridge.link_mode import LinkMode
 from boards.bridge.mode import LineMode
-from boards.bridge.notices import Notices, Report
-from boards.bridge.port_settings import PortSettings
+from boards.bridge.poll_thread import JOIN_S, PollThread, Report
+from boards.bridge.port_plan import PortSettings
+from boards.bridge.raw_mode import RawMode
 from boards.serial_port import PortError, SerialPort
 from host_broker.address import Address
 
 PORT_RETRY_S = 0.5
 _WRITE = 4096
 _IDLE_LOOK_S = 0.02
-_TICK_S = 5.0  # nothing is due later than that, so that a missed wake-up heals
 _STOP_S = 1.0  # to send what is unsent
-_JOIN_S = 15.0  # opening a port behind TCP may take half of that
 
 
-class SerialBridge:
-    """A bridge in a thread of its own; leaving the ``with`` block stops it.
+class SerialBridge(PollThread):
+    """A bridge in a thread of its own.
 
-    ``mode`` must not be shared. ``counters`` is what ``mode`` counts in. ``report`` gets one line
-    per event, from the thread. A port or a broker that goes away is tried again as long as the
-    bridge runs.
+    ``mode`` must not be shared. ``counters`` is what ``mode`` counts in. A port or a broker that
+    goes away is tried again as long as the bridge runs.
     """
 
     def __init__(
@@ -50,20 +48,16 @@ class SerialBridge:
         ``locate`` returns where the port is now, which is asked before it is opened: a board with
         USB of its own comes back from a reset under another name. It may raise ``PortError``.
         """
+        super().__init__("bridge", report)
         self.console = console
         self._locate = locate
         self.settings, self.broker = port, broker
         self.mode, self.counters = mode, counters
-        self._notices = Notices(report)
-        self._broker_side = BrokerSide(broker, mode, counters, self._notices, self.wake)
+        self._broker_side = BrokerSide(broker, mode, counters, self.notices, self.wake)
         self._port: SerialPort | None = None
         self._port_due = 0.0
         self._unplugged = False
-        self._stopping = threading.Event()
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._woken: socket.socket | None = None
-        self._waker: socket.socket | None = None
-        self._thread = threading.Thread(target=self._run, name="bridge", daemon=True)
 
     def start(self, *, wait_for_port: bool = False) -> Self:
         """Begin to pump. Raises ``PortError`` if the port cannot be opened.
@@ -78,36 +72,18 @@ class SerialBridge:
                     self.console.close()
                 raise
             self._port_missing(error)
-        self._woken, self._waker = socket.socketpair()
-        self._woken.setblocking(False)
-        self._waker.setblocking(False)
-        self._thread.start()
-        return self
+        return super().start()
 
     def stop(self) -> None:
         """Send what is unsent (within a second), close both sides, wait for the thread."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self.wake()
-            self._thread.join(_JOIN_S)
-        elif self.console is not None:
+        super().stop()
+        if self._thread.ident is None and self.console is not None:
             self.console.close()  # it never ran
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_error: object) -> None:
-        self.stop()
 
     @property
     def connected(self) -> bool:
         """True while a session to the broker is open."""
         return self._broker_side.session is not None
-
-    @property
-    def running(self) -> bool:
-        """True until the bridge is stopped."""
-        return self._thread.is_alive()
 
     @property
     def port_open(self) -> bool:
@@ -119,11 +95,6 @@ class SerialBridge:
         """What the port's driver has counted; None if it does not, or there is no port."""
         port = self._port
         return port.errors if port is not None else None
-
-    @property
-    def trouble(self) -> str:
-        """What does not work just now, ``""`` if all does."""
-        return self._notices.trouble
 
     @property
     def state(self) -> str:
@@ -143,20 +114,13 @@ class SerialBridge:
             time.sleep(_IDLE_LOOK_S)
         return True
 
-    def wake(self) -> None:
-        """Have the thread look again; for changes made to the mode from outside."""
-        waker = self._waker
-        if waker is not None:
-            with contextlib.suppress(OSError):  # full: it is awake; closed: it has ended
-                waker.send(b"!")
-
     def cut(self) -> bool:
         """Kill the session now with a RST, as a dying host would; False if there was none."""
         answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._requests.put(lambda: answer.put(self._broker_side.cut()))
         self.wake()
         try:
-            return answer.get(timeout=_JOIN_S)
+            return answer.get(timeout=JOIN_S)
         except queue.Empty:
             return False
 
@@ -183,27 +147,21 @@ class SerialBridge:
             done.set()
 
         self.ask(change)
-        done.wait(_JOIN_S)
+        done.wait(JOIN_S)
 
     # All below runs in the thread.
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                self._turn()
-        finally:
-            self._end()
-
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Wait once, and move what can be moved."""
         if self._misses_port and time.monotonic() >= self._port_due:
             try:
                 self._open_port()
-                self._notices.say(f"serial port {self.settings.url}: open")
+                self.notices.say(f"serial port {self.settings.url}: open")
             except PortError as error:
                 self._port_missing(error)
         self.mode.tick(time.monotonic())
         self._broker_side.follow()
-        events = self._wait()
+        events = self._next_events()
         self._serve_requests()
         self._with_port(lambda port: self._serve_port(port, events.get(port.fileno(), 0)))
         if self.console is not None:
@@ -214,11 +172,8 @@ class SerialBridge:
         self.counters.to_broker_wait.look(len(self.mode.to_broker), now)
         self.counters.to_board_wait.look(len(self.mode.to_board), now)
 
-    def _wait(self) -> dict[int, int]:
-        """Wait for whatever comes first."""
+    def _next_events(self) -> dict[int, int]:
         poll = select.poll()
-        if self._woken is not None:
-            poll.register(self._woken, select.POLLIN)
         if self._port is not None:
             wanted = select.POLLIN if self.mode.reads_board else 0
             if self.mode.to_board or self._port.unsent_bytes:
@@ -230,10 +185,7 @@ class SerialBridge:
         due = [self.mode.next_deadline(), *self._broker_side.deadlines()]
         if self._misses_port:
             due.append(self._port_due)
-        now = time.monotonic()
-        # A millisecond more: poll() rounds down, and would turn in circles until it is due.
-        waits = [max(0.0, at - now) + 0.001 for at in due if at is not None]
-        return dict(poll.poll(min([*waits, _TICK_S]) * 1000))
+        return self.wait(poll, due)
 
     @property
     def _misses_port(self) -> bool:
@@ -274,7 +226,7 @@ class SerialBridge:
         if self._locate is not None:
             self.settings = replace(self.settings, url=self._locate())
         self._port = self.settings.open()
-        self._notices.over()
+        self.notices.over()
         holds_back = self.settings.rtscts or self._port.holds_back
         self.mode.port_opened(time.monotonic(), holds_back=holds_back)
 
@@ -289,17 +241,15 @@ class SerialBridge:
 
     def _port_missing(self, error: PortError) -> None:
         self._port_due = time.monotonic() + PORT_RETRY_S
-        self._notices.complain(str(error))
+        self.notices.complain(str(error))
 
     def _serve_requests(self) -> None:
-        if self._woken is not None:
-            with contextlib.suppress(BlockingIOError):
-                self._woken.recv(4096)
         with contextlib.suppress(queue.Empty):
             while True:
                 self._requests.get_nowait()()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Say goodbye, send what is unsent, close both sides."""
         self.mode.farewell(time.monotonic())
         if self._port is not None:
             with contextlib.suppress(PortError, TimeoutError):
@@ -310,6 +260,91 @@ class SerialBridge:
         if self.console is not None:
             self.console.close()
         self._serve_requests()
-        for end in (self._woken, self._waker):
-            if end is not None:
-                end.close()
+
+
+class RawBridge(SerialBridge):
+    """A transparent pipe in a thread of its own; leaving the ``with`` block stops it.
+
+    ``serial_url`` is a device or pyserial URL, ``baud`` in bits/s, ``host`` and ``port`` the
+    broker's. ``silence_s``: seconds without a byte of the board after which its session is closed.
+    ``report`` gets one line per event, from the thread. ``start`` raises ``PortError``.
+    """
+
+    def __init__(
+        self,
+        serial_url: str,
+        baud: int,
+        host: str,
+        port: int,
+        *,
+        silence_s: float = 2.0,
+        report: Report | None = None,
+    ) -> None:
+        counters = BridgeCounters()
+        self._raw = RawMode(counters, silence_s=silence_s)
+        broker = Address("tcp", host, port)
+        super().__init__(PortSettings(serial_url, baud), broker, self._raw, counters, report)
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds; a change counts at once."""
+        return self._raw.silence_s
+
+    @silence_s.setter
+    def silence_s(self, value: float) -> None:
+        self._raw.silence_s = value
+        self.wake()
+
+
+class ReliableBridge(SerialBridge):
+    """The reliable link's end in a thread of its own; leaving the ``with`` block stops it.
+
+    ``serial_url`` is a device or pyserial URL, ``baud`` in bits/s, ``host`` and ``port`` the
+    broker's. ``report`` gets one line per event, from the thread. ``start`` raises ``PortError``.
+    ``console``: the line is the board's console; ``console_url`` is then where that goes on.
+    ``locate``: see ``SerialBridge``. Raises ``ConsoleError``.
+    """
+
+    def __init__(
+        self,
+        serial_url: str,
+        baud: int,
+        host: str,
+        port: int,
+        *,
+        console: bool = False,
+        locate: Callable[[], str] | None = None,
+        report: Report | None = None,
+    ) -> None:
+        counters = BridgeCounters()
+        self._link = LinkMode(counters)
+        end = ConsoleEnd(self._link) if console else None
+        super().__init__(
+            PortSettings(serial_url, baud),
+            Address("tcp", host, port),
+            self._link,
+            counters,
+            report,
+            end,
+            locate,
+        )
+
+    @property
+    def console_url(self) -> str:
+        """The terminal on which the board's console is, "" if its line carries none."""
+        return self.console.path if self.console is not None else ""
+
+    @property
+    def stray_bytes(self) -> int:
+        """Bytes of the board so far that were no part of the link: noise, text, damaged frames."""
+        return self._link.link.counters.stray_bytes
+
+    @property
+    def resent_frames(self) -> int:
+        """Frames that had to be sent to the board again, so far."""
+        return self._link.link.counters.resent
+
+    def make_noise(self, data: bytes) -> None:
+        """Spoil the next frame that brings the board anything with ``data``, before and within it:
+        for tests of what a bad line costs."""
+        self.ask(lambda: self._link.spoil_next(data))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.mode import LineMode
-from boards.bridge.notices import Notices
+from boards.bridge.poll_thread import Notices
 from boards.bridge.session import Dialing, Session, SessionEnded, wait_closed
 from host_broker.address import Address
 

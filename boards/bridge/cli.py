@@ -8,10 +8,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.console import Console
@@ -19,7 +18,7 @@ from rich.live import Live
 
 from boards.bridge import status, status_view
 from boards.bridge.bridge_pool import BridgePool
-from boards.bridge.config import ConfigError, Plan, default_name, load_config
+from boards.bridge.config import Plan, load_config, plan_of
 from boards.bridge.console_end import ConsoleError
 from boards.bridge.expose import ListenError
 from boards.bridge.log import Log
@@ -29,51 +28,27 @@ from boards.bridge.port_plan import (
     MIN_BAUD,
     MIN_SILENCE_S,
     MODES,
-    BridgePlan,
     ExposePlan,
-    Mode,
     PlanError,
-    broker_address,
-    check_exposure,
-    console_of,
-    listen_address,
-    token_of,
     with_token,
 )
-from boards.bridge.port_settings import PortSettings
 from boards.runtime_folder import Untrusted, make_private, runtime_folder
 from boards.serial_port import PortError
+from boards.toml_file import TomlError
 from host_broker.printable import printable
 
 _POLL_S = 0.2
 _REFRESH_S = 1.0
-_T = TypeVar("_T")
-
-
-def _reading(read: Callable[[str], _T]) -> Callable[[Any, Any, str | None], _T | None]:
-    """Make a click callback of a function that raises ``PlanError``."""
-
-    def callback(_context: Any, _parameter: Any, value: str | None) -> _T | None:
-        if value is None:
-            return None
-        try:
-            return read(value)
-        except PlanError as error:
-            raise click.BadParameter(str(error)) from None
-
-    return callback
 
 
 @click.command()
-@click.option("--serial", "serial_url", metavar="URL", help="Device or pyserial URL.")
+@click.option("--serial", metavar="URL", help="Device or pyserial URL.")
 @click.option(
     "--baud", default=DEFAULT_BAUD, show_default=True, type=click.IntRange(MIN_BAUD, 2**31 - 1)
 )
 @click.option("--rtscts", is_flag=True, help="The line has RTS/CTS flow control.")
 @click.option(
     "--to",
-    "broker",
-    callback=_reading(broker_address),
     metavar="fmqp://HOST:PORT",
     help="The broker: fmqp, fmqps, lightmq …; or tcp://HOST:PORT, for the bytes are not looked at.",
 )
@@ -96,14 +71,12 @@ def _reading(read: Callable[[str], _T]) -> Callable[[Any, Any, str | None], _T |
 )
 @click.option(
     "--listen",
-    callback=_reading(listen_address),
     metavar="[HOST:]PORT",
     help="Instead of --to: one program at a time may connect here and use the port.",
 )
 @click.option("--rfc2217", is_flag=True, help="With --listen: also rates and control lines.")
 @click.option(
     "--token-file",
-    callback=_reading(token_of),
     metavar="FILE",
     help="With --listen: the first line that a program must send.",
 )
@@ -161,40 +134,27 @@ def command(**options: Any) -> None:
 
 def _plans(options: dict[str, Any]) -> list[Plan]:
     if options["config"] is not None:
-        if options["serial_url"] or options["broker"] or options["listen"]:
+        if options["serial"] or options["to"] or options["listen"]:
             raise click.UsageError("with --config the ports are those of the file only")
         try:
             return load_config(options["config"])
-        except ConfigError as error:
+        except TomlError as error:
             raise click.UsageError(str(error)) from None
-    url = options["serial_url"]
-    if not url or bool(options["broker"]) == bool(options["listen"]):
+    if not options["serial"] or bool(options["to"]) == bool(options["listen"]):
         raise click.UsageError(
             "name a port and where it leads: --serial URL with --to BROKER or --listen PORT; "
             "or --config FILE, or --status"
         )
-    port = PortSettings(url, options["baud"], rtscts=options["rtscts"])
-    name = default_name(url)
-    mode: Mode = options["mode"]
-    if options["broker"] is not None:
-        if options["rfc2217"] or options["token_file"] or options["insecure"]:
-            raise click.UsageError("--rfc2217, --token-file and --insecure go with --listen")
-        try:
-            console = console_of(options["console"], mode)
-        except PlanError as error:
-            raise click.UsageError(f"--console: {error}") from None
-        broker, silence_s = options["broker"], options["silence_s"]
-        return [BridgePlan(name, port, broker, mode, silence_s, console)]
-    if options["console"]:
+    if options["to"] and (options["rfc2217"] or options["token_file"] or options["insecure"]):
+        raise click.UsageError("--rfc2217, --token-file and --insecure go with --listen")
+    if options["console"] and not options["to"]:
         raise click.UsageError("--console goes with --to and --mode reliable")
-    host, tcp_port = options["listen"]
-    token = options["token_file"] or b""
-    try:
-        check_exposure(host, token, insecure=options["insecure"])
-    except PlanError as error:
-        raise click.UsageError(str(error)) from None
-    insecure = options["insecure"]
-    return [ExposePlan(name, port, host, tcp_port, options["rfc2217"], token, insecure)]
+    given = {key: value for key, value in options.items() if value is not None}
+
+    def wrong(key: str, error: PlanError) -> click.BadParameter:
+        return click.BadParameter(str(error), param_hint=f"'--{key}'")
+
+    return [plan_of(given, wrong)]
 
 
 def _with_tokens(plans: list[Plan], folder: Path, stack: contextlib.ExitStack) -> list[Plan]:

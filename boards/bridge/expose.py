@@ -7,13 +7,12 @@ between. With RFC 2217 the program also sets the rate and the control lines (esp
 import contextlib
 import select
 import socket
-import threading
 import time
 from typing import Self
 
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.first_line import FirstLine
-from boards.bridge.notices import Notices, Report
+from boards.bridge.poll_thread import PollThread, Report
 from boards.bridge.port_plan import ExposePlan
 from boards.bridge.rfc2217_server import Rfc2217Server
 from boards.bridge.token_gate import TokenGate
@@ -25,9 +24,7 @@ from host_broker.address import host_and_port
 _BUFFER_LIMIT = 65536  # per direction; above it the source is not read
 _READ = 16384
 _MODEM_LINES_S = 1.0  # how often they are looked at, as pyserial's server example does
-_TICK_S = 5.0
 _STOP_S = 1.0
-_JOIN_S = 15.0
 
 
 class ListenError(Exception):
@@ -48,24 +45,17 @@ class _Client:
         self.first_line: FirstLine | None = FirstLine()  # None: it is no page
 
 
-class ExposedPort:
-    """A listener in a thread of its own; leaving the ``with`` block stops it.
-
-    ``report`` gets one line per event, from the thread.
-    """
+class ExposedPort(PollThread):
+    """A listener in a thread of its own."""
 
     def __init__(self, plan: ExposePlan, report: Report | None = None) -> None:
+        super().__init__("exposed-port", report)
         self.plan = plan
         self.counters = BridgeCounters()
-        self._notices = Notices(report)
         self._listener: socket.socket | None = None
         self._client: _Client | None = None
         self._gate = TokenGate(plan.token, self._refused)
-        self._stopping = threading.Event()
         self._asked_to_end = ""  # the one who has the port, and only that one
-        self._woken: socket.socket | None = None
-        self._waker: socket.socket | None = None
-        self._thread = threading.Thread(target=self._run, name="exposed-port", daemon=True)
 
     def start(self) -> Self:
         """Begin to listen. Raises ``ListenError``."""
@@ -78,23 +68,7 @@ class ExposedPort:
         except OSError as error:
             raise ListenError(f"cannot listen on {where}: {error.strerror or error}") from None
         self._listener.setblocking(False)
-        self._woken, self._waker = socket.socketpair()
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """Close the listener, the client and the port."""
-        self._stopping.set()
-        if self._waker is not None:
-            with contextlib.suppress(OSError):
-                self._waker.send(b"!")
-            self._thread.join(_JOIN_S)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_error: object) -> None:
-        self.stop()
+        return super().start()
 
     @property
     def address(self) -> str:
@@ -103,16 +77,6 @@ class ExposedPort:
             return host_and_port(self.plan.host, self.plan.tcp_port)
         host, port = self._listener.getsockname()[:2]
         return host_and_port(host, port)
-
-    @property
-    def running(self) -> bool:
-        """True until it is stopped."""
-        return self._thread.is_alive()
-
-    @property
-    def trouble(self) -> str:
-        """What did not work the last time, ``""`` if all did."""
-        return self._notices.trouble
 
     @property
     def state(self) -> str:
@@ -132,29 +96,23 @@ class ExposedPort:
         if client is None:
             return ""
         self._asked_to_end = client.peer
-        if self._waker is not None:
-            with contextlib.suppress(OSError):
-                self._waker.send(b"!")
+        self.wake()
         return client.peer
 
     # All below runs in the thread.
 
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                self._turn()
-        finally:
-            self._hang_up("the bridge stops", flush=True)
-            self._gate.close()
-            for end in (self._listener, self._woken, self._waker):
-                if end is not None:
-                    end.close()
+    def end(self) -> None:
+        """Close the client, the port and the listener."""
+        self._hang_up("the bridge stops", flush=True)
+        self._gate.close()
+        if self._listener is not None:
+            self._listener.close()
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Wait once, serve the client, hear those who come."""
         poll = select.poll()
-        for end in (self._listener, self._woken):
-            if end is not None:
-                poll.register(end, select.POLLIN)
+        if self._listener is not None:
+            poll.register(self._listener, select.POLLIN)
         for caller in self._gate.sockets:
             poll.register(caller, select.POLLIN)
         client = self._client
@@ -162,10 +120,13 @@ class ExposedPort:
             poll.register(client.tcp, _wanted(client.to_board, bool(client.to_client)))
             writing = bool(client.to_board or client.port.unsent_bytes)
             poll.register(client.port.fileno(), _wanted(client.to_client, writing))
-        events = dict(poll.poll(self._patience_s() * 1000))
+        due: list[float | None] = [*self._gate.deadlines()]
+        if client is not None and client.manager is not None:
+            due.append(client.lines_due)
+        if client is not None and client.first_line is not None:
+            due.append(client.first_line.deadline)
+        events = self.wait(poll, due)
         now = time.monotonic()
-        if self._woken is not None and self._woken.fileno() in events:
-            self._woken.recv(64)
         if client is not None and self._asked_to_end == client.peer:
             self._hang_up("its user has ended it (motemq bridge --end)", flush=True)
             client = None
@@ -179,22 +140,12 @@ class ExposedPort:
                 self._hang_up(str(error))
             except PortError as error:
                 self.counters.port_failures += 1
-                self._notices.complain(str(error))
+                self.notices.complain(str(error))
                 self._hang_up("the serial port is gone", flush=True)
         for tcp, peer in self._gate.hear(events, now):
             self._take_client(tcp, peer)
         if self._listener is not None and self._listener.fileno() in events:
             self._accept(now)
-
-    def _patience_s(self) -> float:
-        due = self._gate.deadlines()
-        if self._client is not None and self._client.manager is not None:
-            due.append(self._client.lines_due)
-        if self._client is not None and self._client.first_line is not None:
-            deadline = self._client.first_line.deadline
-            due += [deadline] if deadline is not None else []
-        now = time.monotonic()
-        return min([_TICK_S, *(max(0.0, at - now) + 0.001 for at in due)])
 
     def _serve(self, client: _Client, events: dict[int, int], now: float) -> None:
         port, tcp = client.port, client.tcp
@@ -262,7 +213,7 @@ class ExposedPort:
 
     def _refused(self, line: str) -> None:
         self.counters.connect_failures += 1
-        self._notices.say(line)
+        self.notices.say(line)
 
     def _take_client(self, tcp: socket.socket, peer: str) -> None:
         if self._client is not None:
@@ -274,14 +225,14 @@ class ExposedPort:
             port = settings.open()
         except PortError as error:
             self.counters.port_failures += 1
-            self._notices.complain(str(error))
+            self.notices.complain(str(error))
             _say_and_close(tcp, str(error))
             return
-        self._notices.over()
+        self.notices.over()
         manager = Rfc2217Server(port, settings.baud) if self.plan.rfc2217 else None
         self._client = _Client(tcp, peer, port, manager)
         self.counters.sessions += 1
-        self._notices.say(f"{peer} has the port")
+        self.notices.say(f"{peer} has the port")
 
     def _hang_up(self, why: str, *, flush: bool = False) -> None:
         client = self._client
@@ -299,7 +250,7 @@ class ExposedPort:
         finally:
             client.tcp.close()
             self._client = None  # only now is the port anybody's
-        self._notices.say(f"{client.peer} let go of the port: {why}")
+        self.notices.say(f"{client.peer} let go of the port: {why}")
 
 
 def _wanted(buffer: bytearray, writing: bool) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from boards.bridge.counters import BridgeCounters
+from boards.bridge.mode import LineMode
 from boards.bridge.reliable_frame import Stray, carries_data
 from boards.bridge.reliable_link import Asked, Ended, Event, HostLink
 
@@ -14,7 +15,7 @@ _TEXT_LIMIT = 200  # of a line that the board says beside the link
 _TOLD_LIMIT, _TOLD_S = 50, 60.0  # so many lines per so long: a log is not a console
 
 
-class LinkMode:
+class LinkMode(LineMode):
     """``LineMode`` for boards with the client's reliable stream. ``counters`` is the bridge's."""
 
     name = "reliable"
@@ -46,12 +47,10 @@ class LinkMode:
 
     @property
     def stream(self) -> int:
-        """See ``LineMode``."""
         return self._stream
 
     @property
     def idle(self) -> bool:
-        """See ``LineMode``."""
         return self.link.session is None
 
     @property
@@ -61,7 +60,6 @@ class LinkMode:
 
     @property
     def reads_broker(self) -> bool:
-        """See ``LineMode``."""
         return len(self._for_board) < _TO_BOARD_LIMIT
 
     def port_opened(self, now: float, *, holds_back: bool) -> None:
@@ -135,11 +133,6 @@ class LinkMode:
     def next_deadline(self) -> float | None:
         """When the link has something to do."""
         return self.link.next_deadline()
-
-    def take_notes(self) -> list[str]:
-        """See ``LineMode``."""
-        notes, self._notes = self._notes, []
-        return notes
 
     def _handle(self, events: Iterable[Event], now: float) -> None:
         for event in events:

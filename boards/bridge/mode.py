@@ -12,12 +12,10 @@ class LineMode(Protocol):
     ``to_broker`` and ``to_board`` are what is to be sent; the bridge takes bytes off their fronts.
     """
 
+    name: str  # raw or reliable
     to_broker: bytearray
     to_board: bytearray
-
-    @property
-    def name(self) -> str:
-        """``raw`` or ``reliable``."""
+    _notes: list[str]  # for people, not yet taken
 
     @property
     def state(self) -> str:
@@ -59,21 +57,26 @@ class LineMode(Protocol):
 
     def session_failed(self, now: float) -> None:
         """A try to open the TCP session failed; it is tried again as long as it is wanted."""
+        return None
 
     def broker_sent(self, data: bytes, now: float) -> None:
         """These bytes came from the TCP session; asked for only while ``reads_broker``."""
 
     def farewell(self, now: float) -> None:
         """The bridge stops; what is to be said to the board goes to ``to_board``."""
+        return None
 
     def tick(self, now: float) -> None:
         """Do what is due; called at least whenever ``next_deadline`` has come."""
 
     def refill(self, now: float) -> None:
         """The port has taken all of ``to_board``: add what comes next, if there is something."""
+        return None
 
     def next_deadline(self) -> float | None:
         """Return when ``tick`` is due, None if nothing is."""
 
     def take_notes(self) -> list[str]:
         """Return what people should know and was not yet told, one line each."""
+        notes, self._notes = self._notes, []
+        return notes

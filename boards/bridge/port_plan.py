@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from boards.bridge.port_settings import PortSettings
 from boards.network_line import read_token
+from boards.serial_port import PortError, SerialPort
 from host_broker.address import Address, AddressError, parse_address
 
 Mode = Literal["raw", "reliable"]
@@ -26,6 +26,25 @@ _TLS_FILES = ("ca", "cert", "key")
 
 class PlanError(ValueError):
     """Something in a plan cannot be; the text says what could."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortSettings:
+    """A serial port: device or URL, bits/s, and whether RTS/CTS hold the board back."""
+
+    url: str
+    baud: int
+    rtscts: bool = False
+
+    def open(self) -> SerialPort:
+        """Open it. Raises ``PortError``, also for URLs that nobody can wait for."""
+        port = SerialPort.open(self.url, baud=self.baud, rtscts=self.rtscts)
+        try:
+            port.fileno()
+        except PortError:
+            port.close()
+            raise
+        return port
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """Raw mode, without I/O: a transparent pipe, and guesses where a connection begins and ends.
 
 A serial line has no connection. So the first byte of the board asks for a TCP session, and
-``silence_s`` without a byte ends it; docs/bridge.md says what that means for a board.
+``silence_s`` without a byte ends it; docs/bridge.md says what that means for a board. While no
+broker is reached, the beginning of a stream is kept: one may come before the board falls silent.
 """
 
 from enum import Enum
 
 from boards.bridge.counters import BridgeCounters
+from boards.bridge.mode import LineMode
 
 # Per direction; above it the source is not read.
 BUFFER_LIMIT = 65536
@@ -19,7 +21,7 @@ class _State(Enum):
     DEAF = "dropping"  # what the board says is dropped, until it has been silent
 
 
-class RawMode:
+class RawMode(LineMode):
     """``LineMode`` for raw lines. ``silence_s``: seconds; may be changed at any time.
 
     ``counters`` is the bridge's.
@@ -45,22 +47,18 @@ class RawMode:
 
     @property
     def stream(self) -> int:
-        """See ``LineMode``."""
         return self._number if self._state in (_State.OPENING, _State.OPEN) else 0
 
     @property
     def idle(self) -> bool:
-        """See ``LineMode``."""
         return self._state is _State.IDLE
 
     @property
     def reads_board(self) -> bool:
-        """See ``LineMode``."""
         return len(self.to_broker) < BUFFER_LIMIT
 
     @property
     def reads_broker(self) -> bool:
-        """See ``LineMode``."""
         return len(self.to_board) < BUFFER_LIMIT
 
     def port_opened(self, now: float, *, holds_back: bool) -> None:
@@ -100,15 +98,9 @@ class RawMode:
         self._drop()
         self._state = _State.DEAF
 
-    def session_failed(self, now: float) -> None:
-        """Keep the beginning of the stream: the broker may come before the board falls silent."""
-
     def broker_sent(self, data: bytes, now: float) -> None:
         """Pass on what the broker said."""
         self.to_board += data
-
-    def farewell(self, now: float) -> None:
-        """Say nothing: a raw line has no words."""
 
     def tick(self, now: float) -> None:
         """Notice that the board has fallen silent."""
@@ -132,19 +124,11 @@ class RawMode:
             self._drop()
         self._state = _State.IDLE
 
-    def refill(self, now: float) -> None:
-        """Nothing: what the broker said is there at once."""
-
     def next_deadline(self) -> float | None:
         """When the silence is long enough."""
         if self._state is _State.IDLE or (self._state is _State.OPEN and self.to_broker):
             return None
         return self._last_byte + self.silence_s
-
-    def take_notes(self) -> list[str]:
-        """See ``LineMode``."""
-        notes, self._notes = self._notes, []
-        return notes
 
     def _overflow(self) -> None:
         self._notes.append(

@@ -5,7 +5,7 @@ import hmac
 import socket
 from collections.abc import Mapping
 
-from boards.bridge.notices import Report
+from boards.bridge.poll_thread import Report
 from boards.network_line import TOKEN_LIMIT
 
 _SAY_S = 5.0

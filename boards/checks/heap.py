@@ -1,4 +1,4 @@
-"""What of a board's heap the checks before left in use."""
+"""How much of a board's heap is free after the other checks."""
 
 from boards.checks.declared import Check, Measurement, Samples
 from boards.checks.limits import HEAP_FREE

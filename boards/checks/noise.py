@@ -1,8 +1,8 @@
 """A bad serial line: rubbish between and within the frames of the reliable link, both ways."""
 
-from boards.bridge.reliable import ReliableBridge
+from boards.bridge.bridge import ReliableBridge
 from boards.checks.declared import Check, Samples
-from boards.checks.numbered import expect_heard, send_down
+from boards.checks.payloads import expect_heard, send_down
 from boards.session.board_session import BoardSession, Invalid
 
 _COUNT = 60

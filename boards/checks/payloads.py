@@ -1,9 +1,16 @@
-"""Payloads that prove what became of them, as firmware/node/traffic.py makes and judges them."""
+"""Payloads that prove what became of them, as firmware/node/traffic.py makes and judges them.
+
+Streams of numbered ones, board to host and host to board: all come, once, in order.
+"""
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from boards.session.board_session import BoardSession, CheckFailed
+from boards.session.observer import Observer, connect_fmqp
 
 _HEAD = struct.Struct(">II")  # CRC-32 of all after it, number
 
@@ -84,3 +91,44 @@ def board_result(result: Mapping[str, int], expected: int) -> StreamResult:
         missing=result["missing"] + max(0, expected - result["next"]),
         **{name: result[name] for name in ("count", "doubled", "late", "corrupt")},
     )
+
+
+def expect_heard(observer: Observer, count: int, within_s: float) -> None:
+    """Wait until the host has heard ``count`` messages of a board; raise if any came to harm."""
+    seen = observer.settle(count, within_s)
+    expect("from the board", stream_result([message.payload for message in seen], count))
+
+
+def send_down(
+    board: BoardSession,
+    topic: str,
+    *,
+    size: int,
+    count: int,
+    between: Callable[[int], None] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Publish ``count`` payloads of ``size`` bytes to a board; raise if any came to harm.
+
+    ``between`` is called with the number of each message after it was published; ``options`` go to
+    ``BoardSession.call``. Returns what the board's step ``take`` said.
+    """
+    with connect_fmqp(board.broker) as host:
+
+        def publish() -> None:
+            for number in range(count):
+                host.publish(board.sent_to(topic), numbered(size, number))
+                if between is not None:
+                    between(number)
+
+        result = board.call(
+            "take", kind="numbered", topic=topic, count=count, on_ready=publish, **options
+        )
+    expect("to the board", board_result(result, count))
+    return result
+
+
+def expect(way: str, became: StreamResult) -> None:
+    """Raise ``CheckFailed`` unless the messages of a ``way`` came once, in order, unchanged."""
+    if not became.is_good:
+        raise CheckFailed(f"{way}: {became}")

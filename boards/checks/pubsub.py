@@ -10,7 +10,6 @@ from boards.session.observer import Seen, connect_fmqp
 _MESSAGES = 20
 _ARRIVAL_S = 15.0
 _RECEIVE_MS = 20_000
-_QUIET_S = 0.3  # how long nothing more must come
 # The node's buffers, each way: firmware/node/node.py.
 BUFFER_BYTES = 1024
 # Of whole messages as the board has them: around a frame of the reliable link, a length byte, a
@@ -24,9 +23,8 @@ def pubsub_up(board: BoardSession) -> list[Samples]:
     with board.observe(board.seen_at(topic)) as observer:
         with board.session():
             board.call("publish", topic=topic, payload="#n up", count=_MESSAGES)
-        observer.wait_for(lambda seen: len(seen) >= _MESSAGES, _ARRIVAL_S)
-        observer.wait_for(lambda seen: len(seen) > _MESSAGES, _QUIET_S)
-        expect_texts([f"#{number} up" for number in range(_MESSAGES)], observer.seen())
+        seen = observer.settle(_MESSAGES, _ARRIVAL_S)
+        expect_texts([f"#{number} up" for number in range(_MESSAGES)], seen)
     return []
 
 
@@ -82,9 +80,8 @@ def pubsub_sizes_up(board: BoardSession) -> list[Samples]:
             )
         # An empty publication is sent to nobody (FMQP R18).
         wanted = [patterned(size, seed) for seed, size in enumerate(order) if 0 < size != too_long]
-        observer.wait_for(lambda seen: len(seen) >= len(wanted), _ARRIVAL_S)
-        observer.wait_for(lambda seen: len(seen) > len(wanted), _QUIET_S)
-        expect_payloads(wanted, [seen.payload for seen in observer.seen()])
+        seen = observer.settle(len(wanted), _ARRIVAL_S)
+        expect_payloads(wanted, [message.payload for message in seen])
     return []
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from boards.checks import (
     baseline,
-    client_takeover,
     heap,
     last_will,
     noise,
@@ -27,7 +26,7 @@ from boards.checks.own_file import OwnChecksError, load_checks
 # left in use is what it measures.
 _FAMILIES = (
     *(pubsub, together, topics, streams, requests, noise),
-    *(baseline, ping, slow_line, reconnect, last_will, client_takeover, heap),
+    *(baseline, ping, slow_line, reconnect, last_will, heap),
 )
 
 CHECKS: Mapping[str, Check] = {

@@ -12,8 +12,14 @@ from typing import Any
 
 from boards.checks.declared import Check, Measurement, Samples
 from boards.checks.limits import HEAP_SLOPE
-from boards.checks.numbered import expect, expect_heard, send_down
-from boards.checks.payloads import board_result, numbered, stream_result
+from boards.checks.payloads import (
+    board_result,
+    expect,
+    expect_heard,
+    numbered,
+    send_down,
+    stream_result,
+)
 from boards.reports.percentiles import percentile
 from boards.session.board_session import BoardSession, CheckFailed, Invalid
 from boards.session.observer import connect_fmqp

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import ending
-from boards.flash.boot_proof import Running, ask_running
 from boards.flash.errors import NotThere
 from boards.flash.esptool_flash import read_esp_chip
+from boards.flash.find_board import Running, ask_running
 from boards.inventory.board_file import load_board
 from boards.inventory.link_needs import missing_link
-from boards.inventory.models import Model, Models, all_models
+from boards.inventory.models import Model, Models, all_models, models_seen_as
 from boards.inventory.rig_file import RIG_FILE, Rig, load_rig, new_rig
 from boards.inventory.states import BoardStatus, inventory_states
 from boards.inventory.usb import UsbDevice, read_usb
@@ -137,11 +137,7 @@ def _plugged(device: UsbDevice, models: Models, wanted: Model | None) -> tuple[s
     if device.serial:
         usb += f'serial = "{device.serial}"\n'
     usb += f'path = "{device.path}"\n'
-    candidates = [
-        model
-        for model in models.values()
-        if any((known.vid, known.pid) == (device.vid, device.pid) for known in model.usb)
-    ]
+    candidates = models_seen_as(models, device.vid, device.pid)
     identity, model = identify(device.ttys[0], candidates, wanted)
     return usb + identity, model
 

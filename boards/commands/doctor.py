@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from boards.commands.exits import FAULT, FAULTS, complete_board, ending, open_rig, rig_option
-from boards.flash.boot_proof import ask_running, await_running
+from boards.commands.exits import FAULT, FAULTS, boards_option, ending, open_rig, rig_option
 from boards.flash.errors import NotThere
+from boards.flash.find_board import ask_running, await_running
 from boards.inventory import findings
 from boards.inventory.findings import Finding, udev_rules
 from boards.inventory.link_needs import missing_link
@@ -24,7 +24,7 @@ from boards.repl import Repl, ReplError
 from boards.serial_port import PortError
 from boards.session.own_files import OwnFiles
 from boards.session.plan import PlanError
-from boards.virtual.rp2040.node import NodeError, find_node
+from boards.virtual.board import NodeError, find_node
 
 _COLORS = {"ok": "green", "note": "yellow", "bad": "red"}
 _ASK_S = 8.0
@@ -34,15 +34,7 @@ _HEAP = "import gc, os\ngc.collect()\ns = os.statvfs('/')\nprint(gc.mem_free(), 
 
 @click.command()
 @rig_option
-@click.option(
-    "--board",
-    "-b",
-    "board_ids",
-    multiple=True,
-    metavar="ID",
-    help="Also ask this one.",
-    shell_complete=complete_board,
-)
+@boards_option("Also ask this one.")
 @click.option("--power", is_flag=True, help="Prove that each --board's power is really cut.")
 @click.option("--udev", is_flag=True, help="Print udev rules for boards, and nothing else.")
 def command(rig_file: Path | None, board_ids: tuple[str, ...], power: bool, udev: bool) -> None:

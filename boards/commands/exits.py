@@ -1,57 +1,31 @@
 """How the rig's commands end: exit codes, signals and the one line that says why."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from boards.faults.control import ProxyError
-from boards.flash.errors import FlashError
-from boards.inventory.locks import Locked
+from boards.errors import RigError
+from boards.inventory.locks import BoardLock
 from boards.inventory.models import TomlError
-from boards.inventory.permits import NoPermit
-from boards.inventory.power import PowerError
 from boards.inventory.rig_file import RIG_FILE, NoSuchBoard, Rig, load_rig, virtual_rig
-from boards.inventory.unresponsive import Unresponsive
-from boards.repl import ReplError
-from boards.serial_port import PortError
-from boards.session.broker_process import BrokerDown
-from boards.session.own_files import OwnFilesError
+from boards.inventory.target import BoardHandle
 from boards.session.plan import PlanError
-from boards.session.reset_ladder import NotBack
-from boards.tool import ToolError
-from boards.virtual.control import BoardError
 from firmware.build import BuildError
 from firmware.images import ImageUnknown
 from firmware.node_files import CompileError
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
 FAULT = 3
 _INTERRUPTED, _TERMINATED = 130, 143
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-FAULTS = (
-    BoardError,
-    BrokerDown,
-    BuildError,
-    CompileError,
-    FlashError,
-    ImageUnknown,
-    Locked,
-    NoPermit,
-    NotBack,
-    OwnFilesError,
-    PortError,
-    PowerError,
-    ProxyError,
-    ReplError,
-    TomlError,
-    ToolError,
-    Unresponsive,
-    OSError,
-)
+FAULTS = (RigError, BuildError, CompileError, ImageUnknown, OSError)
 
 
 class _Terminated(BaseException):
@@ -126,12 +100,31 @@ rig_option = click.option(
     metavar="FILE",
     help=f"The desk's file.  [default: {RIG_FILE} here or above]",
 )
-boards_option = click.option(
-    "--board",
-    "-b",
-    "board_ids",
-    multiple=True,
-    metavar="ID",
-    help="Only this board; repeat it.",
-    shell_complete=complete_board,
-)
+board_argument = click.argument("board", shell_complete=complete_board)
+
+
+def boards_option(help: str = "Only this board; repeat it.") -> Callable[[_Command], _Command]:
+    """Return the option that names boards of the desk."""
+    return click.option(
+        "--board",
+        "-b",
+        "board_ids",
+        multiple=True,
+        metavar="ID",
+        help=help,
+        shell_complete=complete_board,
+    )
+
+
+@contextmanager
+def held_board(
+    file: Path | None, id: str, what: str, *, wait_s: float = 0.0
+) -> Iterator[tuple[BoardHandle, Rig]]:
+    """Give a board of the desk to the block, with its lock held; ``what`` tells others what for.
+
+    Raises as ``open_rig`` does, ``NoSuchBoard``, ``Locked``.
+    """
+    rig = open_rig(file)
+    target = BoardHandle(rig.board(id))
+    with BoardLock.take(rig.state_dir, target.id, what, wait_s=wait_s):
+        yield target, rig

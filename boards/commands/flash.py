@@ -6,13 +6,11 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import FAULT, FAULTS, boards_option, ending, open_rig, rig_option
-from boards.flash.image_identity import check_image
+from boards.flash.image_identity import image_for
 from boards.flash.images import image_of
-from boards.flash.ledger import Ledger
-from boards.flash.rule import flash_board
+from boards.flash.rule import flash_in_turn
 from boards.inventory import unresponsive
 from boards.inventory.locks import BoardLock
-from boards.inventory.permits import flash_permit
 from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle
 from boards.session.plan import plan_desk
@@ -20,7 +18,7 @@ from boards.session.plan import plan_desk
 
 @click.command()
 @rig_option
-@boards_option
+@boards_option()
 @click.option(
     "--force",
     is_flag=True,
@@ -74,26 +72,18 @@ def _flash(
     with BoardLock.take(rig.state_dir, id, "motemq rig flash") as held:
         folder = board.board.file.parent
         path = file or image_of(board.board.image, folder, click.echo, lock=rig.firmware_lock)
-        image = check_image(
-            path,
-            board.model.flash,
-            virtual=board.model.virtual,
-            sha256="" if file else board.board.sha256,
-        )
+        image = image_for(board, path, is_its_own=file is None)
         click.echo(f"{id}: {path.name} for {image.about}, {image.size_bytes} bytes")
-        with flash_permit(
-            rig.state_dir, board.controller(), rig.flash_parallel, deadline_s=limit_s
-        ):
-            done = flash_board(
-                board,
-                image,
-                held=held,
-                ledger=Ledger(rig.state_dir / "ledger.jsonl"),
-                deadline_s=limit_s,
-                progress=lambda text: None,
-                force=force,
-                trust_ledger=trust_ledger,
-            )
+        done = flash_in_turn(
+            board,
+            image,
+            held=held,
+            state_dir=rig.state_dir,
+            parallel=rig.flash_parallel,
+            left_s=lambda: limit_s,
+            force=force,
+            trust_ledger=trust_ledger,
+        )
         # New firmware heals what no reset did: the board itself has said who it is.
         unresponsive.clear(rig.state_dir, id, f"flashed; it runs {done.running.text}")
     # A UF2 drive takes what it is given and compares nothing; that it boots is all that is known.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from boards.commands.exits import complete_board, ending, open_rig, rig_option
-from boards.inventory.locks import BoardLock, holder
+from boards.commands.exits import board_argument, ending, held_board, open_rig, rig_option
+from boards.inventory.locks import holder
 
 _LOOK_S = 0.2
 
@@ -33,7 +33,7 @@ def status(rig_file: Path | None) -> None:
 
 @command.command()
 @rig_option
-@click.argument("board", shell_complete=complete_board)
+@board_argument
 @click.option("--for", "seconds", type=float, help="Give it back after so many seconds.")
 @click.option("--why", default="held by hand", show_default=True, help="What others are told.")
 @click.option("--wait", "wait_s", default=0.0, show_default=True, help="Seconds to wait for it.")
@@ -42,11 +42,11 @@ def hold(rig_file: Path | None, board: str, seconds: float | None, why: str, wai
 
     Exit codes: 0 after --for, 3 somebody else has it, 130 Ctrl-C.
     """
-    with ending("the board is free"):
-        rig = open_rig(rig_file)
-        id = rig.board(board).id
-        with BoardLock.take(rig.state_dir, id, why, wait_s=wait_s):
-            click.echo(f"{id} is yours" + ("" if seconds else "; Ctrl-C gives it back"))
-            until = time.monotonic() + seconds if seconds else float("inf")
-            while (left := until - time.monotonic()) > 0:
-                time.sleep(min(left, _LOOK_S))
+    with (
+        ending("the board is free"),
+        held_board(rig_file, board, why, wait_s=wait_s) as (target, _),
+    ):
+        click.echo(f"{target.id} is yours" + ("" if seconds else "; Ctrl-C gives it back"))
+        until = time.monotonic() + seconds if seconds else float("inf")
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK_S))

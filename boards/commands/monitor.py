@@ -8,10 +8,8 @@ from pathlib import Path
 
 import click
 
-from boards.commands.exits import complete_board, ending, open_rig, rig_option
+from boards.commands.exits import board_argument, ending, held_board, rig_option
 from boards.flash.errors import NotThere
-from boards.inventory.locks import BoardLock
-from boards.inventory.target import BoardHandle
 from boards.serial_port import PortError
 from boards.session.app_board import AppBoard
 from boards.session.console_lines import ConsoleLines
@@ -24,7 +22,7 @@ _AWAY_S = 1.0
 
 @click.command()
 @rig_option
-@click.argument("board", shell_complete=complete_board)
+@board_argument
 @click.option("--reset", is_flag=True, help="Start the board anew first.")
 @click.option(
     "--source",
@@ -44,16 +42,13 @@ def command(rig_file: Path | None, board: str, reset: bool, sources: tuple[Path,
 
     Exit codes: 0, 2 usage, 3 it is in use or not there.
     """
-    with ending():
-        rig = open_rig(rig_file)
-        target = BoardHandle(rig.board(board))
-        with BoardLock.take(rig.state_dir, target.id, "motemq rig monitor"):
-            app = AppBoard(target, SerialLog(Path(os.devnull)))
-            with contextlib.closing(app), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-                click.echo(f"{target.id} at {app.serial_url}; Ctrl-C ends", err=True)
-                if reset:
-                    app.reset()
-                monitor(app, sources, lambda: False)
+    with ending(), held_board(rig_file, board, "motemq rig monitor") as (target, _):
+        app = AppBoard(target, SerialLog(Path(os.devnull)))
+        with contextlib.closing(app), contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+            click.echo(f"{target.id} at {app.serial_url}; Ctrl-C ends", err=True)
+            if reset:
+                app.reset()
+            monitor(app, sources, lambda: False)
 
 
 def monitor(app: AppBoard, sources: Sequence[Path], is_over: Callable[[], bool]) -> None:

@@ -72,7 +72,7 @@ def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bo
 
 @click.command()
 @rig_option
-@boards_option
+@boards_option()
 @click.option("--cap", "caps", multiple=True, help="Only boards of the desk that have CAP.")
 @click.option(
     "--virtual",

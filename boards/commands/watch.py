@@ -30,7 +30,7 @@ Saved = dict[Path, tuple[int, int]]  # when each file was changed, and its size
 @click.command()
 @rig_option
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@boards_option
+@boards_option()
 @click.option(
     "--then",
     metavar="COMMAND",

@@ -1,15 +1,14 @@
-"""What the rig says to the proxy: JSON lines over TCP on loopback, one answer per request.
+"""What the rig says to the proxy, by its control port.
 
-Request ``{"do": "mode", "route": "pico-1", "mode": "black_hole"}``, answer ``{"ok": true, …}`` or
-``{"ok": false, "error": "…"}``. Requests: ``route`` (``route``, ``host``, ``to``), ``upstream``
+Requests: ``route`` (``route``, ``host``, ``to``), ``upstream``
 (``route``, ``to``), ``mode`` (``route``, ``mode``, ``delay_ms``), ``cut`` (``route``, ``how``),
 ``trace`` (``route``, ``after``).
 """
 
-import json
-import socket
 from typing import Any, Literal, get_args
 
+from boards.control_port import Refused, ask
+from boards.errors import RigError
 from boards.faults.trace import How, Trace
 
 # What happens to a route's connections. ``reset``: whoever comes is taken and gets a RST at once,
@@ -18,10 +17,9 @@ Mode = Literal["forward", "black_hole", "reset", "refuse"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 _CALL_S = 10.0
-_MAX_ANSWER_BYTES = 1 << 20
 
 
-class ProxyError(Exception):
+class ProxyError(RigError):
     """The fault proxy did not do what it was asked: no verdict can rest on it."""
 
 
@@ -42,18 +40,12 @@ class ProxyControl:
 
     def call(self, what: str, **arguments: str | int | float) -> dict[str, Any]:
         """Do one request. Raises ``ProxyError``."""
-        request = json.dumps({"do": what, **arguments}).encode() + b"\n"
         try:
-            with socket.create_connection(("127.0.0.1", self._port), self._timeout_s) as link:
-                link.sendall(request)
-                with link.makefile("rb") as lines:
-                    answer = json.loads(lines.readline(_MAX_ANSWER_BYTES))
+            return ask(self._port, what, timeout_s=self._timeout_s, **arguments)
+        except Refused as error:
+            raise ProxyError(f"the fault proxy refused {what!r}: {error}") from None
         except (OSError, ValueError) as error:
             raise ProxyError(f"the fault proxy does not answer {what!r}: {error}") from None
-        if not isinstance(answer, dict) or not answer.get("ok"):
-            reason = answer.get("error") if isinstance(answer, dict) else answer
-            raise ProxyError(f"the fault proxy refused {what!r}: {reason}")
-        return answer
 
 
 class Route:

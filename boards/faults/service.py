@@ -6,9 +6,9 @@ import time
 from functools import partial
 from typing import Any, TextIO
 
+from boards.control_port import Answer, ControlServer, Refused, Request
 from boards.faults.control import MODES
 from boards.faults.route import RouteServer
-from boards.virtual.control_server import Answer, ControlServer, Refused, Request
 
 _IDLE_S = 5.0
 _MAX_ROUTES = 256

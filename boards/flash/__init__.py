@@ -3,6 +3,5 @@
 ``rule`` is the order of things: image and board are proven to belong together, then the method
 that the board's model names writes, then the board must boot it, then ``ledger`` has a line.
 ``esptool_flash``, ``picotool_flash`` and ``uf2_drive`` are one flat function per tool;
-``image_identity`` reads what an image says of itself; ``target`` is a board as this folder sees
-it.
+``image_identity`` reads what an image says of itself; ``target`` is a board's identity and place.
 """

@@ -1,7 +1,9 @@
 """What can go wrong with flashing."""
 
+from boards.errors import RigError
 
-class FlashError(Exception):
+
+class FlashError(RigError):
     """A board was not flashed; the text says at which point and why."""
 
 

@@ -1,35 +1,38 @@
-"""Wait for a board to be on the bus: after a reset, a flashing, a power cut, or a pulled plug.
+"""Find a board that was away, and ask what runs on it: proof that it boots, and is the one.
 
 A board that comes back may have another port name and another USB id, and takes its time; its port
 is there before udev has given it to us. All who need a board that was away wait here.
 """
 
 import time
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal
 
 from boards.flash.errors import NotThere
 from boards.flash.target import Place
+from boards.inventory.target import BoardHandle
 from boards.repl import Repl
 from boards.serial_port import PortError, Tap
 
 _LOOK_S = 0.1
 _OURS_S = 3.0  # for udev, once the port is there
+_TRY_S = 10.0
+_CODE = """
+import sys
+_i = sys.implementation
+print("machine", getattr(_i, "_machine", ""))
+print("version", sys.version)
+try:
+    import machine, binascii
+    print("uid", binascii.hexlify(machine.unique_id()).decode())
+except (ImportError, AttributeError):
+    print("uid")
+"""
 
 Wanted = Literal["loader", "running"]
 
 
-class Placed(Protocol):
-    """A board that can be looked for."""
-
-    @property
-    def id(self) -> str:
-        """The board's id on the desk."""
-
-    def place(self) -> Place:
-        """Look where the board is; raises ``NotThere`` unless there is exactly one."""
-
-
-def find_board(board: Placed, wanted: Wanted, *, deadline_s: float) -> Place:
+def find_board(board: BoardHandle, wanted: Wanted, *, deadline_s: float) -> Place:
     """Return where the board is, as soon as it is there as ``wanted``; looks at least once.
 
     ``running``: it has a console, which need not answer yet. ``loader``: it waits to be flashed.
@@ -50,7 +53,7 @@ def find_board(board: Placed, wanted: Wanted, *, deadline_s: float) -> Place:
         time.sleep(_LOOK_S)
 
 
-def open_repl(board: Placed, *, deadline_s: float, tap: Tap | None = None) -> Repl:
+def open_repl(board: BoardHandle, *, deadline_s: float, tap: Tap | None = None) -> Repl:
     """Return the raw REPL of a board, once it is on the bus, its port ours, and it answers.
 
     Raises ``NotThere``, ``PortError``, ``NoReply``.
@@ -73,3 +76,47 @@ def _is_as(wanted: Wanted, place: Place) -> bool:
     if wanted == "running":
         return place.state != "loader" and bool(place.serial_url)
     return place.state == "loader" or (place.drive is not None and place.drive.exists())
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The firmware and the chip, in the board's own words."""
+
+    machine: str
+    version: str
+    uid: str  # lower-case hex, "" for a port without one
+
+    @property
+    def text(self) -> str:
+        """For people: version and machine."""
+        return f"{self.version} {self.machine}"
+
+
+def ask_running(url: str, *, deadline_s: float, tap: Tap | None = None) -> Running:
+    """Ask over the raw REPL, without a reset; the running program is interrupted.
+
+    Raises ``NoReply``, ``RemoteError``, ``PortError``.
+    """
+    until = time.monotonic() + deadline_s
+    with Repl.open(url, deadline_s=deadline_s, tap=tap) as repl:
+        printed = repl.exec(_CODE, deadline_s=min(_TRY_S, max(0.1, until - time.monotonic())))
+    said = dict(line.partition(" ")[::2] for line in printed.splitlines())
+    return Running(said.get("machine", ""), said.get("version", ""), said.get("uid", ""))
+
+
+def await_running(board: BoardHandle, *, deadline_s: float, tap: Tap | None = None) -> Running:
+    """Wait until a board that was away is back on the bus, and ask it, as ``ask_running`` does.
+
+    On its way it may come and go: from its loader to its own USB, from one port name to another.
+    Raises ``NotThere`` or ``PortError`` when it is not back after ``deadline_s`` seconds.
+    """
+    until = time.monotonic() + deadline_s
+    while True:
+        place = find_board(board, "running", deadline_s=max(0.0, until - time.monotonic()))
+        try:
+            left = max(1.0, until - time.monotonic())
+            return ask_running(place.serial_url, deadline_s=left, tap=tap)
+        except PortError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_S)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from boards.flash.errors import FlashError
 from boards.inventory.models import Loader
+from boards.inventory.target import BoardHandle
 
 _ESP_MAGIC = 0xE9
 _ESP_HEADER = struct.Struct("<BBBBI")
@@ -81,6 +82,15 @@ def check_image(path: Path, loader: Loader, *, virtual: bool, sha256: str = "") 
         raise FlashError(f"{path}: is for {about}, the board is {wanted}; nothing was written")
     version = _VERSION.search(path.name)
     return Image(path, digest, len(data), about, version[1] if version else "")
+
+
+def image_for(target: BoardHandle, path: Path, *, is_its_own: bool = True) -> Image:
+    """``check_image`` for a board of the desk.
+
+    ``is_its_own``: ``path`` is what the board's file names, so that the SHA-256 there counts.
+    """
+    sha256 = target.board.sha256 if is_its_own else ""
+    return check_image(path, target.model.flash, virtual=target.model.virtual, sha256=sha256)
 
 
 def _esp_chip_id(path: Path, data: bytes, *, virtual: bool) -> int:

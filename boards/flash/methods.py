@@ -17,9 +17,10 @@ from boards.flash.find_board import find_board
 from boards.flash.image_identity import Image
 from boards.flash.picotool_flash import flash_picotool, read_rp2_chip
 from boards.flash.reset_pulse import pulse_reset
-from boards.flash.target import Place, Progress, Target
+from boards.flash.target import Place, Progress
 from boards.flash.uf2_drive import flash_uf2_drive
 from boards.inventory.models import FlashMethod
+from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl
 from boards.serial_port import PortError, Tap
 from boards.tool import ToolError
@@ -35,7 +36,7 @@ _LOOK_S = 0.1
 class Job:
     """One flashing."""
 
-    target: Target
+    target: BoardHandle
     image: Image
     until: float
     progress: Progress
@@ -91,7 +92,7 @@ def _esptool(job: Job, place: Place, _runs: bool) -> bool:
     return written
 
 
-def _leave_loader(target: Target, loader: Place) -> None:
+def _leave_loader(target: BoardHandle, loader: Place) -> None:
     """Reset a chip that esptool found in its loader, unless it has gone from there already.
 
     Who opens a port asserts DTR, and with that esptool's RTS alone presses nothing.
@@ -117,7 +118,7 @@ def _seen_anew(job: Job, before: Place) -> Place | None:
     return None
 
 
-def _same_place(target: Target, before: Place) -> Place:
+def _same_place(target: BoardHandle, before: Place) -> Place:
     """Look again, just before writing: between two looks somebody may have moved a plug."""
     now = target.place()
     if now.hub_path != before.hub_path:
@@ -211,7 +212,7 @@ def _mounted_drive(job: Job, loader: Place) -> Path:
     return loader.drive
 
 
-def _same_hub(target: Target, before: Place, loader: Place) -> Place:
+def _same_hub(target: BoardHandle, before: Place, loader: Place) -> Place:
     if before.hub_path and loader.hub_path != before.hub_path:
         raise WrongBoard(
             f"{target.id}: a board in BOOTSEL mode is at {loader.hub_path}, it was at "
@@ -220,7 +221,7 @@ def _same_hub(target: Target, before: Place, loader: Place) -> Place:
     return loader
 
 
-def _require_place(target: Target, place: Place) -> None:
+def _require_place(target: BoardHandle, place: Place) -> None:
     """A loader that tells no id is this board only if its place is known and says so."""
     if not target.place_is_proof:
         raise WrongBoard(

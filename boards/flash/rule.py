@@ -9,26 +9,20 @@ Up to 5 a mismatch is ``WrongBoard`` or ``FlashError``, and nothing was written.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from pathlib import Path
 
-from boards.flash.boot_proof import Running, ask_running, await_running
-from boards.flash.errors import FlashError, WrongBoard
+from boards.flash.errors import FlashError, NoWayIn, WrongBoard
+from boards.flash.find_board import Running, ask_running, await_running
 from boards.flash.image_identity import Image
 from boards.flash.ledger import Entry, Ledger
 from boards.flash.methods import ASK_S, METHODS, Job
-from boards.flash.target import Place, Progress, Target
+from boards.flash.target import Place, Progress
+from boards.inventory.locks import BoardLock, flash_permit
+from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, ReplError
 from boards.serial_port import PortError, PortGone, Tap
 
 _BOOT_S = 30.0
-
-
-class Held(Protocol):
-    """A lock that is held: the rule wants to see it."""
-
-    @property
-    def board_id(self) -> str:
-        """Whose lock it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +34,10 @@ class Flashed:
 
 
 def flash_board(
-    target: Target,
+    target: BoardHandle,
     image: Image,
     *,
-    held: Held,
+    held: BoardLock,
     ledger: Ledger,
     deadline_s: float,
     progress: Progress,
@@ -95,6 +89,52 @@ def flash_board(
     return Flashed(written, running)
 
 
+def flash_in_turn(
+    target: BoardHandle,
+    image: Image,
+    *,
+    held: BoardLock,
+    state_dir: Path,
+    parallel: int,
+    left_s: Callable[[], float],
+    revive: Callable[[], None] | None = None,
+    progress: Progress = lambda text: None,
+    tap: Tap | None = None,
+    force: bool = False,
+    trust_ledger: bool = False,
+    proven: Callable[[str], None] | None = None,
+) -> Flashed:
+    """``flash_board`` once it is the turn of the board's USB controller, of which ``parallel`` may.
+
+    ``state_dir``: the desk's, with its permits and ledger. ``left_s`` tells how many seconds there
+    are, for the wait and for each try. ``revive`` is called where there is no way into the loader,
+    before a second try. Raises ``NoPermit``, and as ``flash_board`` does.
+    """
+
+    def once() -> Flashed:
+        return flash_board(
+            target,
+            image,
+            held=held,
+            ledger=Ledger(state_dir / "ledger.jsonl"),
+            deadline_s=left_s(),
+            progress=progress,
+            tap=tap,
+            force=force,
+            trust_ledger=trust_ledger,
+            proven=proven,
+        )
+
+    with flash_permit(state_dir, target.controller(), parallel, deadline_s=left_s()):
+        try:
+            return once()
+        except NoWayIn:
+            if revive is None:
+                raise
+            revive()
+            return once()
+
+
 def _ask_if_running(job: Job, place: Place) -> Running | None:
     """Return what runs there; None if nothing answers, as on a blank board or in a loader."""
     if place.state == "loader" or not place.serial_url or not job.target.answers():
@@ -109,14 +149,14 @@ def _ask_if_running(job: Job, place: Place) -> Running | None:
         ) from (error)
 
 
-def _is_known(target: Target, image: Image, ledger: Ledger) -> bool:
+def _is_known(target: BoardHandle, image: Image, ledger: Ledger) -> bool:
     last = ledger.last(target.id)
     return (
         last is not None and last.sha256 == image.sha256 and last.identity == target.identity.text
     )
 
 
-def _require_uid(target: Target, uid: str, place: Place) -> None:
+def _require_uid(target: BoardHandle, uid: str, place: Place) -> None:
     expected = target.identity.text
     if not expected and target.model.flash.method == "none":
         return  # nothing is written, and the unix port has no id

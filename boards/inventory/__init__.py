@@ -1,7 +1,7 @@
 """The boards that there are, where they are, and who may touch them.
 
 ``models`` are kinds of boards, as data; ``rig_file`` reads ``rig.toml``, ``board_file`` one board's
-file; ``usb`` looks what is plugged in; ``target`` finds a board and is its handle; ``locks`` and
-``permits`` keep rigs apart; ``power`` switches boards; ``unresponsive`` remembers those that did
-not come back; ``states``, ``findings`` and ``next_step`` are what people are told of all this.
+file; ``usb`` looks what is plugged in; ``target`` finds a board and is its handle; ``locks`` keeps
+rigs apart; ``power`` switches boards; ``unresponsive`` remembers those that did not come back;
+``states``, ``findings`` and ``next_step`` are what people are told of all this.
 """

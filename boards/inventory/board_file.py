@@ -2,24 +2,31 @@
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec import Meta, field
+from msgspec.structs import replace
 
 from boards.checks.limits import LIMITS
 from boards.flash.target import Identity
 from boards.inventory.models import (
+    U16,
+    Baud,
     FlashMethod,
     LineMode,
     Model,
     Models,
+    Offset,
     Reset,
     Transport,
     all_models,
 )
 from boards.runtime_folder import check_trusted_file
-from boards.toml_file import Table, read_table
+from boards.toml_file import Section, TomlFile, read_toml
 
 _SCHEMA = 1
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
@@ -28,25 +35,29 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _INTERFACE = re.compile(r"(?<=[\d])(?<!usb-\d):\d+\.\d+$")
 
 PowerDriver = Literal["uhubctl", "relay", "command", "none"]
+_NEEDS: Mapping[PowerDriver, tuple[str, ...]] = {
+    "uhubctl": ("hub", "port"),
+    "relay": ("serial_url", "port"),
+    "command": ("on", "off"),
+    "none": (),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class UsbMatch:
+class UsbMatch(Section, frozen=True):
     """By what a board is known on the USB; None and "" match anything."""
 
-    vid: int | None
-    pid: int | None
-    serial: str
-    path: str  # as udev's ID_PATH, without the interface
+    vid: U16 | None = None
+    pid: U16 | None = None
+    serial: str = ""
+    path: str = ""  # as udev's ID_PATH, without the interface
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
+class Power(Section, frozen=True):
     """How a board is switched off and on."""
 
-    driver: PowerDriver
+    driver: PowerDriver = "none"
     hub: str = ""  # uhubctl: location, e.g. 1-1.2
-    port: int = 0  # uhubctl: port of that hub; relay: channel
+    port: Annotated[int, Meta(ge=0, le=64)] = 0  # uhubctl: port of that hub; relay: channel
     serial_url: str = ""  # relay
     on: tuple[str, ...] = ()  # command: argv
     off: tuple[str, ...] = ()
@@ -54,23 +65,68 @@ class Power:
     cuts_vbus: bool = False  # proven by `motemq rig doctor --power`
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualDesk:
+class VirtualDesk(Section, frozen=True):
     """What a virtual board has in place of fingers and cables."""
 
-    control_port: int
-    bootsel_dir: Path | None
-    data_url: str
+    control_port: Annotated[int, Meta(ge=1, le=65535)]
+    bootsel_dir: Path | None = None
+    data_url: str = ""
     host: str = ""  # of a board on a virtual LAN: our address there
     ssid: str = ""  # and the network's name
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantine:
+class Quarantine(Section, frozen=True):
     """A check whose failure does not count on one board, until a date."""
 
     reason: str
     until: datetime.date
+
+
+class _Flash(Section, frozen=True):
+    method: FlashMethod | None = None
+    image: str | None = None
+    sha256: str = ""
+    offset: Offset | None = None
+    baud: Baud | None = None
+
+
+class _Link(Section, frozen=True):
+    protocol: Literal["fmqp", "lightmq"] = "fmqp"
+    transport: Transport | None = None
+    mode: LineMode | None = None
+    serial_url: str = ""
+
+
+class _Identity(Section, frozen=True):
+    mac: str = ""
+    uid: str = ""
+
+
+class _Reset(Section, frozen=True):
+    order: tuple[Reset, ...] | None = None
+
+
+_Limits = msgspec.defstruct(
+    "_Limits", [(key, float | None, None) for key in LIMITS], bases=(Section,), frozen=True
+)
+
+
+class _BoardFile(Section, frozen=True):
+    id: str
+    model: str
+    schema: int = _SCHEMA
+    caps: tuple[str, ...] | None = None
+    serial_url: str = ""
+    required: bool = True
+    usb: UsbMatch = UsbMatch()
+    identity: _Identity = _Identity()
+    flash: _Flash = _Flash()
+    link: _Link = _Link()
+    reset: _Reset = _Reset()
+    power: Power = Power()
+    virtual: VirtualDesk | None = None
+    limits: dict[str, Any] = field(default_factory=dict)
+    quarantine: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,101 +157,59 @@ class Board:
     required: bool = True  # False: a run goes on, and passes, without it
 
 
-def started_board(
-    id: str,
-    model: Model,
-    *,
-    serial_url: str,
-    uid: str,
-    virtual: VirtualDesk,
-    protocol: Literal["fmqp", "lightmq"],
-    mode: LineMode,
-) -> Board:
-    """Return a virtual board that was started just now, as its file would say."""
-    is_esp = model.flash.method == "esptool"
-    return Board(
-        file=Path(),
-        id=id,
-        model=model,
-        caps=(),
-        usb=None,
-        serial_url=serial_url,
-        identity=Identity(mac=uid if is_esp else "", uid="" if is_esp else uid),
-        method=model.flash.method,
-        image=model.flash.image,
-        sha256="",
-        offset=model.flash.offset,
-        baud=model.flash.baud,
-        protocol=protocol,
-        transport=model.transport,
-        mode=mode,
-        data_url="",
-        resets=model.resets,
-        power=Power("none"),
-        virtual=virtual,
-        limits={},
-        quarantine={},
-    )
-
-
 def load_board(file: Path, models: Models | None = None) -> Board:
     """Read one board's file; ``models``: default those that ship. Raises ``TomlError``."""
     models = models or all_models()
-    top = read_table(file)
-    require_schema(top)
-    id = take_id(top, "id", None)
-    model = models[top.choice("model", sorted(models))]
-    usb, flash, link = top.table("usb"), top.table("flash"), top.table("link")
-    identity = top.table("identity")
-    method: FlashMethod = flash.choice("method", _methods(model), model.flash.method)
-    image: str = flash.take("image", str, model.flash.image)
-    data_url = link.take("serial_url", str, "")
-    # A UART needs a second line to this machine; a board that has none has its console.
-    one_cable = model.transport == "uart" and not data_url and not model.virtual
-    usual = "console" if one_cable else model.transport
-    transport: Transport = link.choice("transport", _transports(model), usual)
+    toml = read_toml(file)
+    said = toml.section(_BoardFile)
+    require_schema(toml, said.schema)
+    model = models[toml.one_of(sorted(models), said.model, "model")]
+    flash, link, preset = said.flash, said.link, model.flash
+    method: FlashMethod = preset.method
+    if flash.method is not None:
+        method = toml.one_of(_methods(model), flash.method, "flash.method")
+    transport = _transport(toml, link, model)
     board = Board(
         file=file,
-        id=id,
+        id=require_id(toml, said.id, "id"),
         model=model,
-        caps=top.texts("caps", model.caps),
-        usb=_usb(top, usb, model),
-        serial_url=top.take("serial_url", str, ""),
-        identity=_identity(identity, model),
+        caps=model.caps if said.caps is None else said.caps,
+        usb=_usb(toml, said.usb, model),
+        serial_url=said.serial_url,
+        identity=_identity(toml, said.identity, model),
         method=method,
-        image=image if method != "none" else "",
-        sha256=_sha256(flash),
-        offset=flash.number("offset", 0, 0xFFFFFF, model.flash.offset),
-        baud=flash.number("baud", 300, 4_000_000, model.flash.baud),
-        protocol=link.choice("protocol", ("fmqp", "lightmq"), "fmqp"),
+        image="" if method == "none" else preset.image if flash.image is None else flash.image,
+        sha256=_sha256(toml, flash.sha256),
+        offset=preset.offset if flash.offset is None else flash.offset,
+        baud=preset.baud if flash.baud is None else flash.baud,
+        protocol=link.protocol,
         transport=transport,
-        mode=_mode(link, transport, model),
-        data_url=data_url,
-        resets=_resets(top, model),
-        power=_power(top.table("power")),
-        virtual=_virtual(top, model),
-        limits=dict(_limits(top.table("limits"))),
-        quarantine=dict(_quarantine(top.table("quarantine"))),
-        required=top.take("required", bool, True),
+        mode=_mode(toml, link, transport, model),
+        data_url=link.serial_url,
+        resets=model.resets if said.reset.order is None else said.reset.order,
+        power=_power(toml, said.power),
+        virtual=_virtual(toml, said.virtual, model),
+        limits=_limits(toml, said.limits),
+        quarantine={
+            check: _quarantine(toml, check, data) for check, data in said.quarantine.items()
+        },
+        required=said.required,
     )
-    for table in (top, usb, flash, link, identity):
-        table.end()
     if board.usb is None and not board.serial_url:
-        raise top.error("[usb] or serial_url is missing: by what is the board found?")
+        raise toml.error("[usb] or serial_url is missing: by what is the board found?")
     return board
 
 
-def require_schema(top: Table) -> None:
+def require_schema(toml: TomlFile, schema: int) -> None:
     """Raise ``TomlError`` if the file is of a schema that is not ours."""
-    if top.take("schema", int, _SCHEMA) != _SCHEMA:
-        raise top.error(f"schema: this MoteMQ reads schema {_SCHEMA}", "schema")
+    if schema != _SCHEMA:
+        raise toml.error(f"schema: this MoteMQ reads schema {_SCHEMA}", "schema")
 
 
-def take_id(top: Table, key: str, default: str | None) -> str:
-    """Take a name that may go into file names."""
-    id: str = top.take(key, str, default)
+def require_id(toml: TomlFile, id: str, key: str) -> str:
+    """Return ``id``, if it is a name that may go into file names. Raises ``TomlError``."""
     if not _ID.fullmatch(id):
-        raise top.error(
+        raise toml.error(
             f"{key} = {id!r}: write 1 to 31 of a-z, 0-9 and -, as it goes into file names", key
         )
     return id
@@ -207,127 +221,94 @@ def _methods(model: Model) -> tuple[FlashMethod, ...]:
     return ("esptool", "none") if model.flash.method == "esptool" else ("none",)
 
 
-def _transports(model: Model) -> tuple[Transport, ...]:
-    """The unix port's console is a terminal's, not a board's."""
-    return get_args(Transport) if model.kind != "unix" else ("uart", "tcp")
+def _transport(toml: TomlFile, link: _Link, model: Model) -> Transport:
+    if link.transport is not None:
+        # The unix port's console is a terminal's, not a board's.
+        allowed = get_args(Transport) if model.kind != "unix" else ("uart", "tcp")
+        chosen: Transport = toml.one_of(allowed, link.transport, "link.transport")
+        return chosen
+    # A UART needs a second line to this machine; a board that has none has its console.
+    one_cable = model.transport == "uart" and not link.serial_url and not model.virtual
+    return "console" if one_cable else model.transport
 
 
-def _mode(link: Table, transport: Transport, model: Model) -> LineMode:
-    """The REPL can be beside the reliable link only."""
-    if transport == "console":
-        reliable: LineMode = link.choice("mode", ("reliable",), "reliable")
-        return reliable
-    mode: LineMode = link.choice("mode", get_args(LineMode), model.mode)
+def _mode(toml: TomlFile, link: _Link, transport: Transport, model: Model) -> LineMode:
+    if transport != "console":
+        return link.mode or model.mode
+    # The REPL can be beside the reliable link only.
+    mode: LineMode = toml.one_of(("reliable",), link.mode or "reliable", "link.mode")
     return mode
 
 
-def _usb(top: Table, table: Table, model: Model) -> UsbMatch | None:
-    keys = ("vid", "pid", "serial", "path")
-    if not any(key in table for key in keys):
+def _usb(toml: TomlFile, match: UsbMatch, model: Model) -> UsbMatch | None:
+    if match == UsbMatch():
         return None
-    match = UsbMatch(
-        vid=table.number("vid", 0, 0xFFFF) if "vid" in table else None,
-        pid=table.number("pid", 0, 0xFFFF) if "pid" in table else None,
-        serial=table.take("serial", str, ""),
-        path=_INTERFACE.sub("", table.take("path", str, "")),
-    )
+    match = replace(match, path=_INTERFACE.sub("", match.path))
     if not match.serial and not match.path:
-        raise table.error(
+        raise toml.error(
             "[usb] needs serial or path: vid and pid are the same on every such board "
-            "('motemq rig list' shows both)"
+            "('motemq rig list' shows both)",
+            "usb",
         )
     if match.vid is not None and match.vid not in [known.vid for known in model.usb]:
         known = ", ".join(sorted({f"{usb.vid:#06x} ({usb.what})" for usb in model.usb}))
-        raise table.error(
-            f"usb.vid = {match.vid:#06x}: no {model.id} is seen under that; known: {known}", "vid"
+        raise toml.error(
+            f"usb.vid = {match.vid:#06x}: no {model.id} is seen under that; known: {known}",
+            "usb.vid",
         )
     return match
 
 
-def _identity(table: Table, model: Model) -> Identity:
-    mac = table.take("mac", str, "").lower().replace(":", "").replace("-", "")
-    uid = table.take("uid", str, "").lower().removeprefix("0x")
+def _identity(toml: TomlFile, said: _Identity, model: Model) -> Identity:
+    mac = said.mac.lower().replace(":", "").replace("-", "")
+    uid = said.uid.lower().removeprefix("0x")
     for key, text, length in (("mac", mac, 12), ("uid", uid, 16)):
         if text and (len(text) != length or not _HEX.fullmatch(text)):
-            raise table.error(f"identity.{key} is not {length} hex digits: {text!r}", key)
+            raise toml.error(
+                f"identity.{key} is not {length} hex digits: {text!r}", f"identity.{key}"
+            )
     wanted = "mac" if model.flash.method == "esptool" else "uid"
     if model.flash.method != "none" and not (mac if wanted == "mac" else uid):
-        raise table.error(
+        raise toml.error(
             f"identity.{wanted} is missing: without it no chip can be proven to be this board; "
-            "'motemq rig add' reads it"
+            "'motemq rig add' reads it",
+            "identity",
         )
     return Identity(mac=mac if wanted == "mac" else "", uid=uid if wanted == "uid" else "")
 
 
-def _sha256(table: Table) -> str:
-    text: str = table.take("sha256", str, "")
+def _sha256(toml: TomlFile, text: str) -> str:
     if text and not _SHA256.fullmatch(text):
-        raise table.error("flash.sha256 is not 64 hex digits", "sha256")
+        raise toml.error("flash.sha256 is not 64 hex digits", "flash.sha256")
     return text.lower()
 
 
-def _resets(top: Table, model: Model) -> tuple[Reset, ...]:
-    reset = top.table("reset")
-    names = reset.texts("order", model.resets)
-    reset.end()
-    allowed: tuple[Reset, ...] = get_args(Reset)
-    for name in names:
-        if name not in allowed:
-            raise reset.error(f"reset.order: {name!r} is not one of {', '.join(allowed)}", "order")
-    return tuple(name for wanted in names for name in allowed if name == wanted)
-
-
-def _power(table: Table) -> Power:
-    driver: PowerDriver = table.choice("driver", get_args(PowerDriver), "none")
-    power = Power(
-        driver=driver,
-        hub=table.take("hub", str, None if driver == "uhubctl" else ""),
-        port=table.number("port", 0, 64, None if driver in ("uhubctl", "relay") else 0),
-        serial_url=table.take("serial_url", str, None if driver == "relay" else ""),
-        on=table.texts("on", None if driver == "command" else []),
-        off=table.texts("off", None if driver == "command" else []),
-        off_s=table.take("off_s", float, 2.0),
-        cuts_vbus=table.take("cuts_vbus", bool, False),
-    )
-    if driver == "command" and not (power.on and power.off):
-        raise table.error('power.on and power.off are lists like ["relay", "3", "on"]')
-    if driver == "command":
-        check_trusted_file(table.file)
-    table.end()
+def _power(toml: TomlFile, power: Power) -> Power:
+    for key in _NEEDS[power.driver]:
+        if key not in toml.data["power"]:
+            raise toml.missing(Power, key, "power")
+    if power.driver == "command" and not (power.on and power.off):
+        raise toml.error('power.on and power.off are lists like ["relay", "3", "on"]', "power")
+    if power.driver == "command":
+        check_trusted_file(toml.file)
     return power
 
 
-def _virtual(top: Table, model: Model) -> VirtualDesk | None:
-    if "virtual" not in top:
-        if model.virtual:
-            raise top.error("[virtual] is missing: where are this virtual board's buttons?")
-        return None
-    table = top.table("virtual")
-    drive = table.take("bootsel_dir", str, "")
-    desk = VirtualDesk(
-        control_port=table.number("control_port", 1, 65535),
-        bootsel_dir=Path(drive) if drive else None,
-        data_url=table.take("data_url", str, ""),
-        host=table.take("host", str, ""),
-        ssid=table.take("ssid", str, ""),
-    )
-    table.end()
-    if not model.virtual:
-        raise top.error(f"[virtual]: model {model.id} is a real board", "virtual")
+def _virtual(toml: TomlFile, desk: VirtualDesk | None, model: Model) -> VirtualDesk | None:
+    if model.virtual and desk is None:
+        raise toml.error("[virtual] is missing: where are this virtual board's buttons?")
+    if desk is not None and not model.virtual:
+        raise toml.error(f"[virtual]: model {model.id} is a real board", "virtual")
     return desk
 
 
-def _limits(table: Table) -> Iterator[tuple[str, float]]:
-    for key in LIMITS:
-        if key in table:
-            yield key, table.take(key, float)
-    table.end()
+def _limits(toml: TomlFile, data: dict[str, Any]) -> dict[str, float]:
+    said = msgspec.structs.asdict(toml.section(_Limits, "limits", data))
+    return {key: value for key, value in said.items() if value is not None}
 
 
-def _quarantine(table: Table) -> Iterator[tuple[str, Quarantine]]:
-    for check, entry in table.tables():
-        found = Quarantine(entry.take("reason", str), entry.take("until", datetime.date))
-        entry.end()
-        if not found.reason.strip():
-            raise table.error(f'quarantine."{check}": reason is empty: why?', check)
-        yield check, found
+def _quarantine(toml: TomlFile, check: str, data: Any) -> Quarantine:
+    found = toml.section(Quarantine, f"quarantine.{check}", data)
+    if not found.reason.strip():
+        raise toml.error(f'quarantine."{check}": reason is empty: why?', f"quarantine.{check}")
+    return found

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from boards.inventory.models import Models, UsbId, all_models
-from boards.inventory.port_users import port_users, running_programs
 from boards.inventory.rig_file import Rig
 from boards.inventory.states import NOT_ON_DESK, BoardStatus
 from boards.inventory.usb import UsbDevice
+from boards.port_users import port_users, running_programs
 from boards.tool import ToolError, run_tool
 
 Level = Literal["ok", "note", "bad"]
@@ -96,8 +96,8 @@ def needed_tools(rig: Rig | None) -> set[str]:
 
 def usb_id(device: UsbDevice, models: Models) -> UsbId | None:
     """Return as what of these models the device is seen, None if it is a stranger."""
-    known = (one for model in models.values() for one in model.usb)
-    return next((one for one in known if (one.vid, one.pid) == (device.vid, device.pid)), None)
+    seen = (model.seen_as(device.vid, device.pid) for model in models.values())
+    return next(filter(None, seen), None)
 
 
 def is_blank(device: UsbDevice, models: Models) -> bool:

@@ -1,27 +1,34 @@
-"""One rig at a time on a board: a kernel lock, and a record that says whose it is.
+"""Who may do a thing now, over all processes: one rig at a time on a board, permits for the rest.
 
-The lock is the kernel's, so it is free the moment its process ends, however that happens. The
-record is only text for people: it is written after the lock is taken, and the file is never
-removed (a removed file can be locked twice).
+All are kernel locks (``file_lock``). That of a board has a record besides, only text for people:
+it is written after the lock is taken.
 """
 
 import contextlib
 import datetime
-import fcntl
 import getpass
 import json
 import os
+import re
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-_LOOK_S = 0.1
+from boards.errors import RigError
+from boards.file_lock import is_locked, try_lock
+
+_LOOK_S = 0.05
 
 
-class Locked(Exception):
+class Locked(RigError):
     """Somebody else has it; the text says who, since when and what for."""
+
+
+class NoPermit(RigError):
+    """It was not our turn within the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +59,13 @@ class BoardLock:
 
         Raises ``Locked``.
         """
-        until = time.monotonic() + wait_s
-        while True:
-            try:
-                return cls._take(state_dir, board_id, what)
-            except Locked:
-                if time.monotonic() >= until:
-                    raise
-                time.sleep(_LOOK_S)
-
-    @classmethod
-    def _take(cls, state_dir: Path, board_id: str, what: str) -> Self:
         path = _path(state_dir, board_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Neither truncated nor removed: a loser must not wipe the holder's record.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o664)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
+        descriptor = _first_of([path], wait_s)
+        if descriptor is None:
             held = _read(path)
-            raise Locked(
-                f"{board_id} is in use by {held.text if held else 'another rig'}"
-            ) from None
-        record = {
-            "pid": os.getpid(),
-            "user": _user(),
-            "since": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "what": what,
-        }
+            raise Locked(f"{board_id} is in use by {held.text if held else 'another rig'}")
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        record = asdict(Holder(os.getpid(), _user(), now, what))
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(record).encode() + b"\n", 0)
         return cls(board_id, descriptor)
@@ -96,29 +81,76 @@ class BoardLock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.release()
 
 
 def holder(state_dir: Path, board_id: str) -> Holder | None:
     """Return who holds the board's lock, None if it is free. Takes nothing."""
     path = _path(state_dir, board_id)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    if not is_locked(path):
         return None
+    return _read(path) or Holder(0, "somebody", "?", "another rig")
+
+
+@contextmanager
+def flash_permit(
+    state_dir: Path, controller: str, count: int, *, deadline_s: float
+) -> Iterator[None]:
+    """Be one of ``count`` that flash on the USB ``controller`` while the block lasts.
+
+    More at once than a host controller bears and transfers fail; off the USB (``""``) there is
+    none to spare. Waits up to ``deadline_s`` seconds; raises ``NoPermit``.
+    """
+    if not controller:
+        yield
+        return
+    name = re.sub(r"[^A-Za-z0-9.-]", "_", controller)
+    paths = [state_dir / "permits" / f"flash-{name}-{number}.lock" for number in range(count)]
+    descriptor = _first_of(paths, deadline_s)
+    if descriptor is None:
+        raise NoPermit(
+            f"{count} boards on controller {controller} are being flashed, and none was done "
+            f"within {deadline_s:g} s"
+        )
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return None
-    except BlockingIOError:
-        return _read(path) or Holder(0, "somebody", "?", "another rig")
+        yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def radio(state_dir: Path, *, alone: bool, deadline_s: float) -> Iterator[None]:
+    """Use the air while the block lasts: ``alone`` to measure, else together with others.
+
+    Boards that measure at once would measure each other. Who wants to be alone is waited for at
+    the gate, so a stream of others cannot starve it. Raises ``NoPermit``.
+    """
+    folder = state_dir / "permits"
+    until = time.monotonic() + deadline_s
+    with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as gate:
+            for name, owner in (("radio-gate", gate), ("radio", stack)):
+                left = max(0.0, until - time.monotonic())
+                descriptor = _first_of([folder / f"{name}.lock"], left, shared=not alone)
+                if descriptor is None:
+                    raise NoPermit(
+                        f"the radio was not ours within {deadline_s:g} s: others measure"
+                    )
+                owner.callback(os.close, descriptor)
+        yield
+
+
+def _first_of(paths: Sequence[Path], wait_s: float, *, shared: bool = False) -> int | None:
+    """Return the descriptor of the first of ``paths`` that can be locked, None if none can."""
+    until = time.monotonic() + wait_s
+    while True:
+        for path in paths:
+            if (descriptor := try_lock(path, shared=shared)) is not None:
+                return descriptor
+        if time.monotonic() >= until:
+            return None
+        time.sleep(_LOOK_S)
 
 
 def _path(state_dir: Path, board_id: str) -> Path:

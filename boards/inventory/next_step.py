@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from boards.inventory.findings import Finding, is_blank, usb_id
-from boards.inventory.models import Models, all_models
+from boards.inventory.models import Models, all_models, models_seen_as
 from boards.inventory.rig_file import Rig
 from boards.inventory.states import BoardStatus
 from boards.inventory.usb import UsbDevice
@@ -64,8 +64,7 @@ def _firmware(device: UsbDevice, models: Models, option: str) -> str:
     if device.drive is None:
         disk = device.disk or "/dev/disk/by-label/RPI-RP2"
         return f"udisksctl mount -b {disk}\nmotemq rig doctor{option}"
-    known = (device.vid, device.pid)
-    fitting = [m for m in models.values() if known in [(usb.vid, usb.pid) for usb in m.usb]]
+    fitting = models_seen_as(models, device.vid, device.pid)
     lines = []
     for model in fitting:
         build = _BUILDS.get(model.id)

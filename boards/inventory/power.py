@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 
+from boards.errors import RigError
 from boards.inventory.board_file import Power, PowerDriver
 from boards.serial_port import PortError, SerialPort
 from boards.tool import ToolError, run_tool
@@ -11,7 +12,7 @@ _TOOL_S = 20.0
 _RELAY_S = 5.0
 
 
-class PowerError(Exception):
+class PowerError(RigError):
     """Power could not be switched; the text says by what, and why."""
 
 

@@ -6,14 +6,39 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from boards.inventory.board_file import Board, load_board, require_schema, take_id
+from msgspec import Meta
+
+from boards.inventory.board_file import Board, load_board, require_id, require_schema
 from boards.inventory.models import Models, TomlError, all_models, models_of
 from boards.runtime_folder import check_private, runtime_folder
-from boards.toml_file import Table, read_table
+from boards.toml_file import Section, read_toml
 
 RIG_FILE = "rig.toml"
 _FLASH_PARALLEL = 4
+
+
+class _Broker(Section, frozen=True):
+    bind: str = ""
+    tls: bool = True
+
+
+class _Wifi(Section, frozen=True):
+    ssid: str = ""
+    psk_env: str = ""
+
+
+class _RigFile(Section, frozen=True):
+    schema: int = 1
+    name: str = "desk"
+    boards: str = "boards"
+    models: str = "models"
+    virtual: bool = False
+    state_dir: str = ".rig"
+    flash_parallel: Annotated[int, Meta(ge=1, le=64)] = _FLASH_PARALLEL
+    broker: _Broker = _Broker()
+    wifi: _Wifi = _Wifi()
 
 
 class NoSuchBoard(TomlError):
@@ -53,33 +78,32 @@ class Rig:
 def load_rig(file: Path) -> Rig:
     """Read ``file`` and all of its boards. Raises ``TomlError``."""
     file = file.absolute()
-    top = read_table(file)
-    require_schema(top)
-    broker, wifi = top.table("broker"), top.table("wifi")
-    boards_dir = file.parent / top.take("boards", str, "boards")
-    folders = [boards_dir]
-    if top.take("virtual", bool, False):
-        folders.append(virtual_folder())
-    models_dir = file.parent / top.take("models", str, "models")
+    toml = read_toml(file)
+    said = toml.section(_RigFile)
+    require_schema(toml, said.schema)
+    if said.wifi.psk_env and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", said.wifi.psk_env):
+        raise toml.error(
+            "wifi.psk_env is the NAME of an environment variable (A-Z, 0-9, _), never the secret "
+            "itself",
+            "wifi.psk_env",
+        )
+    boards_dir, models_dir = file.parent / said.boards, file.parent / said.models
     models = models_of(models_dir)
-    state = os.path.expanduser(top.take("state_dir", str, ".rig"))
-    rig = Rig(
+    folders = [boards_dir, virtual_folder()] if said.virtual else [boards_dir]
+    return Rig(
         file=file,
-        name=take_id(top, "name", "desk"),
-        state_dir=file.parent / state,
-        flash_parallel=top.number("flash_parallel", 1, 64, _FLASH_PARALLEL),
-        bind=broker.take("bind", str, ""),
-        tls=broker.take("tls", bool, True),
-        wifi_ssid=wifi.take("ssid", str, ""),
-        wifi_psk_env=_environment_name(wifi),
+        name=require_id(toml, said.name, "name"),
+        state_dir=file.parent / os.path.expanduser(said.state_dir),
+        flash_parallel=said.flash_parallel,
+        bind=said.broker.bind,
+        tls=said.broker.tls,
+        wifi_ssid=said.wifi.ssid,
+        wifi_psk_env=said.wifi.psk_env,
         boards=_boards(folders, models),
         models=models,
         models_dir=models_dir,
         boards_dir=boards_dir,
     )
-    for table in (top, broker, wifi):
-        table.end()
-    return rig
 
 
 def virtual_folder() -> Path:
@@ -160,14 +184,3 @@ def _tell_apart(board: Board, other: Board) -> None:
             f"{board.file}:1: usb.vid, usb.pid and usb.serial do not tell this board from "
             f"{other.file}: give both a usb.path ('motemq rig list' shows it)"
         )
-
-
-def _environment_name(wifi: Table) -> str:
-    name: str = wifi.take("psk_env", str, "")
-    if name and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
-        raise wifi.error(
-            "wifi.psk_env is the NAME of an environment variable (A-Z, 0-9, _), never the secret "
-            "itself",
-            "psk_env",
-        )
-    return name

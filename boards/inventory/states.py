@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from boards.flash.errors import NotThere
 from boards.inventory import unresponsive
 from boards.inventory.locks import holder
-from boards.inventory.models import Models
-from boards.inventory.port_users import port_users
+from boards.inventory.models import models_seen_as
 from boards.inventory.rig_file import Rig, virtual_rig
 from boards.inventory.target import BoardHandle, Look, find
 from boards.inventory.usb import UsbDevice, read_usb
+from boards.port_users import port_users
 
 NOT_ON_DESK = "not on desk"  # a virtual board that is up; its detail is the state it is in
 
@@ -40,7 +40,9 @@ def inventory_states(rig: Rig, look: Look = read_usb) -> list[BoardStatus]:
     rows += _virtual_beside(rig)
     new = [device for device in devices if device.path not in known]
     return rows + [
-        _unknown(device, fitting) for device in new if (fitting := _fitting(device, rig.models))
+        _unknown(device, [model.id for model in fitting])
+        for device in new
+        if (fitting := models_seen_as(rig.models, device.vid, device.pid))
     ]
 
 
@@ -87,14 +89,6 @@ def _state(rig: Rig, target: BoardHandle) -> tuple[str, str, str]:
     if users:
         return "port busy", port, "open in " + ", ".join(user.text for user in users)
     return "ready", port, ""
-
-
-def _fitting(device: UsbDevice, models: Models) -> list[str]:
-    return [
-        model.id
-        for model in models.values()
-        if any((usb.vid, usb.pid) == (device.vid, device.pid) for usb in model.usb)
-    ]
 
 
 def _unknown(device: UsbDevice, models: list[str]) -> BoardStatus:

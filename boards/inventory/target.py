@@ -4,19 +4,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from boards.flash.errors import NotThere
 from boards.flash.target import Identity, Place
 from boards.inventory.board_file import Board, UsbMatch
 from boards.inventory.models import Model
 from boards.inventory.usb import UsbDevice, read_usb
-from boards.serial_port import PortError
+from boards.serial_port import PortError, SerialPort
 from boards.virtual.control import BoardControl, BoardError
 
 Look = Callable[[], Sequence[UsbDevice]]
 
 
+class Absent(Exception):
+    """A board that need not be there is not; the text says what is missing."""
+
+
 class BoardHandle:
-    """One board of the desk; what flashing calls a ``Target``."""
+    """One board of the desk."""
 
     def __init__(self, board: Board, look: Look = read_usb) -> None:
         self.board = board
@@ -25,7 +31,9 @@ class BoardHandle:
         self.baud = board.baud
         self.console_url = ""  # while a bridge has the console: where that goes on
         self._look = look
-        loader = replace(board.model.flash, method=board.method, offset=board.offset)
+        loader = msgspec.structs.replace(
+            board.model.flash, method=board.method, offset=board.offset
+        )
         self.model: Model = replace(board.model, flash=loader, resets=board.resets)
 
     @property
@@ -55,6 +63,20 @@ class BoardHandle:
         place = self._place()
         if self.console_url and place.serial_url:
             return replace(place, serial_url=self.console_url)
+        return place
+
+    def find(self) -> Place:
+        """Look where the board is. Raises ``NotThere``, or ``Absent`` if it need not be there."""
+        try:
+            place = self.place()
+            # Of a board elsewhere only its port tells whether it is there.
+            is_elsewhere = self.board.usb is None and "://" in place.serial_url
+            if is_elsewhere and not self.board.required:
+                SerialPort.open(place.serial_url).close()
+        except (NotThere, PortError) as error:
+            if self.board.required:
+                raise
+            raise Absent(str(error)) from None
         return place
 
     def own_port(self) -> str:
@@ -159,14 +181,12 @@ def _is_same_chip(board: Board, device: UsbDevice) -> bool:
 
 
 def _is_kind(model: Model, device: UsbDevice) -> bool:
-    return any((usb.vid, usb.pid) == (device.vid, device.pid) for usb in model.usb)
+    return model.seen_as(device.vid, device.pid) is not None
 
 
 def _usb_state(model: Model, device: UsbDevice) -> str:
-    for usb in model.usb:
-        if (usb.vid, usb.pid) == (device.vid, device.pid):
-            return usb.state
-    return "running"
+    usb = model.seen_as(device.vid, device.pid)
+    return usb.state if usb is not None else "running"
 
 
 def _describe(match: UsbMatch) -> str:

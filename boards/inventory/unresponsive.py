@@ -4,8 +4,10 @@ import datetime
 import json
 from pathlib import Path
 
+from boards.errors import RigError
 
-class Unresponsive(Exception):
+
+class Unresponsive(RigError):
     """The board is marked; the text says since when, why, and how to clear it."""
 
 

@@ -1,18 +1,13 @@
-"""Curves and bars. The shapes are SVG that stretches; every word is text beside it.
+"""Curves and bars as the page's templates draw them: axes, and points of an SVG."""
 
-So a chart is as wide as its place, and its letters are as large on a phone as on a desk.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from boards.reports.axes import Scale, amount, linear, logarithmic
-from boards.reports.markup import Html, joined, tag
 from boards.reports.percentiles import percentile
 
 COLORS = 8  # then they begin again, dashed
-_CURVE_POINTS = 300
-_WIDE, _HIGH = 1000.0, 400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +20,45 @@ class Curve:
     about: str = ""
     limit: float | None = None
 
+    @property
+    def style(self) -> str:
+        """Its classes in the style sheet."""
+        return f"c{self.color % COLORS}" + (" dashed" if self.color >= COLORS else "")
 
-def cdf(curves: Sequence[tuple[str, int, Sequence[float], float | None]], unit: str) -> Html:
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Curves with their axes. A page stretches the picture, so that its own size means nothing."""
+
+    curves: Sequence[Curve]
+    x_axis: Scale
+    y_axis: Scale
+    x_unit: str
+    y_unit: str
+    has_dots: bool = False
+
+    WIDE: ClassVar[int] = 1000
+    HIGH: ClassVar[int] = 400
+    MOST_DOTS: ClassVar[int] = 300
+
+    def line(self, points: Iterable[tuple[float, float]]) -> str:
+        """Return points of a curve as SVG has them."""
+        return self._svg((self.x_axis.place(x), self.y_axis.place(y)) for x, y in points)
+
+    def upright(self, x: float) -> str:
+        """Return a line from the bottom to the top, at ``x``."""
+        return self._svg((self.x_axis.place(x), y) for y in (0.0, 100.0))
+
+    def level(self, y: float) -> str:
+        """Return a line from the left to the right, at ``y``."""
+        return self._svg((x, self.y_axis.place(y)) for x in (0.0, 100.0))
+
+    def _svg(self, places: Iterable[tuple[float, float]]) -> str:
+        wide, high = self.WIDE / 100, self.HIGH / 100
+        return " ".join(f"{x * wide:.1f},{self.HIGH - y * high:.1f}" for x, y in places)
+
+
+def cdf(curves: Sequence[tuple[str, int, Sequence[float], float | None]], unit: str) -> Plot:
     """Chart how many percent of each ``(name, color, values, limit)`` are at most x.
 
     ``values`` must not be empty.
@@ -41,77 +73,23 @@ def cdf(curves: Sequence[tuple[str, int, Sequence[float], float | None]], unit: 
     everything += [curve.limit for curve in drawn if curve.limit is not None]
     # A round trip of 0 has no place on a logarithmic axis.
     x_axis = logarithmic(everything) if min(everything) > 0 else linear(everything)
-    return plot(drawn, x_axis, Scale(0, 100), x_unit=unit, y_unit="%")
+    return Plot(drawn, x_axis, Scale(0, 100), unit, "%")
 
 
 def _steps(ordered: Sequence[float]) -> list[tuple[float, float]]:
     count = len(ordered)
-    every = max(1, count // _CURVE_POINTS)
-    picked = sorted({*range(0, count, every), count - 1})
+    every = max(1, count // Plot.MOST_DOTS)
     points = [(ordered[0], 0.0)]
-    for index in picked:
+    for index in sorted({*range(0, count, every), count - 1}):
         points += [(ordered[index], points[-1][1]), (ordered[index], 100 * (index + 1) / count)]
     return points
 
 
-def over_time(curves: Sequence[Curve], unit: str) -> Html:
+def over_time(curves: Sequence[Curve], unit: str) -> Plot:
     """Chart curves of seconds against ``unit``; the y axis begins at 0."""
     x_axis = linear([x for curve in curves for x, _ in curve.points])
     y_axis = linear([y for curve in curves for _, y in curve.points])
-    return plot(curves, x_axis, y_axis, x_unit="s", y_unit=unit, has_dots=True)
-
-
-def plot(
-    curves: Sequence[Curve],
-    x_axis: Scale,
-    y_axis: Scale,
-    *,
-    x_unit: str,
-    y_unit: str,
-    has_dots: bool = False,
-) -> Html:
-    """Draw ``curves`` with their axes and a legend."""
-    x_ticks, y_ticks = x_axis.ticks(), y_axis.ticks()
-    grid = [_line(x_axis.place(x), 0, x_axis.place(x), 100, "grid") for x in x_ticks]
-    grid += [_line(0, y_axis.place(y), 100, y_axis.place(y), "grid") for y in y_ticks]
-    shapes = []
-    for curve in curves:
-        places = [(x_axis.place(x), y_axis.place(y)) for x, y in curve.points]
-        shapes.append(_polyline(places, _color_class(curve.color)))
-        if has_dots and len(places) <= _CURVE_POINTS:
-            shapes += [_dot(x, y, curve.color) for x, y in places]
-        if curve.limit is not None:
-            at = x_axis.place(curve.limit)
-            shapes.append(_line(at, 0, at, 100, f"limit {_color_class(curve.color)}"))
-    svg = tag(
-        "svg",
-        *(*grid, *shapes),
-        viewBox=f"0 0 {_WIDE:g} {_HIGH:g}",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-    )
-    labels = [
-        *(tag("i", amount(x, x_unit), class_="x", style=_left(x_axis.place(x))) for x in x_ticks),
-        *(
-            tag("i", amount(y, y_unit), class_="y", style=f"bottom:{y_axis.place(y):.2f}%")
-            for y in y_ticks
-        ),
-    ]
-    return tag("figure", tag("div", svg, *labels, class_="plot"), legend(curves), class_="chart")
-
-
-def legend(curves: Sequence[Curve]) -> Html:
-    """Say which colour is whose."""
-    rows = [
-        tag(
-            "li",
-            tag("b", class_=f"swatch {_color_class(curve.color)}"),
-            tag("span", curve.name),
-            tag("small", curve.about) if curve.about else None,
-        )
-        for curve in curves
-    ]
-    return tag("ul", *rows, class_="legend")
+    return Plot(curves, x_axis, y_axis, "s", unit, has_dots=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,54 +103,40 @@ class Bar:
     about: str = ""
 
 
-def bars(rows: Sequence[Bar], unit: str) -> Html:
-    """Chart amounts of one unit as bars with whiskers."""
-    axis = linear([value for row in rows for value in (row.value, row.high)])
-    lines = []
-    for row in rows:
-        low, high = axis.place(row.low), axis.place(row.high)
-        whisker = tag("s", style=f"left:{low:.2f}%;width:{high - low:.2f}%")
-        bar = tag("b", style=f"width:{axis.place(row.value):.2f}%")
-        lines.append(
-            tag(
-                "div",
-                tag("span", row.name, class_="who"),
-                tag("div", bar, whisker if row.high > row.low else None, class_="bar"),
-                tag("span", amount(row.value, unit), tag("small", row.about), class_="much"),
-                class_="row",
-            )
-        )
-    return tag("div", *lines, class_="bars")
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Amounts of one unit."""
+
+    rows: Sequence[Bar]
+    unit: str
+
+    @property
+    def axis(self) -> Scale:
+        """From 0 to the greatest."""
+        return linear([value for row in self.rows for value in (row.value, row.high)])
 
 
-def _color_class(color: int) -> str:
-    return f"c{color % COLORS}" + (" dashed" if color >= COLORS else "")
+@dataclass(frozen=True, slots=True)
+class Will:
+    """Delays of one will in ms after the last sign of life, and the window it must be in."""
+
+    board: str
+    check: str
+    delays_ms: Sequence[float]
+    low_ms: float | None
+    high_ms: float | None
+    outcome: str
 
 
-def _left(place: float) -> str:
-    return f"left:{place:.2f}%"
+@dataclass(frozen=True, slots=True)
+class Wills:
+    """All wills of a run."""
 
+    rows: Sequence[Will]
 
-def _xy(x: float, y: float) -> str:
-    return f"{x / 100 * _WIDE:.1f},{_HIGH - y / 100 * _HIGH:.1f}"
-
-
-def _polyline(places: Sequence[tuple[float, float]], color: str) -> Html:
-    points = " ".join(_xy(x, y) for x, y in places)
-    return tag("polyline", points=points, class_=color, vector_effect="non-scaling-stroke")
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
-    points = f"{_xy(x1, y1)} {_xy(x2, y2)}"
-    return tag("polyline", points=points, class_=kind, vector_effect="non-scaling-stroke")
-
-
-def _dot(x: float, y: float, color: int) -> Html:
-    # A line of no length with round ends is a dot that does not stretch with its picture.
-    d = f"M{_xy(x, y)}h0.01"
-    return tag("path", d=d, class_=f"dot {_color_class(color)}", vector_effect="non-scaling-stroke")
-
-
-def stacked(*parts: object) -> Html:
-    """Return charts one below the other."""
-    return tag("div", joined(*parts), class_="stack")
+    @property
+    def axis(self) -> Scale:
+        """From 0 to a little behind the last arrival and the latest window."""
+        ends = [delay for row in self.rows for delay in row.delays_ms]
+        ends += [row.high_ms for row in self.rows if row.high_ms is not None]
+        return linear([1.03 * end for end in ends])

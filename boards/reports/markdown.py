@@ -5,8 +5,7 @@ import re
 from boards.reports.axes import amount
 from boards.reports.markup import visible
 from boards.reports.percentiles import percentile
-from boards.reports.record import BoardRecord, Interval, RunRecord
-from boards.reports.sections import names, rows_of
+from boards.reports.record import BoardRecord, RunRecord
 
 _MARKS = {
     "passed": "✅",
@@ -28,28 +27,27 @@ _REASON_CHARACTERS = 500
 def markdown(run: RunRecord) -> str:
     """Return the matrix and, below it, every failure, and what was not run, with its reason."""
     boards = list(run.boards.values())
-    called = names(run)
-    heads = [_plain(called[board.id]) for board in boards]
+    heads = [_plain(board.called) for board in boards]
     lines = [
         f"### Rig {_plain(run.rig)}: {_plain(run.outcome)}",
         "",
         f"| | {' | '.join(heads)} |",
         "|---" * (len(boards) + 1) + "|",
     ]
-    for name in rows_of(run):
+    for name in run.names():
         cells = [_cell(board, name) for board in boards]
         if name not in _SUMMED or not set(cells) <= {_MARKS["passed"], "·"}:
             lines.append(f"| {_plain(name)} | {' | '.join(cells)} |")
     if run.is_virtual:
         lines += ["", "Virtual boards: their times say nothing about hardware."]
     reasons = [
-        f"- **{_plain(called[board.id])}** {_plain(_tried(one))}: {_code(one.message)}"
+        f"- **{_plain(board.called)}** {_plain(f'{one.tried} {one.shown_outcome}')}: "
+        f"{_code(one.message)}"
         for board in boards
-        for one in board.intervals
-        if one.shown_outcome not in ("passed", "flaky", "not run", "skipped")
+        for one in board.failures()
     ]
     reasons += [
-        f"- {_plain(called[board.id])} did not run {_plain(', '.join(names))}: {_code(why)}"
+        f"- {_plain(board.called)} did not run {_plain(', '.join(names))}: {_code(why)}"
         for board in boards
         for why, names in board.not_run()
     ]
@@ -66,13 +64,8 @@ def _cell(board: BoardRecord, name: str) -> str:
     if last is None:
         return "·"
     mark = _MARKS.get(last.shown_outcome, "⚠️")
-    figure = next((s for s in board.series.values() if s.check == name and s.values), None)
+    figure = board.figure(name)
     return f"{mark} {amount(percentile(figure.values, 50), figure.unit)}" if figure else mark
-
-
-def _tried(interval: Interval) -> str:
-    again = f", attempt {interval.attempt}" if interval.attempt > 1 else ""
-    return f"{interval.name}{again} {interval.shown_outcome}"
 
 
 def _plain(text: str) -> str:

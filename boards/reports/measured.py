@@ -1,20 +1,34 @@
-"""The parts of the page that show what was measured; a part with nothing to show is None."""
+"""What a run measured, as the charts of its page; what there is nothing of is empty or None."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from boards.reports.axes import amount
-from boards.reports.charts import COLORS, Bar, Curve, bars, cdf, over_time, stacked
-from boards.reports.lanes import Will, wills
-from boards.reports.markup import Html, tag
+from boards.reports.charts import COLORS, Bar, Bars, Curve, Plot, Will, Wills, cdf, over_time
 from boards.reports.percentiles import percentile
 from boards.reports.record import BoardRecord, RunRecord, Series
-from boards.reports.sections import names, part, scroll
 
 _FEWEST_FOR_CURVE = 5
 _TIMES = ("us", "ms", "s")
 _WILLS_PER_LANE = 50
 _PING, _BASELINE = ("ping", "rtt", "us"), ("baseline", "baseline_rtt", "us")
 _Line = tuple[str, int, Sequence[float], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All of it."""
+
+    times: dict[str, Plot]  # a distribution per check that measured times often enough for one
+    rates: dict[str, Bars]  # everything that is measured per second, by metric
+    wills: Wills | None
+    heap: Plot | None  # KiB that are free against the run's seconds
+    figures: list[list[str]]  # rows, with declared limits
+
+
+def measured(run: RunRecord) -> Measured:
+    """Return what ``run`` measured."""
+    return Measured(_round_trips(run), _rates(run), _last_wills(run), _heap(run), _figures(run))
 
 
 def _series(run: RunRecord) -> Iterator[tuple[int, BoardRecord, Series]]:
@@ -24,28 +38,17 @@ def _series(run: RunRecord) -> Iterator[tuple[int, BoardRecord, Series]]:
                 yield number, board, series
 
 
-def round_trips(run: RunRecord) -> Html | None:
-    """A distribution per check that measured times often enough for one."""
-    called = names(run)
+def _round_trips(run: RunRecord) -> dict[str, Plot]:
     charts: dict[tuple[str, str, str], list[_Line]] = {}
     for number, board, series in _series(run):
-        if len(series.values) < _FEWEST_FOR_CURVE or series.unit not in _TIMES:
-            continue
-        key = series.check, series.metric, series.unit
-        line = (called[board.id], number, series.values, series.high)
-        charts.setdefault(key, []).append(line)
+        if len(series.values) >= _FEWEST_FOR_CURVE and series.unit in _TIMES:
+            key = series.check, series.metric, series.unit
+            line = (board.called, number, series.values, series.high)
+            charts.setdefault(key, []).append(line)
     _lay_under(run, charts)
-    drawn = [
-        tag("article", tag("h3", f"{check}: {metric}"), cdf(lines, unit))
-        for (check, metric, unit), lines in charts.items()
-    ]
-    if not drawn:
-        return None
-    note = (
-        "How many percent took at most so long; an upright line is a declared limit, a dashed "
-        "curve the same way without messaging (plain bytes there and back)."
-    )
-    return part("times", "Times", tag("p", note, class_="soft"), tag("div", *drawn, class_="many"))
+    return {
+        f"{check}: {metric}": cdf(lines, unit) for (check, metric, unit), lines in charts.items()
+    }
 
 
 def _lay_under(run: RunRecord, charts: dict[tuple[str, str, str], list[_Line]]) -> None:
@@ -53,55 +56,38 @@ def _lay_under(run: RunRecord, charts: dict[tuple[str, str, str], list[_Line]]) 
     if _PING not in charts or _BASELINE not in charts:
         return
     del charts[_BASELINE]
-    called = names(run)
     for number, board in enumerate(run.boards.values()):
         series = board.series.get(_BASELINE[:2])
         if series is not None and len(series.values) >= _FEWEST_FOR_CURVE:
-            name = f"{called[board.id]}, baseline"
+            name = f"{board.called}, baseline"
             charts[_PING].append((name, number % COLORS + COLORS, series.values, None))
 
 
-def throughput(run: RunRecord) -> Html | None:
-    """Bars for everything that is measured per second."""
-    called = names(run)
+def _rates(run: RunRecord) -> dict[str, Bars]:
     groups: dict[tuple[str, str], list[Bar]] = {}
     for _, board, series in _series(run):
-        if not series.unit.endswith("/s"):
-            continue
-        values = series.values
-        bar = Bar(
-            f"{called[board.id]}, {series.check}",
-            percentile(values, 50),
-            min(values),
-            max(values),
-            f"n {series.count}" if series.count > 1 else "",
-        )
-        groups.setdefault((series.metric, series.unit), []).append(bar)
-    drawn = [
-        tag("article", tag("h3", metric), bars(rows, unit))
-        for (metric, unit), rows in groups.items()
-    ]
-    return part("throughput", "Throughput", stacked(*drawn)) if drawn else None
+        if series.unit.endswith("/s"):
+            bar = Bar(
+                f"{board.called}, {series.check}",
+                percentile(series.values, 50),
+                min(series.values),
+                max(series.values),
+                f"n {series.count}" if series.count > 1 else "",
+            )
+            groups.setdefault((series.metric, series.unit), []).append(bar)
+    return {metric: Bars(rows, unit) for (metric, unit), rows in groups.items()}
 
 
-def last_wills(run: RunRecord) -> Html | None:
-    """Each will's delay, against its window if it has one."""
-    called, rows = names(run), []
+def _last_wills(run: RunRecord) -> Wills | None:
+    rows = []
     for _, board, series in _series(run):
         if series.metric == "will_delay" and series.unit == "ms":
             earliest = _edge(board, series.check, "will_earliest", min)
             latest = _edge(board, series.check, "will_latest", max)
-            name = called[board.id]
-            delays = series.values[:_WILLS_PER_LANE]
             latest = series.high if latest is None else latest
-            rows.append(Will(name, series.check, delays, earliest, latest, series.outcome))
-    if not rows:
-        return None
-    note = (
-        "0 is the end of the connection: the last byte from the board where it died silently. "
-        "The mark is the will's arrival; the shaded window is when it had to come."
-    )
-    return part("wills", "Last wills", tag("p", note, class_="soft"), wills(rows))
+            delays = series.values[:_WILLS_PER_LANE]
+            rows.append(Will(board.called, series.check, delays, earliest, latest, series.outcome))
+    return Wills(rows) if rows else None
 
 
 def _edge(
@@ -112,20 +98,15 @@ def _edge(
     return of(series.values) if series is not None and series.values else None
 
 
-def heap(run: RunRecord) -> Html | None:
-    """Free heap against the run's seconds."""
-    called = names(run)
+def _heap(run: RunRecord) -> Plot | None:
     points: dict[str, tuple[int, list[tuple[float, float]]]] = {}
     for number, board, series in _series(run):
-        if not series.metric.startswith("heap_free") or series.unit not in ("B", "bytes"):
-            continue
-        drawn = points.setdefault(called[board.id], (number, []))[1]
-        kib = [value / 1024 for value in series.values]
-        drawn += zip(_seconds(run, board, series), kib, strict=True)
-    if not points:
-        return None
+        if series.metric.startswith("heap_free") and series.unit in ("B", "bytes"):
+            drawn = points.setdefault(board.called, (number, []))[1]
+            kib = [value / 1024 for value in series.values]
+            drawn += zip(_seconds(run, board, series), kib, strict=True)
     curves = [Curve(name, number, sorted(drawn)) for name, (number, drawn) in points.items()]
-    return part("heap", "Free heap over time", over_time(curves, "KiB"))
+    return over_time(curves, "KiB") if curves else None
 
 
 def _seconds(run: RunRecord, board: BoardRecord, series: Series) -> Sequence[float]:
@@ -138,9 +119,7 @@ def _seconds(run: RunRecord, board: BoardRecord, series: Series) -> Sequence[flo
     return [began + (index + 1) / len(times) * check.seconds for index in range(len(times))]
 
 
-def measurements(run: RunRecord) -> Html | None:
-    """All that was measured, in figures, with declared limits."""
-    called = names(run)
+def _figures(run: RunRecord) -> list[list[str]]:
     rows = []
     for _, board, series in _series(run):
         cells = [amount(percentile(series.values, at), series.unit) for at in (0, 50, 99, 100)]
@@ -149,15 +128,6 @@ def measurements(run: RunRecord) -> Html | None:
             for sign, limit in (("≥", series.low), ("≤", series.high))
             if limit is not None
         ]
-        words = called[board.id], series.check, series.metric, str(series.count), *cells
-        rows.append(tag("tr", *(tag("td", word) for word in (*words, ", ".join(limits)))))
-    if not rows:
-        return None
-    head = ("board", "check", "metric", "n", "least", "median", "p99", "most", "limit")
-    table = tag(
-        "table",
-        tag("thead", tag("tr", *(tag("th", name) for name in head))),
-        tag("tbody", *rows),
-    )
-    folded = tag("details", tag("summary", f"{len(rows)} rows"), scroll(table))
-    return part("measurements", "Everything measured", folded)
+        words = board.called, series.check, series.metric, str(series.count)
+        rows.append([*words, *cells, ", ".join(limits)])
+    return rows

@@ -42,6 +42,11 @@ class Interval:
         return self.check or self.step
 
     @property
+    def tried(self) -> str:
+        """The name, and the attempt if it is not the first."""
+        return f"{self.name}, attempt {self.attempt}" if self.attempt > 1 else self.name
+
+    @property
     def seconds(self) -> float:
         """How long it took."""
         return (self.end_ns - self.start_ns) / 1e9
@@ -105,6 +110,24 @@ class BoardRecord:
     series: dict[tuple[str, str], Series] = field(default_factory=dict)  # check, metric
     console: list[tuple[str, str, str]] = field(default_factory=list)  # step, check, what it said
 
+    @property
+    def called(self) -> str:
+        """What it is called in reports: a virtual one always says so."""
+        return f"{self.id} (virtual)" if self.virtual else self.id
+
+    def failures(self) -> list[Interval]:
+        """Return the tries that did not pass; not what was not run."""
+        fine = ("passed", "flaky", "not run", "skipped")
+        return [one for one in self.intervals if one.shown_outcome not in fine]
+
+    def consequences(self) -> list[str]:
+        """Return the steps that were not run because an earlier one failed."""
+        return [one.name for one in self.intervals if one.shown_outcome == "not run"]
+
+    def figure(self, check: str) -> Series | None:
+        """Return the first thing that a check measured."""
+        return next((s for s in self.series.values() if s.check == check and s.values), None)
+
     def last(self) -> dict[str, Interval]:
         """Return the last try of each step and check, by name, in the order of their first.
 
@@ -144,6 +167,17 @@ class RunRecord:
     def is_virtual(self) -> bool:
         """True if a board of it is virtual."""
         return any(board.virtual for board in self.boards.values())
+
+    def names(self) -> list[str]:
+        """Return all steps and checks, in the order of the board that did the most."""
+        rows: list[str] = []
+        for board in sorted(self.boards.values(), key=lambda board: -len(board.last())):
+            last = ""
+            for name in board.last():
+                if name not in rows:
+                    rows.insert(rows.index(last) + 1 if last else 0, name)
+                last = name
+        return rows
 
 
 def by_reason(skipped: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:

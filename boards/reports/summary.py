@@ -13,7 +13,7 @@ from boards.reports.percentiles import percentile
 from boards.reports.record import by_reason
 from boards.reports.rerun import rerun_command
 from boards.session.plan import STEPS
-from host_broker.printable import printable_lines
+from host_broker.printable import printable, printable_lines
 
 _SIDE = 3  # characters that the frame adds to a column
 
@@ -39,7 +39,7 @@ def print_summary(
             line = printable_lines(line)
             console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
     if failed := [board for board in boards if board.failures]:
-        line = f"again: {_again(failed, argv)}"
+        line = printable(f"again: {_again(failed, argv)}")
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -51,7 +51,9 @@ def _matrix(boards: Sequence[BoardState], checks: Sequence[str]) -> Table:
     for step in STEPS:
         if step == "check":
             for check in checks:
-                table.add_row(check, *(_check_cell(board, check) for board in boards))
+                table.add_row(
+                    Text(printable(check)), *(_check_cell(board, check) for board in boards)
+                )
         elif step not in ("start", "stop") or any(_is_told(b.steps.get(step)) for b in boards):
             table.add_row(step, *(_cell(board.steps.get(step, "")) for board in boards))
     if any(board.rtt_us for board in boards):
@@ -73,7 +75,7 @@ def _width(board: BoardState, checks: Sequence[str]) -> int:
 def _check_cell(board: BoardState, check: str) -> Text:
     cell = _cell(board.checks.get(check, ""))
     if figure := board.figures.get(check):
-        cell.append(f" {figure}", style="dim")
+        cell.append(f" {printable(figure)}", style="dim")
     return cell
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from boards.errors import RigError
 from boards.faults.control import Route
 from boards.flash.find_board import open_repl
 from boards.inventory.power import switch
@@ -50,7 +51,7 @@ class Group:
     token: str  # of this meeting, for its topics
 
 
-class Invalid(Exception):
+class Invalid(RigError):
     """The rig could not make or prove what a check is about: there is no verdict on the board."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from boards.errors import RigError
 from boards.session.run_certificates import RunCertificates
 from boards.tool import die_with_parent
 
@@ -54,7 +55,7 @@ PATIENT = BrokerTiming("patient", 6.0, 3.0, 3.0, "reject")
 _PROTOCOLS = ("fmqp", "lightmq", "lightmq+fmqp")
 
 
-class BrokerDown(Exception):
+class BrokerDown(RigError):
     """The rig's own broker did not start: no verdict can rest on it."""
 
 

@@ -1,8 +1,7 @@
 """The serial line that carries a board's messages, and the bridge that is its other end."""
 
-from boards.bridge.notices import Report
-from boards.bridge.raw import RawBridge
-from boards.bridge.reliable import ReliableBridge
+from boards.bridge.bridge import RawBridge, ReliableBridge
+from boards.bridge.poll_thread import Report
 
 Bridge = RawBridge | ReliableBridge
 

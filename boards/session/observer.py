@@ -12,6 +12,7 @@ _ALIVE_S = 1.0  # so often it says a word, as brokers may close what is silent
 _KEPT = 20_000
 _CONNECT_S = 10.0
 _JOIN_S = 5.0
+_QUIET_S = 0.3  # in which nothing may come twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,12 @@ class Observer:
                 if not self._news.wait(max(0.0, until - time.monotonic())):
                     return condition(self._seen)
             return True
+
+    def settle(self, count: int, within_s: float) -> list[Seen]:
+        """Wait for ``count`` messages, then a moment for one too many; return what has arrived."""
+        if self.wait_for(lambda seen: len(seen) >= count, within_s):
+            self.wait_for(lambda seen: len(seen) > count, _QUIET_S)
+        return self.seen()
 
     def _collect(self) -> None:
         said = time.monotonic()

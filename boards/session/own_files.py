@@ -13,6 +13,7 @@ import json
 import os
 from pathlib import Path
 
+from boards.errors import RigError
 from boards.inventory.target import BoardHandle
 from boards.repl import Repl
 
@@ -55,7 +56,7 @@ except OSError as error:
 Contents = dict[str, bytes | None]  # by name; None: there is no such file
 
 
-class OwnFilesError(Exception):
+class OwnFilesError(RigError):
     """A board's own files could not be read, or put back; the text says which and why."""
 
 

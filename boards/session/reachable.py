@@ -1,5 +1,6 @@
 """Whether a board with a network reaches its broker, asked of the board before any check."""
 
+from boards.errors import RigError
 from boards.repl import Repl
 
 _CONNECT_S = 10
@@ -38,7 +39,7 @@ except (OSError, ImportError, ValueError, MemoryError) as error:
 """
 
 
-class Unreachable(Exception):
+class Unreachable(RigError):
     """The board does not reach its broker; the text says from where, and what to look at."""
 
 

@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from boards.flash.boot_proof import Running, ask_running, await_running
+from boards.errors import RigError
 from boards.flash.errors import NotThere, WrongBoard
+from boards.flash.find_board import Running, ask_running, await_running
 from boards.flash.reset_pulse import pulse_reset
 from boards.inventory import power, unresponsive
 from boards.inventory.models import Reset
@@ -23,7 +24,7 @@ _BACK_S = 15.0  # until a board that was reset has booted and its port is back
 Progress = Callable[[str], None]
 
 
-class NotBack(Exception):
+class NotBack(RigError):
     """No rung brought the board back; the text is the evidence: each rung and what came of it."""
 
 

@@ -6,22 +6,19 @@ import time
 from pathlib import Path
 from typing import cast
 
-from boards.bridge.reliable import ReliableBridge
-from boards.flash.errors import FlashError, NotThere, NoWayIn
+from boards.bridge.bridge import ReliableBridge
+from boards.flash.errors import FlashError, NotThere
 from boards.flash.find_board import find_board, open_repl
-from boards.flash.image_identity import Image, check_image
-from boards.flash.ledger import Ledger
-from boards.flash.rule import Flashed, flash_board
+from boards.flash.image_identity import image_for
+from boards.flash.rule import flash_in_turn
 from boards.inventory import unresponsive
-from boards.inventory.board_file import Board, VirtualDesk, load_board, started_board
+from boards.inventory.board_file import Board, load_board
 from boards.inventory.link_needs import missing_link
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import Models
-from boards.inventory.permits import flash_permit
-from boards.inventory.port_users import port_users
-from boards.inventory.presence import find_place
 from boards.inventory.target import BoardHandle
 from boards.mpremote_cli import copy_to_board
+from boards.port_users import port_users
 from boards.repl import Repl, ReplError
 from boards.serial_port import PortError
 from boards.session import installation
@@ -31,13 +28,14 @@ from boards.session.message_line import SILENCE_S, Bridge, set_silence, start_br
 from boards.session.own_files import OwnFiles, OwnFilesError
 from boards.session.plan import Job
 from boards.session.reachable import require_reachable
-from boards.session.reporter import Reporter
 from boards.session.reset_ladder import NotBack, bring_back
 from boards.session.serial_log import SerialLog
 from boards.session.telemetry import await_telemetry
 from boards.session.verdicts import StepFailed
 from boards.session.wifi import Wifi, join, wifi_files
+from boards.session.worker_line import Reporter
 from boards.virtual.board import BoardKind, VirtualBoard
+from boards.virtual.board_file import LineMode, board_file
 
 _REPL_S = 30.0
 _CONSOLE_BAUD = 115200  # of the UART that a REPL is on; USB has none
@@ -89,7 +87,7 @@ class BoardRun:
             else:
                 board = self._start_virtual(until)
         self._target = BoardHandle(board)
-        place = find_place(self._target)
+        place = self._target.find()
         self._require_data_line()
         self._broker_route.open()
         url = place.serial_url or place.hub_path
@@ -121,38 +119,25 @@ class BoardRun:
             return f"nothing to flash: {running}"
         if self.job.image_fault:
             raise FlashError(f"{self.job.image_fault}; nothing was written")
-        image = check_image(
-            Path(self.job.image),
-            target.model.flash,
-            virtual=self.model.virtual,
-            sha256=target.board.sha256,
-        )
-        with flash_permit(
-            self._rig_dir, target.controller(), self.job.flash_parallel, deadline_s=_left(until)
-        ):
-            try:
-                done = self._flash_once(target, image, until)
-            except NoWayIn:
-                self.revive()
-                done = self._flash_once(target, image, until)
-        self._report.about(firmware=done.running.text)
-        return ("" if done.written else "the same firmware was there: ") + done.running.text
-
-    def _flash_once(self, target: BoardHandle, image: Image, until: float) -> Flashed:
+        image = image_for(target, Path(self.job.image))
         if self._lock is None:
             raise StepFailed("the board's lock is not held")
-        return flash_board(
+        done = flash_in_turn(
             target,
             image,
             held=self._lock,
-            ledger=Ledger(self._rig_dir / "ledger.jsonl"),
-            deadline_s=_left(until),
+            state_dir=self._rig_dir,
+            parallel=self.job.flash_parallel,
+            left_s=lambda: _left(until),
+            revive=self.revive,
             progress=self._report.progress,
             tap=self.log.tap,
             force=self.job.force,
             trust_ledger=self.job.trust_ledger,
             proven=self._keep_own_files,
         )
+        self._report.about(firmware=done.running.text)
+        return ("" if done.written else "the same firmware was there: ") + done.running.text
 
     def _keep_own_files(self, url: str) -> None:
         """Copy what is the board's own to this host; a virtual board of the run has nothing."""
@@ -184,16 +169,10 @@ class BoardRun:
         self._started = VirtualBoard.start(
             kind, self.job.board.id, state_dir, timeout_s=_left(until)
         )
-        address = self._started.address
-        return started_board(
-            self.job.board.id,
-            self.model,
-            serial_url=address.serial_url,
-            uid=address.uid,
-            virtual=VirtualDesk(address.control_port, address.bootsel_dir, address.data_url or ""),
-            protocol=self.job.board.protocol,
-            mode="reliable" if "reliable" in self.job.board.has else "raw",
-        )
+        mode: LineMode = "reliable" if "reliable" in self.job.board.has else "raw"
+        file = state_dir / "board.toml"
+        file.write_text(board_file(self._started.address, self.job.board.protocol, mode))
+        return load_board(file, self._models)
 
     def install(self, until: float) -> str:
         """Copy the client and the node with mpremote, and compare what the board then holds."""

@@ -6,56 +6,21 @@ from traceback import extract_tb
 
 from boards.checks.declared import Check, Samples
 from boards.checks.limits import beyond
-from boards.faults.control import ProxyError
-from boards.flash.errors import FlashError
-from boards.inventory.locks import Locked
-from boards.inventory.models import TomlError
-from boards.inventory.permits import NoPermit
-from boards.inventory.power import PowerError
-from boards.inventory.unresponsive import Unresponsive
-from boards.repl import NoReply, ReplError
+from boards.errors import RigError
+from boards.repl import NoReply
 from boards.reports.axes import amount
 from boards.reports.percentiles import percentile
-from boards.serial_port import PortError
 from boards.session.agent import AgentError
 from boards.session.board_session import BoardSession, CheckFailed, Invalid, NotRun
-from boards.session.broker_process import BrokerDown
-from boards.session.own_files import OwnFilesError
-from boards.session.reachable import Unreachable
-from boards.session.reset_ladder import NotBack
-from boards.session.wifi import WifiError
-from boards.tool import ToolError
-from boards.virtual.control import BoardError
 from host_broker.client import ClientError
 
 
-class StepFailed(Exception):
+class StepFailed(RigError):
     """A step came to nothing; the text says why."""
 
 
 # What may go wrong around a board without being a verdict on the code under test.
-FAULTS = (
-    BoardError,
-    BrokerDown,
-    ClientError,
-    FlashError,
-    Invalid,
-    PortError,
-    PowerError,
-    ProxyError,
-    ReplError,
-    Locked,
-    NoPermit,
-    NotBack,
-    OwnFilesError,
-    StepFailed,
-    Unreachable,
-    TomlError,
-    ToolError,
-    Unresponsive,
-    WifiError,
-    OSError,
-)
+FAULTS = (RigError, ClientError, OSError)
 VERDICTS = (CheckFailed, AgentError, AssertionError)
 _REASONS = 3  # of repetitions that failed
 
@@ -96,6 +61,22 @@ def _line(error: Exception) -> str:
     """Return where it was raised, and the code there: what a bare ``assert`` has to say."""
     last = extract_tb(error.__traceback__)[-1]
     return f"{last.filename}:{last.lineno}: {last.line}"
+
+
+def attempted(once: Callable[[int], str], recover: Callable[[], None], *, tries: int) -> str:
+    """Call ``once`` with 1, 2, … until it comes to a verdict, at most ``tries`` times.
+
+    It returns an outcome; "error" is none. After whatever did not pass ``recover`` is called.
+    Returns the last outcome.
+    """
+    outcome = "error"
+    for number in range(1, tries + 1):
+        outcome = once(number)
+        if outcome != "passed":
+            recover()
+        if outcome != "error":
+            break
+    return outcome
 
 
 class Repeated:

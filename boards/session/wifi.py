@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from boards.errors import RigError
 from boards.repl import Repl
 
 JOIN_S = 20  # an access point in the next room needs three
@@ -39,7 +40,7 @@ _join()
 _JOINED = "print(__import__('network').WLAN(__import__('network').STA_IF).isconnected())"
 
 
-class WifiError(Exception):
+class WifiError(RigError):
     """The board cannot be brought onto the Wi-Fi; the text says why and what to do."""
 
 

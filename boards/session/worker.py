@@ -16,15 +16,12 @@ from typing import Any
 from boards.checks.declared import Check
 from boards.checks.limits import limits_of
 from boards.checks.registry import known_checks
+from boards.inventory.locks import radio
 from boards.inventory.models import all_models, models_of
-from boards.inventory.permits import radio
-from boards.inventory.presence import Absent
+from boards.inventory.target import Absent
 from boards.repl import ReplError
 from boards.serial_port import PortError
-from boards.session.attempts import attempted
 from boards.session.board_session import BoardSession, CheckFailed, Group, NotRun
-from boards.session.channel import Channel, Teller
-from boards.session.parent_line import ParentLine
 from boards.session.plan import Job
 from boards.session.steps import BoardRun
 from boards.session.verdicts import (
@@ -33,8 +30,10 @@ from boards.session.verdicts import (
     Repeated,
     Result,
     StepFailed,
+    attempted,
     judge,
 )
+from boards.session.worker_line import Channel, ParentLine, Reporter
 from boards.tool import ToolError
 from boards.virtual.control import BoardError
 
@@ -52,7 +51,7 @@ class _Worker:
         self._parent = parent
         self._channel = channel
         models = models_of(Path(job.models_dir)) if job.models_dir else all_models()
-        self._run = BoardRun(job, models, Teller(channel))
+        self._run = BoardRun(job, models, Reporter(channel))
         self._outcomes: list[str] = []
         self._broken = ""  # why the remaining steps cannot run
 

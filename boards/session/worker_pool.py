@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from boards.session.meeting import Meeting
 from boards.session.plan import Job
-from boards.virtual.lifetime import handle
+from boards.virtual.board import process_handle
 
 _FIRST_WORD_S = 60.0
 _GRACE_S = 20.0  # beyond a step's own limit, before the worker is given up
@@ -40,7 +40,7 @@ class _Member:
     step: str = ""
     pending: bytes = b""
     finished: bool = False
-    board: BinaryIO | None = None  # a virtual board's process, see ``lifetime.handle``
+    board: BinaryIO | None = None  # a virtual board's process, see ``process_handle``
     reason: str = field(default="")
 
 
@@ -163,7 +163,7 @@ class WorkerPool:
     def _watch_board(self, member: _Member) -> None:
         """A virtual board of a worker that is killed ends by itself, and is waited for."""
         if member.board is None and not member.job.board.file:
-            member.board = handle(Path(member.job.state_dir))
+            member.board = process_handle(Path(member.job.state_dir))
 
     def _lost(self, member: _Member, reason: str) -> Message:
         member.finished = True

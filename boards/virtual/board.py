@@ -16,6 +16,8 @@ from typing import Self
 
 from boards.virtual.address import KINDS, BoardAddress, BoardKind, command, read_address
 from boards.virtual.control import BoardControl, BoardError, BoardState
+from boards.virtual.lifetime import handle as process_handle
+from boards.virtual.rp2040.node import NodeError, find_node
 
 __all__ = [
     "KINDS",
@@ -24,7 +26,10 @@ __all__ = [
     "BoardError",
     "BoardKind",
     "BoardState",
+    "NodeError",
     "VirtualBoard",
+    "find_node",
+    "process_handle",
 ]
 
 _STOP_S = 5.0  # for a clean stop; then the process group is killed

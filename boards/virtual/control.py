@@ -1,23 +1,20 @@
-"""The buttons and pins of a virtual board: JSON lines over TCP on loopback.
+"""The buttons and pins of a virtual board, by its control port.
 
-Request ``{"do": "reset"}``, answer ``{"ok": true, ...}`` or ``{"ok": false, "error": "..."}``.
 Requests: ``reset``, ``boot``, ``power`` (``on``), ``state``, ``gpio`` (``pin``),
 ``set_gpio`` (``pin``, ``level``), ``gpio_changes`` (``since``), ``stop``; of boards on a LAN also
 ``link`` (what is to change of ``up``, ``loss``, ``delay_ms``) and ``link_seen``.
 """
 
-import json
-import socket
-import time
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
-_MAX_ANSWER_BYTES = 65536
+from boards.control_port import Refused, ask
+from boards.errors import RigError
 
 # "held": in reset, or without power; "gone": no longer plugged in
 RunState = Literal["running", "bootsel", "download", "invalid-image", "held", "gone"]
 
 
-class BoardError(Exception):
+class BoardError(RigError):
     """A virtual board could not be started, or did not do what was asked."""
 
 
@@ -61,7 +58,7 @@ class BoardControl:
     def state(self) -> BoardState:
         """Return what the board is doing."""
         answer = self._call("state")
-        return {"state": answer["state"], "boots": answer["boots"]}  # type: ignore[typeddict-item]  # from JSON
+        return {"state": answer["state"], "boots": answer["boots"]}
 
     def gpio(self, pin: int) -> bool:
         """Return the level that the board drives, or sees, on GPIO ``pin``."""
@@ -75,9 +72,9 @@ class BoardControl:
         """Return the changes of all pins after the first ``since`` that there were."""
         answer = self._call("gpio_changes", since=since)
         return {
-            "changes": [(pin, level) for pin, level in answer["changes"]],  # type: ignore[attr-defined]  # from JSON
-            "lost": answer["lost"],  # type: ignore[typeddict-item]  # from JSON
-            "count": answer["count"],  # type: ignore[typeddict-item]  # from JSON
+            "changes": [(pin, level) for pin, level in answer["changes"]],
+            "lost": answer["lost"],
+            "count": answer["count"],
         }
 
     def set_link(
@@ -103,38 +100,16 @@ class BoardControl:
         """Switch the board off: its process ends, its flash stays."""
         self._call("stop")
 
-    def _call(self, what: str, **arguments: float) -> dict[str, object]:
-        deadline = time.monotonic() + self._timeout_s
+    def _call(self, what: str, **arguments: float) -> dict[str, Any]:
+        called = f"board control port {self._port}: {what!r}"
         try:
-            with socket.create_connection(("127.0.0.1", self._port), self._timeout_s) as link:
-                link.sendall(json.dumps({"do": what, **arguments}).encode() + b"\n")
-                answer = json.loads(_line(link, deadline))
+            return ask(self._port, what, timeout_s=self._timeout_s, **arguments)
+        except Refused as error:
+            raise BoardError(f"{called} refused: {error}") from None
         except TimeoutError:
             raise BoardError(
                 f"board control port {self._port}: no answer to {what!r} within "
                 f"{self._timeout_s:g} s"
             ) from None
         except (OSError, ValueError) as error:
-            raise BoardError(
-                f"board control port {self._port}: {what!r} failed: {error}; is the board running?"
-            ) from None
-        if not isinstance(answer, dict) or not answer.get("ok"):
-            reason = answer.get("error") if isinstance(answer, dict) else answer
-            raise BoardError(f"board control port {self._port}: {what!r} refused: {reason}")
-        return answer
-
-
-def _line(link: socket.socket, deadline: float) -> bytes:
-    line = b""
-    while not line.endswith(b"\n"):
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        link.settimeout(left)
-        chunk = link.recv(4096)
-        if not chunk:
-            raise ConnectionError("the board closed the connection")
-        line += chunk
-        if len(line) > _MAX_ANSWER_BYTES:
-            raise ConnectionError("the answer is too long")
-    return line
+            raise BoardError(f"{called} failed: {error}; is the board running?") from None

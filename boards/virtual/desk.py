@@ -26,6 +26,7 @@ from boards.virtual.address import (
     has_network,
     read_address,
 )
+from boards.virtual.board_file import LineMode, Protocol, board_file
 from boards.virtual.control import BoardControl, BoardError, BoardState
 from boards.virtual.lan import process as lan_process
 from boards.virtual.lan.client import LanControl
@@ -37,7 +38,6 @@ _LOOK_S = 0.02
 _EXIT_S = 10.0  # for a process to end that has left its folder
 _ADDRESS = "address.json"
 _PREFIXES = {"rp2040": "vpico", "rp2040w": "vpicow", "esp32": "vesp32"}
-_MODELS = {"rp2040": "virtual-rp2040", "rp2040w": "virtual-rp2040w"}  # all others: virtual-esp32
 
 _T = TypeVar("_T")
 Preload = Callable[[BoardKind, Path], None]
@@ -134,7 +134,7 @@ class Desk:
             )
         for id in self._ids():  # boards whose LAN was killed are on this one from now on
             if (address := self._address(id)).lan:
-                _write(self._files / f"{id}.toml", _board_file(address, host))
+                _write(self._files / f"{id}.toml", _file(address, host))
         return host
 
     def _end_lan(self) -> None:
@@ -184,7 +184,7 @@ class Desk:
                 lambda stdout: read_address(kind, id, stdout, state_dir, _START_S),
             )
         _write(state_dir / _ADDRESS, json.dumps(asdict(address), default=str) + "\n")
-        _write(self._files / f"{id}.toml", _board_file(address, host))
+        _write(self._files / f"{id}.toml", _file(address, host))
         return address
 
     @contextmanager
@@ -301,34 +301,12 @@ def _await_end(state_dir: Path) -> bool:
     return True
 
 
-def _board_file(address: BoardAddress, host: str) -> str:
-    """Return the board's file, see docs/rig.md. TOML's basic strings are JSON's here.
-
-    ``host``: our address on the LAN of a board that is on one.
-    """
-    is_rp2040 = address.kind == "rp2040"
+def _file(address: BoardAddress, host: str) -> str:
+    """Return the board's file. Protocols and modes alternate: four boards have every pair."""
     number = int(address.id.rpartition("-")[2])
-    lines = [
-        f"# A virtual board ({address.kind}) that is up; 'motemq rig virtual down' removes this.",
-        f"id = {json.dumps(address.id)}",
-        f'model = "{_MODELS.get(address.kind, "virtual-esp32")}"',
-        f"serial_url = {json.dumps(address.serial_url)}",
-        *(['caps = ["wifi"]'] if address.lan else []),
-        "[identity]",
-        f'{"uid" if address.kind in _MODELS else "mac"} = "{address.uid}"',
-        "[link]",
-        f'protocol = "{"fmqp" if number % 2 else "lightmq"}"',
-        *([f'mode = "{"reliable" if number // 2 % 2 else "raw"}"'] if is_rp2040 else []),
-        "[virtual]",
-        f"control_port = {address.control_port}",
-    ]
-    if address.bootsel_dir:
-        lines.append(f"bootsel_dir = {json.dumps(str(address.bootsel_dir))}")
-    if address.data_url:
-        lines.append(f"data_url = {json.dumps(address.data_url)}")
-    if address.lan:
-        lines += [f'host = "{host}"', f'ssid = "{lan_process.SSID}"']
-    return "\n".join(lines) + "\n"
+    protocol: Protocol = "fmqp" if number % 2 else "lightmq"
+    mode: LineMode = "reliable" if number // 2 % 2 else "raw"
+    return board_file(address, protocol, mode, host=host, ssid=lan_process.SSID)
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,7 +5,6 @@ is asked to through its control port. A *detached* one, which is to outlive the 
 it, heeds signals and the control port only.
 """
 
-import fcntl
 import logging
 import os
 import selectors
@@ -16,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, BinaryIO
+
+from boards.file_lock import is_locked, try_lock
 
 _MAX_LOG_LINES = 10_000  # a board that crashes for ever must not fill the disk
 _LOCK = "lock"
@@ -30,15 +31,12 @@ def take_folder(state_dir: Path) -> IO[str]:
 
     The file holds our process id. Raises ``FolderInUse``, ``OSError``.
     """
-    state_dir.mkdir(parents=True, exist_ok=True)
-    lock = (state_dir / _LOCK).open("a")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
+    descriptor = try_lock(state_dir / _LOCK)
+    if descriptor is None:
         raise FolderInUse(
             f"{state_dir} is in use by a running board; stop it or choose another folder"
-        ) from None
+        )
+    lock = os.fdopen(descriptor, "w")
     lock.truncate(0)  # by now nobody else's
     lock.write(f"{os.getpid()}\n")
     lock.flush()
@@ -51,15 +49,12 @@ def holder(state_dir: Path) -> int | None:
     0 if a board is just taking or leaving the folder.
     """
     try:
-        with (state_dir / _LOCK).open() as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                text = lock.read().strip()
-                return int(text) if text.isdecimal() else 0
-    except FileNotFoundError:
+        if not is_locked(state_dir / _LOCK):
+            return None
+        text = (state_dir / _LOCK).read_text().strip()
+    except FileNotFoundError:  # it was removed between the two
         return None
-    return None
+    return int(text) if text.isdecimal() else 0
 
 
 def handle(state_dir: Path) -> BinaryIO | None:

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any
 
-from boards.virtual.control_server import Answer, Refused, Request
+from boards.control_port import Answer, Refused, Request
 
 _MAX_KEPT = 500  # an answer with all of them stays below what a client of the control port reads
 

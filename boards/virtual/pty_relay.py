@@ -13,7 +13,7 @@ import selectors
 import socket
 import tty
 
-from boards.port_holder import times_open
+from boards.port_users import times_open
 
 _CHUNK_BYTES = 16 * 1024
 _MAX_HELD_BYTES = 16 * 1024  # mpremote reads some 50 KB a second from a terminal

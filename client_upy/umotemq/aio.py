@@ -84,13 +84,14 @@ class Aio:
 
     async def publish(self, topic, payload, **flags):
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
-        # The least that a coroutine can hold: each local takes heap for every message.
+        # The least that a coroutine can hold: each local, and each argument of what it calls, takes
+        # heap for every message.
         if flags or self.client._last:
-            await self.do(self.client.publish, topic, payload, **flags)
+            await self._publish(topic, payload, flags)
         else:
             self.client.publish(topic, payload)
             if self.client._last:
-                await self.flush()
+                await self._flush()
         self._turn = self._turn + 1 & 15
         if not self._turn:
             await sleep_ms(0)  # or nothing else would run while the stream has room
@@ -105,7 +106,7 @@ class Aio:
         self._forget(topic, messages._feedback)
         task = asyncio.create_task(self._serve(messages, handler))
         self._served[encoded(topic), messages._feedback] = task
-        await self.flush()
+        await self._flush()
 
     async def unsubscribe(self, topic, *, feedback=False):
         """Take back ``subscribe``, or ``messages``, of the same topic."""
@@ -123,30 +124,29 @@ class Aio:
                     left = await self._await(left, True)
             except LinkError:
                 pass
-        await self.flush()
+        await self._flush()
         method(*args, **kwargs)
-        await self.flush()
+        await self._flush()
 
-    async def flush(self):
-        """Return when everything was handed to the stream. Raises LinkError."""
+    async def flush(self, timeout_ms=5000):
+        """Return when everything was handed to the stream; of LightMQ as LightmqClient.flush.
+
+        Raises LinkError.
+        """
         client = self.client
-        stream = client.stream
-        while client._last and client.stream is stream:
-            if not client._flush():
-                self._replan.set()
-                await sleep_ms(4)
-            elif client._last:  # the next piece of a long message
-                await sleep_ms(0)
-        if client.stream is not stream and client.outage is None:
-            raise client.error or LinkError("lost", client.transport.where)
+        await self._flush()
+        if hasattr(client, "_posts"):
+            while client._posts and timeout_ms > 0:
+                timeout_ms = await self._await(timeout_ms, True)
+            client._tell_unanswered()
 
     async def ping(self, timeout_ms=5000):
         """Return the round trip in µs, as the client's ``ping``. Raises LinkError."""
         client = self.client
-        await self.flush()
+        await self._flush()
         start = ticks_us()
         number = client._begin_ping()
-        await self.flush()
+        await self._flush()
         while not client._is_answered(number):
             timeout_ms = await self._await(timeout_ms, True)
         return ticks_diff(ticks_us(), start)
@@ -154,7 +154,7 @@ class Aio:
     async def send(self, data, timeout_ms=5000):
         """As LightmqClient.send."""
         client = self.client
-        await self.flush()
+        await self._flush()
         number = client._post(data)
         sends = client._sends
         try:
@@ -182,6 +182,22 @@ class Aio:
         return Messages(self, topic, **options)
 
     # ---- inside ----
+
+    async def _flush(self):
+        # Return when everything was handed to the stream. Raises LinkError.
+        client = self.client
+        stream = client.stream
+        while client._last and client.stream is stream:
+            if not client._flush():
+                self._replan.set()
+                await sleep_ms(4)
+            elif client._last:  # the next piece of a long message
+                await sleep_ms(0)
+        if client.stream is not stream and client.outage is None:
+            raise client.error or LinkError("lost", client.transport.where)
+
+    async def _publish(self, topic, payload, flags):
+        await self.do(self.client.publish, topic, payload, **flags)
 
     def _forget(self, topic, feedback):
         task = self._served.pop((encoded(topic), feedback), None)

@@ -92,7 +92,7 @@ class FmqpClient(Link):
             self._topic = self if isinstance(topic, bytearray) else topic  # that may change
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
-        """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes.
+        """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes; it awaits nothing.
 
         A level ``*`` stands for any one level. ``feedback``: hear of subscriptions to ``topic``
         instead (payload: 8 bytes, how many there are; empty: nobody). ``debug``: publishers are

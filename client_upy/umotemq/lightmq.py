@@ -88,6 +88,10 @@ class LightmqClient(Link):
         """
         while self._posts and timeout_ms > 0:
             timeout_ms = self._await(timeout_ms, True)
+        self._tell_unanswered()
+
+    def _tell_unanswered(self):
+        # Await no response any more; raise LinkError if posts had none since this was last called.
         while self._posts:
             self._give_up()
         count = self.unanswered - self._flushed

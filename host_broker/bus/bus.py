@@ -80,11 +80,11 @@ class Bus:
         """Return who gets a topic."""
         return self._routes.find(topic)
 
-    def copy_route(self, topic: bytes, route: Route, permitted: PermittedTopics) -> None:
+    def copy_route(self, topic: bytes, route: Route, permitted: PermittedTopics[Route]) -> None:
         """Have a principal's table know a route that ``route`` gave, as long as it is right."""
         self._routes.copy(topic, route, permitted)
 
-    def forget_permitted(self, permitted: PermittedTopics) -> None:
+    def forget_permitted(self, permitted: PermittedTopics[Route]) -> None:
         """Forget all that a principal's table knows."""
         self._routes.release(permitted)
 

@@ -5,23 +5,22 @@ both who gets it and that it may be published. So an ACL of a thousand rules cos
 nothing, once its topic is known.
 """
 
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from host_broker.bus.topic_table import TopicTable
 
-if TYPE_CHECKING:
-    from host_broker.bus.routes import Route
+R = TypeVar("R")  # a route
 
 _MOST_REFUSED = 1024  # topics, remembered: those who try what they may not cost no search
 
 
-class PermittedTopics:
+class PermittedTopics(Generic[R]):
     """Of one principal; ``clients`` is how many of its connections use it."""
 
     __slots__ = ("clients", "known", "refused", "table")
 
     def __init__(self) -> None:
-        self.table: TopicTable[Route] = TopicTable()
+        self.table: TopicTable[R] = TopicTable()
         self.known: set[bytes] = set()  # those with a value
         self.refused: set[bytes] = set()
         self.clients = 0
@@ -32,7 +31,7 @@ class PermittedTopics:
             self.refused.clear()
         self.refused.add(topic)
 
-    def put(self, topic: bytes, route: "Route") -> None:
+    def put(self, topic: bytes, route: R) -> None:
         """Remember that a topic may be published, and who gets it."""
         self.table.put(topic, route)
         self.known.add(topic)

@@ -84,7 +84,7 @@ class Routes:
         ``by_topic``, so that whoever looks there has to ask."""
         self._is_guarded = is_guarded
         self._guarded: dict[bytes, Route] = {}
-        self._copies: dict[bytes, list[PermittedTopics]] = {}
+        self._copies: dict[bytes, list[PermittedTopics[Route]]] = {}
         self._copy_count = 0
         self._subscriptions = subscriptions
         self._work = work
@@ -133,7 +133,7 @@ class Routes:
             self._index.put(topic, topic)
         return route
 
-    def copy(self, topic: bytes, route: Route, permitted: PermittedTopics) -> None:
+    def copy(self, topic: bytes, route: Route, permitted: PermittedTopics[Route]) -> None:
         """Have a principal's table know a route that was found, as long as it is right."""
         if topic in permitted.known or not (topic in self.by_topic or topic in self._guarded):
             return
@@ -143,7 +143,7 @@ class Routes:
         self._copies.setdefault(topic, []).append(permitted)
         self._copy_count += 1
 
-    def release(self, permitted: PermittedTopics) -> None:
+    def release(self, permitted: PermittedTopics[Route]) -> None:
         """Forget all that a principal's table knows."""
         for topic in permitted.known:
             copies = self._copies[topic]

@@ -67,7 +67,7 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except (AddressError, BadArgument, RegistryError) as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(printable(str(error))) from error
 
 
 @contextlib.contextmanager

@@ -37,8 +37,7 @@ def by_minute(silver: DataFrame) -> DataFrame:
     readings = (
         silver.where(IS_READING)
         .withColumn("hour", _start(_HOUR_S))
-        # One shuffle for all that follows.
-        .repartition("board", "hour")
+        .transform(_by_hour_and_board)
         .withColumn("before", before)
         .where(F.col("seq").isNull() | ~F.struct("seq", "sensor").eqNullSafe(F.col("before")))
         .withColumn("missing", F.greatest(F.col("seq") - F.col("before.seq") - 1, F.lit(0)))
@@ -62,6 +61,7 @@ def by_hour(minutes: DataFrame) -> DataFrame:
     hour = F.date_trunc("hour", "window_start")
     found = (
         minutes.withColumn("window_start", hour)
+        .repartitionByRange("window_start", "board")
         .groupBy(*_WINDOW)
         .agg(
             (F.sum(F.col("mean") * F.col("count")) / F.sum("count")).alias("mean"),
@@ -76,29 +76,57 @@ def by_hour(minutes: DataFrame) -> DataFrame:
 
 
 def by_simulated_time(silver: DataFrame) -> DataFrame:
-    """Return ``gold_sensor_rollup``: each reading counts once an hour, however often it arrived."""
+    """Return ``gold_sensor_rollup``: each reading counts once an hour, however often it arrived.
+
+    Ten seconds of a sensor are a few readings, so its percentiles are values that there were. To
+    begin a sketch for each window costs more than to put its readings in order; by windows of one
+    order, no table of all groups is held either.
+    """
     key = ["board", "connection", "sensor", "unit", "window_start_ms", "hour"]
     alone = F.when(F.col("seq").isNull(), F.struct("partition", "message_seq"))
     arrival = Window.partitionBy("board", "connection", "hour", "sensor", "seq", "alone").orderBy(
         "partition", "message_seq"
     )
+    of_window = Window.partitionBy(*key)
     window_ms = (F.floor(F.col("t_ms") / WINDOW_MS) * WINDOW_MS).cast("long")
-    found = (
+    once = (
         silver.where(IS_READING)
         .withColumns({"hour": _start(_HOUR_S), "alone": alone, "window_start_ms": window_ms})
-        .repartition("board", "hour")
+        .transform(_by_hour_and_board)
         .withColumn("arrival", F.row_number().over(arrival))
         .where(F.col("arrival") == 1)
-        .groupBy(*key)
-        .agg(
-            F.count("*").alias("count"),
-            F.avg("value").alias("mean"),
-            F.min("value").alias("min"),
-            F.max("value").alias("max"),
-            F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
-        )
+        .select(*key, "value")
     )
-    return shaped(_with_percentiles(found), "gold_sensor_rollup").sort(*key)
+    found = (
+        once.withColumns(
+            {
+                "rank": F.row_number().over(of_window.orderBy("value")),
+                "count": F.count("*").over(of_window),
+                "mean": F.avg("value").over(of_window),
+                "min": F.min("value").over(of_window),
+                "max": F.max("value").over(of_window),
+            }
+        )
+        .withColumns(
+            {name: F.max(_ranked(_SHARES[name])).over(of_window) for name in ("p50", "p95")}
+        )
+        .where(F.col("rank") == 1)
+    )
+    return shaped(found, "gold_sensor_rollup").sortWithinPartitions("hour", *key[:-1])
+
+
+def _by_hour_and_board(readings: DataFrame) -> DataFrame:
+    """Return readings in the one shuffle for all that follows: hours of a board stay together.
+
+    By ranges, so that files have few hours each. To sort the result instead would make all of it
+    twice, because Spark looks for ranges in a sample.
+    """
+    return readings.repartitionByRange("hour", "board")
+
+
+def _ranked(share: float) -> Column:
+    """Return the value below or at which this share of a window's values is, else null."""
+    return F.when(F.col("rank") == F.ceil(F.col("count") * F.lit(share)), F.col("value"))
 
 
 def touched_hours(readings: DataFrame) -> list[datetime]:
@@ -126,7 +154,7 @@ def all_between(hours: Sequence[datetime]) -> list[datetime]:
 def _finished(rows: DataFrame, table: str, seconds: int) -> DataFrame:
     rate = F.col("count") / F.lit(float(seconds))
     found = _with_percentiles(rows).withColumn("rate_per_s", rate)
-    return shaped(found, table).sort("window_start", "board", "sensor", "unit")
+    return shaped(found, table).sortWithinPartitions("window_start", "board", "sensor", "unit")
 
 
 def _with_percentiles(rows: DataFrame) -> DataFrame:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 import firmware.build
-from benchmarks.client import faults, report
+from benchmarks.client import faults, measures, report
+from benchmarks.client import installed as installation
 from benchmarks.client.goals import Must, Row
 from benchmarks.client.imports import imported
 from benchmarks.client.installed import Installed, install
 from benchmarks.client.runs import Device, RunFailed, endpoint
+from benchmarks.client.size import budget
 from benchmarks.client.wires import FMQP, LIGHTMQ, MQTT, WIRES, Wire
 
 _ROOMY = "4m"
@@ -141,7 +143,7 @@ def test_the_peer_fails_as_it_should(device: Device) -> None:
 
     umqtt.robust connects again without a word, and without its subscriptions.
     """
-    for name, (module, wire) in faults.CLIENTS.items():
+    for name, (module, wire) in faults.clients(device).items():
         said = {}
         for behaviour, limit_s in (("half_close", 15), ("mute", 4)):
             port = device.ports[f"{wire} {behaviour}"]
@@ -202,3 +204,29 @@ def test_size_is_a_command() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "one protocol (FMQP), synchronous, over TCP: " in done.stdout
+
+
+def test_mqtt_as_is_compared_where_somebody_has_it(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No registry has it, so this is not it: a module that can be told by its size."""
+    assert "mqtt_as" not in faults.clients(Device(Path(), installed.lib, {}))
+    assert "| mqtt_as |" not in report.table(measures.sizes(installed, budget()))
+    own = tmp_path / "__init__.py"
+    own.write_text("config = {}\n")
+    monkeypatch.setattr(installation, "_PEERS", {})  # those are there already
+    found = install(tmp_path, own)
+    assert "mqtt_as" in faults.clients(Device(Path(), found.lib, {}))
+    size = found.sizes["mqtt_as.mpy"]
+    rows = measures.sizes(Installed(found.lib, installed.sizes | found.sizes), budget())
+    assert rows[0].theirs["mqtt_as"] == [size]
+    assert "| mqtt_as |" in report.table(rows)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "client", "--mqtt-as", str(tmp_path / "none.py")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "none.py" in done.stderr

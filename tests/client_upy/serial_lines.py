@@ -6,7 +6,7 @@ import select
 import socket
 import tty
 
-from boards.bridge.raw import RawBridge
+from boards.bridge.bridge import RawBridge
 from tests.client_upy.loopback_ports import LoopbackPorts
 
 SILENCE_S = 0.4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from boards.bridge.raw import RawBridge
+from boards.bridge.bridge import RawBridge
 from boards.virtual.board import BoardKind
 from tests.client_upy.broker_side import BrokerSide
 from tests.client_upy.check_board import CheckBoard, compile_checks
@@ -18,6 +18,9 @@ from tests.client_upy.interpreters import DEVICE, judged
 from tests.client_upy.tls_side import tls_side
 
 _BAUD = 921600
+# An emulated chip on a busy machine may say nothing for 2 s, which ends a session of a raw bridge
+# that is as patient as usual.
+_SILENCE_S = 4.0
 _FOLDERS = {
     "rp2040": ["lib", "device", "vectors", "live"],
     "esp32": ["lib", "device", "vectors", "live", "tls", "faults"],
@@ -98,7 +101,8 @@ def started(
         stack.enter_context(fault_sides(files / "faults"))
         live.written_to(files / "live" / "ports.json")
         (files / "live" / "faults.json").write_text(json.dumps(faults.ports))
-        (files / "live" / "uart.json").write_text(json.dumps({"fmqp": [1, _BAUD, 4, 5]}))
+        uart = [1, _BAUD, 4, 5, 4096, int(_SILENCE_S * 1000) + 500]
+        (files / "live" / "uart.json").write_text(json.dumps({"fmqp": uart}))
         results = {}
         for kind, count in _BOARDS.items():
             runs = [*_RUNS[kind], *_UNABLE[kind]]
@@ -107,7 +111,9 @@ def started(
                 board = stack.enter_context(CheckBoard(kind, root / f"{kind}-{part}", folders))
                 if url := board.board.address.data_url:
                     port = live.ports["fmqp"]
-                    stack.enter_context(RawBridge(url, _BAUD, "127.0.0.1", port))
+                    stack.enter_context(
+                        RawBridge(url, _BAUD, "127.0.0.1", port, silence_s=_SILENCE_S)
+                    )
                 thread = ThreadPoolExecutor(1)
                 stack.callback(thread.shutdown, cancel_futures=True)
                 installed = thread.submit(board.install)

@@ -1,4 +1,4 @@
-"""What a client asks of the board (client_mqtt_async)."""
+"""What a client asks of the board (client_mqtt_async, client_mqtt_as)."""
 
 
 def unique_id():

@@ -1,4 +1,4 @@
-"""A Wi-Fi that is up, for a client that asks (client_mqtt_async)."""
+"""A Wi-Fi that is up, for a client that asks (client_mqtt_async, client_mqtt_as)."""
 
 
 class WLAN:
@@ -9,6 +9,12 @@ class WLAN:
 
     def isconnected(self):
         return True
+
+    def active(self, is_active):
+        pass
+
+    def connect(self, ssid, password):
+        pass
 
     def disconnect(self):
         pass

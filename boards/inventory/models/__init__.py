@@ -8,22 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Annotated, Any, Literal
 
-from boards.toml_file import Table, TomlError, read_table
+from msgspec import Meta, field
+from msgspec.structs import replace
 
-__all__ = [
-    "LineMode",
-    "Loader",
-    "Model",
-    "Models",
-    "TomlError",
-    "Uart",
-    "UsbId",
-    "all_models",
-    "load_model",
-    "models_of",
-]
+from boards.toml_file import Section, read_toml
+from boards.toml_file import TomlError as TomlError
 
 Chip = Literal[
     "rp2040",
@@ -44,36 +35,59 @@ Reset = Literal["control", "rts", "repl", "power"]
 UsbState = Literal["running", "loader"]
 
 
-@dataclass(frozen=True, slots=True)
-class Uart:
+U16 = Annotated[int, Meta(ge=0, le=0xFFFF)]
+Offset = Annotated[int, Meta(ge=0, le=0xFFFFFF)]
+Baud = Annotated[int, Meta(ge=300, le=4_000_000)]  # bits/s
+_Gpio = Annotated[int, Meta(ge=0, le=64)]
+
+
+class Uart(Section, frozen=True):
     """The board's UART that carries messages: id, bits/s, GPIO numbers."""
 
-    id: int
-    baud: int
-    tx: int
-    rx: int
+    id: Annotated[int, Meta(ge=0, le=8)]
+    baud: Baud
+    tx: _Gpio
+    rx: _Gpio
 
 
-@dataclass(frozen=True, slots=True)
-class UsbId:
+class UsbId(Section, frozen=True):
     """A USB identity under which boards of a model are seen, and in which state they are then."""
 
-    vid: int
-    pid: int
-    state: UsbState
-    what: str  # the bridge chip or interface, as people call it
+    vid: U16
+    pid: U16
+    state: UsbState = "running"
+    what: str = ""  # the bridge chip or interface, as people call it: the name of its table
 
 
-@dataclass(frozen=True, slots=True)
-class Loader:
+class Loader(Section, frozen=True):
     """How firmware gets on a board, and what an image must be to be allowed there."""
 
     method: FlashMethod
-    image: str  # a build of firmware.build, a name in firmware/images.toml, or a file
-    offset: int = 0  # in flash, of an ESP image; a UF2 says it itself
+    image: str = ""  # a build of firmware.build, a name in firmware/images.toml, or a file
+    offset: Offset = 0  # in flash, of an ESP image; a UF2 says it itself
     chip_ids: tuple[int, ...] = ()  # in the image: ESP chip id, or UF2 families
     drive: str = ""  # Board-ID in INFO_UF2.TXT
-    baud: int = 115200
+    baud: Baud = 115200
+
+
+class _Link(Section, frozen=True):
+    transport: Transport
+    mode: LineMode = "raw"
+    uart: Uart | None = None
+
+
+class _ModelFile(Section, frozen=True):
+    id: str
+    about: str
+    kind: Chip
+    prefix: str
+    resets: tuple[Reset, ...]
+    flash: Loader
+    link: _Link
+    virtual: bool = False
+    machine: str = ""
+    usb: dict[str, Any] = field(default_factory=dict)
+    caps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,10 @@ class Model:
     uart: Uart | None
     caps: tuple[str, ...] = ()  # of a board whose file says nothing else
 
+    def seen_as(self, vid: int, pid: int) -> UsbId | None:
+        """Return as what a USB device of these ids is a board of this model, None if it is none."""
+        return next((usb for usb in self.usb if (usb.vid, usb.pid) == (vid, pid)), None)
+
     @property
     def chip_name(self) -> str:
         """The chip as esptool and picotool print it, e.g. ESP32-S3."""
@@ -103,6 +121,11 @@ class Model:
 Models = Mapping[str, Model]  # by id
 
 
+def models_seen_as(models: Models, vid: int, pid: int) -> list[Model]:
+    """Return the models whose boards are seen under these ids."""
+    return [model for model in models.values() if model.seen_as(vid, pid)]
+
+
 def is_file_name(image: str) -> bool:
     """Return whether an ``image`` is a file, not the name of one that we know."""
     return "/" in image or image.endswith((".uf2", ".bin"))
@@ -110,28 +133,33 @@ def is_file_name(image: str) -> bool:
 
 def load_model(path: Path) -> Model:
     """Read one model file; an image that is a file is relative to it. Raises ``TomlError``."""
-    top = read_table(path)
-    flash = top.table("flash", required=True)
-    link = top.table("link", required=True)
-    transport: Transport = link.choice("transport", get_args(Transport))
-    model = Model(
-        id=top.take("id", str),
-        about=top.take("about", str),
-        kind=top.choice("kind", get_args(Chip)),
-        prefix=top.take("prefix", str),
-        virtual=top.take("virtual", bool, False),
-        machine=top.take("machine", str, ""),
-        usb=tuple(_usb_id(name, table) for name, table in top.table("usb").tables()),
-        flash=_loader(flash, path.parent),
-        resets=_resets(top),
-        transport=transport,
-        mode=link.choice("mode", get_args(LineMode), "raw"),
-        uart=_uart(link.table("uart", required=True)) if transport == "uart" else None,
-        caps=top.texts("caps", []),
+    toml = read_toml(path)
+    said = toml.section(_ModelFile)
+    for key in ("image", "chip_ids"):
+        if said.flash.method != "none" and key not in toml.data["flash"]:
+            raise toml.missing(Loader, key, "flash")
+    if said.link.transport == "uart" and said.link.uart is None:
+        raise toml.missing(_Link, "uart", "link")
+    image = said.flash.image
+    image = str(path.parent / image) if is_file_name(image) else image
+    return Model(
+        id=said.id,
+        about=said.about,
+        kind=said.kind,
+        prefix=said.prefix,
+        virtual=said.virtual,
+        machine=said.machine,
+        usb=tuple(
+            replace(toml.section(UsbId, f"usb.{name}", data), what=name)
+            for name, data in said.usb.items()
+        ),
+        flash=replace(said.flash, image=image),
+        resets=said.resets,
+        transport=said.link.transport,
+        mode=said.link.mode,
+        uart=said.link.uart if said.link.transport == "uart" else None,
+        caps=said.caps,
     )
-    for table in (top, flash, link):
-        table.end()
-    return model
 
 
 @cache
@@ -167,48 +195,3 @@ def _models_in(folder: Path) -> dict[str, Model]:
 def virtual_models() -> dict[str, Model]:
     """Return the models of virtual boards by their kind."""
     return {model.kind: model for model in all_models().values() if model.virtual}
-
-
-def _usb_id(name: str, table: Table) -> UsbId:
-    found = UsbId(
-        vid=table.number("vid", 0, 0xFFFF),
-        pid=table.number("pid", 0, 0xFFFF),
-        state=table.choice("state", get_args(UsbState), "running"),
-        what=name,
-    )
-    table.end()
-    return found
-
-
-def _loader(table: Table, folder: Path) -> Loader:
-    method: FlashMethod = table.choice("method", get_args(FlashMethod))
-    image: str = table.take("image", str, "" if method == "none" else None)
-    ids = table.take("chip_ids", list, [] if method == "none" else None)
-    return Loader(
-        method=method,
-        image=str(folder / image) if is_file_name(image) else image,
-        offset=table.number("offset", 0, 0xFFFFFF, 0),
-        chip_ids=tuple(ids),
-        drive=table.take("drive", str, ""),
-        baud=table.number("baud", 300, 4_000_000, 115200),
-    )
-
-
-def _resets(table: Table) -> tuple[Reset, ...]:
-    names = table.texts("resets")
-    allowed: tuple[Reset, ...] = get_args(Reset)
-    for name in names:
-        if name not in allowed:
-            raise table.error(f"resets: {name!r} is not one of {', '.join(allowed)}", "resets")
-    return tuple(name for wanted in names for name in allowed if name == wanted)
-
-
-def _uart(table: Table) -> Uart:
-    uart = Uart(
-        id=table.number("id", 0, 8),
-        baud=table.number("baud", 300, 4_000_000),
-        tx=table.number("tx", 0, 64),
-        rx=table.number("rx", 0, 64),
-    )
-    table.end()
-    return uart

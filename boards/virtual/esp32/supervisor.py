@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from boards.control_port import Answer, ControlServer, Refused, Request
 from boards.virtual.control import RunState
-from boards.virtual.control_server import Answer, ControlServer, Refused, Request
 from boards.virtual.esp32.chip import Chip
 from boards.virtual.esp32.faults import FAULTS, Fault
 from boards.virtual.esp32.radio import Radio

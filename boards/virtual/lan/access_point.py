@@ -21,7 +21,7 @@ from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from boards.virtual.control_server import Refused
+from boards.control_port import Refused
 from boards.virtual.lan import packets
 from boards.virtual.lan.nic import HostNic
 from boards.virtual.lan.switch import Link, Switch

@@ -14,8 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from boards.control_port import Answer, ControlServer, Refused
 from boards.virtual.control import RunState
-from boards.virtual.control_server import Answer, ControlServer, Refused
 from boards.virtual.lifetime import Life, take_folder
 from boards.virtual.pty_port import PtyPort
 from boards.virtual.pty_relay import PtyRelay

@@ -50,7 +50,9 @@ _ADVICE = {
     Refusal.VERSION: "it does not speak this version of LightMQ, or another dialect",
     Refusal.UNAVAILABLE: "it is unavailable; try again later",
     Refusal.MALFORMED: "it calls our CONNECT malformed; is this client id allowed there?",
-    Refusal.UNAUTHORIZED: "not allowed; is another client connected under this client id?",
+    Refusal.UNAUTHORIZED: (
+        "not allowed; is another client connected under this client id, or is its secret wrong?"
+    ),
 }
 _UNANSWERED = "did not respond to a SEND"
 _NO_PONG = "did not answer a PING"

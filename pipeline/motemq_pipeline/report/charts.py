@@ -12,6 +12,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from host_broker.printable import printable
 from motemq_pipeline.report.facts import Row
 
 SHOWN_BOARDS = 8  # lines in one figure; more could not be told apart
@@ -49,7 +50,7 @@ def round_trips(by_board: dict[str, list[float]]) -> Markup | None:
         for board, values in shown.items():
             milliseconds = [value / 1000 for value in values]
             shares = [100 * (index + 1) / len(values) for index in range(len(values))]
-            axes.step(milliseconds, shares, where="post", label=board, linewidth=1.8)
+            axes.step(milliseconds, shares, where="post", label=_words(board), linewidth=1.8)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(ticker.NullFormatter())
@@ -82,8 +83,8 @@ def latest(readings: list[Row]) -> list[Markup]:
                 rows = sorted(boards[board], key=lambda row: row["event_time"])
                 seconds = [(row["event_time"] - newest).total_seconds() for row in rows]
                 values = [row["value"] for row in rows]
-                axes.plot(seconds, values, ".-", label=board, linewidth=1.2, markersize=3)
-            axes.set_title(f"{sensor}, {unit}" if unit else sensor, fontsize=11, loc="left")
+                axes.plot(seconds, values, ".-", label=_words(board), linewidth=1.2, markersize=3)
+            axes.set_title(_words(f"{sensor}, {unit}" if unit else sensor), fontsize=11, loc="left")
             axes.set_xlabel(f"seconds before {newest:%Y-%m-%d %H:%M:%S} UTC")
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, fontsize=9)
             figures.append(_svg(figure, f"Latest {sensor} per board"))
@@ -100,7 +101,7 @@ def _sensor(sensor: str, unit: str, boards: dict[str, list[Row]]) -> Markup:
             (line,) = axes.plot(
                 seconds,
                 [row["mean"] for row in rows],
-                label=board,
+                label=_words(board),
                 # Boards that measure the same lie on each other: the lower ones are wider.
                 linewidth=1.6 + min(2.0, 8 / len(shown)) * (len(shown) - 1 - index),
             )
@@ -112,7 +113,7 @@ def _sensor(sensor: str, unit: str, boards: dict[str, list[Row]]) -> Markup:
                 alpha=0.2 / len(shown),
                 linewidth=0,
             )
-        axes.set_title(f"{sensor}, {unit}", fontsize=11, loc="left")
+        axes.set_title(_words(f"{sensor}, {unit}"), fontsize=11, loc="left")
         axes.set_xlabel("simulated time, s")
         axes.legend(
             loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, columnspacing=1.2, fontsize=9
@@ -128,6 +129,11 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def _words(text: str) -> str:
+    """Return a text as Matplotlib shows it: what a board says is printable, and no formula."""
+    return printable(text).replace("\t", " ").replace("$", r"\$")
+
+
 def _svg(figure: Figure, label: str) -> Markup:
     """Return the figure as an ``<svg>`` element that refers to nothing outside itself."""
     output = io.StringIO()
@@ -140,6 +146,6 @@ def _svg(figure: Figure, label: str) -> Markup:
     # Scaled by the page, not by its own size in points.
     svg = re.sub(r'^<svg([^>]*?) width="[^"]*"', r"<svg\1", svg)
     svg = re.sub(r'^<svg([^>]*?) height="[^"]*"', r"<svg\1", svg)
-    svg = svg.replace("<svg", Markup('<svg role="img" aria-label="{}"').format(label), 1)
+    svg = svg.replace("<svg", Markup('<svg role="img" aria-label="{}"').format(printable(label)), 1)
     # Matplotlib escaped the texts it was given.
     return Markup(svg.replace(_INK, "currentColor"))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from boards.bridge.raw import RawBridge
+from boards.bridge.bridge import RawBridge
 from tests.boards.serial_board import DEADLINE_S, Board, FarEnd, eventually, receive
 
 _SILENCE_S = 0.3

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from serial.tools.list_ports_common import ListPortInfo
 
-from boards.bridge.raw import RawBridge
+from boards.bridge.bridge import RawBridge
 from boards.serial_port import PortError
 from tests.boards.serial_board import DEADLINE_S, Board, FarEnd, eventually, receive
 

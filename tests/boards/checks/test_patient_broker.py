@@ -7,9 +7,11 @@ import pytest
 from boards.checks.registry import CHECKS
 from boards.session.board_session import CheckFailed
 from boards.session.broker_process import PATIENT, QUICK
-from boards.session.observer import connect_fmqp
+from boards.session.observer import Observer, connect_fmqp
 from host_broker.client import Refused
 from tests.boards.checks.conftest import Calls, Lay
+
+_WRONG = "presence/wrong"
 
 
 def test_a_slow_keepalive_and_a_silent_death_pass(
@@ -49,6 +51,15 @@ def test_a_broker_that_lets_a_second_client_in_fails(lay: Lay) -> None:
         CHECKS["will_reject"].run(session)
 
 
+class _Misled(Observer):
+    """Sees ``offline`` that no broker says: ours lets nobody publish the presence of a client."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        super().__init__(address, topic)
+        self._client.subscribe(_WRONG)
+        self._client.sync()
+
+
 def test_a_refused_client_that_costs_the_board_its_presence_fails(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,10 +68,11 @@ def test_a_refused_client_that_costs_the_board_its_presence_fails(
     def refuse(_url: str, **_more: float) -> None:
         own = session.own_broker(PATIENT).addresses["fmqp"]
         with connect_fmqp(own) as other:
-            other.publish(f"lightmq/{session.client_id}/status", b"offline")
+            other.publish(_WRONG, b"offline")
             other.ping(10.0)
         raise Refused("no", 5)
 
-    monkeypatch.setattr("boards.checks.client_takeover.connect_client", refuse)
+    monkeypatch.setattr("boards.checks.last_will.Observer", _Misled)
+    monkeypatch.setattr("boards.checks.last_will.connect_client", refuse)
     with pytest.raises(CheckFailed, match=r"expected \[\] on lightmq/.*, got \['offline'\]"):
         CHECKS["will_reject"].run(session)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from boards.bridge.bridge import ReliableBridge
 from boards.bridge.link_mode import LinkMode
-from boards.bridge.reliable import ReliableBridge
 from boards.bridge.reliable_window import SendWindow
 from boards.checks.limits import beyond
 from boards.checks.registry import CHECKS

@@ -119,7 +119,7 @@ def test_a_will_that_comes_late_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(session.route, "cut", long_ago)
     with pytest.raises(Invalid, match="not proven to be a FIN on the way"):
         CHECKS["will_fin"].run(session)
-    monkeypatch.setattr("boards.checks.connection_ends.expect_cause", lambda *_proof: None)
+    monkeypatch.setattr("boards.checks.last_will._expect_cause", lambda *_proof: None)
     with pytest.raises(CheckFailed, match=r"came after 6\d{4} ms, at the latest 1000 ms"):
         CHECKS["will_fin"].run(session)
 
@@ -127,7 +127,7 @@ def test_a_will_that_comes_late_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch)
 def test_a_board_that_is_present_under_another_name_fails(
     lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boards.checks.will_watcher._ONLINE_S", 0.5)
+    monkeypatch.setattr("boards.checks.last_will._ONLINE_S", 0.5)
     session = lay("lightmq")
 
     def rename(name: str, arguments: dict[str, Any]) -> None:

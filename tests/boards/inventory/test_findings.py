@@ -12,8 +12,8 @@ import pytest
 from boards.inventory import findings
 from boards.inventory.findings import Finding
 from boards.inventory.models import all_models
-from boards.inventory.port_users import port_users
 from boards.inventory.usb import read_usb
+from boards.port_users import port_users
 from tests.boards.desk_files import motemq_rig
 from tests.boards.fake_usb import plug
 

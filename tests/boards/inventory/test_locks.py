@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from boards.inventory import unresponsive
-from boards.inventory.locks import BoardLock, Locked, holder
-from boards.inventory.permits import NoPermit, flash_permit, radio
+from boards.inventory.locks import BoardLock, Locked, NoPermit, flash_permit, holder, radio
 
 
 @contextmanager
@@ -48,7 +47,7 @@ with BoardLock.take(Path(sys.argv[1]), "b", "an experiment"):
 _MEASURE = """
 import sys
 from pathlib import Path
-from boards.inventory.permits import radio
+from boards.inventory.locks import radio
 with radio(Path(sys.argv[1]), alone=sys.argv[2] == "alone", deadline_s=60):
     print("got it", flush=True)
     sys.stdin.read()

@@ -15,7 +15,7 @@ from boards.inventory.models import (
     models_of,
     virtual_models,
 )
-from boards.toml_file import key_lines, read_table
+from boards.toml_file import key_lines, read_toml
 from firmware import build
 from firmware.images import official_images
 
@@ -115,7 +115,7 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
         ("virtual = true", "virtual = true\ncolour = 1", 6, "unknown key colour"),
         ('transport = "uart"\n', "", 11, "link.transport is missing"),
         ('["repl"]', '["repl", "kick"]', 6, "resets: 'kick' is not one of control, rts"),
-        ("[flash]", "[flash", 7, "is no TOML: Expected"),
+        ("[flash]", "[flash", 7, "is not TOML: Expected"),
     ],
 )
 def test_a_wrong_file_is_named_with_line_and_key(
@@ -145,7 +145,7 @@ def test_what_is_no_configuration_is_refused(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(TomlError, match=words):
-        read_table(path)
+        read_toml(path)
 
 
 def test_lines_are_found_around_values_of_many_lines() -> None:

@@ -72,8 +72,8 @@ def test_a_failure_is_no_error_and_an_excuse_is_no_pass(run: RunRecord) -> None:
     assert _properties(cases["flash"]) == {"flaky": "true"}
     failure = cases["ping"].find("failure")
     assert failure is not None
-    assert failure.get("message") == "3 \ufffdlost <b>| `x` @all"
-    assert cases["ping"].findtext("system-out") == "Trace\ufffd[31mback"
+    assert failure.get("message") == "3 \\x00lost <b>| `x` @all"
+    assert cases["ping"].findtext("system-out") == "Trace\\x1b[31mback"
     skipped = cases["pubsub_up"].find("skipped")
     assert skipped is not None
     assert "2099-01-01: noisy" in str(skipped.get("message"))
@@ -102,7 +102,7 @@ def test_the_matrix_names_what_is_virtual_and_why_something_failed(run: RunRecor
     assert "- **b3 \\(virtual\\)** start error: `in use`" in lines
     assert not any("not run" in line for line in lines)
     # In code nothing is Markdown; the fence is longer than what is inside.
-    assert "- **b2** ping failed: `` 3 \\u0000lost <b>| `x` @all ``" in lines
+    assert "- **b2** ping failed: `` 3 \\x00lost <b>| `x` @all ``" in lines
 
 
 def test_a_summary_has_room_at_github(tmp_path: Path) -> None:

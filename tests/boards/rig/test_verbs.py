@@ -268,7 +268,7 @@ def test_add_waits_for_a_board_in_vain_and_says_so(tmp_path: Path) -> None:
 def test_a_board_is_known_by_what_it_calls_itself(
     monkeypatch: pytest.MonkeyPatch, machine: str, model: str
 ) -> None:
-    from boards.flash.boot_proof import Running
+    from boards.flash.find_board import Running
 
     running = Running(machine, "3.4.0", "e66038b713123456")
     monkeypatch.setattr("boards.commands.add._ask", lambda url: running)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from boards.session.attempts import attempted
+from boards.session.verdicts import attempted
 
 
 @pytest.mark.parametrize(

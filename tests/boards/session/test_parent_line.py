@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from boards.session.parent_line import ParentLine
+from boards.session.worker_line import ParentLine
 
 
 def test_lines_come_whole_and_the_end_is_told() -> None:

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from boards.checks.declared import Measurement, Samples
-from boards.session.attempts import attempted
-from boards.session.verdicts import Repeated, Result
+from boards.session.verdicts import Repeated, Result, attempted
 from tests.boards.rig_process import Broker, outcomes, rows, run_rig
 
 _DELAY = Measurement("delay", "ms", "lower")

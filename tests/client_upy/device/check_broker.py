@@ -81,8 +81,8 @@ def messages_wills_and_what_is_cached():
 
 @check
 def a_name_with_several_addresses_is_quick():
-    # Here often ::1 first, where nobody listens.
-    client = FmqpClient(Tcp("localhost", PORTS["fmqp"]), retry_ms=0)
+    # Here often ::1 first, where nobody listens. A peer that says nothing will do, without a ping.
+    client = FmqpClient(Tcp("localhost", PORTS["stuck"]), name=b"", retry_ms=0)
     within(0, 1000, client.connect, timeout_ms=5000)
     client.close()
 
@@ -99,9 +99,13 @@ def a_refused_connect_is_told_at_once():
 @check
 def an_echo_is_quick():
     client = up(fmqp())
-    times = sorted([client.ping(SOON_MS) for _ in range(50)])
-    # Nagle would hold up every one for 40 ms; a busy machine holds up some.
-    equal(times[5] < 5000, True, "p10 %d us" % times[5])
+    # Nagle would hold up every one for 40 ms; a busy machine holds up many.
+    quick = 0
+    for _ in range(700):  # at 40 ms each: 28 s
+        quick += client.ping(SOON_MS) < 5000
+        if quick == 5:
+            break
+    equal(quick, 5)
     client.close()
 
 

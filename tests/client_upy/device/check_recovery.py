@@ -10,7 +10,7 @@ import time
 from checks import Blocked, Memory, check, equal, publication, run, since
 from checks import now as instant
 from clients_in_memory import broker, named
-from drivers import Driver, to_end
+from drivers import Driver, raised, to_end
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
@@ -106,6 +106,12 @@ def posts_that_were_lost_are_told():
             forget(stream)
             await link.until(lambda: client.connects == 2, _SOON_MS)
             equal(client.unanswered, 5)
+            error = await raised("unanswered", link.flush(1000))
+            equal(error.args[1], "5 posts")
+            await link.flush(1000)  # it is told once
+            await link.post(b"late", 100)
+            error = await raised("unanswered", link.flush(50))
+            equal((error.args[1], client.up, client.unanswered), ("1 posts", True, 6))
 
     to_end(main())
 

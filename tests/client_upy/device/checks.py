@@ -76,6 +76,15 @@ def within(low_ms, high_ms, function, *args, **kwargs):
     return result
 
 
+def soon_after(instant):
+    """Fail if more than a second has gone since ``instant``, an earlier ``now()``; as ``within``.
+
+    For what we do when the peer has said something: when it does is not in it.
+    """
+    if since(instant) > (3000 if IS_EMULATED else 1000) + _HOST_MS:
+        raise AssertionError("%d ms later" % since(instant))
+
+
 def now():
     """Return an instant for ``since``."""
     return time.ticks_ms(), _waited_ms()

@@ -49,6 +49,9 @@ class Sync:
     async def post(self, data, timeout_ms, **flags):
         self.client.post(data, timeout_ms, **flags)
 
+    async def flush(self, timeout_ms):
+        self.client.flush(timeout_ms)
+
     async def rest(self, ms):
         self.client.run(ms)
 
@@ -70,6 +73,7 @@ class Tasks:
         self.publish = self._link.publish
         self.send = self._link.send
         self.post = self._link.post
+        self.flush = self._link.flush
         self.ping = self._link.ping
 
     async def __aenter__(self):

@@ -1,13 +1,19 @@
-"""The board's end of ``control.py``: JSON lines on a loopback port, one answer per request."""
+"""A control port: JSON lines over TCP on loopback, one answer per request.
+
+Request ``{"do": NAME, …}``, answer ``{"ok": true, …}`` or ``{"ok": false, "error": "…"}``. Virtual
+boards and the fault proxy have one.
+"""
 
 import json
 import selectors
 import socket
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 _MAX_REQUEST_BYTES = 4096
 _MAX_CLIENTS = 16
+_MAX_ANSWER_BYTES = 1 << 20
 
 Request = Mapping[str, Any]
 Answer = Callable[[Mapping[str, Any]], None]
@@ -16,6 +22,32 @@ Action = Callable[[Request, Answer], None]
 
 class Refused(Exception):
     """A request that cannot be done; its message is the answer."""
+
+
+def ask(port: int, what: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any]:
+    """Do one request at the control port ``port`` on 127.0.0.1, within ``timeout_s`` in all.
+
+    Raises ``Refused`` with the reason, ``TimeoutError``, ``OSError``, ``ValueError`` for an answer
+    that is none.
+    """
+    deadline = time.monotonic() + timeout_s
+    line = b""
+    with socket.create_connection(("127.0.0.1", port), timeout_s) as link:
+        link.sendall(json.dumps({"do": what, **arguments}).encode() + b"\n")
+        while not line.endswith(b"\n"):
+            if (left := deadline - time.monotonic()) <= 0:
+                raise TimeoutError
+            link.settimeout(left)
+            chunk = link.recv(65536)
+            if not chunk:
+                raise ConnectionError("it closed the connection")
+            line += chunk
+            if len(line) > _MAX_ANSWER_BYTES:
+                raise ConnectionError("the answer is too long")
+    answer = json.loads(line)
+    if not isinstance(answer, dict) or not answer.get("ok"):
+        raise Refused(str(answer.get("error") if isinstance(answer, dict) else answer))
+    return answer
 
 
 class ControlServer:

@@ -1,11 +1,14 @@
-"""What a worker hears of its parent: one line of JSON each on stdin, whose end is its own end."""
+"""What a worker and its parent say to each other: one line of JSON each, on stdout and stdin."""
 
 import json
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from boards.session.events import stamp
 
 _LINE_LIMIT = 1024 * 1024
 
@@ -57,3 +60,39 @@ class ParentLine:
             return None
         self._pending = rest
         return line.decode()
+
+
+class Channel:
+    """The line to the parent. Nothing else may write to it, so stdout is given away."""
+
+    def __init__(self) -> None:
+        self._fd = os.dup(1)
+        os.dup2(2, 1)
+        self._lock = threading.Lock()
+
+    def send(self, kind: str, **fields: Any) -> None:
+        """Send one line; from any thread."""
+        line = json.dumps({"kind": kind, **stamp(), **fields}).encode() + b"\n"
+        with self._lock:
+            while line:
+                line = line[os.write(self._fd, line) :]
+
+
+class Reporter:
+    """What the steps of a board tell while they run."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def progress(self, text: str) -> None:
+        """Say what is going on within a step."""
+        self._channel.send("progress", text=text)
+
+    def about(self, **facts: str) -> None:
+        """Say on which ``port`` the board is, and what ``firmware`` it says that it runs."""
+        self._channel.send("about", **facts)
+
+    def bridge_line(self, text: str) -> None:
+        """Log a line of the bridge: on stderr, which is the worker's log."""
+        sys.stderr.write(f"{stamp()['ts']} bridge: {text}\n")
+        sys.stderr.flush()
