@@ -10,6 +10,7 @@ from boards.bridge.reliable_link import Asked, Ended, Event, HostLink
 # What is taken from the link waits for the broker here; the link holds eight frames more.
 _TO_BROKER_LIMIT = 16384
 _TO_BOARD_LIMIT = 8192
+_CTRL_C = b"\x03"
 _TEXT_LIMIT = 200  # of a line that the board says beside the link
 _TOLD_LIMIT, _TOLD_S = 50, 60.0  # so many lines per so long: a log is not a console
 
@@ -78,6 +79,8 @@ class LinkMode(LineMode):
     def console_sent(self, data: bytes, now: float) -> None:
         """Pass on what was typed, between two frames; the program may end by it."""
         self.link.hold()
+        if _CTRL_C in data:
+            self.link.interrupted(now)
         self.to_board += data
 
     def session_opened(self, now: float) -> None:

@@ -1,5 +1,6 @@
 """Frames of the reliable link (LINK.md), as bytes: COBS, CRC-32, and cutting them out of noise."""
 
+import math
 import zlib
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,7 +19,13 @@ _AHEAD = b"\0\0"  # the delimiter and the code byte, as the CRC sees them
 # make it wait for the rest of a statement, where Ctrl-A means something else.
 _MEANT = bytes((1, 2, 3, 4, 5, 13, 16)) + b"([{\\"
 _DISGUISED = {byte: bytes((16, byte ^ 64)) for byte in _MEANT}
-_WHOLE_S = 0.1  # a frame that has begun is whole by then, or it was none
+# A frame that has begun is whole by then, or it was none. A busy machine lets the board, or what
+# carries its bytes, stand for most of a second in the middle of one; were the beginning told as
+# text, the end of a REPL's answer might be seen in it.
+WHOLE_S = 3.0
+# But a program that is interrupted leaves the beginning of a frame, and a REPL says on behind it.
+INTERRUPTED_S = 0.1
+_SOON_S = 2.0  # so long after the Ctrl-C
 
 
 class Kind(IntEnum):
@@ -150,6 +157,7 @@ class Cutter:
         self._kept = bytearray()  # since the last zero
         self._told = 0  # so many of these are told already
         self._opened: float | None = None  # the last zero may begin a frame; when it came
+        self._interrupted = -math.inf  # when Ctrl-C went to the board
         self._too_long = False  # until the next zero
 
     def receive(self, data: bytes, now: float = 0.0) -> list[Frame | OtherVersion | Stray]:
@@ -170,12 +178,22 @@ class Cutter:
 
     def next_deadline(self) -> float | None:
         """Return when ``tick`` has something to tell, None if it has not."""
-        return None if self._opened is None else self._opened + _WHOLE_S
+        if self._opened is None:
+            return None
+        if self._opened > self._interrupted + _SOON_S:
+            return self._opened + WHOLE_S
+        whole, soon = self._opened + WHOLE_S, max(self._opened, self._interrupted) + INTERRUPTED_S
+        return min(whole, soon)
+
+    def interrupted(self, now: float) -> None:
+        """Take note that the board's program is interrupted, perhaps in the middle of a frame."""
+        self._interrupted = now
 
     def tick(self, now: float) -> list[Frame | OtherVersion | Stray]:
         """Return what began as a frame does, and has not become one."""
         found: list[Frame | OtherVersion | Stray] = []
-        if self._opened is not None and now >= self._opened + _WHOLE_S:
+        due = self.next_deadline()
+        if due is not None and now >= due:
             self._tell(found)
         return found
 

@@ -219,6 +219,10 @@ class HostLink:
         """Send no frame until the board does: its console was given something else."""
         self._held = True
 
+    def interrupted(self, now: float) -> None:
+        """Take note that the console was given a Ctrl-C."""
+        self._cutter.interrupted(now)
+
     @property
     def _is_held(self) -> bool:
         return self._on_console and self._held

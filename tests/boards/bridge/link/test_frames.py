@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boards.bridge.reliable_frame import (
+    INTERRUPTED_S,
     PAYLOAD_LIMIT,
+    WHOLE_S,
     Cutter,
     Frame,
     Kind,
@@ -134,10 +136,36 @@ def test_what_is_no_frame_is_told_byte_for_byte(parts: list[bytes], data: st.Dat
     for a, b in zip([0, *cuts], [*cuts, len(wire)], strict=True):
         for found in cutter.receive(wire[a:b], 0.0):
             told += found.data if isinstance(found, Stray) else _marked(found)
-    for found in cutter.tick(0.1):
+    for found in cutter.tick(WHOLE_S):
         assert isinstance(found, Stray)
         told += found.data
     assert _without_frames(told) == _without_frames(wire)
+
+
+def test_a_frame_that_comes_with_a_pause_is_no_text() -> None:
+    """A machine was busy for most of a second; a 4 in it would end what the REPL says."""
+    wire = encode(_FRAMES["ack"])
+    for cut in range(1, len(wire)):
+        cutter = Cutter()
+        assert cutter.receive(wire[:cut], 0.0) == []
+        assert cutter.tick(0.9) == []
+        assert cutter.receive(wire[cut:], 1.0) == [_FRAMES["ack"]]
+
+
+def test_what_an_interrupted_program_leaves_of_a_frame_holds_up_no_prompt() -> None:
+    head = encode(_FRAMES["ack"])[:9]
+    cutter = Cutter()
+    cutter.receive(head, 0.0)
+    cutter.interrupted(1.0)
+    assert cutter.receive(b">>> ", 1.01) == []
+    assert cutter.next_deadline() == 1.0 + INTERRUPTED_S
+    assert cutter.tick(1.0 + INTERRUPTED_S) == [Stray(head + b">>> ")]
+    # As if the zero came just after it; and long after it, it is as ever.
+    cutter.receive(b"\0rest", 2.0)
+    assert cutter.next_deadline() == 2.0 + INTERRUPTED_S
+    cutter.tick(2.2)
+    cutter.receive(b"\0rest", 4.0)
+    assert cutter.next_deadline() == 4.0 + WHOLE_S
 
 
 def _marked(found: Frame | OtherVersion) -> bytes:
@@ -149,18 +177,18 @@ def _without_frames(wire: bytes) -> list[bytes]:
     return [piece for piece in wire.split(b"\0") if piece and decode(piece) is None]
 
 
-def test_text_after_a_lone_zero_waits_a_tenth_of_a_second() -> None:
+def test_text_after_a_lone_zero_waits_for_a_frame_that_may_have_begun() -> None:
     cutter = Cutter()
     assert cutter.receive(b"\0>>> ", 5.0) == []
-    assert cutter.next_deadline() == pytest.approx(5.1)
-    assert cutter.tick(5.05) == []
-    assert cutter.tick(5.1) == [Stray(b"\0>>> ")]
+    assert cutter.next_deadline() == pytest.approx(8.0)
+    assert cutter.tick(7.95) == []
+    assert cutter.tick(8.0) == [Stray(b"\0>>> ")]
     assert cutter.next_deadline() is None
-    assert cutter.receive(b"more", 5.2) == [Stray(b"more")]
+    assert cutter.receive(b"more", 8.2) == [Stray(b"more")]
     frame = encode(_FRAMES["ack"])  # a slow one still comes through
-    assert cutter.receive(frame[:5], 6.0) == []
-    assert cutter.tick(6.2) == [Stray(frame[:5])]
-    assert cutter.receive(frame[5:], 6.3)[-1] == _FRAMES["ack"]
+    assert cutter.receive(frame[:5], 9.0) == []
+    assert cutter.tick(12.2) == [Stray(frame[:5])]
+    assert cutter.receive(frame[5:], 12.3)[-1] == _FRAMES["ack"]
 
 
 @given(st.binary(max_size=300))
