@@ -3,12 +3,11 @@
 ``session`` gives Spark; ``telemetry``, ``health``, ``rollup``, ``fleet_alerts``, ``table`` and
 ``read`` give tables as DataFrames (docs/tables.md), ``plot`` a board as a figure.
 
-- ``java``, ``sessions``: a quiet Spark, here or elsewhere; ``packaging``: our code for executors
-- ``registry``: a file to ``rules`` (``rule_table``, ``rule_validation``, ``patterns``), or to all
-  that is wrong with it, by line (``toml_lines``)
-- ``decoding``: payloads to fields in Python, and by ``reading`` to readings; ``decoding_arrow``
-  over Arrow columns, ``decoding_json`` the same by Spark's own functions, ``decoding_columns``
-  all of it for a registry
+- ``java``, ``sessions``: a quiet Spark, here or on a cluster; ``packaging``: our code for executors
+- ``registry``: a file to ``rules`` (``rule_table``, ``patterns``), or to all that is wrong with it;
+  ``toml_tables``: TOML by pydantic models, with the lines (``toml_lines``)
+- ``decoding_arrow``: messages to rows of silver, by Arrow columns, for all encodings; ``decoding``:
+  a payload alone to fields, and by ``reading`` to readings, or to the words for what is wrong
 - ``schemas``: every table's columns and version; documented in docs/tables.md
 - ``storage``: where tables are; ``delta``: tables there; ``parquet_files``: what executors write;
   ``table_source``: tables as a source of Spark

@@ -1,4 +1,4 @@
-"""The journal of a broker elsewhere, by HTTP (docs/journal.md, Reading from elsewhere)."""
+"""The journal of a broker, read by HTTP (docs/journal.md, Reading from elsewhere)."""
 
 import http.client
 import json

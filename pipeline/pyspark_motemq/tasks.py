@@ -34,8 +34,8 @@ def tasks_of(
     found: list[InputPartition] = []
     for partition, start, end in ranges:
         # Rounded up: then all of them together are no fewer than was asked for.
-        pieces = max(1, -(-options.min_partitions * (end - start) // max(total, 1)))
-        edges = [start + (end - start) * at // pieces for at in range(pieces + 1)]
+        parts = max(1, -(-options.min_partitions * (end - start) // max(total, 1)))
+        edges = [start + (end - start) * at // parts for at in range(parts + 1)]
         for low, high in itertools.pairwise(edges):
             if low < high:
                 found += [task_of(part, options) for part in journal.split(partition, low, high)]
