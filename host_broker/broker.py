@@ -136,7 +136,7 @@ class Client:
     queues: set[bytes] | None = None
     held_by: set[bytes] | None = None
     principal: Principal = ANONYMOUS
-    topics: TopicTable[Route] | None = None  # not looked for yet
+    topics: TopicTable[Route] | dict[bytes, Route] | None = None  # not looked for yet
     permitted: PermittedTopics[Route] | None = None
     login: tuple[Authenticate, Undecided] | None = None
     steps: int = 0  # through the index, made for it and not yet paid off
@@ -749,9 +749,9 @@ class Broker:
             run = self._affordable(client, run)
         data, position, end = run.data, run.start, run.end
         stretches: list[tuple[Route, int]] = []
-        topics = client.topics
-        if topics is None:
-            topics = self._find_topics(client)
+        if client.topics is None:
+            self._find_topics(client)
+        topics = self._topics if client.permitted is None else client.permitted.table
         while True:
             position, found = topics.split(data, position, end)
             stretches += found
@@ -997,10 +997,12 @@ class Broker:
         client = self._clients.get(connection) or self._arriving
         if client is None:
             return self._topics
-        return client.topics if client.topics is not None else self._find_topics(client)
+        if client.topics is None:
+            self._find_topics(client)
+        return self._topics if client.permitted is None else client.permitted.table
 
-    def _find_topics(self, client: Client) -> TopicTable[Route]:
-        """Return the table of the topics that a client may publish, which it keeps."""
+    def _find_topics(self, client: Client) -> TopicTable[Route] | dict[bytes, Route]:
+        """Return the topics that a client may publish, which it keeps."""
         principal = client.principal
         owner = client.spec.name if client.spec.client_paths and principal.own else ""
         if self.access.is_open and not owner:
@@ -1012,7 +1014,7 @@ class Broker:
                 permitted = self._permitted[key] = PermittedTopics()
             permitted.clients += 1
             client.permitted = permitted
-            client.topics = permitted.table
+            client.topics = permitted.known
         return client.topics
 
     def _forget_topics(self, client: Client) -> None:

@@ -52,8 +52,8 @@ class LightmqClient(Link):
         self.client_id = client_id
         self._ping = -1  # none yet
         # The opcodes of SEND and PING, that of the answer is one more; and CONNACK's good news.
-        is_spec = self.dialect == "spec"
-        self._opcode, self._ping_opcode, self._accepted = (5, 3, 0) if is_spec else (3, 5, 1)
+        dialects = {"spec": (5, 3, 0), "gbaranski": (3, 5, 1)}
+        self._opcode, self._ping_opcode, self._accepted = dialects[self.dialect]
         self._id = random.getrandbits(16)
         self._greet()  # it must fit, or the link could never come up
         self._greeted = self._last = 0

@@ -5,6 +5,7 @@ both who gets it and that it may be published. So an ACL of a thousand rules cos
 nothing, once its topic is known.
 """
 
+from collections.abc import Collection
 from typing import Generic, TypeVar
 
 from host_broker.bus.topic_table import TopicTable
@@ -15,34 +16,59 @@ _MOST_REFUSED = 1024  # topics, remembered: those who try what they may not cost
 
 
 class PermittedTopics(Generic[R]):
-    """Of one principal; ``clients`` is how many of its connections use it."""
+    """Of one principal; ``clients`` is how many of its connections use it.
 
-    __slots__ = ("clients", "known", "refused", "table")
+    ``known`` are the topics with their routes. Most boards publish one after the other; for who has
+    many in a read there is the same as a ``table``, which takes more memory.
+    """
+
+    __slots__ = ("_refused", "_table", "clients", "known")
 
     def __init__(self) -> None:
-        self.table: TopicTable[R] = TopicTable()
-        self.known: set[bytes] = set()  # those with a value
-        self.refused: set[bytes] = set()
+        self.known: dict[bytes, R] = {}
         self.clients = 0
+        self._refused: set[bytes] | None = None
+        self._table: TopicTable[R] | None = None
+
+    @property
+    def table(self) -> TopicTable[R]:
+        """The same as ``known``, for the hot path's loops; from now on it is kept."""
+        if self._table is None:
+            self._table = TopicTable()
+            for topic, route in self.known.items():
+                self._table.put(topic, route)
+        return self._table
+
+    @property
+    def refused(self) -> Collection[bytes]:
+        """Topics that may not be published."""
+        return self._refused or ()
 
     def refuse(self, topic: bytes) -> None:
         """Remember that a topic may not be published."""
-        if len(self.refused) >= _MOST_REFUSED:
-            self.refused.clear()
-        self.refused.add(topic)
+        if self._refused is None or len(self._refused) >= _MOST_REFUSED:
+            self._refused = set()
+        self._refused.add(topic)
 
     def put(self, topic: bytes, route: R) -> None:
         """Remember that a topic may be published, and who gets it."""
-        self.table.put(topic, route)
-        self.known.add(topic)
+        self.known[topic] = route
+        if self._table is not None:
+            self._table.put(topic, route)
 
     def discard(self, topic: bytes) -> None:
         """Forget who gets a topic."""
-        self.table.discard(topic)
-        self.known.discard(topic)
+        self.known.pop(topic, None)
+        if self._table is not None:
+            self._table.discard(topic)
+
+    def forget_routes(self) -> None:
+        """Forget who gets what; marks stay, they are no matter of permission."""
+        self.known.clear()
+        if self._table is not None:
+            self._table.clear()
 
     def forget(self) -> None:
-        """Forget everything; marks stay, they are no matter of permission."""
-        self.table.clear()
-        self.known.clear()
-        self.refused.clear()
+        """Forget also what was refused."""
+        self.forget_routes()
+        self._refused = None

@@ -156,9 +156,7 @@ class Routes:
     def _forget_copies(self) -> None:
         for copies in self._copies.values():
             for permitted in copies:
-                if permitted.known:
-                    permitted.table.clear()
-                    permitted.known.clear()
+                permitted.forget_routes()
         self._copies.clear()
         self._copy_count = 0
 

@@ -39,6 +39,8 @@ def a_refusal_is_tried_again():
 def arguments_are_checked():
     raises(ValueError, LightmqClient, Memory(), b"")
     raises(ValueError, LightmqClient, Memory(), b"x" * 256)
+    error = raises(KeyError, LightmqClient, Memory(), b"me", dialect="spce")
+    equal(error.args, ("spce",))
     raises(LinkError, LightmqClient(Memory(), b"me").send, b"x")
     raises(LinkError, LightmqClient(Memory(), b"me").post, b"x")
 
