@@ -21,6 +21,8 @@ from motemq_pipeline.status import BRONZE, QueryStatus, RunStatus, behind, posit
 _LINE_EVERY_S = 10.0  # where the output is no terminal
 _NOT_RUNNING = 1
 _CONNECT = "sc://"
+# By what is in these, it is known how far a query is.
+_TABLE_OF = {BRONZE: "bronze_messages", "silver": "silver_telemetry", "alerts": "alerts"}
 _CONFIG = click.argument(
     "config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG"
 )
@@ -218,12 +220,16 @@ def _lags(config: RunConfig, found: RunStatus) -> tuple[dict[str, int], list[str
             raise PipelineError(str(error)) from error
     from motemq_pipeline.delta import Backlog, Table
 
-    of_bronze = behind(position(config.checkpoint, BRONZE) or {}, partitions)
+    def done(query: str) -> dict[str, int] | None:
+        table = Table(config.place, _TABLE_OF[query])
+        return position(config.checkpoint, query, table.has)
+
+    of_bronze = behind(done(BRONZE) or {}, partitions)
     backlog = Backlog(Table(config.place, "bronze_messages"))
     lags = {
         query.name: of_bronze
         if query.name == BRONZE
-        else of_bronze + backlog.rows(position(config.checkpoint, query.name))
+        else of_bronze + backlog.rows(done(query.name))
         for query in found.queries
     }
     return lags, away

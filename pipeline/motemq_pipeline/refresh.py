@@ -198,7 +198,9 @@ class Refresh:
         if name in FROM_SILVER:
             news = self._news(name)
             app, version = news.app, version if version is not None else news.version
-        files = self._written(name, self._made(name, version or 0))
+        # Without a rig there is nothing to ask Spark for, which takes it seconds.
+        nothing = name in FROM_RIG and not self._rig_files()
+        files = [] if nothing else self._written(name, self._made(name, version or 0))
         table.replace(files, app, version or 0)
         if told is not None:
             told(name, sum(file.rows for file in files), time.monotonic() - began)

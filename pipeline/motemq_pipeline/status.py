@@ -8,7 +8,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,18 +116,32 @@ def read_status(checkpoint: Path) -> RunStatus:
     return status
 
 
-def position(checkpoint: Path, query: str) -> dict[str, int] | None:
+def position(
+    checkpoint: Path, query: str, has: Callable[[str, int], bool] = lambda query, batch: False
+) -> dict[str, int] | None:
     """Return the offset of a query after the last batch that is in the tables.
 
     That is, of bronze, the next message of each partition; of others ``table_source``'s. Read from
-    the checkpoint; None if there is no such batch.
+    the checkpoint; None if there is no such batch. ``has``: whether the table has a batch of the
+    query with this id: one whose end Spark had no time to note is there all the same.
     """
-    done = newest(checkpoint, query)
+    done, planned = newest(checkpoint, query), newest_planned(checkpoint, query)
+    if planned is not None and planned != done and has(query_id(checkpoint / query), planned):
+        done = planned
     if done is None:
         return None
     lines = (checkpoint / query / "offsets" / str(done)).read_text().splitlines()
     # A version, a line about the batch, then one line a source.
     found: dict[str, int] = json.loads(lines[2])
+    return found
+
+
+def query_id(checkpoint: Path) -> str:
+    """Return the id of the query that has this checkpoint, "" before it was ever started."""
+    try:
+        found: str = json.loads((checkpoint / "metadata").read_text())["id"]
+    except FileNotFoundError:
+        return ""
     return found
 
 

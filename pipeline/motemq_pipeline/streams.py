@@ -7,7 +7,6 @@ doubles nothing: Spark repeats a batch whose end it did not note, and the table 
 """
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.schemas import TABLES, shaped
 from motemq_pipeline.source_options import source_options
-from motemq_pipeline.status import BRONZE, newest, newest_planned
+from motemq_pipeline.status import BRONZE, newest, newest_planned, query_id
 
 _BRONZE = (Target("bronze_messages"),)
 _ALERTS = (Target("alerts"),)
@@ -257,12 +256,3 @@ def check_owner(stream: Stream, config: RunConfig) -> None:
             f"the tables in {place.uri} were written by 'motemq pipeline backfill'; choose another "
             "place for a continuous run"
         )
-
-
-def query_id(checkpoint: Path) -> str:
-    """Return the id of the query that has this checkpoint, "" before it was ever started."""
-    try:
-        found: str = json.loads((checkpoint / "metadata").read_text())["id"]
-    except FileNotFoundError:
-        return ""
-    return found

@@ -104,7 +104,7 @@ class Options:
                 '.option("path", "DATA/journal") or .option("brokers", "http://HOST:8765")'
             )
         tokens, authority = said.get("tokenfile", ""), said.get("cafile", "")
-        patience_s = _duration_s(said, "brokerTimeout", "30s")
+        patience_s = _duration_s(said, "brokerTimeout", "") if "brokertimeout" in said else None
         patterns = tuple(each.strip() for each in said.get("topics", "").split(",") if each.strip())
         topics = _topics(said)
         found = cls(

@@ -46,9 +46,8 @@ def _latest(reader: StreamReader, start: Offset) -> Offset:
 
 
 def test_a_broker_that_is_away_delays_nobody_and_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pyspark_motemq.remote._RETRY_S", 0.1)
     caplog.set_level(logging.WARNING)
     one_argv = ("--data", str(tmp_path / "a"), "--listen", "auto://127.0.0.1:0", *_OPTIONS)
     other_argv = ("--data", str(tmp_path / "b"), *_OPTIONS)
@@ -56,7 +55,8 @@ def test_a_broker_that_is_away_delays_nobody_and_is_told(
         with broker(*other_argv, "--listen", "auto://127.0.0.1:0") as other:
             port = other.ports["auto"]
             urls = f"127.0.0.1:{one.ports['auto']},127.0.0.1:{port}"
-            reader = StreamReader(Options.read({"brokers": urls, "startingOffsets": "earliest"}))
+            given = {"brokers": urls, "brokerTimeout": "100ms", "startingOffsets": "earliest"}
+            reader = StreamReader(Options.read(given))
             start = reader.initialOffset()
             _publish(one, range(3))
             _publish(other, range(5))

@@ -124,6 +124,10 @@ def test_what_came_since_is_added_once_whatever_was_noted(
         newest = max((entry for entry in commits.glob("[0-9]*")), key=lambda each: int(each.name))
         newest.unlink()
         (commits / f".{newest.name}.crc").unlink(missing_ok=True)
+    # Its rows are in the tables all the same: nothing is behind.
+    queries = _status(here.file)[1]["queries"]
+    assert isinstance(queries, list)
+    assert [each["behind"] for each in queries] == [0, 0]
     _once(spark, here)
     assert _keys(here.place) == after
     assert len(_keys(here.place, "silver_telemetry")) == len(
