@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -38,6 +38,7 @@ class ConnectionOwner(Protocol):
 
     memory: BufferMemory
     unflushed: "list[Connection]"
+    held: Counter[str]
 
     @property
     def settings(self) -> NetSettings: ...
@@ -398,6 +399,9 @@ class Connection(asyncio.Protocol):
         for identity in senders:
             sender = self._server.connections.get(identity)
             if sender is not None and (self._slow == "pause" or sender is self):
+                if sender not in self._holding:
+                    limit = "max_buffered_bytes" if self._tightened else "outbox_high_bytes"
+                    self._server.held[f"net.{limit}"] += 1
                 self._holding.add(sender)
                 sender.hold(self)
 

@@ -7,7 +7,7 @@ import pytest
 from boards.inventory.models import virtual_models
 from boards.inventory.rig_file import load_rig
 from boards.session.plan import PlanError, Protocol, plan_boards, plan_desk
-from boards.session.run_brokers import broker_address, facing, is_open_to_others
+from boards.session.run_brokers import broker_address, faced_by, facing, is_open_to_others
 from tests.boards.desk_files import write_rig
 
 
@@ -64,3 +64,16 @@ def test_boards_of_two_networks_do_not_share_a_broker(tmp_path: Path) -> None:
     rig.file.write_text(rig.file.read_text() + '[broker]\nbind = "10.79.0.1"\n')
     rig = load_rig(rig.file)
     assert facing(plan_desk(rig, [], []), rig) == "10.79.0.1"
+
+
+def test_a_desk_may_do_without_tls(tmp_path: Path) -> None:
+    rig = load_rig(_desk(tmp_path, "10.77.0.1"))
+    assert rig.tls
+    rig.file.write_text(rig.file.read_text() + "[broker]\ntls = false\n")
+    assert not load_rig(rig.file).tls
+
+
+def test_only_boards_on_a_network_of_their_own_need_tls(tmp_path: Path) -> None:
+    """Others are on this machine, or behind a bridge of it: plain on loopback."""
+    rig = load_rig(_desk(tmp_path, "10.77.0.1", ""))
+    assert [faced_by(plan, rig) for plan in plan_desk(rig, [], [])] == ["10.77.0.1", ""]

@@ -1,10 +1,12 @@
 """Backups of brokers that run: one moment, while others publish; and what comes out of them."""
 
 import contextlib
+import hashlib
 import http.client
 import io
 import json
 import os
+import signal
 import sqlite3
 import stat
 import struct
@@ -16,11 +18,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from host_broker.access.users import User
 from host_broker.backup_format import MANIFEST, BackupFault, is_allowed, read_manifest
 from host_broker.cli.backup import BackupError, back_up
 from host_broker.cli.backup import command as backup_command
 from host_broker.cli.restore import RestoreError, restore
 from host_broker.client import connect
+from host_broker.net.access.access_files import write_users
 from host_broker.net.journal.check import check
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.journal_decoder import read_journal
@@ -272,3 +276,38 @@ def test_a_backup_that_is_cut_off_is_none(kept: BrokerProcess, tmp_path: Path) -
 def test_a_manifest_that_is_none(spelled: bytes) -> None:
     with pytest.raises(BackupFault):
         read_manifest(spelled)
+
+
+def test_with_users_only_who_administrates_gets_it_and_users_and_rules_are_in_it(
+    tmp_path: Path,
+) -> None:
+    token = "a-token-of-a-test"
+    digest = "sha256:" + hashlib.sha256(token.encode()).hexdigest()
+    users, rules = tmp_path / "who.toml", tmp_path / "what.toml"
+    write_users(users, {"ann": User(token=digest), "bob": User(token=digest[:-1] + "0")})
+    rules.write_text('[principals.ann]\nconnect = ["http"]\njournal = ["**"]\n')
+    access = ("--set", f"access.users={users}", "--set", f"access.rules={rules}")
+    options = ("--data", str(tmp_path / "data"), "--listen", "auto://127.0.0.1:0")
+    with broker(*options, *access) as running:
+        with pytest.raises(BackupError, match="401"):
+            back_up(_url(running), tmp_path / "backup")
+        with pytest.raises(BackupError, match="may not admin 'backup'"):
+            back_up(_url(running), tmp_path / "backup", token)
+        rules.write_text(rules.read_text() + 'admin = ["backup"]\n')
+        running.process.send_signal(signal.SIGHUP)
+
+        def made() -> bool:
+            with contextlib.suppress(BackupError):
+                back_up(_url(running), tmp_path / "backup", token)
+            return (tmp_path / "backup").exists()
+
+        until(made)
+        assert running.end()[0] == 0
+    restore(tmp_path / "backup", tmp_path / "restored")
+    for name, path in (("users.toml", users), ("acl.toml", rules)):
+        copy = tmp_path / "restored" / name
+        assert copy.read_bytes() == path.read_bytes()
+        assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert token.encode() not in b"".join(
+        path.read_bytes() for path in (tmp_path / "backup").rglob("*") if path.is_file()
+    )

@@ -1,5 +1,6 @@
 """``/healthz`` and ``/metrics``: there on every listener that speaks HTTP, with or without data."""
 
+import contextlib
 import http.client
 import json
 import struct
@@ -211,6 +212,22 @@ def _sees_no_room(running: BrokerProcess) -> bool:
             return late.recv(1) == b""
         except OSError:
             return True
+
+
+def test_publishers_that_wait_for_a_slow_receiver_are_counted() -> None:
+    options = ("--set", "net.outbox_high_bytes=200000", "--set", "net.outbox_low_bytes=50000")
+    with broker("--listen", "auto://127.0.0.1:0", "--ephemeral", *options) as running:
+        with running.raw("auto") as sleeper, running.raw("auto") as publisher:
+            sleeper.sendall(_packet(0x80, b"t", b""))
+            publisher.settimeout(0.2)
+            with contextlib.suppress(TimeoutError):
+                for _ in range(200):
+                    publisher.sendall(_packet(0, b"t", bytes(100_000)))
+            samples = _scrape(running)
+            assert _value(samples, "motemq_holds_total", reason="net.outbox_high_bytes") >= 1
+            assert _value(samples, "motemq_clients_held") == 1
+            assert _value(samples, "motemq_buffered_bytes") > 200_000
+        assert running.end()[0] == 0
 
 
 def test_requests_and_refusals_are_counted(plain: BrokerProcess) -> None:
