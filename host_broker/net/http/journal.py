@@ -198,6 +198,7 @@ def routes(journal: Journal, access: HttpAccess) -> web.RouteTableDef:
                 raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return mistake(400, 'the body must be JSON like {"positions": {"0": 1234, "1": 99}}')
+        await settle()  # a partition is there from its first message on
         known = {state.partition for state in await asyncio.to_thread(reader.partitions)}
         if not set(positions) <= known:
             return mistake(404, f"there are only partitions {sorted(known)}")

@@ -295,6 +295,16 @@ def test_mistakes_are_told(running: BrokerProcess, path: str, status: int, words
     assert (answered, words in json.loads(body)["error"]) == (status, True), body
 
 
+def test_a_group_may_begin_with_what_is_only_staged(tmp_path: Path) -> None:
+    """What was acknowledged is there for whoever puts a position, too, not only for readers."""
+    options = ("--data", str(tmp_path / "data"), *_AUTO, "--set", "journal.flush_s=60")
+    with broker(*options) as running:
+        port = running.ports["auto"]
+        assert _ask(port, "POST", "/publish/a/b", "21.5")[0] == 200
+        assert _ask(port, "PUT", "/journal/groups/g", '{"positions": {"0": 1}}')[0] == 204
+        assert _json(port, "/journal")["groups"]["g"]["positions"] == {"0": 1}
+
+
 def test_groups_are_kept_across_a_restart_and_trim_what_all_have_read(tmp_path: Path) -> None:
     settings = ("--set", "journal.trim_read=true", "--set", "journal.segment_bytes=1000")
     options = ("--data", str(tmp_path / "data"), *_AUTO, *_ONE_BY_ONE, *settings)
