@@ -414,14 +414,21 @@ class Broker:
             if client.internal or client.closing:
                 continue
             for key in self._bus.subscriptions_of(client.connection):
-                action: Action = "subscribe"
-                if not self._decide(client, action, key.topic, prefix=key.prefix):
-                    self.stats.discard(client.spec.name, "access.subscribe")
+                if not self._decide(client, "subscribe", key.topic, prefix=key.prefix):
                     interest = self._bus.unsubscribe(client.connection, key)
                     self._tell_interest(client, interest)
-                    if client.spec.client_paths is None:  # any other would end, having no word
-                        refused = client.session.refused
-                        self._run_all(client, self._ask(client, refused, "subscribe", key.topic))
+                    self._tell_lost(client, key.topic)
+            for queue in sorted(client.queues or ()):
+                if not self._decide(client, "subscribe", queue):
+                    self._stop_consuming(client, StopConsuming(queue))
+                    self._tell_lost(client, queue)
+
+    def _tell_lost(self, client: Client, path: bytes) -> None:
+        """Say to a client that it may hear this no more."""
+        self.stats.discard(client.spec.name, "access.subscribe")
+        if client.spec.client_paths is None:  # any other would end, having no word
+            refused = client.session.refused
+            self._run_all(client, self._ask(client, refused, "subscribe", path))
 
     def wanted(self, topics: Iterable[bytes], steps: int) -> Iterator[bool | None]:
         """Give, for each topic, whether anybody is subscribed to one that is equivalent.

@@ -34,6 +34,7 @@ class ScriptedSession:
     last: Sequence[Command] = ()
     first: Sequence[Command] = ()
     fails: bool = False  # whatever it is asked
+    refusals: list[tuple[str, bytes]] = field(default_factory=list)
 
     def opened(self, now: float) -> Sequence[Command]:
         return self.first
@@ -48,6 +49,11 @@ class ScriptedSession:
         self._fail()
         self.given.append(delivery)
         return self.reply(delivery)
+
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        self._fail()
+        self.refusals.append((action, topic))
+        return ()
 
     def tick(self, now: float) -> Sequence[Command]:
         self._fail()

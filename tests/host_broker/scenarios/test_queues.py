@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from host_broker.access.access import Access, Peer
+from host_broker.access.rules import Rules
+from host_broker.access.users import Users
 from host_broker.bus.commands import (
     Acknowledge,
     Command,
@@ -418,3 +421,52 @@ def test_who_is_congested_already_gets_nothing_when_it_begins_to_consume() -> No
     assert stage.given(slow) == []
     stage.congested(slow, False)
     assert stage.queued(slow) == [b"0"]
+
+
+# ---- who may do what ----
+
+
+def _rules(**everybody: list[str]) -> Rules:
+    return Rules.read({"roles": {"everybody": {"connect": ["**"], **everybody}}})
+
+
+def test_a_queue_is_for_those_who_may() -> None:
+    nobody = Users.read({"users": {}})
+    stage = Stage(access=Access(nobody, _rules(publish=["work"], subscribe=["jobs"])))
+    client = stage.open("translating", peer=Peer("127.0.0.1"))
+    answers: list[str] = []
+
+    def answer(limit: str) -> Sequence[Command]:
+        answers.append(limit)
+        return ()
+
+    stage.do(client, Enqueue(Q, b"1", answer=answer), Consume(Q, 9, answer=answer))
+    stage.do(client, Enqueue(b"jobs", b"2", answer=answer), Consume(b"jobs", 9, answer=answer))
+    stage.do(client, Enqueue(Q, b"3"), Consume(Q, 9))  # no answer is wanted: it is told
+    assert [bool(refusal) for refusal in answers] == [False, True, True, False]
+    assert {refusal for refusal in answers if refusal} == {"access.subscribe", "access.publish"}
+    assert stage.session(client).refusals == [("subscribe", Q)]
+    assert stage.queued(client) == []
+
+
+def test_who_may_consume_no_more_gives_back_what_it_had() -> None:
+    users = Users.read({"users": {}})
+    stage = Stage(access=Access(users, _rules(publish=["**"], subscribe=["**"])))
+    peer = Peer("127.0.0.1")
+    publisher = stage.open("translating", peer=peer)
+    lasting, stopped = (
+        stage.open("translating", peer=Peer("127.0.0.1", listener=name)) for name in ("a", "b")
+    )
+    stage.do(stopped, Consume(Q, 2, acknowledged=True))
+    fill(stage, publisher, *bodies(3))
+    assert stage.queued(stopped) == bodies(3)[:2]
+    rules = {"connect": ["**"], "publish": ["**"]}
+    document = {"roles": {"everybody": rules}, "principals": {"a": {"subscribe": ["work"]}}}
+    stage.broker.access.change(users, Rules.read(document))
+    stage.done(stage.broker.access_changed(stage.now))
+    assert stage.session(stopped).refusals == [("subscribe", Q)]
+    fill(stage, publisher, b"3")
+    assert stage.queued(stopped) == []
+    stage.do(lasting, Consume(Q, 9, acknowledged=True))
+    assert stage.queued(lasting) == bodies(4)
+    assert stage.closes == []
