@@ -82,6 +82,43 @@ class Connection(asyncio.Protocol):
     policy, since the delay is not the receiver's.
     """
 
+    # There may be tens of thousands, and of more than 30 attributes each would have a dictionary of
+    # its own.
+    __slots__ = (
+        "__weakref__",
+        "_answers",
+        "_answers_bytes",
+        "_closes_after_answers",
+        "_drained",
+        "_encrypted",
+        "_held_by",
+        "_held_lately",
+        "_high",
+        "_holding",
+        "_low",
+        "_overflow",
+        "_pacing",
+        "_principal",
+        "_senders",
+        "_server",
+        "_slow",
+        "_stall_timer",
+        "_stalling_since",
+        "_tightened",
+        "_unwritten",
+        "_unwritten_bytes",
+        "congested",
+        "ended",
+        "heard",
+        "id",
+        "left",
+        "local",
+        "peer",
+        "position",
+        "protocol",
+        "transport",
+    )
+
     def __init__(
         self, server: ConnectionOwner, protocol: str, slow: Policy = "pause", principal: str = ""
     ) -> None:
