@@ -7,6 +7,7 @@ import pytest
 
 from host_broker.bus.commands import Subscribe
 from host_broker.bus.publication import pack
+from host_broker.net.connection.connection import Connection
 from host_broker.protocols.lightmq.codec import Codec
 from tests.host_broker.net.served import Served, exactly, served, there
 from tests.host_broker.scripted import READ, ScriptedServer, run, specs
@@ -37,7 +38,10 @@ def test_a_send_that_raises(broker: Served, method: str, monkeypatch: pytest.Mon
     if method == "writelines":
         failing.transport = _Failing(failing.transport)  # type: ignore[assignment]
     else:
-        monkeypatch.setattr(failing, "flush", _raises)
+        flush = Connection.flush
+        monkeypatch.setattr(
+            Connection, "flush", lambda self: _raises() if self is failing else flush(self)
+        )
     broker.say(publisher, _PACKET)
     for receiver in (receivers[0], receivers[2]):
         assert exactly(receiver, len(_PACKET)) == _PACKET
