@@ -19,19 +19,12 @@ from host_broker.protocols.micromsg2.extensions import (
     ack_expire_s,
     window,
 )
+from host_broker.protocols.micromsg2.refusal import Refusal
 
 VERSION = (1, 0)  # R3
 MAX_EXTENSIONS = 255  # of one connection: their index is one byte
 
 _SHOWN = 60  # characters of a peer's text in a reason
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why there is no agreement: the rule, and the text for the peer."""
-
-    rule: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

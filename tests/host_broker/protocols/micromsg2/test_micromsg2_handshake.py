@@ -19,12 +19,12 @@ from host_broker.protocols.micromsg2.grammar import read_extensions, spell_exten
 from host_broker.protocols.micromsg2.negotiation import (
     Agreement,
     Offer,
-    Refusal,
     choose,
     conclude,
     reply,
     request,
 )
+from host_broker.protocols.micromsg2.refusal import Refusal
 
 
 def _list(text: str) -> tuple[Extension, ...]:
