@@ -3,8 +3,6 @@
 A protocol is a folder of ``host_broker/protocols`` with a ``NOTES.md``: its ambiguities (A1 …) are
 the first column of the table, its requirements (R1 …) are listed after "Requirements:", and those
 that only bytes can show after "Vectors alone show". Its vectors are ``tests/vectors/NAME.json``.
-A protocol that is not registered yet may name, after "Still to come", those that wait for the rest
-of it.
 
 Files with a protocol's name in theirs name its requirements ``R5``, and those of another one, by
 its title, ``FMQP R5``; files without any name FMQP's.
@@ -17,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from host_broker.registry import BUILT_IN, STORED_FORM
+from host_broker.registry import STORED_FORM
 from tests.host_broker.golden import vectors
 
 _FOLDER = Path(__file__).parent
@@ -94,12 +92,6 @@ def _shown_by_bytes(protocol: str) -> set[str]:
     return _in_text(" ".join(sentences))
 
 
-def _to_come(protocol: str) -> set[str]:
-    """What a protocol that nobody can use yet does not show."""
-    sentences = re.findall(r"^Still to come: ([^.]*)\.", _NOTES[protocol], re.MULTILINE)
-    return _in_text(" ".join(sentences))
-
-
 def test_ranges_are_counted_and_other_protocols_are_not() -> None:
     assert _in_text("R14, R16 to R18, A3: not R") == {"R14", "R16", "R17", "R18", "A3"}
     others = "R1, FMQP R40, R45, and R46: FMQP R25 to R28 and A1, also R2; FMQP\nR3"
@@ -136,29 +128,21 @@ def test_the_notes_list_them_without_gaps(protocol: str) -> None:
 
 
 @each_protocol
-def test_what_is_still_to_come_has_not_come(protocol: str) -> None:
-    to_come = _to_come(protocol)
-    assert to_come <= _requirements(protocol) | _ambiguities(protocol)
-    assert sorted(to_come & _in_tests(protocol)) == []
-    assert not (to_come and protocol in {spec.name for spec in BUILT_IN})
-
-
-@each_protocol
 def test_none_is_missing_and_none_is_unknown(protocol: str) -> None:
     named = _in_vectors(protocol) | _with("R", _in_tests(protocol))
-    assert sorted(_requirements(protocol) - named - _to_come(protocol)) == []
+    assert sorted(_requirements(protocol) - named) == []
     assert sorted(named - _requirements(protocol)) == []
 
 
 @each_protocol
 def test_what_a_codec_alone_cannot_show_is_shown_in_action(protocol: str) -> None:
     """A vector shows that bytes are understood; for the others the broker, or a client, acts."""
-    acted = _requirements(protocol) - _shown_by_bytes(protocol) - _to_come(protocol)
+    acted = _requirements(protocol) - _shown_by_bytes(protocol)
     assert sorted(acted - _in_tests(protocol)) == []
 
 
 @each_protocol
 def test_every_ambiguity_has_an_answer_that_is_tested(protocol: str) -> None:
     named = _with("A", _in_tests(protocol))
-    assert sorted(_ambiguities(protocol) - named - _to_come(protocol)) == []
+    assert sorted(_ambiguities(protocol) - named) == []
     assert sorted(named - _ambiguities(protocol)) == []

@@ -50,6 +50,10 @@ class SendWindow(Generic[T]):
         """How many frames may be sent now (R26)."""
         return UNLIMITED if self._limit is None else self._limit - len(self._outstanding)
 
+    def __len__(self) -> int:
+        """How many frames are not acknowledged."""
+        return len(self._outstanding)
+
     @property
     def outstanding(self) -> tuple[T, ...]:
         """What is not acknowledged, the oldest first."""
