@@ -127,7 +127,7 @@ def test_values_as_people_and_programs_read_them(
     elif form == "csv":
         header, row = csv.reader(out.splitlines(keepends=True))
         assert header == _NAMES
-        assert row[:5] == ["2026-01-02T03:04:05.600000Z", "\\xff ok", "", "1.5", "a,b\nc"]
+        assert row[:5] == ["2026-01-02T03:04:05.600000Z", "\\xff ok", "", "1.5", "a,b\\nc"]
     else:
         names, line, row_text = out.splitlines()
         assert names.split() == _NAMES

@@ -149,9 +149,15 @@ class Stream(asyncio.Transport):
     # ---- asyncio.Transport ----
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the socket or the peer's name, of all things asyncio knows."""
+        """Return the socket or the peer's name, of all things asyncio knows.
+
+        A peer that has reset the connection has no name any more: ``default``.
+        """
         if name == "peername" and not self._gone:
-            return self._sock.getpeername()
+            try:
+                return self._sock.getpeername()
+            except OSError:
+                return default
         return self._sock if name == "socket" else default
 
     def is_closing(self) -> bool:

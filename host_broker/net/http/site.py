@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _STOP_S = 2.0  # for answers under way
+_PARSED_BYTES = 16 * 1024  # at once
 _IDLE_S = 75.0  # between two requests of a client, and for the head of one
 _LINGERING_S = 1.0  # for the rest of a request that was answered before its end
 _LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
@@ -89,7 +90,7 @@ class Site:
 
     def protocol(self) -> asyncio.Protocol:
         """Return the asyncio protocol of a new client."""
-        return self._server()
+        return _Client(self._server())
 
     def evict_idle(self) -> Evicted:
         """End the client that is there for longest of those who ask nothing."""
@@ -105,6 +106,50 @@ class Site:
     async def close(self) -> None:
         """End all connections; answers under way have two seconds."""
         await self._runner.cleanup()
+
+
+class _Client(asyncio.Protocol):
+    """Hands what a transport tells to aiohttp, up to the first bytes that are no request.
+
+    aiohttp's error then repeats what the client has sent, in words that are many times as long, and
+    keeps with its traceback all that a read brought: in a circle of references that only a full
+    collection of garbage finds, which is rare here. So it is given little at once, its errors
+    forget where they were, and what comes after the first one is dropped: it answers that one, and
+    hangs up.
+    """
+
+    def __init__(self, handler: asyncio.Protocol) -> None:
+        self._handler = handler
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._handler.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._handler.connection_lost(exc)
+
+    def eof_received(self) -> bool | None:
+        return self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Have it parsed."""
+        for start in range(0, len(data), _PARSED_BYTES):
+            if self._refused:
+                break
+            self._handler.data_received(data[start : start + _PARSED_BYTES])
+            # aiohttp has no other way to them. Were it called otherwise one day, memory would be as
+            # it was; the test of hostile clients tells.
+            for message, _ in getattr(self._handler, "_messages", ()):
+                error = getattr(message, "exc", None)
+                if isinstance(error, Exception):
+                    error.__traceback__ = None
+                    self._refused = True
 
 
 def application(

@@ -130,8 +130,8 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def _words(text: str) -> str:
-    """Return a text as Matplotlib shows it: what a board says is printable, and no formula."""
-    return printable(text).replace("\t", " ").replace("$", r"\$")
+    """Return a text as Matplotlib shows it: what a board says is printable."""
+    return printable(text).replace("\t", " ")
 
 
 def _svg(figure: Figure, label: str) -> Markup:

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import socket
+import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -159,6 +160,26 @@ def test_an_error_in_one_read_ends_that_connection_only() -> None:
         assert bad.is_closing()
         bad_peer.close()
         good_peer.close()
+
+    play(scene)
+
+
+def test_a_peer_that_has_reset_it_has_no_name() -> None:
+    async def scene(poller: Poller, turns: Turns) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            peer = socket.create_connection(listening.getsockname(), WITHIN_S)
+            ours, _ = listening.accept()
+        ours.setblocking(False)
+        recorder = Recorder()
+        stream = Stream(ours, recorder, poller, asyncio.get_running_loop())
+        stream.start()
+        assert stream.get_extra_info("peername") == peer.getsockname()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+        # It is not known yet: the poller has not looked.
+        assert stream.get_extra_info("peername", "nobody") == "nobody"
+        await recorder.lost.wait()
+        assert stream.get_extra_info("peername", "nobody") == "nobody"
 
     play(scene)
 
