@@ -12,7 +12,12 @@ from host_broker.protocols.micromsg2.codec import (
     spell_extension,
     spell_handshake,
 )
-from host_broker.protocols.micromsg2.events import ErrorFrame, ExtensionFrame, Handshake
+from host_broker.protocols.micromsg2.events import (
+    ErrorFrame,
+    ExtensionFrame,
+    Handshake,
+    MessageFrame,
+)
 from host_broker.protocols.micromsg2.grammar import read_extensions
 from tests.host_broker.protocols.micromsg2.peer import (
     Peer,
@@ -254,7 +259,13 @@ def test_what_waits_of_topics_is_limited(limits: dict[str, Any], rule: str) -> N
         writer.publish("topic/t", bytes(1000))
         assert len(patient.heard()) == 1
         patient.acknowledge(number)
-    assert writer.why_closed == ""
+    for _ in range(3):
+        writer.publish("topic/t", bytes(1000))
+    got = patient.heard()
+    for number in range(9, 12):
+        got += patient.acknowledge(number)
+    assert len(got) == 3
+    assert patient.why_closed == writer.why_closed == ""
 
 
 def test_long_messages_come_in_fragments() -> None:
@@ -302,6 +313,20 @@ def test_types_of_dotnet() -> None:
     assert heard[1::2] == [ExtensionFrame(1, b"A, B")] * 2
     assert [properties for _, _, properties, _ in told(heard[::2])] == ["k:N1", "k:N1", ""]
     assert payloads(other.heard()) == [b"0", b"1", b"2"]
+
+
+def test_the_type_of_a_long_message_is_said_once() -> None:
+    """R33: before its first fragment."""
+    desk = micromsg2_desk(bus={"max_body": 4 * MAX_FRAGMENT})
+    writer, reader = Peer(desk, "dotnet"), Peer(desk, "dotnet;pubsub")
+    reader.subscribe("topic/t")
+    writer.say(spell_extension(1, b"A, B"))
+    writer.publish("topic/t", bytes(MAX_FRAGMENT + 1))
+    assert [type(event) for event in reader.heard()] == [
+        ExtensionFrame,
+        MessageFrame,
+        MessageFrame,
+    ]
 
 
 def test_json_is_checked() -> None:
