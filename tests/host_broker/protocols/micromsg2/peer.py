@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from host_broker.access import access
 from host_broker.protocols.micromsg2 import MICROMSG2
 from host_broker.protocols.micromsg2.codec import (
     Codec,
@@ -34,10 +35,16 @@ def micromsg2_desk(micromsg2: dict[str, Any] | None = None, **more: Any) -> Desk
 class Peer:
     """One connection; ``required``: the extensions that it asks for, as they are said."""
 
-    def __init__(self, desk: Desk, required: str = "pubsub", identity: str = "board") -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        required: str = "pubsub",
+        identity: str = "board",
+        peer: access.Peer | None = None,
+    ) -> None:
         self.desk = desk
         self.codec = Codec("client")
-        self.connection = desk.open("micromsg2")
+        self.connection = desk.open("micromsg2", peer=peer)
         offer = Offer(identity, read_extensions(required.encode()))
         (answer,) = self.say(spell_handshake(request(offer)))
         assert isinstance(answer, Handshake), answer

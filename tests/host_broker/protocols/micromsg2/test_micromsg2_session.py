@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from host_broker.access import access
+from host_broker.access.rules import Rules
+from host_broker.access.users import Users
 from host_broker.protocols.micromsg2.codec import (
     MAX_FRAGMENT,
     Codec,
@@ -511,3 +514,35 @@ def test_frames_in_the_read_of_an_ack_keep_their_order() -> None:
         rest = peer.acknowledge(numbers[-1])
         numbers += [number for number, *_ in told(rest)]
     assert numbers == list(range(5, 10))
+
+
+def test_what_a_client_may_not_do_is_told() -> None:
+    """A25: in an ERROR, as nothing else says that a message is lost; others go on."""
+    rules = {
+        "roles": {"everybody": {"connect": ["micromsg2"]}},
+        "principals": {"alice": {"publish": ["a/*", "jobs"], "subscribe": ["a/*", "jobs"]}},
+    }
+    users = Users.read({"users": {"alice": {}, "bob": {}}})
+    desk = micromsg2_desk(access=access.Access(users, Rules.read(rules)))
+    here = access.Peer("127.0.0.1", listener="alice")
+    alice = Peer(desk, peer=here)
+    assert alice.subscribe("topic/a/*") == alice.subscribe("jobs") == []
+    for destination in ("topic/b", "other"):
+        bad = Peer(desk, "pubsub;batch-ack", peer=here)
+        assert refused(bad, bad.publish(destination, b"x")) == "access.publish"
+        bad = Peer(desk, peer=here)
+        assert refused(bad, bad.subscribe(destination)) == "access.subscribe"
+    bob = Peer(desk, peer=access.Peer("127.0.0.1", listener="bob"))
+    assert refused(bob, bob.publish("topic/a/b", b"forged")) == "access.publish"
+    got = alice.publish("jobs", b"1") + alice.publish("topic/a/b", b"2")
+    assert payloads(got) == [b"1", b"2"]
+
+
+def test_who_comes_while_the_broker_stops_is_told_so() -> None:
+    desk = micromsg2_desk()
+    desk.broker.stopping()
+    connection = desk.open("micromsg2")
+    desk.send(connection, spell_handshake(Handshake(1, 0, "late")))
+    events = Codec("client").receive_data(desk.got(connection))
+    assert events == [ErrorFrame("the broker is stopping")]
+    assert [close.connection for close in desk.closes] == [connection]
