@@ -1,0 +1,314 @@
+"""MicroMsg2 bytes to events and back. Never raises on a peer's bytes; every violation is fatal."""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Literal
+
+from host_broker.protocols.micromsg2.events import (
+    ErrorFrame,
+    Event,
+    Extension,
+    ExtensionFrame,
+    Handshake,
+    MessageFrame,
+)
+from host_broker.protocols.micromsg2.grammar import (
+    GrammarError,
+    read_command,
+    read_extensions,
+    spell_command,
+    spell_extensions,
+)
+from host_broker.wire.budget import Budget
+from host_broker.wire.buffering import Unfinished
+from host_broker.wire.violation import Violation
+
+COMMAND, EXTENSION, ERROR, LARGE, CONTINUED = 1, 2, 4, 8, 16  # R16
+MAX_FRAGMENT = 1024 * 1024  # bytes of one message frame's payload that we send (R20, A18)
+MAX_SMALL = 255  # bytes; a longer payload needs LARGE
+MAX_IDENTITY = 255  # bytes
+MAX_LIST = 65535  # bytes of an extension list
+
+_TYPE = COMMAND | EXTENSION | ERROR
+_KNOWN = _TYPE | LARGE | CONTINUED
+_SHORT = Struct(">H")
+_LONG = Struct(">I")
+_MESSAGE = Struct(">BHB")  # flags, sequence, length of the destination
+_SMALL = 4 * 1024  # bytes; a shorter unfinished frame is what a connection costs anyway
+
+
+class _Malformed(ValueError):
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(reason)
+        self.rule = rule
+
+
+class _Short(Exception):
+    """More bytes are needed: so many, from the beginning of the frame."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
+class Codec:
+    """Reads one connection: the handshake messages of the peer, then its frames.
+
+    ``role`` is whose bytes these are read by: a server reads two handshake messages, a client one.
+    ``max_payload``: bytes of a frame; ``bus.max_body``. ``budget``: what a long unfinished frame
+    takes its memory from; where nothing is left that is a violation.
+    ``extension_flag_4``: once the handshake is over, 4 says EXTENSION, as the document's examples
+    print it, and nobody can say ERROR (A1). Call ``close`` at the end.
+    """
+
+    def __init__(
+        self,
+        role: Literal["server", "client"],
+        max_payload: int = MAX_FRAGMENT,
+        budget: Budget | None = None,
+        *,
+        extension_flag_4: bool = False,
+    ) -> None:
+        self._handshakes_left = 2 if role == "server" else 1
+        self._max_payload = max_payload
+        self._budget = budget
+        self._taken = 0  # bytes of the budget
+        self._extension_flag_4 = extension_flag_4
+        self._unfinished = Unfinished()
+        self._offset = 0
+        self._dead = False
+
+    def close(self) -> None:
+        """Forget what is unfinished."""
+        self._dead = True
+        self._unfinished.drop()
+        self._settle_budget(0)
+
+    def receive_data(self, data: bytes) -> list[Event]:
+        """Take one read and return what it completes; a violation or an ERROR is the last event."""
+        events: list[Event] = []
+        if self._dead:
+            return events
+        whole = self._unfinished.complete(data)
+        if whole is None:
+            return self._hold(events)
+        position, size = 0, len(whole)
+        while position < size:
+            try:
+                event, end = self._take(whole, position)
+            except _Short as short:
+                self._unfinished.keep(whole[position:], short.needed)
+                break
+            except (_Malformed, GrammarError) as error:
+                events.append(
+                    Violation(error.rule, str(error), self._offset + position, fatal=True)
+                )
+                self.close()
+                return events
+            events.append(event)
+            position = end
+            if type(event) is ErrorFrame:
+                self.close()
+                return events
+        self._offset += position
+        return self._hold(events)
+
+    def _hold(self, events: list[Event]) -> list[Event]:
+        """Take what is kept from the budget, give back what no longer is; returns ``events``."""
+        kept = len(self._unfinished)
+        if not self._settle_budget(kept if kept > _SMALL else 0):
+            self.close()
+            reason = "all clients together hold as much as bus.max_held_bytes allows"
+            events.append(Violation("bus.max_held_bytes", reason, self._offset, fatal=True))
+        return events
+
+    def _settle_budget(self, wanted: int) -> bool:
+        """Have taken exactly so much; False if so much is not left."""
+        if self._budget is None:
+            return True
+        if wanted > self._taken:
+            if not self._budget.take(wanted - self._taken):
+                return False
+        else:
+            self._budget.give(self._taken - wanted)
+        self._taken = wanted
+        return True
+
+    def _take(self, data: bytes, start: int) -> tuple[Event, int]:
+        """Read what begins at ``start``; returns it and where it ends."""
+        flags = data[start]
+        if self._handshakes_left:
+            if flags in (ERROR, ERROR | LARGE):  # A5
+                return self._error(data, start, flags)
+            return self._handshake(data, start)
+        if not flags & ~(LARGE | CONTINUED):
+            return self._message(data, start, flags)
+        kind = flags & _TYPE
+        if flags & ~_KNOWN or kind not in (COMMAND, EXTENSION, ERROR):
+            raise _Malformed("R16", f"flags 0x{flags:02x} name no type of frame")
+        if flags & CONTINUED:
+            raise _Malformed("R19", f"flags 0x{flags:02x}: only messages are continued")
+        if kind == COMMAND:
+            text, end = self._payload(data, start, start + 1, flags)
+            return read_command(text), end
+        if kind == EXTENSION or self._extension_flag_4:
+            return self._extension(data, start, flags)
+        return self._error(data, start, flags)
+
+    def _handshake(self, data: bytes, start: int) -> tuple[Event, int]:
+        if data[start] == 0:
+            # Not read any further: a message frame that came too early would have it wait.
+            raise _Malformed("R5", "a handshake begins with the major version, which is never 0")
+        _need(data, start, start + 4)
+        major, minor, flags, length = data[start : start + 4]
+        identity, end = _bytes(data, start, start + 4, length)
+        if not identity.isascii():
+            raise _Malformed("R11", f"the identity {identity!r} is not ASCII")
+        required, end = _short_string(data, start, end)
+        optional, end = _short_string(data, start, end)
+        event = Handshake(
+            major,
+            minor,
+            identity.decode(),
+            read_extensions(required),
+            read_extensions(optional),
+            flags,
+        )
+        self._handshakes_left -= 1
+        return event, end
+
+    def _message(self, data: bytes, start: int, flags: int) -> tuple[Event, int]:
+        _need(data, start, start + _MESSAGE.size)
+        _, sequence, length = _MESSAGE.unpack_from(data, start)
+        destination, end = _bytes(data, start, start + _MESSAGE.size, length)
+        properties, end = _short_string(data, start, end)
+        payload, end = self._payload(data, start, end, flags)
+        event = MessageFrame(sequence, destination, properties, payload, flags & CONTINUED != 0)
+        return event, end
+
+    def _extension(self, data: bytes, start: int, flags: int) -> tuple[Event, int]:
+        _need(data, start, start + 2)
+        index = data[start + 1]
+        if index == 0:
+            raise _Malformed("R23", "an extension frame has index 0, the first extension is 1")
+        payload, end = self._payload(data, start, start + 2, flags)
+        return ExtensionFrame(index, payload), end
+
+    def _error(self, data: bytes, start: int, flags: int) -> tuple[Event, int]:
+        text, end = self._payload(data, start, start + 1, flags)
+        return ErrorFrame(text.decode(errors="replace")), end
+
+    def _payload(self, data: bytes, start: int, position: int, flags: int) -> tuple[bytes, int]:
+        """Read a payload with its length, of four bytes if LARGE says so (R18, A19)."""
+        if flags & LARGE:
+            _need(data, start, position + 4)
+            (length,) = _LONG.unpack_from(data, position)
+            position += 4
+        else:
+            _need(data, start, position + 1)
+            length = data[position]
+            position += 1
+        if length > self._max_payload:
+            reason = f"a payload of {length} bytes is longer than bus.max_body, {self._max_payload}"
+            raise _Malformed("bus.max_body", reason)
+        return _bytes(data, start, position, length)
+
+
+def _need(data: bytes, start: int, end: int) -> None:
+    if end > len(data):
+        raise _Short(end - start)
+
+
+def _bytes(data: bytes, start: int, position: int, length: int) -> tuple[bytes, int]:
+    end = position + length
+    _need(data, start, end)
+    return data[position:end], end
+
+
+def _short_string(data: bytes, start: int, position: int) -> tuple[bytes, int]:
+    _need(data, start, position + 2)
+    (length,) = _SHORT.unpack_from(data, position)
+    return _bytes(data, start, position + 2, length)
+
+
+def spell_handshake(handshake: Handshake) -> bytes:
+    """Spell a handshake message; ValueError if something in it is too long or not ASCII."""
+    identity = handshake.identity.encode("ascii")
+    if len(identity) > MAX_IDENTITY:
+        raise ValueError(
+            f"an identity is at most {MAX_IDENTITY} bytes, this one has {len(identity)}"
+        )
+    parts = [bytes([handshake.major, handshake.minor, handshake.flags, len(identity)]), identity]
+    for extensions in (handshake.required, handshake.optional):
+        parts += _spell_list(extensions)
+    return b"".join(parts)
+
+
+def _spell_list(extensions: Iterable[Extension]) -> tuple[bytes, bytes]:
+    text = spell_extensions(extensions)
+    if len(text) > MAX_LIST:
+        raise ValueError(f"a list of extensions is at most {MAX_LIST} bytes, this is {len(text)}")
+    return _SHORT.pack(len(text)), text
+
+
+def fragments(payload: bytes) -> Iterator[tuple[bytes, bool]]:
+    """Cut a payload into those of its frames (R20); whether each is continued (R19)."""
+    size = len(payload)
+    if size <= MAX_FRAGMENT:
+        yield payload, False
+        return
+    for position in range(0, size, MAX_FRAGMENT):
+        end = position + MAX_FRAGMENT
+        yield payload[position:end], end < size
+
+
+def spell_message(
+    sequence: int, destination: bytes, properties: bytes, payload: bytes, continued: bool = False
+) -> bytes:
+    """Spell one message frame.
+
+    ValueError if the destination is above 255 bytes, or the properties are above 65535.
+    """
+    if len(destination) > 255 or len(properties) > 65535:
+        raise ValueError(
+            f"a destination of {len(destination)} bytes and properties of {len(properties)}; "
+            "at most 255 and 65535 are allowed"
+        )
+    flags, length = _length(payload)
+    if continued:
+        flags |= CONTINUED
+    return b"".join(
+        (
+            _MESSAGE.pack(flags, sequence, len(destination)),
+            destination,
+            _SHORT.pack(len(properties)),
+            properties,
+            length,
+            payload,
+        )
+    )
+
+
+def spell_command_frame(name: str, arguments: Iterable[tuple[str, bytes]] = ()) -> bytes:
+    """Spell a command frame; name and keys are FIELDs."""
+    text = spell_command(name, arguments)
+    flags, length = _length(text)
+    return bytes([COMMAND | flags]) + length + text
+
+
+def spell_extension(index: int, payload: bytes) -> bytes:
+    """Spell a frame for the extension of this index, 1 to 255."""
+    flags, length = _length(payload)
+    return bytes([EXTENSION | flags, index]) + length + payload
+
+
+def spell_error(reason: str) -> bytes:
+    """Spell an ERROR frame; a longer reason ends after 255 bytes, as some read no more (A4)."""
+    text = reason.encode("utf-8", "replace")[:MAX_SMALL].decode(errors="ignore").encode()
+    return bytes([ERROR, len(text)]) + text
+
+
+def _length(payload: bytes) -> tuple[int, bytes]:
+    """Return the flags and the length field of a payload: LARGE iff it is above 255 bytes."""
+    size = len(payload)
+    return (LARGE, _LONG.pack(size)) if size > MAX_SMALL else (0, bytes([size]))

@@ -1,0 +1,107 @@
+"""What a client is yet to be sent: frames as its window has room for them."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from host_broker.protocols.micromsg2.codec import MAX_FRAGMENT, spell_extension, spell_message
+from host_broker.protocols.micromsg2.negotiation import Acks
+from host_broker.protocols.micromsg2.windows import SendWindow
+from host_broker.wire.budget import Budget
+
+
+@dataclass(slots=True, eq=False)
+class OutgoingMessage:
+    """One message. ``number``: its place in the queue ``queue``; 0: it is of a topic.
+
+    ``type``: of .NET, said before it. ``position``: so much of the payload is sent.
+    """
+
+    destination: bytes
+    properties: bytes
+    payload: bytes
+    type: bytes = b""
+    queue: bytes = b""
+    number: int = 0
+    position: int = 0
+
+
+class Outgoing:
+    """Messages in order: those that wait for room, and those that wait for their ack.
+
+    What waits of topics is at most ``max_backlog`` bytes, of ``budget``; what waits of queues is in
+    their memory.
+    """
+
+    def __init__(
+        self, acks: Acks | None, dotnet: int | None, max_backlog: int, budget: Budget
+    ) -> None:
+        self.window: SendWindow[OutgoingMessage | None] = SendWindow(acks)
+        self._dotnet = dotnet
+        self._max_backlog = max_backlog
+        self._budget = budget
+        self._waiting: deque[OutgoingMessage] = deque()
+        self._backlog = 0  # bytes of topics that wait
+        self._taken = 0  # bytes of the budget
+
+    def add(self, message: OutgoingMessage) -> None:
+        """Put a message at the end."""
+        self._waiting.append(message)
+        if not message.number:
+            self._backlog += _size(message)
+
+    def frames(self) -> bytes:
+        """Return the frames for which there is room now."""
+        frames: list[bytes] = []
+        waiting, window = self._waiting, self.window
+        while waiting and window.room > 0:
+            message = waiting[0]
+            start = message.position
+            end = start + MAX_FRAGMENT
+            continued = end < len(message.payload)
+            if start == 0 and message.type and self._dotnet is not None:
+                frames.append(spell_extension(self._dotnet, message.type))
+            sequence = window.send(None if continued else message)
+            properties = b"" if start else message.properties
+            part = message.payload[start:end]
+            frames.append(spell_message(sequence, message.destination, properties, part, continued))
+            if continued:
+                message.position = end
+                continue
+            waiting.popleft()
+            if not message.number:
+                self._backlog -= _size(message)
+        return b"".join(frames)
+
+    def fault(self) -> str:
+        """Return the limit that what waits is above, "" if there is none."""
+        if self._backlog > self._max_backlog:
+            return "micromsg2.max_backlog_bytes"
+        if self._backlog > self._taken:
+            if not self._budget.take(self._backlog - self._taken):
+                return "bus.max_held_bytes"
+        else:
+            self._budget.give(self._taken - self._backlog)
+        self._taken = self._backlog
+        return ""
+
+    def forget(self, wanted: Callable[[OutgoingMessage], bool]) -> None:
+        """Forget what waits and is not wanted any more; what is begun is sent to its end."""
+        kept: deque[OutgoingMessage] = deque()
+        for message in self._waiting:
+            if message.position or wanted(message):
+                kept.append(message)
+            elif not message.number:
+                self._backlog -= _size(message)
+        self._waiting = kept
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._waiting.clear()
+        self._backlog = 0
+        self._budget.give(self._taken)
+        self._taken = 0
+
+
+def _size(message: OutgoingMessage) -> int:
+    return len(message.payload) + len(message.properties) + len(message.destination)

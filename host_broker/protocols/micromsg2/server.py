@@ -1,0 +1,41 @@
+"""MicroMsg2 in one broker: makes its sessions."""
+
+from host_broker.outputs import ConnectionId
+from host_broker.protocol import BrokerContext, ProtocolServer
+from host_broker.protocols.micromsg2.events import Extension
+from host_broker.protocols.micromsg2.extensions import (
+    ACK,
+    BATCH_ACK,
+    DOTNET,
+    JSON,
+    PUBSUB,
+    WINDOW_KEY,
+)
+from host_broker.protocols.micromsg2.negotiation import Offer
+from host_broker.protocols.micromsg2.session import MicroMsg2Session, Refusing
+from host_broker.protocols.micromsg2.settings import MicroMsg2Settings
+
+IDENTITY = "motemq"
+
+
+class MicroMsg2Server(ProtocolServer):
+    """Sessions share nothing but what the broker offers and its memory."""
+
+    def __init__(self, settings: MicroMsg2Settings, context: BrokerContext) -> None:
+        self._settings = settings
+        self._max_body = context.bus.max_body
+        self._held = context.held
+        window = Extension(BATCH_ACK, ((WINDOW_KEY, str(settings.window)),))
+        others = (Extension(name) for name in (ACK, DOTNET, JSON, PUBSUB))
+        self._offer = Offer(IDENTITY, accepted=(window, *others))
+
+    def session(self, connection: ConnectionId, now: float, loopback: bool) -> MicroMsg2Session:
+        """Begin a connection, which must end its handshake in time."""
+        return MicroMsg2Session(self._settings, self._offer, self._max_body, self._held, now)
+
+    def refusing(self, connection: ConnectionId, now: float) -> Refusing:
+        """Begin a connection that is only told that the broker is stopping."""
+        return Refusing()
+
+    def settings_changed(self, settings: MicroMsg2Settings) -> None:
+        """Do nothing: they hold until a restart."""

@@ -1,0 +1,413 @@
+"""One MicroMsg2 connection on the server's side: the handshake, then messages both ways."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Any
+
+from host_broker.bus.commands import (
+    Acknowledge,
+    Command,
+    Consume,
+    Discard,
+    Disconnect,
+    Enqueue,
+    OpenQueue,
+    Publish,
+    Send,
+    StopConsuming,
+    Subscribe,
+    Unsubscribe,
+)
+from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.bus.publication import Properties, property_fault
+from host_broker.protocol import NOTHING, Session
+from host_broker.protocols.micromsg2.assembly import Assembler
+from host_broker.protocols.micromsg2.codec import (
+    Codec,
+    spell_error,
+    spell_extension,
+    spell_handshake,
+)
+from host_broker.protocols.micromsg2.destinations import (
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Destination,
+    ToTopic,
+    read_destination,
+    read_subscribe,
+    read_unsubscribe,
+    spell_destination,
+)
+from host_broker.protocols.micromsg2.dotnet import TYPE, TypeOfMessages
+from host_broker.protocols.micromsg2.events import (
+    CommandFrame,
+    ErrorFrame,
+    ExtensionFrame,
+    Handshake,
+    MessageFrame,
+)
+from host_broker.protocols.micromsg2.extensions import ACK, BATCH_ACK, DOTNET, JSON, PUBSUB
+from host_broker.protocols.micromsg2.grammar import GrammarError
+from host_broker.protocols.micromsg2.negotiation import Acks, Agreement, Offer, conclude, reply
+from host_broker.protocols.micromsg2.outgoing import Outgoing, OutgoingMessage
+from host_broker.protocols.micromsg2.refusal import Refusal
+from host_broker.protocols.micromsg2.settings import MicroMsg2Settings
+from host_broker.protocols.micromsg2.values import (
+    MAX_PROPERTIES,
+    properties_to_bus,
+    properties_to_wire,
+)
+from host_broker.protocols.micromsg2.windows import ReceiveWindow, read_ack, spell_ack
+from host_broker.wire.budget import Budget
+from host_broker.wire.violation import Violation
+
+REDELIVERED = "redelivered"  # a property of messages that a consumer had before
+
+_REDELIVERED = b"redelivered:N1"
+_SHOWN = 60
+
+
+class _State(Enum):
+    WAIT_REQUEST = auto()
+    WAIT_FINAL = auto()
+    READY = auto()
+    CLOSED = auto()
+
+
+class MicroMsg2Session(Session):
+    """What each event does in which state is ``_TRANSITIONS`` at the end of this module.
+
+    Every refusal is an ERROR frame and the end of the connection (A25).
+    """
+
+    def __init__(
+        self,
+        settings: MicroMsg2Settings,
+        offer: Offer,
+        max_body: int,
+        budget: Budget,
+        now: float,
+    ) -> None:
+        self.client = ""
+        self.deadline: float | None = now + settings.handshake_timeout_s
+        self._settings = settings
+        self._offer = offer
+        self._budget = budget
+        self._codec = Codec("server", max_body, budget, extension_flag_4=settings.legacy_ext_flag4)
+        self._assembler = Assembler(max_body, budget)
+        self._state = _State.WAIT_REQUEST
+        self._request = Handshake(1, 0, "")
+        self._agreement: Agreement | None = None
+        self._acks: Acks | None = None
+        self._incoming = ReceiveWindow(None)
+        self._outgoing = Outgoing(None, None, 0, budget)
+        self._has_room = False  # the client has acknowledged something in this read
+        self._types: TypeOfMessages | None = None  # with the extension dotnet
+        self._queues: set[bytes] = set()  # consumed
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take one read. What it published is acknowledged at its end, at once (R28)."""
+        commands: list[Command] = []
+        for event in self._codec.receive_data(data):
+            handler = _TRANSITIONS[self._state].get(type(event), MicroMsg2Session._unexpected)
+            commands += handler(self, event, now)
+            if self._state is _State.CLOSED:
+                return commands
+        number = self._incoming.take_early()
+        if number is not None and self._acks is not None:
+            commands.append(Send(spell_extension(self._acks.index, spell_ack(number))))
+        if not self._has_room:
+            return commands
+        self._has_room = False
+        pushed = self._push(now)
+        if self._state is _State.CLOSED:
+            return [*commands, *pushed]
+        # First: what the other commands make the bus deliver gets the numbers that come after.
+        return [*pushed, *commands]
+
+    def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
+        """Send messages as far as the client's window goes; the rest waits for its acks."""
+        if self._state is not _State.READY:
+            return NOTHING
+        too_long = 0
+        if isinstance(delivery, QueueDelivery):
+            for each in delivery.messages:
+                properties = dict(each.properties)
+                if each.redelivered:
+                    properties.pop(REDELIVERED, None)
+                message = _outgoing_message(delivery.queue, properties, each.body)
+                message.queue, message.number = delivery.queue, each.number
+                if each.redelivered:
+                    message.properties = _with_mark(message.properties)
+                self._outgoing.add(message)
+        else:
+            for _, topic, body in delivery.each():
+                destination = spell_destination(ToTopic(topic))
+                if destination is None:
+                    too_long += 1
+                else:
+                    message = _outgoing_message(destination, delivery.properties, body)
+                    self._outgoing.add(message)
+        commands = self._push(now)
+        if too_long:
+            commands.append(Discard("R17", too_long))
+        return commands
+
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """Say that the client may not do that; nothing else says that a message is lost."""
+        if self._state is _State.CLOSED:
+            return NOTHING
+        text = topic.decode(errors="replace")
+        return self._end(Refusal(f"access.{action}", f"this client may not {action}: {text}"))
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """End a handshake that takes too long, or a client that acknowledges nothing."""
+        if self._state is _State.CLOSED or self.deadline is None or now < self.deadline:
+            return NOTHING
+        if self._state is _State.READY:
+            limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
+            what = "no ack"
+        else:
+            limit, name = self._settings.handshake_timeout_s, "handshake_timeout_s"
+            what = "no complete handshake"
+        return self._end(Refusal(f"micromsg2.{name}", f"{what} within {limit:g} s"))
+
+    def closed(self, now: float) -> Sequence[Command]:
+        """Forget it all; the bus ends subscriptions, and gives back what was not acknowledged."""
+        self._close()
+        return NOTHING
+
+    # ---- transitions ----
+
+    def _ask(self, event: Handshake, now: float) -> Sequence[Command]:
+        answer = reply(self._offer, event)
+        if isinstance(answer, Refusal):
+            return self._end(answer)
+        self._request = event
+        self._state = _State.WAIT_FINAL
+        return [Send(spell_handshake(answer))]
+
+    def _conclude(self, event: Handshake, now: float) -> Sequence[Command]:
+        agreement = conclude(self._offer, self._request, event)
+        if isinstance(agreement, Refusal):
+            return self._end(agreement)
+        self._agreement = agreement
+        self.client = agreement.identity
+        acks = self._acks = agreement.acks
+        self._incoming = ReceiveWindow(acks)
+        if acks is not None:
+            acks = replace(acks, window=min(acks.window, self._settings.window))
+        dotnet = agreement.index(DOTNET)
+        self._outgoing = Outgoing(acks, dotnet, self._settings.max_backlog_bytes, self._budget)
+        self._types = None if dotnet is None else TypeOfMessages()
+        self._state = _State.READY
+        self.deadline = None
+        return NOTHING
+
+    def _message(self, event: MessageFrame, now: float) -> Sequence[Command]:
+        if not self._incoming.receive(event.sequence, now):
+            return NOTHING  # sent again: it is acknowledged again
+        whole = self._assembler.add(event)
+        if whole is None:
+            return NOTHING
+        command = whole if isinstance(whole, Refusal) else self._publication(whole)
+        return self._end(command) if isinstance(command, Refusal) else [command]
+
+    def _command(self, event: CommandFrame, now: float) -> Sequence[Command]:
+        if event.name not in (SUBSCRIBE, UNSUBSCRIBE):
+            return self._end(Refusal("R24", f"unknown command: {event.name[:_SHOWN]}"))
+        if self._ready.index(PUBSUB) is None:
+            return self._end(Refusal("R24", f"{event.name} needs the extension {PUBSUB}"))
+        if event.name == SUBSCRIBE:
+            return self._subscribe(event)
+        destination = read_unsubscribe(event)
+        if isinstance(destination, Refusal):
+            return self._end(destination)
+        return self._unsubscribe(destination)
+
+    def _extension(self, event: ExtensionFrame, now: float) -> Sequence[Command]:
+        spec = self._ready.at(event.index)
+        if spec is None:
+            return self._end(Refusal("R23", f"there is no extension of index {event.index}"))
+        if spec.name in (ACK, BATCH_ACK):
+            number = read_ack(event.payload)
+            if isinstance(number, Refusal):
+                return self._end(number)
+            return self._acknowledged(number)
+        if spec.name == DOTNET and self._types is not None:
+            refusal = self._types.said(event.payload)
+            return NOTHING if refusal is None else self._end(refusal)
+        return NOTHING  # it has no frames (A27)
+
+    def _gives_up(self, event: ErrorFrame, now: float) -> Sequence[Command]:
+        self._close()
+        return [Disconnect(f"the client says: {event.reason[:_SHOWN]!r}")]
+
+    def _malformed(self, event: Violation, now: float) -> Sequence[Command]:
+        return self._end(Refusal(event.rule, event.reason))
+
+    def _unexpected(self, event: object, now: float) -> Sequence[Command]:
+        return self._end(Refusal("R1", f"{type(event).__name__} came out of turn"))
+
+    # ---- what they are made of ----
+
+    @property
+    def _ready(self) -> Agreement:
+        assert self._agreement is not None  # noqa: S101 - for mypy; READY has one
+        return self._agreement
+
+    def _publication(self, message: MessageFrame) -> Command | Refusal:
+        destination = read_destination(message.destination)
+        if isinstance(destination, Refusal):
+            return destination
+        try:
+            properties = properties_to_bus(message.properties)
+        except GrammarError as error:
+            return Refusal(error.rule, str(error))
+        if self._types is not None:
+            properties |= self._types.properties()
+        if fault := property_fault(properties):
+            return Refusal("bus.properties", fault)
+        if self._ready.index(JSON) is not None and (fault := _json_fault(message.payload)):
+            return Refusal("micromsg2.json", fault)
+        if isinstance(destination, ToTopic):
+            return Publish(destination.topic, message.payload, properties=properties)
+        return Enqueue(destination.queue, message.payload, properties, answer=self._or_end)
+
+    def _subscribe(self, event: CommandFrame) -> Sequence[Command]:
+        wanted = read_subscribe(event)
+        if isinstance(wanted, Refusal):
+            return self._end(wanted)
+        if isinstance(wanted.destination, ToTopic):
+            # The same topic again replaces the filter.
+            topic = wanted.destination.topic
+            return [Subscribe(topic, filter=wanted.filter, answer=self._or_end)]
+        queue = wanted.destination.queue
+        if wanted.filter is not None:
+            reason = "a queue has no filters: what one consumer does not want would stay in it"
+            return self._end(Refusal("R37", reason))
+        self._queues.add(queue)
+        acks = self._acks
+        credit = 1 if acks is None else min(acks.window, self._settings.window)
+        consume = Consume(queue, credit, acknowledged=acks is not None, answer=self._or_end)
+
+        def opened(limit: str) -> Sequence[Command]:
+            return self._or_end(limit) if limit else [consume]
+
+        return [OpenQueue(queue, answer=opened)]
+
+    def _unsubscribe(self, destination: Destination) -> Sequence[Command]:
+        if isinstance(destination, ToTopic):
+            return [Unsubscribe(destination.topic)]
+        queue = destination.queue
+        if queue not in self._queues:
+            return NOTHING
+        self._queues.discard(queue)
+        self._outgoing.forget(lambda message: message.queue != queue)
+        return [StopConsuming(queue)]
+
+    def _acknowledged(self, number: int) -> Sequence[Command]:
+        done: dict[bytes, list[int]] = {}
+        covered = self._outgoing.window.acknowledge(number)
+        for message in covered:
+            if message is not None and message.number:
+                done.setdefault(message.queue, []).append(message.number)
+        if not covered:
+            return [Discard("A14")]
+        self.deadline = None  # the next one may take as long again
+        self._has_room = True
+        return [Acknowledge(queue, each) for queue, each in done.items()]
+
+    def _push(self, now: float) -> list[Command]:
+        """Send what there is room for."""
+        frames = self._outgoing.frames()
+        if fault := self._outgoing.fault():
+            return self._end(Refusal(fault, "too many messages wait for the client's acks"))
+        timeout = self._settings.ack_timeout_s
+        if self.deadline is None and timeout and len(self._outgoing.window):
+            self.deadline = now + timeout
+        return [Send(frames)] if frames else []
+
+    def _or_end(self, limit: str) -> Sequence[Command]:
+        """Go on if a command was accepted; who asked for what a limit refuses must know."""
+        if not limit or self._state is _State.CLOSED:
+            return NOTHING
+        kind, _, action = limit.partition(".")
+        reason = f"this client may not {action} here"
+        return self._end(Refusal(limit, reason if kind == "access" else f"{limit} is reached"))
+
+    def _end(self, refusal: Refusal) -> list[Command]:
+        self._close()
+        return [
+            Send(spell_error(refusal.reason)),
+            Disconnect(f"{refusal.rule}: {refusal.reason}"),
+        ]
+
+    def _close(self) -> None:
+        self._state = _State.CLOSED
+        self.deadline = None
+        self._codec.close()
+        self._assembler.close()
+        self._outgoing.close()
+
+
+def _outgoing_message(destination: bytes, properties: Properties, body: bytes) -> OutgoingMessage:
+    type_of_body = properties.get(TYPE, b"")
+    if type_of_body:
+        properties = {name: value for name, value in properties.items() if name != TYPE}
+    wire = properties_to_wire(properties) if properties else b""
+    return OutgoingMessage(destination, wire, body, type_of_body)
+
+
+def _with_mark(wire: bytes) -> bytes:
+    """Add the mark of a redelivered message, if it fits."""
+    if len(wire) + len(_REDELIVERED) + 1 > MAX_PROPERTIES:
+        return wire
+    return wire + b";" + _REDELIVERED if wire else _REDELIVERED
+
+
+def _json_fault(payload: bytes) -> str:
+    """Return what keeps a payload from being JSON, "" if nothing does."""
+
+    def constant(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        json.loads(payload.decode(), parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        return f"the payload is not JSON: {error}"
+    return ""
+
+
+# By state, what each event does; one that is not here ends the connection (``_unexpected``).
+_TRANSITIONS: dict[_State, dict[type[Any], Callable[..., Sequence[Command]]]] = {
+    _State.WAIT_REQUEST: {
+        Handshake: MicroMsg2Session._ask,  # WAIT_FINAL
+        ErrorFrame: MicroMsg2Session._gives_up,  # CLOSED
+        Violation: MicroMsg2Session._malformed,  # CLOSED
+    },
+    _State.WAIT_FINAL: {
+        Handshake: MicroMsg2Session._conclude,  # READY
+        ErrorFrame: MicroMsg2Session._gives_up,
+        Violation: MicroMsg2Session._malformed,
+    },
+    _State.READY: {
+        MessageFrame: MicroMsg2Session._message,
+        CommandFrame: MicroMsg2Session._command,
+        ExtensionFrame: MicroMsg2Session._extension,
+        ErrorFrame: MicroMsg2Session._gives_up,
+        Violation: MicroMsg2Session._malformed,
+    },
+    _State.CLOSED: {},  # nothing is read any more
+}
+
+
+class Refusing(Session):
+    """A connection that came while the broker stops: its first words are answered with the end."""
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Say why."""
+        reason = "the broker is stopping"
+        return [Send(spell_error(reason)), Disconnect(reason)]

@@ -1,0 +1,548 @@
+"""MicroMsg2 in a whole broker on a desk: topics, queues, acks, other protocols, the end."""
+
+from typing import Any
+
+import pytest
+
+from host_broker.access import access
+from host_broker.access.rules import Rules
+from host_broker.access.users import Users
+from host_broker.protocols.micromsg2.codec import (
+    MAX_FRAGMENT,
+    Codec,
+    spell_command_frame,
+    spell_error,
+    spell_extension,
+    spell_handshake,
+)
+from host_broker.protocols.micromsg2.events import (
+    ErrorFrame,
+    ExtensionFrame,
+    Handshake,
+    MessageFrame,
+)
+from host_broker.protocols.micromsg2.grammar import read_extensions
+from tests.host_broker.protocols.micromsg2.peer import (
+    Peer,
+    micromsg2_desk,
+    payloads,
+    refused,
+    told,
+)
+
+
+def test_a_topic_is_for_all() -> None:
+    """R31, R35, A11, A12: who subscribes gets it, numbered from 1, until it unsubscribes."""
+    desk = micromsg2_desk()
+    one, two, writer = Peer(desk), Peer(desk), Peer(desk)
+    assert one.subscribe("topic/home/lamp") == two.subscribe("topic/home/*") == []
+    assert writer.publish("topic/home/lamp", b"on") == []
+    writer.publish("topic/home/door", b"open")
+    assert told(one.heard()) == [(1, "topic/home/lamp", "", b"on")]
+    assert told(two.heard()) == [
+        (1, "topic/home/lamp", "", b"on"),
+        (2, "topic/home/door", "", b"open"),
+    ]
+    assert one.subscribe("topic/home/lamp", verb="UNSUBSCRIBE") == []
+    assert one.subscribe("topic/home/lamp", verb="unsubscribe") == []
+    writer.publish("topic/home/lamp", b"off")
+    assert one.heard() == []
+    assert payloads(two.heard()) == [b"off"]
+
+
+def test_a_queue_is_for_one() -> None:
+    """R36: each message has one consumer, in order; before there is one, the queue keeps them."""
+    desk = micromsg2_desk()
+    writer = Peer(desk)
+    for number in range(3):
+        assert writer.publish("jobs", b"%d" % number) == []
+    one = Peer(desk)
+    assert told(one.subscribe("jobs")) == [(n, "jobs", "", b"%d" % (n - 1)) for n in (1, 2, 3)]
+    two = Peer(desk)
+    two.subscribe("jobs")
+    for number in range(3, 9):
+        writer.publish("jobs", b"%d" % number)
+    taken = payloads(one.heard()), payloads(two.heard())
+    assert all(list(each) == sorted(each) and each for each in taken)
+    assert sorted(taken[0] + taken[1]) == [b"%d" % number for number in range(3, 9)]
+    one.subscribe("jobs", verb="unsubscribe")
+    writer.publish("jobs", b"9")
+    assert (one.heard(), payloads(two.heard())) == ([], [b"9"])
+
+
+def test_a_subscription_filters() -> None:
+    """R37, R39, A23: on properties; the same destination again replaces the filter."""
+    desk = micromsg2_desk()
+    reader, writer = Peer(desk), Peer(desk)
+    reader.subscribe("topic/t", "n>N1", "unit=TK")
+    for properties in ("n:N2;unit:TK", "n:N1;unit:TK", "n:N2;unit:TC", "n:N3;unit:K;"):
+        writer.publish("topic/t", b"x", properties)
+    assert [properties for _, _, properties, _ in told(reader.heard())] == [
+        "n:N2;unit:TK",
+        "n:N3;unit:TK",
+    ]
+    reader.subscribe("topic/t", "n=N1")
+    writer.publish("topic/t", b"y", "n:N1")
+    writer.publish("topic/t", b"z", "n:N2;unit:TK")
+    assert payloads(reader.heard()) == [b"y"]
+
+
+def test_publishers_are_acknowledged() -> None:
+    """R28, R32: at the end of each read, also early; what is sent again is not published again."""
+    desk = micromsg2_desk()
+    reader, writer = Peer(desk), Peer(desk, "pubsub;batch-ack:max-count=3")
+    reader.subscribe("topic/t")
+    assert writer.acked(writer.publish("topic/t", b"1")) == [1]
+    two = writer.spell("topic/t", b"2") + writer.spell("topic/t", b"3")
+    assert writer.acked(writer.say(two)) == [3]
+    assert writer.acked(writer.say(two)) == [3]
+    assert payloads(reader.heard()) == [b"1", b"2", b"3"]
+
+
+def test_what_is_published_is_journalled() -> None:
+    """Under the identity of its publisher."""
+    desk = micromsg2_desk()
+    writer = Peer(desk, "batch-ack", identity="sensor-1")
+    writer.publish("topic/t", b"1")
+    assert desk.journal() == [(writer.connection, 3, "sensor-1", [(0, "t", b"1")])]
+
+
+def test_never_more_than_the_window() -> None:
+    """R26, R27, R29, A13: of a topic and a queue together; the rest comes with the acks."""
+    desk = micromsg2_desk()
+    reader, writer = Peer(desk, "pubsub;batch-ack"), Peer(desk)
+    reader.subscribe("topic/t")
+    reader.subscribe("jobs")
+    for number in range(30):
+        writer.publish("jobs" if number % 3 else "topic/t", b"%d" % number)
+    heard = reader.heard()
+    got = told(heard)
+    assert len(got) == 10
+    while heard:
+        heard = reader.acknowledge(got[-1][0])
+        assert len(heard) <= 10
+        got += told(heard)
+    assert [sequence for sequence, *_ in got] == list(range(1, 31))
+    for destination in ("jobs", "topic/t"):
+        numbers = [int(payload) for _, to, _, payload in got if to == destination]
+        assert numbers == sorted(numbers)
+    assert sorted(int(payload) for *_, payload in got) == list(range(30))
+    assert reader.why_closed == ""
+
+
+def test_early_and_unknown_acks() -> None:
+    """R28, A14: an early one makes room for as much as it covers, an unknown one for nothing."""
+    desk = micromsg2_desk()
+    reader, writer = Peer(desk, "pubsub;batch-ack:max-count=4"), Peer(desk)
+    reader.subscribe("topic/t")
+    for number in range(1, 9):
+        writer.publish("topic/t", b"%d" % number)
+    assert payloads(reader.heard()) == [b"1", b"2", b"3", b"4"]
+    assert payloads(reader.acknowledge(2)) == [b"5", b"6"]
+    assert reader.acknowledge(2) == reader.acknowledge(9) == reader.acknowledge(0) == []
+    assert desk.discarded["A14"] == 3
+    assert payloads(reader.acknowledge(6)) == [b"7", b"8"]
+
+
+def test_one_message_at_a_time() -> None:
+    """R30, A15: with ``ack``; a window of the client's own changes nothing."""
+    desk = micromsg2_desk()
+    reader, writer = Peer(desk, "ack:MessagesPerAck=10;pubsub"), Peer(desk)
+    reader.subscribe("jobs")
+    for number in range(1, 4):
+        writer.publish("jobs", b"%d" % number)
+    got = payloads(reader.heard())
+    for number in range(1, 4):
+        assert got[-1] == b"%d" % number
+        got += payloads(reader.acknowledge(number))
+    assert got == [b"1", b"2", b"3"]
+
+
+def test_numbers_wrap() -> None:
+    """R22, R29, A12: both ways, in a queue; nothing is lost and nothing comes twice."""
+    desk = micromsg2_desk()
+    reader = Peer(desk, "pubsub;batch-ack:max-count=1000")
+    writer = Peer(desk, "batch-ack:max-count=1000")
+    reader.subscribe("jobs")
+    for batch in range(67):
+        burst = b"".join(writer.spell("jobs", b"%d" % (batch * 1000 + n)) for n in range(1000))
+        assert writer.acked(writer.say(burst)) == [writer.sequence]
+        got = told(reader.heard())
+        assert [int(payload) for *_, payload in got] == list(
+            range(batch * 1000, batch * 1000 + 1000)
+        )
+        assert reader.acknowledge(got[-1][0]) == []
+    assert got[-1][0] == writer.sequence == 67_000 - 65_535
+
+
+def test_what_was_not_acknowledged_comes_back_in_order() -> None:
+    """R36: marked as redelivered, when a consumer has left, and before all that is younger."""
+    desk = micromsg2_desk()
+    writer, first = Peer(desk), Peer(desk, "pubsub;batch-ack:max-count=4")
+    first.subscribe("jobs")
+    for number in range(1, 7):
+        writer.publish("jobs", b"%d" % number, "k:N1")
+    assert payloads(first.heard()) == [b"1", b"2", b"3", b"4"]
+    assert payloads(first.acknowledge(1)) == [b"5"]
+    first.close()
+    second = Peer(desk, "pubsub;batch-ack")
+    got = told(second.subscribe("jobs"))
+    assert [payload for *_, payload in got] == [b"2", b"3", b"4", b"5", b"6"]
+    again = "k:N1;redelivered:N1"
+    assert [properties for _, _, properties, _ in got] == [again] * 4 + ["k:N1"]
+
+
+def test_a_consumer_that_leaves_a_queue_gives_back_what_it_had() -> None:
+    """R36: what waits for its window is not sent any more."""
+    desk = micromsg2_desk()
+    reader, writer = Peer(desk, "pubsub;batch-ack:max-count=2"), Peer(desk)
+    reader.subscribe("topic/t")
+    reader.subscribe("jobs")
+    for destination in ("topic/t", "topic/t", "jobs", "jobs", "topic/t"):
+        writer.publish(destination, destination.encode())
+    assert payloads(reader.heard()) == [b"topic/t"] * 2
+    assert reader.subscribe("jobs", verb="unsubscribe") == []
+    assert payloads(reader.acknowledge(2)) == [b"topic/t"]
+    other = Peer(desk)
+    assert payloads(other.subscribe("jobs")) == [b"jobs"] * 2
+
+
+def test_a_client_that_acknowledges_nothing() -> None:
+    """R36: is disconnected after a time, so that others get what it had of queues."""
+    desk = micromsg2_desk({"ack_timeout_s": 20.0})
+    reader, writer = Peer(desk, "pubsub;batch-ack:max-count=2"), Peer(desk)
+    reader.subscribe("jobs")
+    for number in range(3):
+        writer.publish("jobs", b"%d" % number)
+    desk.advance(19.0)
+    assert payloads(reader.heard()) == [b"0", b"1"]
+    reader.acknowledge(1)
+    desk.advance(19.0)
+    assert reader.why_closed == ""
+    desk.advance(1.5)
+    assert refused(reader, reader.heard()) == "micromsg2.ack_timeout_s"
+    reader.close()
+    assert payloads(Peer(desk).subscribe("jobs")) == [b"1", b"2"]
+
+
+def test_a_client_that_acknowledges_is_not_disconnected() -> None:
+    desk = micromsg2_desk({"ack_timeout_s": 20.0})
+    reader, writer = Peer(desk, "pubsub;batch-ack:max-count=2"), Peer(desk)
+    reader.subscribe("topic/t")
+    for number in range(1, 6):
+        writer.publish("topic/t", b"x")
+        reader.heard()
+        reader.acknowledge(number)
+        desk.advance(100.0)
+    assert reader.why_closed == ""
+
+
+@pytest.mark.parametrize(
+    ("limits", "rule"),
+    [
+        ({"micromsg2": {"max_backlog_bytes": 3000}}, "micromsg2.max_backlog_bytes"),
+        ({"bus": {"max_held_bytes": 3000}}, "bus.max_held_bytes"),
+    ],
+)
+def test_what_waits_of_topics_is_limited(limits: dict[str, Any], rule: str) -> None:
+    """Beyond it the client is disconnected, and the memory is there again."""
+    desk = micromsg2_desk(**limits)
+    reader, writer = Peer(desk, "pubsub;ack"), Peer(desk)
+    reader.subscribe("topic/t")
+    for _ in range(3):
+        writer.publish("topic/t", bytes(1000))
+        assert reader.why_closed == ""
+    assert len(reader.heard()) == 1
+    writer.publish("topic/t", bytes(1000))
+    assert refused(reader, reader.heard()) == rule
+    reader.close()
+    patient = Peer(desk, "pubsub;ack")
+    patient.subscribe("topic/t")
+    for number in range(1, 9):
+        writer.publish("topic/t", bytes(1000))
+        assert len(patient.heard()) == 1
+        patient.acknowledge(number)
+    for _ in range(3):
+        writer.publish("topic/t", bytes(1000))
+    got = patient.heard()
+    for number in range(9, 12):
+        got += patient.acknowledge(number)
+    assert len(got) == 3
+    assert patient.why_closed == writer.why_closed == ""
+
+
+def test_long_messages_come_in_fragments() -> None:
+    """R19, R20, A17: both ways, each with its number, within the window, and nothing between."""
+    desk = micromsg2_desk(bus={"max_body": 4 * MAX_FRAGMENT})
+    reader, writer = Peer(desk, "pubsub;batch-ack:max-count=2"), Peer(desk)
+    reader.codec = Codec("client", 4 * MAX_FRAGMENT)
+    reader.codec.receive_data(spell_handshake(Handshake(1, 0, "")))
+    reader.subscribe("topic/t")
+    body = bytes(range(256)) * (3 * MAX_FRAGMENT // 256) + b"end"
+    for position in range(0, len(body), MAX_FRAGMENT):
+        part = body[position : position + MAX_FRAGMENT]
+        more = position + MAX_FRAGMENT < len(body)
+        assert writer.say(writer.spell("topic/t", part, "k:N1", more)) == []
+        writer.say(spell_command_frame("subscribe", [("topic", b"other")]))
+    writer.publish("topic/t", b"after")
+    got = reader.heard()
+    assert [each.sequence for each in got] == [1, 2]
+    for number in (2, 4):
+        got += reader.acknowledge(number)
+    assert [(each.sequence, each.continued) for each in got] == [
+        (1, True),
+        (2, True),
+        (3, True),
+        (4, False),
+        (5, False),
+    ]
+    assert b"".join(each.payload for each in got[:4]) == body
+    assert got[0].properties == b"k:N1"
+    assert got[4].payload == b"after"
+
+
+def test_types_of_dotnet() -> None:
+    """R33, R34, A3: before each message that has one; to peers without it nothing is said."""
+    desk = micromsg2_desk()
+    writer = Peer(desk, "json;dotnet;pubsub")
+    reader, other = Peer(desk, "dotnet;pubsub"), Peer(desk)
+    for each in (reader, other):
+        each.subscribe("topic/t")
+    writer.publish("topic/t", b"0", "k:N1")
+    writer.say(spell_extension(2, b"A, B"))
+    writer.publish("topic/t", b"1", "k:N1")
+    writer.publish("topic/t", b"2")
+    heard = reader.heard()
+    assert heard[1::2] == [ExtensionFrame(1, b"A, B")] * 2
+    assert [properties for _, _, properties, _ in told(heard[::2])] == ["k:N1", "k:N1", ""]
+    assert payloads(other.heard()) == [b"0", b"1", b"2"]
+
+
+def test_the_type_of_a_long_message_is_said_once() -> None:
+    """R33: before its first fragment."""
+    desk = micromsg2_desk(bus={"max_body": 4 * MAX_FRAGMENT})
+    writer, reader = Peer(desk, "dotnet"), Peer(desk, "dotnet;pubsub")
+    reader.subscribe("topic/t")
+    writer.say(spell_extension(1, b"A, B"))
+    writer.publish("topic/t", bytes(MAX_FRAGMENT + 1))
+    assert [type(event) for event in reader.heard()] == [
+        ExtensionFrame,
+        MessageFrame,
+        MessageFrame,
+    ]
+
+
+def test_json_is_checked() -> None:
+    desk = micromsg2_desk()
+    reader = Peer(desk)
+    reader.subscribe("topic/t")
+    for payload in (b'{"a": [1, 2.5, null]}', b'"x"', b"3"):
+        assert Peer(desk, "json").publish("topic/t", payload) == []
+    for payload in (b"", b"{", b"NaN", b"\xff", b"[" * 100_000, b"1" * 10_000):
+        writer = Peer(desk, "json")
+        assert refused(writer, writer.publish("topic/t", payload)) == "micromsg2.json"
+    assert len(reader.heard()) == 3
+
+
+def test_messages_of_other_protocols() -> None:
+    """R35: FMQP hears what MicroMsg2 says, and the other way round."""
+    desk = micromsg2_desk()
+    peer, fmqp = Peer(desk), desk.open()
+    peer.subscribe("topic/a/*")
+    desk.sub(fmqp, "a/b")
+    own = peer.publish("topic/a/b", b"mine", "n:N1")
+    assert desk.messages(fmqp) == [(0, "a/b", b"mine")]
+    desk.pub(fmqp, "a/c", b"theirs")
+    assert told(own + peer.heard()) == [
+        (1, "topic/a/b", "n:N1", b"mine"),
+        (2, "topic/a/c", "", b"theirs"),
+    ]
+    desk.pub(fmqp, "a/" + "x" * 250, b"too long to be said")
+    assert peer.heard() == []
+    assert desk.discarded["R17"] == 1
+
+
+def test_what_is_retained_comes_first() -> None:
+    desk = micromsg2_desk()
+    desk.pub(desk.open(), "a/b", b"kept", cache=True)
+    reader = Peer(desk)
+    assert payloads(reader.subscribe("topic/a/b")) == [b"kept"]
+
+
+@pytest.mark.parametrize(
+    ("data", "rule"),
+    [
+        (spell_command_frame("dance"), "R24"),
+        (spell_command_frame("subscribe"), "R24"),
+        (spell_command_frame("subscribe", [("topic", b"a"), ("filter", b"n>=N1")]), "R39"),
+        (spell_command_frame("subscribe", [("queue", b"a"), ("filter", b"n=N1")]), "R37"),
+        (spell_command_frame("unsubscribe"), "R24"),
+        (spell_extension(9, b""), "R23"),
+        (spell_extension(2, b"\0"), "R32"),
+        (spell_extension(3, bytes(5000)), "R33"),
+        (b"\3", "R16"),
+        (bytes.fromhex("0000010000000178"), "R17"),
+        (bytes.fromhex("000001012400000178"), "R17"),
+        (bytes.fromhex("000001017100017a0178"), "R40"),
+        (bytes.fromhex("00000101710003613a250178"), "R13"),
+    ],
+)
+def test_mistakes_end_the_connection(data: bytes, rule: str) -> None:
+    """A25, A26, A27: with an ERROR; others do not notice, and nothing after it is read."""
+    desk = micromsg2_desk()
+    bystander, peer = Peer(desk), Peer(desk, "pubsub;batch-ack;dotnet")
+    bystander.subscribe("topic/t")
+    after = peer.spell("topic/t", b"after")
+    assert refused(peer, peer.say(data + after)) == rule
+    assert peer.say(after) == []
+    assert bystander.heard() == []
+    Peer(desk).publish("topic/t", b"still here")
+    assert payloads(bystander.heard()) == [b"still here"]
+
+
+def test_too_many_properties() -> None:
+    """An ERROR: a message that is acknowledged is published."""
+    desk = micromsg2_desk()
+    peer = Peer(desk, "batch-ack")
+    properties = ";".join(f"p{number}:T" for number in range(65))
+    assert refused(peer, peer.publish("topic/t", b"x", properties)) == "bus.properties"
+
+
+def test_frames_of_extensions_that_have_none() -> None:
+    """A27: are skipped."""
+    desk = micromsg2_desk()
+    peer = Peer(desk, "pubsub;json")
+    assert peer.say(spell_extension(1, b"?") + spell_extension(2, b"?")) == []
+    assert peer.why_closed == ""
+
+
+def test_commands_of_pubsub_need_it() -> None:
+    """R25: nothing holds that was not agreed on."""
+    desk = micromsg2_desk()
+    peer = Peer(desk, "json")
+    assert refused(peer, peer.subscribe("topic/t")) == "R24"
+
+
+def test_limits_of_the_bus_are_told() -> None:
+    """In an ERROR: who subscribes must know that nothing will come."""
+    desk = micromsg2_desk(bus={"max_queues": 1, "max_subscriptions": 1})
+    peer, other, third = Peer(desk), Peer(desk), Peer(desk)
+    peer.subscribe("one")
+    assert refused(peer, peer.subscribe("two")) == "bus.max_queues"
+    other.subscribe("topic/a")
+    assert refused(other, other.subscribe("topic/b")) == "bus.max_subscriptions"
+    assert refused(third, third.publish("two", b"x")) == "bus.max_queues"
+
+
+def test_the_client_says_error() -> None:
+    """A25: it is disconnected without a word."""
+    desk = micromsg2_desk()
+    peer = Peer(desk)
+    assert peer.say(spell_error("enough") + peer.spell("topic/t", b"x")) == []
+    assert peer.why_closed == "the client says: 'enough'"
+
+
+@pytest.mark.parametrize("said", [b"", spell_handshake(Handshake(1, 0, "me"))])
+def test_a_handshake_ends_in_time(said: bytes) -> None:
+    """R9: also if the last word is what is missing."""
+    desk = micromsg2_desk({"handshake_timeout_s": 5.0})
+    connection = desk.open("micromsg2")
+    desk.send(connection, said)
+    desk.advance(4.9)
+    assert desk.closes == []
+    desk.advance(0.2)
+    events = Codec("client").receive_data(desk.got(connection))
+    assert events[-1] == ErrorFrame("no complete handshake within 5 s")
+    assert [close.connection for close in desk.closes] == [connection]
+
+
+def test_requests_that_are_refused() -> None:
+    """R4, R5, R6: in words; a higher version is answered with ours."""
+    for request, reason in (
+        (Handshake(1, 0, "c", read_extensions(b"x-nope")), "unsupported extension: x-nope"),
+        (Handshake(1, 0, "c", read_extensions(b"batch-ack:count=0")), "count is 0"),
+    ):
+        desk = micromsg2_desk()
+        connection = desk.open("micromsg2")
+        desk.send(connection, spell_handshake(request))
+        (error,) = Codec("client").receive_data(desk.got(connection))
+        assert isinstance(error, ErrorFrame)
+        assert reason in error.reason
+        assert len(desk.closes) == 1
+    desk = micromsg2_desk()
+    connection = desk.open("micromsg2")
+    desk.send(connection, spell_handshake(Handshake(2, 0, "c")))
+    assert Codec("client").receive_data(desk.got(connection)) == [Handshake(1, 0, "motemq")]
+
+
+def test_the_window_of_the_broker() -> None:
+    """A8: it is what the broker suggests, and more is not sent, whatever a client allows."""
+    desk = micromsg2_desk({"window": 3})
+    reader, writer = Peer(desk, "pubsub;batch-ack:max-count=100"), Peer(desk)
+    reader.subscribe("jobs")
+    reader.subscribe("topic/t")
+    for number in range(5):
+        writer.publish("jobs", b"%d" % number)
+        writer.publish("topic/t", b"%d" % number)
+    assert len(reader.heard()) == 3
+    connection = desk.open("micromsg2")
+    offer = Handshake(1, 0, "c", (), read_extensions(b"batch-ack:max-count=100"))
+    desk.send(connection, spell_handshake(offer))
+    (answer,) = Codec("client").receive_data(desk.got(connection))
+    assert answer.optional == read_extensions(b"batch-ack:max-count=3")
+
+
+def test_frames_in_the_read_of_an_ack_keep_their_order() -> None:
+    """R36: one read publishes to the topic that the client itself hears, and makes room for what
+    waits: what waits comes first, and numbers follow each other on the wire."""
+    desk = micromsg2_desk()
+    peer, writer = Peer(desk, "pubsub;batch-ack:max-count=2"), Peer(desk)
+    peer.subscribe("topic/t")
+    peer.subscribe("jobs")
+    for number in range(1, 5):
+        writer.publish("topic/t", b"%d" % number)
+        writer.publish("jobs", b"%d" % number)
+    assert len(peer.heard()) == 2
+    acks = peer.agreement.acks
+    assert acks is not None
+    events = peer.say(peer.spell("topic/t", b"own") + spell_extension(acks.index, b"\0\2"))
+    messages = told([event for event in events if not isinstance(event, ExtensionFrame)])
+    assert [number for number, *_ in messages] == [3, 4]
+    rest = peer.acknowledge(4)
+    numbers = [number for number, *_ in told(rest)]
+    while rest:
+        rest = peer.acknowledge(numbers[-1])
+        numbers += [number for number, *_ in told(rest)]
+    assert numbers == list(range(5, 10))
+
+
+def test_what_a_client_may_not_do_is_told() -> None:
+    """A25: in an ERROR, as nothing else says that a message is lost; others go on."""
+    rules = {
+        "roles": {"everybody": {"connect": ["micromsg2"]}},
+        "principals": {"alice": {"publish": ["a/*", "jobs"], "subscribe": ["a/*", "jobs"]}},
+    }
+    users = Users.read({"users": {"alice": {}, "bob": {}}})
+    desk = micromsg2_desk(access=access.Access(users, Rules.read(rules)))
+    here = access.Peer("127.0.0.1", listener="alice")
+    alice = Peer(desk, peer=here)
+    assert alice.subscribe("topic/a/*") == alice.subscribe("jobs") == []
+    for destination in ("topic/b", "other"):
+        bad = Peer(desk, "pubsub;batch-ack", peer=here)
+        assert refused(bad, bad.publish(destination, b"x")) == "access.publish"
+        bad = Peer(desk, peer=here)
+        assert refused(bad, bad.subscribe(destination)) == "access.subscribe"
+    bob = Peer(desk, peer=access.Peer("127.0.0.1", listener="bob"))
+    assert refused(bob, bob.publish("topic/a/b", b"forged")) == "access.publish"
+    got = alice.publish("jobs", b"1") + alice.publish("topic/a/b", b"2")
+    assert payloads(got) == [b"1", b"2"]
+
+
+def test_who_comes_while_the_broker_stops_is_told_so() -> None:
+    desk = micromsg2_desk()
+    desk.broker.stopping()
+    connection = desk.open("micromsg2")
+    desk.send(connection, spell_handshake(Handshake(1, 0, "late")))
+    events = Codec("client").receive_data(desk.got(connection))
+    assert events == [ErrorFrame("the broker is stopping")]
+    assert [close.connection for close in desk.closes] == [connection]
