@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from host_broker.net.journal.assembly import JOINED_BODY_BYTES, Assembled
+from host_broker.net.journal.assembly import Assembled
 from host_broker.net.journal.mark import PROTOCOL, is_mark
 
 cdef extern from * nogil:
@@ -34,7 +34,6 @@ if not MOTEMQ_LITTLE_ENDIAN:
     raise ImportError("columns are little-endian, this machine is not")
 
 cdef Py_ssize_t MARKED = PROTOCOL
-cdef Py_ssize_t JOINED_BYTES = JOINED_BODY_BYTES
 
 cdef enum:
     HEADER_LENGTH = 6
@@ -182,7 +181,7 @@ cdef class _Open:
     cdef object take(self):
         cdef Py_ssize_t columns = COLUMN_BYTES * self.records + 4 * self.messages
         cdef Py_ssize_t length = columns + self.clients_length + self.body_bytes
-        cdef bint joined = self.records > 1 and self.body_bytes < JOINED_BYTES * self.records
+        cdef bint joined = self.records > 1
         cdef bytes whole = PyBytes_FromStringAndSize(
             NULL, length if joined else length - self.body_bytes
         )
@@ -214,7 +213,7 @@ cdef class _Open:
                 head += view.len
                 PyBuffer_Release(&view)
         else:
-            parts += self.bodies
+            parts.append(self.bodies[0])
         return Assembled(
             self.partition, self.records, self.messages, self.latest, self.clients_length,
             length, parts, self.mark,

@@ -19,9 +19,6 @@ from host_broker.net.journal.mark import PROTOCOL, is_mark
 from host_broker.outputs import Buffer, Record
 
 _PACKETS, _WITH_PROPERTIES = 1, 2
-# Bodies of less, on average, are joined. To join longer ones costs more than that each of them is a
-# buffer for the kernel, and the event loop waits meanwhile.
-JOINED_BODY_BYTES = 4096
 _LONGEST_CLIENT = 65535
 _HEADER = Struct(">BBI")
 _LENGTH = Struct(">I")
@@ -130,9 +127,7 @@ def _block(partition: int, block: _Open) -> Assembled:
     bodies: list[Buffer] = [record.body for record in records]
     head = b"".join([pack_column(column) for column in columns]) + names
     length = len(head) + block.size
-    parts: list[Buffer] = [head, *bodies]
-    if len(bodies) > 1 and block.size < JOINED_BODY_BYTES * len(bodies):
-        parts = [b"".join(parts)]
+    parts: list[Buffer] = [head, bodies[0]] if len(bodies) == 1 else [b"".join([head, *bodies])]
     marks = [
         record.client
         for record in records

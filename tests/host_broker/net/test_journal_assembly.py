@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from host_broker.bus.publication import pack, pack_with_properties
 from host_broker.net.journal import assembly
-from host_broker.net.journal.assembly import JOINED_BODY_BYTES, PythonAssembler, assemble
+from host_broker.net.journal.assembly import PythonAssembler, assemble
 from host_broker.net.journal.segment import Partition
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
@@ -90,16 +90,6 @@ def test_the_twins_agree(group: Any, partitions: int, most_bytes: int) -> None:
     python = python_assemble(_given(group), partitions, most_bytes)
     assert _spelled(compiled) == _spelled(python)
     assert all(sum(map(len, block.parts)) == block.length for block in python)
-
-
-@pytest.mark.parametrize(("body_bytes", "parts"), [(10, 1), (JOINED_BODY_BYTES, 4)])
-def test_long_bodies_are_not_copied(body_bytes: int, parts: int) -> None:
-    bodies = [pack(0, b"a", bytes([number]) * body_bytes) for number in range(3)]
-    group = [(7, [Record(1, 1, "", 1, body) for body in bodies])]
-    (compiled,), (python,) = assemble(group, 1, 10**6), python_assemble(group, 1, 10**6)
-    assert _spelled([compiled]) == _spelled([python])
-    assert len(compiled.parts) == parts
-    assert b"".join(map(bytes, compiled.parts)).endswith(b"".join(bodies))
 
 
 @settings(max_examples=100)
