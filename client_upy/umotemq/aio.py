@@ -25,6 +25,10 @@ def _readable(stream):
     yield asyncio.core._io_queue.queue_read(stream)
 
 
+def _key(topic, options):
+    return encoded(topic), options.get("feedback", False), options.get("queued", False)
+
+
 class Aio:
     """Drives ``client`` while the block lasts; its methods are for many tasks at once.
 
@@ -41,7 +45,7 @@ class Aio:
         self._news = asyncio.Event()  # something was done
         self._replan = asyncio.Event()  # what is due may have changed
         self._turn = 0
-        self._served = {}  # (topic, feedback): the task that calls the handler
+        self._served = {}  # by topic and what it is of: the task that calls the handler
 
     async def __aenter__(self):
         client = self.client
@@ -86,7 +90,7 @@ class Aio:
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
         # The least that a coroutine can hold: each local, and each argument of what it calls, takes
         # heap for every message.
-        if flags or self.client._last:
+        if flags or self.client._last or self.client._full:
             await self._publish(topic, payload, flags)
         else:
             self.client.publish(topic, payload)
@@ -103,15 +107,15 @@ class Aio:
         What the handler raises ends the block.
         """
         messages = Messages(self, topic, **options)
-        self._forget(topic, messages._feedback)
+        self._forget(topic, options)
         task = asyncio.create_task(self._serve(messages, handler))
-        self._served[encoded(topic), messages._feedback] = task
+        self._served[_key(topic, options)] = task
         await self._flush()
 
-    async def unsubscribe(self, topic, *, feedback=False):
+    async def unsubscribe(self, topic, **options):
         """Take back ``subscribe``, or ``messages``, of the same topic."""
-        self._forget(topic, feedback)
-        await self.do(self.client.unsubscribe, topic, feedback=feedback)
+        self._forget(topic, options)
+        await self.do(self.client.unsubscribe, topic, **options)
 
     async def do(self, method, *args, **kwargs):
         """Call a method of the client that sends and does not wait, as ``publish_from``."""
@@ -125,6 +129,9 @@ class Aio:
             except LinkError:
                 pass
         await self._flush()
+        left = self.client.timeout_ms
+        while outage is None and self.client._full:
+            left = await self._await(left, True)
         method(*args, **kwargs)
         await self._flush()
 
@@ -175,8 +182,8 @@ class Aio:
         """Subscribe; return an asynchronous iterator over (topic, payload).
 
         ``queue``: at most so many messages wait in it, 8. Full: the oldest give way, or with
-        ``newest`` the new one does; its ``dropped`` counts them. ``feedback``: as of
-        FmqpClient.subscribe. As a context manager, ``async with``, it unsubscribes at the end of
+        ``newest`` the new one does; its ``dropped`` counts them. ``feedback``, ``queued``,
+        ``filter``: as of the client's ``subscribe``. As a context manager, ``async with``, it unsubscribes at the end of
         the block; ``await messages.close()`` does, too.
         """
         return Messages(self, topic, **options)
@@ -199,8 +206,8 @@ class Aio:
     async def _publish(self, topic, payload, flags):
         await self.do(self.client.publish, topic, payload, **flags)
 
-    def _forget(self, topic, feedback):
-        task = self._served.pop((encoded(topic), feedback), None)
+    def _forget(self, topic, options):
+        task = self._served.pop(_key(topic, options), None)
         if task:
             task.cancel()
 
@@ -293,14 +300,15 @@ class Messages:
 
     dropped = 0
 
-    def __init__(self, link, topic, queue=8, newest=False, feedback=False):
+    def __init__(self, link, topic, queue=8, newest=False, **options):
         self._link = link
         self._topic = topic
         self._size = queue
         self._newest = newest
-        self._feedback = feedback
         self._queue = []
-        link.client.subscribe(topic, self._put, feedback=feedback)
+        link.client.subscribe(topic, self._put, **options)
+        options.pop("filter", None)
+        self._options = options
 
     async def __aenter__(self):
         return self
@@ -323,7 +331,7 @@ class Messages:
 
     async def close(self):
         """Unsubscribe."""
-        await self._link.unsubscribe(self._topic, feedback=self._feedback)
+        await self._link.unsubscribe(self._topic, **self._options)
 
     def _put(self, topic, payload):
         queue = self._queue
