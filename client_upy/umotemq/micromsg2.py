@@ -55,8 +55,9 @@ class MicroMsg2Client(Link):
         # What the broker is told whenever the link comes up: tuples of a frame, the topic, whether
         # it names a queue, the handler, whether it is raw, levels of a pattern.
         self._standing = []
-        self._properties = 0, 0  # where those of the last message are
+        self._at = self._until = 0  # where the last message's properties are
         Link.__init__(self, transport, options)
+        self._where = self._view
         self._identity = name = encoded(self.name)
         if len(name) > 255 or (name and max(name) > 127):
             raise ValueError("name %r: not up to 255 bytes of ASCII" % name)
@@ -77,7 +78,7 @@ class MicroMsg2Client(Link):
 
         Until the handler returns, or polls.
         """
-        return bytes(self._view[self._properties[0] : self._properties[1]])
+        return bytes(self._where[self._at : self._until])
 
     def publish(self, topic, payload, *, queued=False, properties=b"", confirm=False):
         """Send one message, in one write.
@@ -358,7 +359,9 @@ class MicroMsg2Client(Link):
             if not kind:
                 fits = fits and self._rest < 0
                 self._rest = -1
-                self._properties = stop + 2, at
+                self._where = self._view
+                self._at = stop + 2
+                self._until = at
                 if self._hear(rest & 0xFFFF):
                     handled += self._message(flags & _CONTINUED, fits, first, stop, body, end)
             elif kind == _ERROR:
