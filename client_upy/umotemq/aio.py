@@ -183,8 +183,8 @@ class Aio:
 
         ``queue``: at most so many messages wait in it, 8. Full: the oldest give way, or with
         ``newest`` the new one does; its ``dropped`` counts them. ``feedback``, ``queued``,
-        ``filter``: as of the client's ``subscribe``. As a context manager, ``async with``, it unsubscribes at the end of
-        the block; ``await messages.close()`` does, too.
+        ``filter``: as of the client's ``subscribe``. As a context manager, ``async with``, it
+        unsubscribes at the end of the block; ``await messages.close()`` does, too.
         """
         return Messages(self, topic, **options)
 

@@ -29,7 +29,9 @@ _LARGE = const(8)  # the payload's length has four bytes
 _CONTINUED = const(16)
 _ACKS = const(1)  # the index of batch-ack, which we say first (R10); pubsub has 2 and no frames
 _LAST = const(65535)  # number of a message; then comes 1
-_LEAST = const(300)  # bytes of the receive buffer: of the longest destination, and what is around it
+_LEAST = const(
+    300
+)  # bytes of the receive buffer: of the longest destination, and what is around it
 _TOPIC = b"topic/"
 _WINDOW_NAMES = (b"max-count", b"count", b"batch-max", b"MessagesPerAck")
 
@@ -58,6 +60,7 @@ class MicroMsg2Client(Link):
         self._at = self._until = 0  # where the last message's properties are
         Link.__init__(self, transport, options)
         self._where = self._view
+        self._ack_part = memoryview(self._out)[:5]
         self._identity = name = encoded(self.name)
         if len(name) > 255 or (name and max(name) > 127):
             raise ValueError("name %r: not up to 255 bytes of ASCII" % name)
@@ -87,8 +90,8 @@ class MicroMsg2Client(Link):
         ``properties``: as the protocol spells them, ``b"count:N1;unit:Tcelsius"``. ``confirm``: the
         ``outage`` keeps it until the broker has acknowledged it. A topic's message without a
         payload reaches nobody. Waits up to ``timeout_ms`` while ``window`` messages are without an
-        ack, if there is no ``outage``. Raises ValueError if it does not fit ``tx_size`` or no broker
-        takes the topic, LinkError while the link is down and no ``outage`` keeps it.
+        ack, if there is no ``outage``. Raises ValueError if it does not fit ``tx_size`` or no
+        broker takes the topic, LinkError while the link is down and no ``outage`` keeps it.
         """
         name = self._name
         if topic is not self._topic or name is None:
@@ -111,11 +114,12 @@ class MicroMsg2Client(Link):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes; it awaits nothing.
 
         A level ``*`` stands for any one level. ``queued``: be a consumer of the queue of that name.
-        ``filter``: what properties must be like, ``"celsius>N30"``; or a tuple of such, all of which
-        must hold. ``raw``: nothing is copied or allocated; ``handler(view, topic_start, topic_end,
-        body_start, body_end)`` may use the view until it returns, and must not poll, ping, or
-        publish. A second subscription to the same topic replaces handler and filter. The broker is
-        told whenever the link comes up.
+        ``filter``: what properties must be like, ``"celsius>N30"``, or a tuple of such, all of
+        which must hold; of a topic, and the broker's work: what another subscription here asks for
+        comes to all that fit its topic. ``raw``: nothing is copied or allocated; ``handler(view,
+        topic_start, topic_end, body_start, body_end)`` may use the view until it returns, and must
+        not poll, ping, or publish. A second subscription to the same topic replaces handler and
+        filter. The broker is told whenever the link comes up.
         """
         if not callable(handler):
             raise TypeError("handler")
@@ -273,7 +277,10 @@ class MicroMsg2Client(Link):
             self._owes = False
             pack_into(">BBBH", self._out, 0, _EXTENSION, _ACKS, 2, self._heard)
             self._last = 5
+            part = self._part
+            self._part = self._ack_part
             self._flush()
+            self._part = part
         Link._plan(self)
 
     def _refuse(self, word, text):
@@ -290,7 +297,9 @@ class MicroMsg2Client(Link):
 
     def _drop(self, error, due):
         self._ping = 0  # the last number that was sent
-        self._heard = self._seen = 0  # the last that came, and how many of those before it are known
+        self._heard = self._seen = (
+            0  # the last that came, and how many of those before it are known
+        )
         self._owes = False  # whether an ack is to be sent
         self._more = 0  # whether the last message frame is to be continued
         self._rest = -1  # flags and number of a message of which the payload's length is to come

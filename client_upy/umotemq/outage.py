@@ -7,8 +7,8 @@
 
 What the link has not taken yet waits in the ring; what was published with ``confirm`` stays until
 the broker has answered: FMQP's by the echo of a ping that was sent behind it, LightMQ's by its
-SENDRESP, MicroMsg2's by its ack. A link that is lost sends what is left once more: each message arrives in order, and at
-least once; it may arrive twice.
+SENDRESP, MicroMsg2's by its ack. A link that is lost sends what is left once more: each message
+arrives in order, and at least once; it may arrive twice.
 
 For a protocol that acknowledges messages itself: its client has a method ``_renumber``, which gives
 a frame that is sent from here a new number. It calls ``answered`` for each acknowledgement; or, if
@@ -80,7 +80,7 @@ class Ring:
 
     # ---- for clients ----
 
-    def send(self, client, confirm, *message):
+    def send(self, client, confirm, kind, name, data):
         """Have ``client`` pack a message; it is sent behind those that are here.
 
         Returns whether it was sent alone, and at once. Raises ValueError if it does not fit the
@@ -89,8 +89,7 @@ class Ring:
         if confirm and not hasattr(client, "_renumber") and not client.name:
             raise ValueError("confirm needs a name")
         if self.stamp:
-            message = list(message)
-            message[2] = self.stamp(message[2], self.sequence, int(time()))
+            data = self.stamp(data, self.sequence, int(time()))
         if confirm and client._blocking:
             self._make_room(client)
         if client.up and client._last:
@@ -105,13 +104,13 @@ class Ring:
             client._out = packed = bytearray(client.tx_size)
             client._last = 0
             try:
-                client._pack(*message)
+                client._pack(kind, name, data)
                 size = client._last
             finally:
                 client._out = out
                 client._last = last
         else:
-            client._pack(*message)
+            client._pack(kind, name, data)
             size = client._last
             client._last = 0
             if len(client._part) != size:
