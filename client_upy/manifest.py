@@ -2,7 +2,7 @@
 metadata(description="FMQP, LightMQ and MicroMsg2 client", version="0.3.0")
 
 # To freeze it: include("…/client_upy/manifest.py"), or with protocol="fmqp", "lightmq" or
-# "micromsg2" one of them without asyncio, TLS and the rest. What begins with _cpython is for PCs only.
+# "micromsg2" one of them without asyncio, TLS and the rest. What begins with _cpython is for PCs.
 options.defaults(protocol="all")
 _FILES = {
     "fmqp": ("__init__.py", "alike.py", "fmqp.py", "link.py", "tcp.py", "topic.py"),

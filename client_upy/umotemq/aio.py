@@ -79,6 +79,11 @@ class Aio:
         """Whether there is a link."""
         return self.client.up
 
+    @property
+    def _full(self):
+        # Whether there have to be acks before more may be sent.
+        return getattr(self.client, "_full", None)
+
     # ---- for any task ----
 
     async def connect(self, *, timeout_ms=10000):
@@ -90,7 +95,7 @@ class Aio:
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
         # The least that a coroutine can hold: each local, and each argument of what it calls, takes
         # heap for every message.
-        if flags or self.client._last or self.client._full:
+        if flags or self.client._last or self._full:
             await self._publish(topic, payload, flags)
         else:
             self.client.publish(topic, payload)
@@ -130,7 +135,7 @@ class Aio:
                 pass
         await self._flush()
         left = self.client.timeout_ms
-        while outage is None and self.client._full:
+        while outage is None and self._full:
             left = await self._await(left, True)
         method(*args, **kwargs)
         await self._flush()

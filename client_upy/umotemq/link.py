@@ -55,7 +55,6 @@ class Link:
     _blocking = True  # umotemq.aio: whoever sends must not wait
     _backoff = 0  # the pause before the next try, in ms; 0: the first one
     _ping = 0  # the last sign of life that was asked for; its answer makes ``_pong`` equal
-    _full = None  # whether there have to be acks before more may be sent; None: there are no acks
     _part = b""  # a view of what was written last, so that its like needs no new one
 
     def __init__(self, transport, options):

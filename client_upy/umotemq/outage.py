@@ -116,7 +116,7 @@ class Ring:
             if len(client._part) != size:
                 client._part = memoryview(client._out)[:size]
             packed = client._out
-            if client.up and not self._unsent and not client._full and not self._is_behind():
+            if client.up and not self._unsent and not _full(client) and not self._is_behind():
                 # Nothing comes before it. A stamp makes each message another one.
                 if not confirm:
                     self.sequence += 1
@@ -182,7 +182,7 @@ class Ring:
                 if client._last:
                     return
             self._settle(client)
-            if client._full or (not self._unsent and not self._load()):
+            if _full(client) or (not self._unsent and not self._load()):
                 break
             self._send_next(client)
         if client.up and self._here and not self._asked and not hasattr(client, "_renumber"):
@@ -371,7 +371,7 @@ class Ring:
     def _settle(self, client):
         # What was answered may go; and what was sent, if it waits for no answer.
         confirmed = 0
-        if not self._asked and client._full is not None:
+        if not self._asked and _full(client) is not None:
             # An ack of what was sent last is one of all that was sent.
             self._asked = self._here - self._unsent
             self._number = client._ping
@@ -423,6 +423,11 @@ class Ring:
             self._ahead = found
             return False
         return self._keep(message, len(message), state, sequence)
+
+
+def _full(client):
+    # None: it has no window.
+    return getattr(client, "_full", None)
 
 
 def _number(buf, at):
