@@ -16,6 +16,7 @@ from line_uart import LineMachine
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError
+from umotemq.micromsg2 import MicroMsg2Client
 from umotemq.tcp import Tcp
 
 with open(sys.argv[1]) as _file:
@@ -64,6 +65,16 @@ def lightmq(transport, got):
         return b""
 
     return LightmqClient(transport, "-".join(sys.argv[2:]).encode(), handler=handler, **_options())
+
+
+def micromsg2(transport, got):
+    client = MicroMsg2Client(transport, **_options())
+    client.subscribe(b"faults/*", lambda topic, payload: got.append(payload))
+    return client
+
+
+# What differs between transports is not the protocol's.
+_EACH = (fmqp, lightmq, micromsg2) if _THROUGH == "tcp" else (fmqp, lightmq)
 
 
 def _options():
@@ -147,8 +158,10 @@ def is_ours():
     return _count[0] % _PARTS == _PART
 
 
-def each(fault, configured_ms, kinds, protocols=(fmqp, lightmq), work=None):
+def each(fault, configured_ms, kinds, protocols=_EACH, work=None):
     for make in protocols:
+        if make not in _EACH:
+            continue
         name = make.__name__ + "_" + fault if fault[:4] == "then" else fault
         if is_ours():
             to_end(notice(make, name, configured_ms, kinds, work))
@@ -180,6 +193,7 @@ def a_peer_that_answers_no_more():
 @check
 def half_a_message_then_silence():
     each("half_connack", _TIMEOUT, _SILENT, (lightmq,))
+    each("half_reply", _TIMEOUT, _SILENT, (micromsg2,))
     each("then_half", _KEEPALIVE + _TIMEOUT, _SILENT)
     each("then_long_half", _KEEPALIVE + _TIMEOUT, _SILENT)
 
@@ -216,7 +230,7 @@ def a_peer_that_stops_reading():
                     return start
                 # Nobody answers here; the next one is tried at once.
 
-    each("then_reads_nothing", _TIMEOUT, ("timeout",), (fmqp,), publish)
+    each("then_reads_nothing", _TIMEOUT, ("timeout",), (fmqp, micromsg2), publish)
     each("then_reads_nothing", _TIMEOUT, ("timeout",), (lightmq,), send)
 
 
@@ -230,6 +244,7 @@ def a_close_and_a_reset():
 @check
 def a_refusal():
     each("refusal", 0, ("refused",), (lightmq,))
+    each("error", 0, ("refused",), (micromsg2,))
 
 
 @check
@@ -244,7 +259,7 @@ def one_byte_at_a_time():
         equal([int(data) for data in got], list(range(50)), repr(client.error))
         leave(transport)
 
-    for make in (fmqp, lightmq):
+    for make in _EACH:
         if is_ours():
             to_end(all_of_it(make))
             print("%s bytewise, %s: survived" % (make.__name__, _THROUGH))
