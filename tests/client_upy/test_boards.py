@@ -54,8 +54,11 @@ _RUNS: dict[BoardKind, list[_Run]] = {
         ),
         ("soak", "/live/ports.json", "5000", "10"),
         ("tls", "/tls"),
-        *(("faults", "/faults/tcp.json", "tcp", "0/1", driver) for driver in ("sync", "aio")),
-        ("faults", "/faults/tls.json", "tls", "0/1", "sync"),
+        *(
+            ("faults", "/faults/tcp.json", "tcp", "0/1", "fmqp+lightmq", driver)
+            for driver in ("sync", "aio")
+        ),
+        ("faults", "/faults/tls.json", "tls", "0/1", "fmqp+lightmq", "sync"),
     ],
 }
 # What a board cannot do, and what it says when it is asked to.
@@ -66,7 +69,7 @@ _UNABLE: dict[BoardKind, dict[_Run, str]] = {
             ("aio_loss", "/live/ports.json"),
             ("soak", "/live/ports.json"),
             ("tls", "/tls"),
-            ("faults", "/faults/tcp.json", "tcp", "0/1", "sync"),
+            ("faults", "/faults/tcp.json", "tcp", "0/1", "fmqp+lightmq", "sync"),
         ],
         "ImportError: no module named 'socket'",
     ),

@@ -2,7 +2,7 @@
 
 Arguments: a file, JSON ({"faults": {name: port}, "good": {protocol: port}, "ca": a file beside
 it}); what they are reached through (tcp, tls, uart); which part of the matrix, as 0/3, 1/3 or 2/3;
-the driver (sync, aio).
+the protocols, as fmqp+lightmq, for a small heap does not hold them all; the driver (sync, aio).
 """
 
 import gc
@@ -13,10 +13,7 @@ from checks import check, equal, now, run, since
 from drivers import Changeable, Driver, to_end
 from line_uart import LineMachine
 
-from umotemq.fmqp import FmqpClient
-from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError
-from umotemq.micromsg2 import MicroMsg2Client
 from umotemq.tcp import Tcp
 
 with open(sys.argv[1]) as _file:
@@ -54,12 +51,14 @@ def leave(transport):
 
 
 def fmqp(transport, got):
-    client = FmqpClient(transport, **_options())
-    client.subscribe(b"faults/*", lambda topic, payload: got.append(payload))
-    return client
+    from umotemq.fmqp import FmqpClient
+
+    return _subscribed(FmqpClient(transport, **_options()), got)
 
 
 def lightmq(transport, got):
+    from umotemq.lightmq import LightmqClient
+
     def handler(data):
         got.append(data)
         return b""
@@ -68,13 +67,18 @@ def lightmq(transport, got):
 
 
 def micromsg2(transport, got):
-    client = MicroMsg2Client(transport, **_options())
+    from umotemq.micromsg2 import MicroMsg2Client
+
+    return _subscribed(MicroMsg2Client(transport, **_options()), got)
+
+
+def _subscribed(client, got):
     client.subscribe(b"faults/*", lambda topic, payload: got.append(payload))
     return client
 
 
-# What differs between transports is not the protocol's.
-_EACH = (fmqp, lightmq, micromsg2) if _THROUGH == "tcp" else (fmqp, lightmq)
+_EACH = [make for make in (fmqp, lightmq, micromsg2) if make.__name__ in sys.argv[4].split("+")]
+_FIRST = _EACH[0]  # which publishes
 
 
 def _options():
@@ -158,7 +162,7 @@ def is_ours():
     return _count[0] % _PARTS == _PART
 
 
-def each(fault, configured_ms, kinds, protocols=_EACH, work=None):
+def each(fault, configured_ms, kinds, protocols=(fmqp, lightmq, micromsg2), work=None):
     for make in protocols:
         if make not in _EACH:
             continue
@@ -270,7 +274,7 @@ def a_watchdog_is_fed_only_while_the_link_is_proven_alive():
     async def feeding(port, until):
         fed = []
         transport = path(port)
-        client = fmqp(transport, [])
+        client = _FIRST(transport, [])
         client.alive = lambda: fed.append(client.up)
         async with Driver(client) as link:
             await link.until(lambda: until(client, fed))
@@ -282,9 +286,9 @@ def a_watchdog_is_fed_only_while_the_link_is_proven_alive():
     if not is_ours():
         return
     counts = []
-    to_end(feeding(_GIVEN["good"]["fmqp"], lambda client, fed: len(fed) >= 5))
+    to_end(feeding(_GIVEN["good"][_FIRST.__name__], lambda client, fed: len(fed) >= 5))
     # It was up, and was asked; what it did not answer feeds nothing.
-    silent = _GIVEN["faults"]["fmqp_then_silent"]
+    silent = _GIVEN["faults"][_FIRST.__name__ + "_then_silent"]
     to_end(feeding(silent, lambda client, fed: client.connects and client.error))
     equal(counts[1] <= 1, True, "fed %d times" % counts[1])
     print("watchdog, %s: fed by the living only" % _THROUGH)
@@ -295,8 +299,9 @@ def awake_for_one_value():
     # What a board does between two deep sleeps: connect, publish, ask whether it came, close.
     async def wake():
         start = now()
-        transport = path(_GIVEN["good"]["fmqp"])
-        client = FmqpClient(transport, timeout_ms=_LATE)
+        transport = path(_GIVEN["good"][_FIRST.__name__])
+        client = _FIRST(transport, [])
+        client.timeout_ms = _LATE
         async with Driver(client) as link:
             await link.until(lambda: client.up)
             await link.publish(b"cellar/temperature", b"8.5")
