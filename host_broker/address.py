@@ -138,9 +138,7 @@ def parse_address(text: str, options: Mapping[str, Collection[str]] | None = Non
             )
         said = urllib.parse.unquote(parts.path.removeprefix("/"))
         if said and spec.path == "none":
-            raise AddressError(
-                f"'{text}' ends in '{parts.path}', but only {_named()} client ids"
-            )
+            raise AddressError(f"'{text}' ends in '{parts.path}', but only {_named()} client ids")
         user = urllib.parse.unquote(parts.username or "")
         where = {"host": host}
     return Address(
