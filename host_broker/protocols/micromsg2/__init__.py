@@ -42,4 +42,5 @@ MICROMSG2 = ProtocolSpec(
     ),
     path="client",
     answers_until_stopped=True,
+    authenticates=True,
 )
