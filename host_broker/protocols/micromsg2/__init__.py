@@ -8,10 +8,16 @@ queues, and the commands of pub/sub; ``dotnet`` the type of a message; ``refusal
 ends; ``outgoing`` what a client is yet to be sent; ``session`` a connection; ``server`` makes them;
 ``settings`` the section [micromsg2].
 R and A numbers are those of the requirements and ambiguities in ``NOTES.md``, which also says what
-is still to come: the registry does not name it yet, so that no listener speaks it.
+is still to come.
 """
 
-from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec
+from host_broker.protocol import (
+    BrokerContext,
+    FirstBytes,
+    ProtocolServer,
+    ProtocolSpec,
+    byte_range,
+)
 from host_broker.protocols.micromsg2.settings import MicroMsg2Settings
 
 
@@ -29,5 +35,12 @@ MICROMSG2 = ProtocolSpec(
     server=_server,
     settings=MicroMsg2Settings,
     port=8767,
+    first_bytes=(
+        FirstBytes((b"\x01\x00\x00",), rank=30),  # 1.0; the flags are reserved
+        FirstBytes((b"\x02\x00\x00",), rank=30),  # 2.0, which is answered with 1.0 (A28)
+        FirstBytes((b"\x01\x01\x00", byte_range(1, 0xFE)), rank=30),  # 1.1 with an identity
+    ),
+    path="client",
     answers_until_stopped=True,
+    authenticates=True,
 )
