@@ -40,14 +40,14 @@ class MicroMsg2Client(Link):
     """One MicroMsg2 client. The options: those of Link, and
 
     ``name``: its identity, ASCII, at most 255 bytes. ``window``: so many messages may be without an
-    ack, each way; the peer may have it smaller. ``extensions``: what else the peer must have, as
-    the protocol spells it.
+    ack, each way; the peer may have it smaller. ``secret``: the token or password of the broker's
+    user ``name``.
 
     Topics, names of queues and payloads are bytes, or str, which is sent as UTF-8; handlers get
     bytes. What a handler was called for is acknowledged when it has returned.
     """
 
-    name = extensions = b""
+    name = secret = b""
     window = 100
     _most = 0  # messages without an ack, as agreed
     _size = _length = -1  # of payload and name of the message for which the format is
@@ -69,10 +69,15 @@ class MicroMsg2Client(Link):
         if self.rx_size < _LEAST:
             raise ValueError("rx_size of %d, at least %d" % (self.rx_size, _LEAST))
         self._others = b"pubsub"
-        if self.extensions:
-            self._others += b";" + encoded(self.extensions)
-        self._indexes = 2 + self._others.count(b";")
+        self._indexes = 2
+        self._login = b""
+        if self.secret:
+            self._others += b";x-motemq-login"
+            self._indexes = 3
+            secret = encoded(self.secret)
+            self._login = bytes((_EXTENSION, 3, len(secret))) + secret
         self._hello()  # it must fit, or the link could never come up
+        self._put(self._login)
         self._last = 0
 
     @property
@@ -186,6 +191,7 @@ class MicroMsg2Client(Link):
             self._hello()
         elif greeted == 2:
             self._hello()
+            self._put(self._login)
         elif greeted == 3:
             # Its ack says that the peer has agreed. Only if so is it told anything.
             self._ask(True)

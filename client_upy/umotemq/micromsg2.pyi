@@ -8,7 +8,7 @@ from umotemq.link import Link, _LinkOptions, _Text, _Transport
 class _MicroMsg2Options(_LinkOptions, total=False):
     name: str | bytes
     window: int
-    extensions: str | bytes
+    secret: str | bytes
 
 _Handler = Callable[[bytes, bytes], object]
 _RawHandler = Callable[[memoryview, int, int, int, int], object]
@@ -17,7 +17,7 @@ _Filter = _Text | tuple[_Text, ...]
 class MicroMsg2Client(Link):
     name: str | bytes
     window: int
-    extensions: str | bytes
+    secret: str | bytes
     def __init__(self, transport: _Transport, **options: Unpack[_MicroMsg2Options]) -> None: ...
     @property
     def properties(self) -> bytes: ...

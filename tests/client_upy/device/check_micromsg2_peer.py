@@ -33,12 +33,12 @@ def what_the_peer_requires_and_we_lack_ends_it():
     for required, word in (
         (b"pubsub;batch-ack", None),
         (b"pub-sub", None),
-        (b"x-mine", None),
+        (b"x-motemq-login", None),
         (b"json", "refused"),
         (b"pubsub;x-else", "refused"),
     ):
         stream = Memory()
-        client = MicroMsg2Client(stream, name=b"n", retry_ms=0, extensions="x-mine:a=1")
+        client = MicroMsg2Client(stream, name=b"n", retry_ms=0, secret="küche")
         reply = b"\x01\0\0\0\0" + bytes([len(required)]) + required + b"\0\0"
         stream.answer = answers(stream, reply=reply)
         if word:
@@ -49,7 +49,8 @@ def what_the_peer_requires_and_we_lack_ends_it():
             equal(stream.take()[-len(said) - 2 :], b"\x04" + bytes([len(said)]) + said)
         else:
             client.connect(timeout_ms=1000)
-            equal(b"pubsub;x-mine:a=1\0\0" in stream.take(), True)
+            said = b"pubsub;x-motemq-login\0\0\x02\x03\x06" + "küche".encode()
+            equal(said in stream.take(), True)
 
 
 @check
