@@ -157,6 +157,15 @@ def _micromsg2_echo(peer: socket.socket) -> None:
             peer.sendall(b"\x02\x01\x02" + number + (frame if frame[-1] else b""))
 
 
+def _micromsg2_deaf(peer: socket.socket) -> None:
+    """Each message without a payload, a client's ping, is acknowledged; no other is."""
+    confirmed = True
+    for frame, number in _micromsg2_frames(peer):
+        confirmed = confirmed and (not number or not frame[-1])
+        if number and confirmed:
+            peer.sendall(b"\x02\x01\x02" + number)
+
+
 def _late(peer: socket.socket) -> None:
     """Lets the client's writes find no room at first, then echoes."""
     threading.Event().wait(0.3)
@@ -178,6 +187,7 @@ FAULTS: dict[str, Serve] = {
     "echo": _echo,
     "lightmq_echo": _lightmq_echo,
     "micromsg2_echo": _micromsg2_echo,
+    "micromsg2_deaf": _micromsg2_deaf,
     "half_reply": _sends(_MICROMSG2_REPLY[:5]),
     "error": _sends(b"\x04\x07no room"),
 }
