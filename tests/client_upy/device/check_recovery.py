@@ -209,12 +209,14 @@ def opening_again_takes_no_heap():
         gc.collect()
         # In Node a collection waits until JavaScript has its turn.
         counts = hasattr(gc, "mem_alloc") and sys.platform != "webassembly"
-        before = gc.mem_alloc() if counts else 0
-        for _ in range(10):
-            await turn()
-        gc.collect()
-        grown = gc.mem_alloc() - before if before else 0
-        equal(grown <= 256, True, "%d bytes" % grown)
+        least = 1 << 30
+        for _ in range(3):  # what leaks grows in each; a collector may see a pointer too many
+            before = gc.mem_alloc() if counts else 0
+            for _ in range(10):
+                await turn()
+            gc.collect()
+            least = min(least, gc.mem_alloc() - before if before else 0)
+        equal(least <= 256, True, "%d bytes" % least)
 
     to_end(main())
 
