@@ -5,14 +5,19 @@ both who gets it and that it may be published. So an ACL of a thousand rules cos
 nothing, once its topic is known.
 """
 
-from collections.abc import Collection
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable
 from typing import Generic, TypeVar
 
 from host_broker.bus.topic_table import TopicTable
 
+K = TypeVar("K", bound=Hashable)  # whose
 R = TypeVar("R")  # a route
 
+# Topics in the tables of those who have left, all together; some 500 bytes each at most.
+MAX_IDLE_TOPICS = 16_384
 _MOST_REFUSED = 1024  # topics, remembered: those who try what they may not cost no search
+_EMPTY_TABLE = 16  # topics that take as much memory
 
 
 class PermittedTopics(Generic[R]):
@@ -38,6 +43,13 @@ class PermittedTopics(Generic[R]):
             for topic, route in self.known.items():
                 self._table.put(topic, route)
         return self._table
+
+    @property
+    def size(self) -> int:
+        """How many topics take as much memory; 0: nothing is known."""
+        marked = 0 if self._table is None else self._table.marked
+        topics = max(len(self.known), marked) + len(self.refused)
+        return topics and topics + _EMPTY_TABLE
 
     @property
     def refused(self) -> Collection[bytes]:
@@ -72,3 +84,56 @@ class PermittedTopics(Generic[R]):
         """Forget also what was refused."""
         self.forget_routes()
         self._refused = None
+
+
+class PermittedTables(Generic[K, R]):
+    """The table of each principal; one whose last client has left is kept for the next.
+
+    A client that comes again and again, as a board that sleeps, need not have all its topics judged
+    anew. Those who left hold ``MAX_IDLE_TOPICS`` at most; then the one that has been away longest
+    is forgotten.
+    """
+
+    def __init__(self, forget: Callable[[PermittedTopics[R]], None]) -> None:
+        """``forget`` is called with a table before it is dropped."""
+        self._forget = forget
+        self._tables: dict[K, PermittedTopics[R]] = {}
+        self._idle: OrderedDict[K, int] = OrderedDict()  # how much each holds
+        self.idle_topics = 0
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def use(self, key: K) -> PermittedTopics[R]:
+        """Return a principal's table, for one more of its clients."""
+        table = self._tables.get(key)
+        if table is None:
+            table = self._tables[key] = PermittedTopics()
+        elif not table.clients:
+            self.idle_topics -= self._idle.pop(key)
+        table.clients += 1
+        return table
+
+    def leave(self, key: K) -> None:
+        """One of its clients needs it no more."""
+        table = self._tables[key]
+        table.clients -= 1
+        if table.clients:
+            return
+        self._idle[key] = size = table.size
+        self.idle_topics += size
+        if not size:
+            self._drop(key)
+        while self.idle_topics > MAX_IDLE_TOPICS:
+            self._drop(next(iter(self._idle)))
+
+    def forget(self) -> None:
+        """Forget what everybody may; those who left are dropped."""
+        for key in list(self._idle):
+            self._drop(key)
+        for table in self._tables.values():
+            self._forget(table)
+
+    def _drop(self, key: K) -> None:
+        self.idle_topics -= self._idle.pop(key)
+        self._forget(self._tables.pop(key))

@@ -339,3 +339,57 @@ def test_other_rules_count_from_now_on_and_nobody_is_dropped() -> None:
     desk.done(desk.broker.access_changed(desk.now))
     assert say() == [(0, "a", b"1")]
     assert desk.closes == []
+
+
+class _Counting(Access):
+    """Counts what it is asked about publishing."""
+
+    asked = 0
+
+    def allows(self, principal: Any, action: Any, path: Any, *, prefix: bool = False) -> Any:
+        self.asked += action == "publish"
+        return super().allows(principal, action, path, prefix=prefix)
+
+
+def test_who_comes_back_need_not_have_its_topics_judged_anew() -> None:
+    """A board that sleeps between its readings; rules or users that change make them judged."""
+    rules = {"roles": {"everybody": {"connect": ["**"], "subscribe": ["**"], "publish": ["a/**"]}}}
+    access = _Counting(Users.read({"users": _USERS}), Rules.read(rules), [PATHS])
+    desk = Desk(access=access)
+    watcher = desk.open(peer=listener("alice"))
+    desk.sub(watcher, "*/*")
+    topics = [f"a/{number}" for number in range(9)]
+
+    def visit() -> None:
+        client = desk.open(peer=listener("bob"))
+        desk.send(client, b"".join(pack(0, topic.encode(), b"1") for topic in topics))
+        desk.pub(client, "b/0", b"refused")
+        desk.close(client)
+
+    visit()
+    assert access.asked >= len(topics) + 1
+    asked = access.asked
+    heard = [(0, topic, b"1") for topic in topics]
+    assert desk.messages(watcher) == heard
+    why = 1  # is asked for the log, each time somebody is refused
+    for _ in range(3):
+        visit()
+        asked += why
+        assert access.asked == asked
+        assert desk.messages(watcher) == heard
+    other = desk.open(peer=listener("alice"))
+    desk.sub(other, "a/3")  # who gets it has changed, not who may say it
+    visit()
+    assert access.asked == asked + 1 + why
+    assert desk.messages(other) == [(0, "a/3", b"1")]
+    assert desk.messages(watcher) == heard
+    desk.done(desk.broker.access_changed(desk.now))
+    asked = access.asked
+    visit()
+    assert access.asked >= asked + len(topics) + 1
+    less = {key: value for key, value in _USERS.items() if key != "bob"}
+    access.change(Users.read({"users": less}), Rules.read({}))
+    desk.messages(watcher)
+    desk.done(desk.broker.access_changed(desk.now))
+    visit()
+    assert desk.messages(watcher) == []
