@@ -33,6 +33,7 @@ from host_broker.bus.commands import (
     Signal,
     StopConsuming,
     Subscribe,
+    Suspect,
     Unsubscribe,
     Wake,
 )
@@ -1485,6 +1486,9 @@ class Broker:
             self._run_all(woken, self._ask(woken, woken.session.tick, self._now))
             self._deadlines.renew(woken.connection, woken.session.deadline)
 
+    def _suspect(self, client: Client, command: Suspect) -> None:
+        self._outputs.suspects.append(command.connection)
+
     def _discard(self, client: Client, command: Discard) -> None:
         """Count what was discarded; a client that sends too much of it rests.
 
@@ -1531,6 +1535,7 @@ _EXECUTE = _Executors(
         Send: Broker._send,
         Disconnect: Broker._disconnect,
         Wake: Broker._wake,
+        Suspect: Broker._suspect,
         Discard: Broker._discard,
         Signal: Broker._signal,
         Authenticate: Broker._authenticate,
