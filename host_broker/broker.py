@@ -1046,8 +1046,11 @@ class Broker:
         if permitted is None:
             # All may publish all but what is guarded, which is never in the table of all.
             return not self.access.rights.is_guarded(topic)
+        if topic in permitted.allowed:
+            return True
         if topic in permitted.refused:
             return False
+        self._permitted.judged()
         if not self._decide(client, "publish", topic):
             permitted.refuse(topic)
             return False

@@ -1,6 +1,11 @@
 """The tables of principals: shared, kept for a while, and bounded."""
 
-from host_broker.bus.permitted import MAX_IDLE_TOPICS, PermittedTables, PermittedTopics
+from host_broker.bus.permitted import (
+    MAX_IDLE_TOPICS,
+    MAX_JUDGED,
+    PermittedTables,
+    PermittedTopics,
+)
 
 Tables = PermittedTables[str, object]
 ROUTE = object()
@@ -90,3 +95,39 @@ def test_when_rules_change_nothing_that_was_permitted_is_left() -> None:
     assert not there.known
     assert not there.refused
     assert tables.use("left") is not left
+
+
+def test_a_topic_whose_route_is_forgotten_stays_allowed() -> None:
+    table: PermittedTopics[object] = PermittedTopics()
+    _fill(table, 3)
+    size = table.size
+    table.discard(b"t/1")
+    table.discard(b"never known")
+    assert set(table.allowed) == {b"t/1"}
+    assert (b"t/1" in table.known, table.size) == (False, size)
+    table.put(b"t/1", ROUTE)
+    assert not table.allowed
+    for number in range(10_000):
+        table.put(b"m/%d" % number, ROUTE)
+        table.discard(b"m/%d" % number)
+    assert len(table.allowed) <= 4096
+    table.forget()
+    assert (table.size, list(table.allowed)) == (0, [])
+
+
+def test_marks_of_all_together_are_bounded() -> None:
+    """Routes stay, they have a limit of their own."""
+    tables, forgotten = _tables()
+    each = MAX_JUDGED // 100
+    there = [tables.use(f"{number}") for number in range(150)]
+    most = 0
+    for table in there:
+        for number in range(each):
+            table.table.mark(b"m/%d" % number)
+            tables.judged()
+        table.put(b"known", ROUTE)
+        most = max(most, sum(each.table.marked for each in there))
+    assert MAX_JUDGED // 2 < most <= MAX_JUDGED
+    assert sum(table.table.marked for table in there) < most
+    assert all(table.known for table in there)
+    assert forgotten == []
