@@ -228,7 +228,7 @@ def what_is_closed_leaves_nothing_to_run():
         raise Odd()
 
     async def main():
-        client, stream = named()
+        client, _ = named()
         for rest_ms in (0, 1, 30):
             async with Driver(client) as link:
                 await link.connect(_SOON_MS)
