@@ -256,8 +256,7 @@ def run_lasts_as_long_as_it_says():
         client, stream = named()
         async with Driver(client) as link:
             await link.connect(_SOON_MS)
-            for _ in range(100):
-                stream.feed(publication(b"a", b"x"))
+            stream.feed(publication(b"a", b"x"), 100)
             stream.step = 7
             start = instant()
             await link.rest(200)
