@@ -12,8 +12,7 @@ from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.columns import batches
 from pyspark_motemq.folder import Folder
 from pyspark_motemq.journal import PartitionState
-from pyspark_motemq.limits import Limits
-from pyspark_motemq.offsets import Offsets
+from pyspark_motemq.offsets import Limits, Offsets
 from pyspark_motemq.options import Options
 from pyspark_motemq.remote import Broker, Remote
 from pyspark_motemq.topics import matching, pattern, without_echoes
