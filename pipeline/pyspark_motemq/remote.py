@@ -5,8 +5,10 @@ They are asked side by side. One that does not answer delays the others once, by
 that, nobody waits for it until it has answered.
 """
 
+import errno
 import http.client
 import json
+import socket
 import ssl
 import time
 import urllib.parse
@@ -26,7 +28,11 @@ _BUSY = 503
 _FETCH_BYTES = 4 * 1024 * 1024
 _PART_BYTES = 16 * 1024 * 1024  # about what one task reads
 _PATIENCE_S = 3.0  # of who only wants to know whether a broker is there
-_AGAIN = (ConnectionError, TimeoutError, http.client.HTTPException)
+# What a network says while a cable is out, or a name server does not answer.
+_PASSING = {
+    *(errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN),
+    *(errno.ETIMEDOUT, socket.EAI_AGAIN),
+}
 
 
 class BrokerUnavailable(JournalError):
@@ -77,12 +83,12 @@ class Broker:
                 if answer[0] != _BUSY or time.monotonic() > end:
                     return answer
                 time.sleep(_RETRY_EVERY_S)
-            except _AGAIN as error:
+            except (OSError, http.client.HTTPException) as error:
+                if not _may_pass(error):  # a certificate, a name
+                    raise JournalError(self._unreachable(error)) from error
                 if time.monotonic() > end:
                     raise BrokerUnavailable(self._unreachable(error)) from error
                 time.sleep(_RETRY_EVERY_S)
-            except OSError as error:  # a certificate, a name
-                raise JournalError(self._unreachable(error)) from error
 
     def _ask(
         self, method: str, path: str, body: bytes, more: Mapping[str, str], answer_s: float
@@ -130,6 +136,13 @@ class Broker:
             text = body[:200].decode("utf-8", "replace").strip()
         kind = BrokerUnavailable if status == _BUSY else JournalError
         return kind(f"the broker at {self.url} answered {status}: {text}")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether asking again may help."""
+    if isinstance(error, ConnectionError | TimeoutError | http.client.HTTPException):
+        return True
+    return isinstance(error, OSError) and error.errno in _PASSING
 
 
 @dataclass(frozen=True, slots=True)
