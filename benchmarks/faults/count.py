@@ -1,11 +1,13 @@
 """Whether the tables have what the journal has: every message once, and nothing else."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from benchmarks.faults.processes import Failed
 from motemq_pipeline.delta import Table
 from motemq_pipeline.storage import Storage
 from pyspark_motemq.columns import batches
@@ -13,6 +15,7 @@ from pyspark_motemq.folder import Folder
 
 Message = tuple[str, bytes]  # path and payload
 _Key = tuple[int, int]
+_WRITTEN_S = 10.0
 _TELEMETRY = "telemetry/"
 
 
@@ -46,6 +49,21 @@ def journalled(journal: Path) -> dict[_Key, Message]:
                 for batch in batches(data, slice):
                     found.update(_rows(pa.Table.from_batches([batch]), "seq"))
     return {key: row for key, row in found.items() if not row[0].startswith("motemq/echo/")}
+
+
+def complete(journal: Path, newest: Message | None) -> dict[_Key, Message]:
+    """Return ``journalled`` as soon as it has the newest message that was acknowledged.
+
+    Raises ``Failed``: what was acknowledged is in a segment within ``journal.flush_s``.
+    """
+    deadline = time.monotonic() + _WRITTEN_S
+    while True:
+        found = journalled(journal)
+        if newest is None or newest in found.values():
+            return found
+        if time.monotonic() > deadline:
+            raise Failed(f"the journal lacks an acknowledged message: {newest}")
+        time.sleep(0.1)
 
 
 def bronze(messages: dict[_Key, Message], tables: Path) -> Count:

@@ -70,7 +70,7 @@ def run(
                 pipeline.runs()
                 _kill(victim, broker, pipeline, chance)
             sent = load.end()
-            messages = count.journalled(folder / "data" / "journal")
+            messages = count.complete(folder / "data" / "journal", load.newest)
             pipeline.finish(lambda: count.up_to_date(messages, pipeline.tables))
             kills = {victim: victims.count(victim) for victim in dict.fromkeys(victims)}
             return Result(
