@@ -25,10 +25,6 @@ def _readable(stream):
     yield asyncio.core._io_queue.queue_read(stream)
 
 
-def _key(topic, options):
-    return encoded(topic), options.get("feedback", False), options.get("queued", False)
-
-
 class Aio:
     """Drives ``client`` while the block lasts; its methods are for many tasks at once.
 
@@ -45,7 +41,7 @@ class Aio:
         self._news = asyncio.Event()  # something was done
         self._replan = asyncio.Event()  # what is due may have changed
         self._turn = 0
-        self._served = {}  # by topic and what it is of: the task that calls the handler
+        self._served = {}  # (topic, feedback): the task that calls the handler
 
     async def __aenter__(self):
         client = self.client
@@ -62,15 +58,16 @@ class Aio:
         failed = self._failed
         self._failed = failed or StopAsyncIteration()
         client = self.client
-        client.close()
-        # It is the program's again.
-        client._on_drop.remove(self._dropped)
-        client._blocking = True
-        self._watcher.cancel()
-        for task in self._served.values():
-            task.cancel()
-        self._served.clear()
-        await sleep_ms(0)
+        try:
+            client.close()
+        finally:
+            # It is the program's again, and nothing of ours is left to run.
+            client._on_drop.remove(self._dropped)
+            client._blocking = True
+            for task in self._served.values():
+                task.cancel()
+            self._served.clear()
+            await self._watcher  # ends by itself: cancelled, it would leave behind what it waits in
         if failed:
             raise failed
 
@@ -78,11 +75,6 @@ class Aio:
     def up(self):
         """Whether there is a link."""
         return self.client.up
-
-    @property
-    def _full(self):
-        # Whether there have to be acks before more may be sent.
-        return getattr(self.client, "_full", None)
 
     # ---- for any task ----
 
@@ -95,7 +87,7 @@ class Aio:
         """As FmqpClient.publish; returns when the stream, or the ``outage``, has taken it."""
         # The least that a coroutine can hold: each local, and each argument of what it calls, takes
         # heap for every message.
-        if flags or self.client._last or self._full:
+        if flags or self.client._last:
             await self._publish(topic, payload, flags)
         else:
             self.client.publish(topic, payload)
@@ -111,32 +103,23 @@ class Aio:
         For one message after the other, by a task of its own. The options: those of ``messages``.
         What the handler raises ends the block.
         """
-        messages = Messages(self, topic, **options)
-        self._forget(topic, options)
-        task = asyncio.create_task(self._serve(messages, handler))
-        self._served[_key(topic, options)] = task
+        messages = self.messages(topic, **options)
+        self._forget(topic, messages._feedback)
+        task = asyncio.create_task(messages._serve(handler))
+        self._served[encoded(topic), messages._feedback] = task
         await self._flush()
 
-    async def unsubscribe(self, topic, **options):
+    async def unsubscribe(self, topic, **kind):
         """Take back ``subscribe``, or ``messages``, of the same topic."""
-        self._forget(topic, options)
-        await self.do(self.client.unsubscribe, topic, **options)
+        self._forget(topic, True in kind.values())
+        await self.do(self.client.unsubscribe, topic, **kind)
 
     async def do(self, method, *args, **kwargs):
         """Call a method of the client that sends and does not wait, as ``publish_from``."""
         outage = self.client.outage
         if outage is not None and kwargs.get("confirm"):
-            # Wait for the answers to what it keeps; if there are none, the oldest gives way.
-            left = self.client.timeout_ms
-            try:
-                while outage.is_full(self.client):
-                    left = await self._await(left, True)
-            except LinkError:
-                pass
+            await outage.wait_for_room(self)
         await self._flush()
-        left = self.client.timeout_ms
-        while outage is None and self._full:
-            left = await self._await(left, True)
         method(*args, **kwargs)
         await self._flush()
 
@@ -191,6 +174,8 @@ class Aio:
         ``filter``: as of the client's ``subscribe``. As a context manager, ``async with``, it
         unsubscribes at the end of the block; ``await messages.close()`` does, too.
         """
+        from umotemq.messages import Messages
+
         return Messages(self, topic, **options)
 
     # ---- inside ----
@@ -211,8 +196,8 @@ class Aio:
     async def _publish(self, topic, payload, flags):
         await self.do(self.client.publish, topic, payload, **flags)
 
-    def _forget(self, topic, options):
-        task = self._served.pop(_key(topic, options), None)
+    def _forget(self, topic, feedback):
+        task = self._served.pop((encoded(topic), feedback), None)
         if task:
             task.cancel()
 
@@ -229,15 +214,6 @@ class Aio:
         except asyncio.TimeoutError:
             pass
         return ms - ticks_diff(ticks_ms(), start)
-
-    async def _serve(self, messages, handler):
-        try:
-            async for topic, payload in messages:
-                result = handler(topic, payload)
-                if hasattr(result, "send"):
-                    await result
-        except Exception as error:
-            self._fail(error)
 
     def _fail(self, error):
         # End the block. Only tasks of ours come here, never the one that is cancelled.
@@ -298,51 +274,3 @@ class Aio:
                     await sleep_ms(1)
                 else:
                     await _readable(stream)
-
-
-class Messages:
-    """What Aio.messages returns."""
-
-    dropped = 0
-
-    def __init__(self, link, topic, queue=8, newest=False, **options):
-        self._link = link
-        self._topic = topic
-        self._size = queue
-        self._newest = newest
-        self._queue = []
-        link.client.subscribe(topic, self._put, **options)
-        options.pop("filter", None)
-        self._options = options
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        if not self._link._failed:
-            await self.close()
-
-    def __aiter__(self):
-        return self
-
-    async def __anext__(self):
-        link = self._link
-        while not self._queue:
-            if link._failed:
-                raise link._failed
-            link._news.clear()
-            await link._news.wait()
-        return self._queue.pop(0)
-
-    async def close(self):
-        """Unsubscribe."""
-        await self._link.unsubscribe(self._topic, **self._options)
-
-    def _put(self, topic, payload):
-        queue = self._queue
-        if len(queue) == self._size:
-            self.dropped += 1
-            if self._newest:
-                return
-            queue.pop(0)
-        queue.append((topic, payload))

@@ -8,7 +8,6 @@ from umotemq.micromsg2 import MicroMsg2Client
 _PIECES = const(8)
 _CONTINUED = const(16)
 _HEADER = const(10)  # bytes around a fragment that has more than 255
-_LAST = const(65535)
 
 
 class FragmentClient(MicroMsg2Client):
@@ -20,7 +19,6 @@ class FragmentClient(MicroMsg2Client):
 
     message_size = 4096
     _source = None  # of the long message that is under way
-    _is_held = False  # whether its next fragment waits for an ack in the transmit buffer
 
     def __init__(self, transport, **options):
         MicroMsg2Client.__init__(self, transport, **options)
@@ -79,16 +77,10 @@ class FragmentClient(MicroMsg2Client):
         self._source = None  # for _pack
         self._pack(*self._message_of, data, _CONTINUED if left else 0)
         self._source = source if left else None
-        self._is_held = True
 
     def _flush(self):
         # A few fragments, as others want a turn too.
         for _ in range(_PIECES):
-            if self._is_held:
-                # It has its number already.
-                if (self._ping - self._pong) % _LAST > self._most:
-                    return False
-                self._is_held = False
             if not MicroMsg2Client._flush(self):
                 return False
             if not self._source:
@@ -98,7 +90,7 @@ class FragmentClient(MicroMsg2Client):
 
     def _push(self):
         # No message may come between fragments: what a handler publishes waits for the last one.
-        while self._source or self._is_held:
+        while self._source or (self._last and self._full):
             if not self._blocking:
                 raise LinkError("size", "a long message has %d bytes to go" % self._left)
             self._await(self.timeout_ms, True)
@@ -106,7 +98,6 @@ class FragmentClient(MicroMsg2Client):
 
     def _drop(self, error, due):
         self._source = None
-        self._is_held = False
         self._left = 0
         MicroMsg2Client._drop(self, error, due)
 

@@ -110,9 +110,12 @@ class MicroMsg2Client(Link):
         if self.outage is None:
             left = self.timeout_ms
             while self._full:
-                if not self._blocking:
+                if self._blocking:
+                    left = self._await(left, True)
+                elif self._last:
                     raise LinkError("size", "%d messages without an ack" % self._most)
-                left = self._await(left, True)
+                else:
+                    break  # umotemq.aio's: this one waits in the transmit buffer
         self._send(kind, name, encoded(payload), confirm)
 
     def subscribe(self, topic, handler, *, queued=False, filter=(), raw=False):
@@ -276,6 +279,13 @@ class MicroMsg2Client(Link):
         self._ping = number = self._ping % _LAST + 1
         buf[start + 1] = number >> 8
         buf[start + 2] = number & 0xFF
+
+    def _flush(self):
+        # A message that is beyond the window waits for an ack, under the number that it has.
+        if self._last and not self._first and self.up:
+            if (self._ping - self._pong) % _LAST > self._most:
+                return False
+        return Link._flush(self)
 
     def _plan(self):
         # What came is acknowledged together (R28, R29): all that was read at once.

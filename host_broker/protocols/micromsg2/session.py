@@ -54,7 +54,7 @@ from host_broker.protocols.micromsg2.extensions import ACK, BATCH_ACK, DOTNET, J
 from host_broker.protocols.micromsg2.grammar import GrammarError
 from host_broker.protocols.micromsg2.negotiation import Acks, Agreement, Offer, conclude, reply
 from host_broker.protocols.micromsg2.outgoing import Outgoing, OutgoingMessage
-from host_broker.protocols.micromsg2.refusal import Refusal
+from host_broker.protocols.micromsg2.refusal import STOPPING, Refusal
 from host_broker.protocols.micromsg2.settings import MicroMsg2Settings
 from host_broker.protocols.micromsg2.values import (
     MAX_PROPERTIES,
@@ -459,5 +459,4 @@ class Refusing(Session):
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Say why."""
-        reason = "the broker is stopping"
-        return [Send(spell_error(reason)), Disconnect(reason)]
+        return [Send(spell_error(STOPPING)), Disconnect(STOPPING)]
