@@ -178,6 +178,14 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspect:
+    """Somebody else wants what another connection has, its name: end that one if its peer has hung
+    up, which is not read because it has to wait."""
+
+    connection: ConnectionId
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     """Say that packets were dropped: by which rule or limit, how many in a row, and how many of
     them were not the one before said again (those cost work)."""
@@ -227,6 +235,7 @@ Command = (
     | Send
     | Disconnect
     | Wake
+    | Suspect
     | Discard
     | Signal
     | Authenticate
