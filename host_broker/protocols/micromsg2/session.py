@@ -376,13 +376,12 @@ class MicroMsg2Session(Session):
             topic = wanted.destination.topic
             return [Subscribe(topic, filter=wanted.filter, answer=self._or_end)]
         queue = wanted.destination.queue
-        if wanted.filter is not None:
-            reason = "a queue has no filters: what one consumer does not want would stay in it"
-            return self._end(Refusal("R37", reason))
         self._queues.add(queue)
         acks = self._acks
         credit = 1 if acks is None else min(acks.window, self._settings.window)
-        consume = Consume(queue, credit, acknowledged=acks is not None, answer=self._or_end)
+        acknowledged = acks is not None
+        # The same queue again replaces the filter.
+        consume = Consume(queue, credit, acknowledged, wanted.filter, answer=self._or_end)
 
         def opened(limit: str) -> Sequence[Command]:
             return self._or_end(limit) if limit else [consume]
