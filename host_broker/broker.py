@@ -9,6 +9,7 @@ have for the same receivers is gathered until the edge takes it, once a turn of 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -101,6 +102,7 @@ _STEP_BYTES = 256 * 1024
 STEPS_AT_ONCE = 8_000
 _MOST_FAILURES = 100  # of filters, told in one turn: one may fail for each publication
 _MOST_DENIALS = 20  # told in one turn
+_STEPS_OF_A_FILTER = 4  # it takes so many times as long as a step
 _HELD_LOGIN = "login"  # why a connection is not read
 
 
@@ -1432,7 +1434,16 @@ class Broker:
         if client.queues is None:
             client.queues = set()
         client.queues.add(command.queue)
-        queue.consume(client.connection, command.credit, command.acknowledged)
+        wanted = command.filter
+        if wanted is not None:
+            # It will be asked about all that waits.
+            self._work.left -= _STEPS_OF_A_FILTER * queue.waiting
+        queue.consume(
+            client.connection,
+            command.credit,
+            command.acknowledged,
+            None if wanted is None else partial(self._passes, wanted, client.connection),
+        )
         queue.ready(client.connection, not client.congested)
         self._deliver_queue(queue)
 

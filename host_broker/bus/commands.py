@@ -124,12 +124,14 @@ class Enqueue:
 class Consume:
     """Take messages of a queue, at most ``credit`` that are not acknowledged at any time.
 
-    ``acknowledged=False``: what was delivered is done with, and credit is not counted.
+    ``acknowledged=False``: what was delivered is done with, and credit is not counted. ``filter``:
+    only what it wants; the rest waits for other consumers. Again for the same queue: as this says.
     """
 
     queue: bytes
     credit: int
     acknowledged: bool = True
+    filter: Filter | None = None
     answer: Answer | None = None
 
 

@@ -60,6 +60,7 @@ from host_broker.protocols.micromsg2.events import (
     ExtensionFrame,
     Handshake,
     MessageFrame,
+    MessageRun,
 )
 from host_broker.protocols.micromsg2.extensions import BATCH_ACK, LOGIN, PUBSUB, WINDOW_KEY
 from host_broker.protocols.micromsg2.filters import compile_filters
@@ -125,7 +126,7 @@ class MicroMsg2ClientSession(ClientSession):
         self._offer = Offer(self.name, tuple(required), (Extension(PUBSUB),))
         with callers_mistakes():
             self._hello = spell_handshake(request(self._offer))
-        self._codec = Codec("client", _LARGEST_BODY)
+        self._codec = Codec("client", _LARGEST_BODY, runs=True)
         self._assembler = Assembler(_LARGEST_BODY)
         self._state = _State.WAIT_REPLY
         self._agreement: Agreement | None = None
@@ -151,6 +152,9 @@ class MicroMsg2ClientSession(ClientSession):
         for frame in self._codec.receive_data(data):
             if self._state is _State.CLOSED:
                 return events
+            if type(frame) is MessageRun and self._state is not _State.WAIT_REPLY:
+                batch += self._messages(frame, received_ns, now)
+                continue
             if type(frame) is MessageFrame and self._state is not _State.WAIT_REPLY:
                 message = self._message(frame, received_ns, now)
                 if isinstance(message, Message):
@@ -329,6 +333,15 @@ class MicroMsg2ClientSession(ClientSession):
             except GrammarError as error:
                 return Refusal(error.rule, str(error))
         return message
+
+    def _messages(self, run: MessageRun, received_ns: int, now: float) -> list[Message]:
+        if self._assembler.is_idle and self._incoming.receive_many(
+            run.sequence, len(run.payloads), now
+        ):
+            name = self._names.get(run.destination) or self._named(run.destination)
+            return [Message(name, payload, received_ns) for payload in run.payloads]
+        found = (self._message(frame, received_ns, now) for frame in run.each())
+        return [message for message in found if isinstance(message, Message)]
 
     def _extension(self, frame: ExtensionFrame, now: float) -> Sequence[Event]:
         agreement = self._agreement
