@@ -4,7 +4,8 @@ import asyncio
 import io
 
 from checks import check, equal, run
-from live_clients import SOON_MS, micromsg2, raised, ran, soon
+from live_clients import SOON_MS, raised, ran, soon
+from live_micromsg2 import micromsg2
 
 from umotemq.aio import Aio
 from umotemq.fragments import FragmentClient
