@@ -71,7 +71,14 @@ from host_broker.protocols.micromsg2.grammar import (
     spell_properties,
     url_encode,
 )
-from host_broker.protocols.micromsg2.negotiation import Acks, Agreement, Offer, choose, request
+from host_broker.protocols.micromsg2.negotiation import (
+    SHARPMESSAGING,
+    Acks,
+    Agreement,
+    Offer,
+    choose,
+    request,
+)
 from host_broker.protocols.micromsg2.outgoing import Outgoing, OutgoingMessage
 from host_broker.protocols.micromsg2.refusal import STOPPING, Refusal
 from host_broker.protocols.micromsg2.values import MAX_PROPERTIES, read_number, read_value
@@ -123,6 +130,7 @@ class MicroMsg2ClientSession(ClientSession):
         self._assembler = Assembler(_LARGEST_BODY)
         self._state = _State.WAIT_REPLY
         self._agreement: Agreement | None = None
+        self._ping = b""
         self._incoming = ReceiveWindow(None)
         self._outgoing = Outgoing(Acks(1, WINDOW), None, _UNLIMITED, Budget(_UNLIMITED))
         self._last_await = 0
@@ -291,6 +299,8 @@ class MicroMsg2ClientSession(ClientSession):
         acks = self._agreement.acks
         if acks is None:
             return self._gives_up(Refusal("R6", f"it does without {BATCH_ACK}"))
+        if (reply.major, reply.minor) == SHARPMESSAGING:
+            self._ping = b"\n"  # it takes one without a payload only when the next byte comes
         self._outgoing.agree(acks)
         self._incoming = ReceiveWindow(acks)
         # Everything at once; what was said before the handshake was over comes behind it.
@@ -368,7 +378,7 @@ class MicroMsg2ClientSession(ClientSession):
         """Send a ping; ``awaited`` is told when it is acknowledged."""
         self._last_await += 1
         self._awaited[self._last_await] = awaited
-        self._outgoing.add(OutgoingMessage(_PING, b"", b"", number=self._last_await))
+        self._outgoing.add(OutgoingMessage(_PING, b"", self._ping, number=self._last_await))
         self._push()
 
     def _push(self) -> None:

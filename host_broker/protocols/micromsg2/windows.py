@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Generic, TypeVar
 
+from host_broker.protocols.micromsg2.extensions import MAX_WINDOW
 from host_broker.protocols.micromsg2.negotiation import Acks
 from host_broker.protocols.micromsg2.refusal import Refusal
 
@@ -115,7 +116,7 @@ class ReceiveWindow:
             delay_s = min(delay_s, acks.expire_s / 2)
         self._delay_s = delay_s
         self._last = 0
-        self._seen = 0  # frames, but no more than a window
+        self._seen = 0  # frames, as many as can be told from new ones
         self._unacknowledged = 0  # frames
         self._again = False  # what was acknowledged has come once more
         self.deadline: float | None = None
@@ -125,7 +126,7 @@ class ReceiveWindow:
         """Note a frame; returns whether it is new.
 
         One that was sent again, because its ack came late, is not, and is acknowledged again. A
-        stream keeps its order, so that a frame is either one of the last window's, or new.
+        stream keeps its order, so that a frame is either one of the last ones, or new.
         """
         if not self._limit:
             return True
@@ -137,7 +138,8 @@ class ReceiveWindow:
             self._again = True
             return False
         self._last = number
-        self._seen = min(self._seen + 1, self._limit)
+        # Not only a window: SharpMessaging's ``ack`` sends, and resends, ten.
+        self._seen = min(self._seen + 1, MAX_WINDOW)
         self._unacknowledged += 1
         if self.deadline is None:
             self.deadline = now + self._delay_s
