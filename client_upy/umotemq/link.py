@@ -1,4 +1,4 @@
-"""What FMQP and LightMQ share: one link that is opened, watched, lost and opened again.
+"""What FMQP, LightMQ and MicroMsg2 share: one link that is opened, watched, lost and opened again.
 
 A transport is anything with ``where``, which names it in errors, and ``open()``, which returns a
 stream and does not wait for it. A stream is anything non-blocking with ``readinto(buffer)``,

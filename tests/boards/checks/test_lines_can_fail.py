@@ -10,6 +10,7 @@ from boards.session.board_session import BoardSession, CheckFailed, Invalid
 from boards.session.plan import Protocol
 from tests.boards.checks.broken_broker import BrokenBroker, Fault, Way, body_of, topic_of
 from tests.boards.checks.conftest import Calls, Lay
+from tests.client_upy.fault_server import FaultServer
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,8 @@ from tests.boards.checks.conftest import Calls, Lay
         ("reconnect_black_hole", "lightmq"),
         ("reconnect_refused", "fmqp"),
         ("reconnect_restart", "fmqp"),
+        ("confirmed", "fmqp"),
+        ("confirmed", "lightmq"),
         ("ping_lost", "fmqp"),
         ("ping_idle", "lightmq"),
         ("ping_idle", "fmqp"),
@@ -54,6 +57,31 @@ def test_a_board_that_does_not_try_again_fails(lay: Lay, calls: Calls) -> None:
     _connecting(calls, retry_ms=0)
     with pytest.raises(CheckFailed, match=r"was not back in \d+ ms; it says 'closed'"):
         CHECKS["reconnect_fin"].run(lay("fmqp"))
+
+
+def test_a_broker_that_acknowledges_what_it_loses_fails(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = lay("fmqp")
+    own = session.own_broker()
+    with FaultServer() as server:
+        liar = {**own.facing, "micromsg2": f"127.0.0.1:{server.ports['micromsg2_echo']}"}
+        monkeypatch.setattr(own, "facing", liar)
+        lost = r"60 readings that the broker had confirmed did not arrive: \[0, 1, "
+        with pytest.raises(CheckFailed, match=lost):
+            CHECKS["confirmed"].run(session)
+
+
+def test_a_board_that_is_not_confirmed_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = lay("lightmq")
+    own = session.own_broker()
+    monkeypatch.setattr("boards.checks.confirmed._TIMEOUT_MS", 4000)
+    monkeypatch.setattr("boards.checks.confirmed._CUTS", ())
+    with FaultServer() as server:
+        deaf = {**own.facing, "micromsg2": f"127.0.0.1:{server.ports['micromsg2_deaf']}"}
+        monkeypatch.setattr(own, "facing", deaf)
+        with pytest.raises(CheckFailed, match="readings were not confirmed in"):
+            CHECKS["confirmed"].run(session)
 
 
 def test_a_subscription_that_is_forgotten_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
