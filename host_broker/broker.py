@@ -55,6 +55,7 @@ from host_broker.bus.publication import (
     pack_properties,
     pack_with_properties,
     property_fault,
+    topic_fault,
     unpack,
     unpack_one,
     unpack_properties,
@@ -1082,8 +1083,12 @@ class Broker:
         """Find out who a client is: by its secret, or because the edge knows it already."""
         claim, known, access = command.claim, client.principal, self.access
         name, colon, secret = claim.rpartition(":")
+        if command.secret is not None:
+            name, colon, secret = claim, ":", command.secret
         if self._ending:
             self._answer_login(client, command, name if colon else claim, "")
+        elif not claim:
+            self._log_in(client, command, Accepted(known))
         elif access.is_open:
             kind = "claimed" if known.kind == "anonymous" else known.kind
             self._log_in(client, command, Accepted(replace(known, kind=kind, client=claim)))
@@ -1187,9 +1192,7 @@ class Broker:
             self._refuse(client, command, "subscribe", command.topic)
             return
         if command.queue is not None:
-            queue = self._bus.open_queue(command.queue)
-            if queue is None:
-                self._answer(client, command, "bus.max_queues")
+            if self._queue_for(client, command, command.queue) is None:
                 return
             subscriber = self._bus.queue_subscriber(command.queue)
         key = SubscriptionKey(command.topic, command.feedback, command.prefix, command.id)
@@ -1287,14 +1290,37 @@ class Broker:
     def _open_queue(self, client: Client, command: OpenQueue) -> None:
         if not self._may_use_queue(client, command, "subscribe"):
             return
-        queue = self._bus.open_queue(
+        queue = self._queue_for(
+            client,
+            command,
             command.queue,
-            command.policy,
+            policy=command.policy,
             permanent=command.permanent,
             max_messages=command.max_messages,
             max_bytes=command.max_bytes,
         )
-        self._answer(client, command, "bus.max_queues" if queue is None else "")
+        if queue is not None:
+            self._answer(client, command, "")
+
+    def _queue_for(
+        self,
+        client: Client,
+        command: Subscribe | OpenQueue | Enqueue | Consume,
+        name: bytes,
+        **how: Any,
+    ) -> Queue | None:
+        """Return the queue that a command is for, opened if there is none; None: it was refused.
+
+        What is put into it is in the journal under its name, so that must be one of a topic.
+        """
+        queue = self._bus.queues.get(name)
+        if queue is None and (is_service(name) or topic_fault(name)):
+            self._answer(client, command, "queue.name")
+            return None
+        queue = self._bus.open_queue(name, **how)
+        if queue is None:
+            self._answer(client, command, "bus.max_queues")
+        return queue
 
     def _delete_queue(self, client: Client, command: DeleteQueue) -> None:
         queue = self._bus.queues.get(command.queue)
@@ -1318,13 +1344,15 @@ class Broker:
         if command.properties and property_fault(command.properties):
             self._answer(client, command, "bus.properties")
             return
-        queue = self._bus.open_queue(command.queue)
+        queue = self._queue_for(client, command, command.queue)
         if queue is None:
-            self._answer(client, command, "bus.max_queues")
             return
-        self.stats.publications += 1
-        client.published += 1
         taken = self._put(client, queue, command.queue, command.body, command.properties)
+        if taken:
+            self.stats.publications += 1
+            client.published += 1
+            packet = pack(0, command.queue, command.body)
+            self._record_one(client, packet, command.properties)
         self._answer(client, command, "" if taken else "queue.full")
         self._deliver_queue(queue)
 
@@ -1397,10 +1425,10 @@ class Broker:
     def _consume(self, client: Client, command: Consume) -> None:
         if not self._may_use_queue(client, command, "subscribe"):
             return
-        queue = self._bus.open_queue(command.queue)
-        self._answer(client, command, "bus.max_queues" if queue is None else "")
+        queue = self._queue_for(client, command, command.queue)
         if queue is None:
             return
+        self._answer(client, command, "")
         if client.queues is None:
             client.queues = set()
         client.queues.add(command.queue)

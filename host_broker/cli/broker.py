@@ -48,8 +48,8 @@ _FAILURES = (ListenError, AccessError, DataDirError, JournalError, RetainedStore
     metavar="PROTOCOL://HOST:PORT",
     help=(
         "Where to listen, as often as wanted; port 0 is any free port. PROTOCOL is auto (every "
-        "protocol, and TLS), fmqp, lightmq or lightmq+fmqp (TCP), autos, fmqps … (TLS), auto+unix, "
-        f"fmqp+unix ….  [default: {_DEFAULT_LISTEN}]"
+        "protocol, and TLS), fmqp, lightmq, lightmq+fmqp or micromsg2 (TCP), autos, fmqps … (TLS), "
+        f"auto+unix, fmqp+unix ….  [default: {_DEFAULT_LISTEN}]"
     ),
 )
 @click.option(
