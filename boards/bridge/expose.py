@@ -10,12 +10,11 @@ import socket
 import time
 from typing import Self
 
+from boards.bridge.config import ExposePlan
 from boards.bridge.counters import BridgeCounters
-from boards.bridge.first_line import FirstLine
 from boards.bridge.poll_thread import PollThread, Report
-from boards.bridge.port_plan import ExposePlan
 from boards.bridge.rfc2217_server import Rfc2217Server
-from boards.bridge.token_gate import TokenGate
+from boards.bridge.token_gate import FirstLine, TokenGate
 from boards.network_line import keep_alive
 from boards.rfc2217 import ComPortClient
 from boards.serial_port import PortError, SerialPort

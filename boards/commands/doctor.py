@@ -7,14 +7,13 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import FAULT, FAULTS, boards_option, ending, open_rig, rig_option
-from boards.flash.errors import NotThere
 from boards.flash.find_board import ask_running, await_running
+from boards.flash.target import NotThere
 from boards.inventory import findings
-from boards.inventory.findings import Finding, udev_rules
-from boards.inventory.link_needs import missing_link
+from boards.inventory.board_file import missing_link
+from boards.inventory.findings import Finding, next_step, udev_rules
 from boards.inventory.locks import BoardLock, Locked
 from boards.inventory.models import TomlError, all_models
-from boards.inventory.next_step import next_step
 from boards.inventory.power import PowerError, switch
 from boards.inventory.rig_file import Rig
 from boards.inventory.states import inventory_states
@@ -205,7 +204,6 @@ def _is_gone(board: BoardHandle) -> bool:
 def _was_cold(board: BoardHandle) -> bool:
     with Repl.open(board.place().serial_url, deadline_s=_ASK_S) as repl:
         said = repl.exec(
-            "import machine\nprint(machine.reset_cause() == machine.PWRON_RESET)",
-            deadline_s=_ASK_S,
+            "import machine\nprint(machine.reset_cause() == machine.PWRON_RESET)", deadline_s=_ASK_S
         )
     return said.strip() == "True"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from boards.flash.errors import NotThere
-from boards.flash.target import Identity, Place
+from boards.flash.target import Identity, NotThere, Place
 from boards.inventory.board_file import Board, UsbMatch
 from boards.inventory.models import Model
 from boards.inventory.usb import UsbDevice, read_usb

@@ -46,10 +46,7 @@ class AppBoard:
     """
 
     def __init__(
-        self,
-        target: BoardHandle,
-        log: SerialLog,
-        own_files: OwnFiles | None = None,
+        self, target: BoardHandle, log: SerialLog, own_files: OwnFiles | None = None
     ) -> None:
         self.target = target
         self.id = target.id

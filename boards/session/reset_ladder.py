@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from boards.errors import RigError
-from boards.flash.errors import NotThere, WrongBoard
+from boards.flash.esptool_flash import pulse_reset
 from boards.flash.find_board import Running, ask_running, await_running
-from boards.flash.reset_pulse import pulse_reset
+from boards.flash.target import NotThere, WrongBoard
 from boards.inventory import power, unresponsive
 from boards.inventory.models import Reset
 from boards.inventory.target import BoardHandle

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import cast
 
 from boards.bridge.bridge import ReliableBridge
-from boards.flash.errors import FlashError, NotThere
 from boards.flash.find_board import find_board, open_repl
 from boards.flash.image_identity import image_for
 from boards.flash.rule import flash_in_turn
+from boards.flash.target import FlashError, NotThere
 from boards.inventory import unresponsive
-from boards.inventory.board_file import Board, load_board
-from boards.inventory.link_needs import missing_link
+from boards.inventory.board_file import Board, load_board, missing_link
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import Models
 from boards.inventory.target import BoardHandle
@@ -22,9 +21,8 @@ from boards.port_users import port_users
 from boards.repl import Repl, ReplError
 from boards.serial_port import PortError
 from boards.session import installation
-from boards.session.board_session import BoardSession
+from boards.session.board_session import SILENCE_S, BoardSession, Bridge, set_silence, start_bridge
 from boards.session.broker_route import BrokerRoute
-from boards.session.message_line import SILENCE_S, Bridge, set_silence, start_bridge
 from boards.session.own_files import OwnFiles, OwnFilesError
 from boards.session.plan import Job
 from boards.session.reachable import require_reachable

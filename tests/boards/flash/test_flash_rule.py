@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from boards.flash.errors import FlashError, NoWayIn, WrongBoard
 from boards.flash.image_identity import Image, check_image
 from boards.flash.ledger import Ledger
 from boards.flash.rule import Flashed, flash_board
+from boards.flash.target import FlashError, NoWayIn, WrongBoard
 from boards.inventory.board_file import load_board
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import all_models

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boards.flash.errors import WrongBoard
+from boards.flash.target import WrongBoard
 from boards.inventory import unresponsive
 from boards.inventory.board_file import Power, load_board
 from boards.inventory.power import PowerError, cycle, switch

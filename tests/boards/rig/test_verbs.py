@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from boards.commands.add import identify
-from boards.flash.errors import NotThere
+from boards.flash.target import NotThere
 from boards.inventory import unresponsive
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import all_models
