@@ -163,6 +163,9 @@ class ExposedPort(PollThread):
                 said = tcp.recv(_READ)
                 if not said:
                     raise EOFError
+                if hasattr(socket, "TCP_QUICKACK"):
+                    # pyserial's next small write would wait 40 ms for the acknowledgement of this.
+                    tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
                 if client.first_line is not None:
                     client.first_line.add(said, now)
                 else:

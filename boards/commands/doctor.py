@@ -14,7 +14,7 @@ from boards.inventory.board_file import missing_link
 from boards.inventory.findings import Finding, next_step, udev_rules
 from boards.inventory.locks import BoardLock, Locked
 from boards.inventory.models import TomlError, all_models
-from boards.inventory.power import PowerError, switch
+from boards.inventory.power import PowerError
 from boards.inventory.rig_file import Rig
 from boards.inventory.states import inventory_states
 from boards.inventory.target import BoardHandle
@@ -165,12 +165,12 @@ def _room(board: BoardHandle) -> Finding:
 def _power(board: BoardHandle) -> Finding:
     """Switch off, see it go, switch on, see it come back: many hubs cut the data only."""
     file = board.board.file
-    switch(board.board.power, on=False)
+    board.power(on=False)
     try:
         time.sleep(board.board.power.off_s)
         silent = _is_gone(board)
     finally:
-        switch(board.board.power, on=True)
+        board.power(on=True)
     try:
         running = await_running(board, deadline_s=_BACK_S)
     except (NotThere, PortError, ReplError) as error:
@@ -189,7 +189,8 @@ def _power(board: BoardHandle) -> Finding:
             f"another hub; leave cuts_vbus out of {file}",
         )
     text = f"{board.id}: its power is really cut, and {running.uid} came back"
-    remedy = "" if board.board.power.cuts_vbus else f"write cuts_vbus = true into {file}"
+    proven = board.board.power.cuts_vbus or board.board.power.driver == "none"
+    remedy = "" if proven else f"write cuts_vbus = true into {file}"
     return Finding("ok", text, remedy)
 
 

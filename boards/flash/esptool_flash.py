@@ -35,7 +35,9 @@ def read_esp_chip(url: str, *, before: Before, deadline_s: float) -> EspChip:
 
     Raises ``FlashError`` if esptool's answer is not understood, ``ToolError``, ``ToolTimeout``.
     """
-    output = run_tool("esptool", [*_esptool(url, before), "read-mac"], deadline_s=deadline_s)
+    # The ROM knows it: what esptool would load into the chip for speed takes longer than asking.
+    asked = [*_esptool(url, before), "--no-stub", "read-mac"]
+    output = run_tool("esptool", asked, deadline_s=deadline_s)
     chip, mac = _CHIP.search(output), _MAC.search(output)
     if chip is None or mac is None:
         raise FlashError(f"esptool told neither chip nor MAC: {output.strip()[-300:]!r}")

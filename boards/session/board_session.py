@@ -14,7 +14,6 @@ from boards.bridge.poll_thread import Report
 from boards.errors import RigError
 from boards.faults.control import Route
 from boards.flash.find_board import open_repl
-from boards.inventory.power import switch
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, RemoteError, Repl
 from boards.serial_port import PortGone
@@ -280,13 +279,10 @@ class BoardSession:
         Raises ``PowerError``, ``BoardError``.
         """
         began_ns = time.monotonic_ns()
+        self.target.power(on=on)
         control = self.target.buttons
-        if control is None:
-            switch(self.target.board.power, on=on)
-        else:
-            control.power(on=on)
-            if (control.state()["state"] == "held") == on:
-                raise Invalid(f"the board was not switched {'on' if on else 'off'}")
+        if control is not None and (control.state()["state"] == "held") == on:
+            raise Invalid(f"the board was not switched {'on' if on else 'off'}")
         return began_ns
 
     def _reset_by_itself(self) -> int:

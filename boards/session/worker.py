@@ -115,6 +115,7 @@ class _Worker:
         return outcome, transient
 
     def _stop(self, until: float) -> str:
+        self._channel.send("time", limit_s=_REVIVE_S)  # a board may have to be revived first
         try:
             self._run.restore(until)
         finally:
