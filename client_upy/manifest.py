@@ -9,8 +9,8 @@ _FILES = {
     "lightmq": ("__init__.py", "lightmq.py", "link.py", "tcp.py"),
     "both": (
         *("__init__.py", "aio.py", "alike.py", "carried.py", "chunks.py", "console.py"),
-        *("fmqp.py", "lightmq.py", "link.py", "outage.py", "reliable.py", "store.py", "tcp.py"),
-        *("tls.py", "topic.py", "uart.py", "wanted.py", "wifi.py"),
+        *("fmqp.py", "lightmq.py", "link.py", "messages.py", "outage.py", "reliable.py"),
+        *("store.py", "tcp.py", "tls.py", "topic.py", "uart.py", "wanted.py", "wifi.py"),
     ),
 }
 # Optimised: tracebacks name functions, but no lines, and it is a tenth smaller.

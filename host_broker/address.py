@@ -121,7 +121,7 @@ def parse_address(text: str, options: Mapping[str, Collection[str]] | None = Non
         if option not in allowed:
             known = ", ".join(allowed) or "none"
             if option == "client_id" and transport == "unix":
-                raise AddressError(f"'{text}' has a client_id, but only {_named()} has client ids")
+                raise AddressError(f"'{text}' has a client_id, but only {_named()} client ids")
             raise AddressError(f"'{text}': unknown option '{option}'; {parts.scheme} has: {known}")
     if transport == "unix":
         file = urllib.parse.unquote(parts.path)
@@ -138,9 +138,7 @@ def parse_address(text: str, options: Mapping[str, Collection[str]] | None = Non
             )
         said = urllib.parse.unquote(parts.path.removeprefix("/"))
         if said and spec.path == "none":
-            raise AddressError(
-                f"'{text}' ends in '{parts.path}', but only {_named()} has client ids"
-            )
+            raise AddressError(f"'{text}' ends in '{parts.path}', but only {_named()} client ids")
         user = urllib.parse.unquote(parts.username or "")
         where = {"host": host}
     return Address(
@@ -187,7 +185,11 @@ def _scheme(text: str, scheme: str, *, listens: bool) -> tuple[AddressForm, Tran
 
 
 def _named() -> str:
-    return next((spec.title for spec in protocols().values() if spec.path == "client"), "no other")
+    """Return whose clients have a name, and the verb that goes with it."""
+    titles = [spec.title for spec in protocols().values() if spec.path == "client"]
+    if len(titles) < 2:
+        return f"{''.join(titles) or 'no other'} has"
+    return f"{', '.join(titles[:-1])} and {titles[-1]} have"
 
 
 def _given(query: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 MANIFEST = "backup.json"
+SIZE_HEADER = "Backup-Bytes"  # of the answer: those of all files together
 FORMAT = 1
 # Whatever a tar or a manifest says, nothing is written anywhere else.
 _NAME = re.compile(

@@ -33,11 +33,12 @@ from host_broker.bus.commands import (
     Signal,
     StopConsuming,
     Subscribe,
+    Suspect,
     Unsubscribe,
     Wake,
 )
 from host_broker.bus.delivery import Delivery, Filter, QueueDelivery, SubscriptionId
-from host_broker.bus.permitted import PermittedTopics
+from host_broker.bus.permitted import PermittedTables, PermittedTopics
 from host_broker.bus.publication import (
     FEEDBACK,
     HEADER,
@@ -54,6 +55,7 @@ from host_broker.bus.publication import (
     pack_properties,
     pack_with_properties,
     property_fault,
+    topic_fault,
     unpack,
     unpack_one,
     unpack_properties,
@@ -217,7 +219,9 @@ class Broker:
         self._deadlines = Deadlines()
         self._leaving: GradualUnsubscribe[Client] = GradualUnsubscribe(self._bus)
         self._held: dict[bytes, dict[ConnectionId, Client]] = {}  # who waits for full queues
-        self._permitted: dict[tuple[Principal, str], PermittedTopics[Route]] = {}
+        self._permitted: PermittedTables[tuple[Principal, str], Route] = PermittedTables(
+            self._bus.forget_permitted
+        )
         self._arriving: Client | None = None  # its session is being made
         self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
         self._ending = False  # a signal has come, or stop: nothing more is read
@@ -408,8 +412,7 @@ class Broker:
     def access_changed(self, now: float) -> None:
         """Users or rules have changed: who is connected stays, with what it may from now on."""
         self._begin(0, now)
-        for permitted in self._permitted.values():
-            self._bus.forget_permitted(permitted)
+        self._permitted.forget()
         for client in list(self._clients.values()):
             if client.internal or client.closing:
                 continue
@@ -1010,30 +1013,24 @@ class Broker:
 
     def _find_topics(self, client: Client) -> TopicTable[Route] | dict[bytes, Route]:
         """Return the topics that a client may publish, which it keeps."""
-        principal = client.principal
-        owner = client.spec.name if client.spec.client_paths and principal.own else ""
-        if self.access.is_open and not owner:
+        key = self._table_of(client)
+        if self.access.is_open and not key[1]:
             client.topics = self._topics
         else:
-            key = principal, owner
-            permitted = self._permitted.get(key)
-            if permitted is None:
-                permitted = self._permitted[key] = PermittedTopics()
-            permitted.clients += 1
-            client.permitted = permitted
-            client.topics = permitted.known
+            client.permitted = self._permitted.use(key)
+            client.topics = client.permitted.known
         return client.topics
+
+    def _table_of(self, client: Client) -> tuple[Principal, str]:
+        """Return whose table a client shares: its principal's, as a client of its protocol."""
+        principal = client.principal
+        return principal, client.spec.name if client.spec.client_paths and principal.own else ""
 
     def _forget_topics(self, client: Client) -> None:
         """Give back the table of a client that has left, or is somebody else from now on."""
         permitted, client.permitted, client.topics = client.permitted, None, None
-        if permitted is None:
-            return
-        permitted.clients -= 1
-        if not permitted.clients:
-            self._bus.forget_permitted(permitted)
-            owner = client.spec.name if client.spec.client_paths and client.principal.own else ""
-            self._permitted.pop((client.principal, owner), None)
+        if permitted is not None:
+            self._permitted.leave(self._table_of(client))
 
     def _permitted_route(self, client: Client, topic: bytes) -> Route | None:
         """Return who gets a topic, None if the client may not publish it. Its table then knows."""
@@ -1050,8 +1047,11 @@ class Broker:
         if permitted is None:
             # All may publish all but what is guarded, which is never in the table of all.
             return not self.access.rights.is_guarded(topic)
+        if topic in permitted.allowed:
+            return True
         if topic in permitted.refused:
             return False
+        self._permitted.judged()
         if not self._decide(client, "publish", topic):
             permitted.refuse(topic)
             return False
@@ -1083,8 +1083,12 @@ class Broker:
         """Find out who a client is: by its secret, or because the edge knows it already."""
         claim, known, access = command.claim, client.principal, self.access
         name, colon, secret = claim.rpartition(":")
+        if command.secret is not None:
+            name, colon, secret = claim, ":", command.secret
         if self._ending:
             self._answer_login(client, command, name if colon else claim, "")
+        elif not claim:
+            self._log_in(client, command, Accepted(known))
         elif access.is_open:
             kind = "claimed" if known.kind == "anonymous" else known.kind
             self._log_in(client, command, Accepted(replace(known, kind=kind, client=claim)))
@@ -1188,9 +1192,7 @@ class Broker:
             self._refuse(client, command, "subscribe", command.topic)
             return
         if command.queue is not None:
-            queue = self._bus.open_queue(command.queue)
-            if queue is None:
-                self._answer(client, command, "bus.max_queues")
+            if self._queue_for(client, command, command.queue) is None:
                 return
             subscriber = self._bus.queue_subscriber(command.queue)
         key = SubscriptionKey(command.topic, command.feedback, command.prefix, command.id)
@@ -1288,14 +1290,37 @@ class Broker:
     def _open_queue(self, client: Client, command: OpenQueue) -> None:
         if not self._may_use_queue(client, command, "subscribe"):
             return
-        queue = self._bus.open_queue(
+        queue = self._queue_for(
+            client,
+            command,
             command.queue,
-            command.policy,
+            policy=command.policy,
             permanent=command.permanent,
             max_messages=command.max_messages,
             max_bytes=command.max_bytes,
         )
-        self._answer(client, command, "bus.max_queues" if queue is None else "")
+        if queue is not None:
+            self._answer(client, command, "")
+
+    def _queue_for(
+        self,
+        client: Client,
+        command: Subscribe | OpenQueue | Enqueue | Consume,
+        name: bytes,
+        **how: Any,
+    ) -> Queue | None:
+        """Return the queue that a command is for, opened if there is none; None: it was refused.
+
+        What is put into it is in the journal under its name, so that must be one of a topic.
+        """
+        queue = self._bus.queues.get(name)
+        if queue is None and (is_service(name) or topic_fault(name)):
+            self._answer(client, command, "queue.name")
+            return None
+        queue = self._bus.open_queue(name, **how)
+        if queue is None:
+            self._answer(client, command, "bus.max_queues")
+        return queue
 
     def _delete_queue(self, client: Client, command: DeleteQueue) -> None:
         queue = self._bus.queues.get(command.queue)
@@ -1319,13 +1344,15 @@ class Broker:
         if command.properties and property_fault(command.properties):
             self._answer(client, command, "bus.properties")
             return
-        queue = self._bus.open_queue(command.queue)
+        queue = self._queue_for(client, command, command.queue)
         if queue is None:
-            self._answer(client, command, "bus.max_queues")
             return
-        self.stats.publications += 1
-        client.published += 1
         taken = self._put(client, queue, command.queue, command.body, command.properties)
+        if taken:
+            self.stats.publications += 1
+            client.published += 1
+            packet = pack(0, command.queue, command.body)
+            self._record_one(client, packet, command.properties)
         self._answer(client, command, "" if taken else "queue.full")
         self._deliver_queue(queue)
 
@@ -1398,10 +1425,10 @@ class Broker:
     def _consume(self, client: Client, command: Consume) -> None:
         if not self._may_use_queue(client, command, "subscribe"):
             return
-        queue = self._bus.open_queue(command.queue)
-        self._answer(client, command, "bus.max_queues" if queue is None else "")
+        queue = self._queue_for(client, command, command.queue)
         if queue is None:
             return
+        self._answer(client, command, "")
         if client.queues is None:
             client.queues = set()
         client.queues.add(command.queue)
@@ -1490,6 +1517,9 @@ class Broker:
             self._run_all(woken, self._ask(woken, woken.session.tick, self._now))
             self._deadlines.renew(woken.connection, woken.session.deadline)
 
+    def _suspect(self, client: Client, command: Suspect) -> None:
+        self._outputs.suspects.append(command.connection)
+
     def _discard(self, client: Client, command: Discard) -> None:
         """Count what was discarded; a client that sends too much of it rests.
 
@@ -1536,6 +1566,7 @@ _EXECUTE = _Executors(
         Send: Broker._send,
         Disconnect: Broker._disconnect,
         Wake: Broker._wake,
+        Suspect: Broker._suspect,
         Discard: Broker._discard,
         Signal: Broker._signal,
         Authenticate: Broker._authenticate,

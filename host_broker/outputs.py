@@ -1,9 +1,9 @@
 """What the pure broker asks its edge to do.
 
 The edge executes an ``Outputs`` in this order: records and retained together, forwards, closes,
-rests, holds, releases, signal; then it calls ``Broker.proceed`` for those in ``paced``. It is an
-accumulator, not a list of command objects, because one read may touch fifty receivers and nobody
-needs fifty objects to say so.
+rests, holds, releases, suspects, signal; then it calls ``Broker.proceed`` for those in ``paced``.
+It is an accumulator, not a list of command objects, because one read may touch fifty receivers and
+nobody needs fifty objects to say so.
 """
 
 from collections.abc import Sequence
@@ -90,6 +90,8 @@ class Outputs:
     not among them. ``retained_by``: the connections that changed them.
     ``rests``: connections that are to be read no further for so many seconds.
     ``holds`` are to be read no further until they are among ``releases`` for the same reason.
+    ``suspects``: connections that are to end if their peers have hung up. Of those on hold nobody
+    else finds out.
     ``paced``: connections for which more is ready; call ``Broker.proceed`` when what they were sent
     has drained.
     ``failures`` are to be logged; a session's connection is among ``closes``.
@@ -107,6 +109,7 @@ class Outputs:
     rests: dict[ConnectionId, float]
     holds: list[tuple[ConnectionId, str]]
     releases: list[tuple[ConnectionId, str]]
+    suspects: list[ConnectionId]
     paced: list[ConnectionId]
     failures: list[Failure]
     logins: list[Login]
@@ -124,6 +127,7 @@ class Outputs:
         self.rests = {}
         self.holds = []
         self.releases = []
+        self.suspects = []
         self.paced = []
         self.failures = []
         self.logins = []

@@ -192,6 +192,7 @@ class ProtocolServer(Protocol):
 
     def settings_changed(self, settings: Any) -> None:
         """Some of its settings have changed, of those in their ``LIVE``; never without that."""
+        return  # a body: without one type checkers take it for abstract
 
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Somebody began or ended to want a path."""

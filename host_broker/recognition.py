@@ -40,11 +40,6 @@ _FOREIGN: dict[str, tuple[FirstBytes, ...]] = {
         FirstBytes((b"\xcc\x50\xfa\xde",), rank=10),  # an old one
     ),
     "http": tuple(FirstBytes((f"{method} ".encode(),), rank=20) for method in _METHODS),
-    "micromsg2": (
-        FirstBytes((b"\x01\x00\x00",), rank=30),
-        FirstBytes((b"\x02\x00\x00",), rank=30),
-        FirstBytes((b"\x01\x01\x00", byte_range(1, 0xFE)), rank=30),
-    ),
     "mqtt": (
         FirstBytes((b"\x10", byte_range(0, 0x7F), b"\x00\x04MQTT"), rank=50),
         FirstBytes((b"\x10", byte_range(0, 0x7F), b"\x00\x06MQIs"), rank=50),
@@ -80,7 +75,7 @@ class Recognition:
         """Return what ``first`` begins: a protocol's name, ``MORE`` or ``NOBODY``.
 
         The names are those of the registry, and of what no session exists for: ``tls``, ``http``
-        (and with it WebSocket, hence UMQ), ``fq``, ``micromsg2``, ``mqtt``.
+        (and with it WebSocket, hence UMQ), ``fq``, ``mqtt``.
         """
         if not first:
             return MORE
@@ -104,10 +99,6 @@ class Recognition:
                 text = f"{here} no fq yet.".encode()
                 spoken = first.startswith(b"\xcc\x50\xca\xfe")
                 return b"\xee\xee" + _SHORT.pack(len(text)) + text if spoken else b""
-            case "micromsg2":
-                # An ERROR frame: the flag, a length of one byte, the text.
-                text = f"{here} no MicroMsg2 yet.".encode()[:255]
-                return b"\x04" + bytes([len(text)]) + text
             case "mqtt":
                 return b"\x20\x02\x00\x01"  # CONNACK: unacceptable protocol version
             case "tls":

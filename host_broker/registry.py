@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from host_broker.protocol import ProtocolSpec
 from host_broker.protocols.fmqp import FMQP
 from host_broker.protocols.lightmq import LIGHTMQ, tunnel
+from host_broker.protocols.micromsg2 import MICROMSG2
 from host_broker.settings import OWN_SECTIONS
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-BUILT_IN: tuple[ProtocolSpec, ...] = (FMQP, LIGHTMQ, tunnel(FMQP))
+BUILT_IN: tuple[ProtocolSpec, ...] = (FMQP, LIGHTMQ, tunnel(FMQP), MICROMSG2)
 # Whose packets are the stored form: programs of this process and HTTP publishers speak it.
 STORED_FORM = FMQP.name
 ENTRY_POINTS = "motemq.protocols"

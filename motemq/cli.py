@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from motemq import __version__
+from motemq.core_dumps import forbid_core_dumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +108,4 @@ class _LazyGroup(click.Group):
 @click.version_option(__version__, prog_name="motemq")
 def main() -> None:
     """MoteMQ: lightweight messaging for sensor boards, proven on real MicroPython."""
+    forbid_core_dumps()

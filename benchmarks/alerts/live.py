@@ -13,9 +13,8 @@ from benchmarks.alerts.rules import REGISTRY
 from benchmarks.faults.processes import Broker, Failed
 from host_broker.client import connect
 from motemq_pipeline import silver
-from motemq_pipeline.alerts.outlet import publish
 from motemq_pipeline.alerts.settings import AlertSettings
-from motemq_pipeline.alerts.stream import alert_stream
+from motemq_pipeline.alerts.stream import alert_stream, publish
 from motemq_pipeline.registry import load_registry
 
 _START_S = 300.0

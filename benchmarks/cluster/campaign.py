@@ -25,6 +25,7 @@ CUTS = ("cut-driver", "cut-worker", "cut-broker", "cut-store", "cut-master")
 FAULTS = (*KILLS, *CUTS)
 _CUT = "cut-"
 _RECOVER_S = 600.0  # from the end of a fault until all is in the table
+_WRITTEN_S = 10.0  # of the end of a journal (journal.flush_s)
 _AT_ONCE = 50  # messages of a board, then it waits for their acknowledgement
 _ACKNOWLEDGE_S = 5.0
 _AGAIN_S = 0.2
@@ -143,10 +144,11 @@ def run(
                 f"{number} of {len(faults)}: {named} for {lasts_s:.1f} s, "
                 f"then up to date after {seconds:.1f} s"
             )
-    journal = network.journalled()
+    _until_written(network, boards)
     for table in (bronze, silver):
-        _until_there("the end", table, len(journal), driver)
+        _until_there("the end", table, len(network.journalled()), driver)
     driver.end()
+    journal = network.journalled()
     return _counted(journal, rows(place), keys(place), boards, len(faults), driver.ended, began)
 
 
@@ -161,6 +163,16 @@ def _until_there(what: str, table: Table, wanted: int, driver: Driver) -> float:
             )
         time.sleep(0.2)
     return time.monotonic() - since
+
+
+def _until_written(network: Network, boards: Sequence[Board]) -> None:
+    """Wait until all that was acknowledged is in segments: the last may be staged. ``Failed``."""
+    acknowledged = {payload for board in boards for payload in board.payloads()}
+    deadline = time.monotonic() + _WRITTEN_S
+    while lost := acknowledged - {payload for _, payload in network.journalled().values()}:
+        if time.monotonic() > deadline:
+            raise Failed(f"{len(lost)} acknowledged messages are in no journal")
+        time.sleep(0.1)
 
 
 @contextmanager

@@ -45,9 +45,13 @@ class Result:
 
 
 def run(
-    victims: Sequence[str], rate: float, chance: random.Random, tell: Callable[[str], None]
+    victims: Sequence[str],
+    rate: float,
+    chance: random.Random,
+    tell: Callable[[str], None],
+    longest_s: float = 5.0,
 ) -> Result:
-    """Kill ``victims`` one after the other, up to 5 s after the one before is at work again.
+    """Kill ``victims`` one after the other, up to ``longest_s`` after the one before is at work.
 
     ``rate``: messages a second. Raises ``processes.Failed``.
     """
@@ -60,14 +64,14 @@ def run(
         try:
             pipeline.start()
             for number, victim in enumerate(victims, start=1):
-                wait_s = chance.uniform(0.0, 5.0)
+                wait_s = chance.uniform(0.0, longest_s)
                 tell(f"{number} of {len(victims)}: {victim}, after {wait_s:.1f} s")
                 time.sleep(wait_s)
                 pipeline.runs()
                 _kill(victim, broker, pipeline, chance)
             sent = load.end()
-            pipeline.finish()
-            messages = count.journalled(folder / "data" / "journal")
+            messages = count.complete(folder / "data" / "journal", load.newest)
+            pipeline.finish(lambda: count.up_to_date(messages, pipeline.tables))
             kills = {victim: victims.count(victim) for victim in dict.fromkeys(victims)}
             return Result(
                 kills,

@@ -20,6 +20,7 @@ class Load:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.sent = 0  # messages that were handed to the system
         self.connections = 0
+        self.newest: tuple[str, bytes] | None = None  # path and payload, of what is acknowledged
         self._thread.start()
 
     def end(self) -> int:
@@ -45,14 +46,15 @@ class Load:
     def _publish(self, client: Client) -> None:
         began, of_this = time.monotonic(), 0
         board = f"board-{self.connections}"
+        path, payload = f"telemetry/{board}/temperature", b""
         while not self._ended.is_set():
             due = int((time.monotonic() - began) * self._rate) + 1
             for _ in range(min(_AT_ONCE, due - of_this)):
                 said = {"v": 1, "board": board, "seq": of_this, "t_ms": of_this, "value": of_this}
                 payload = json.dumps({**said, "sensor": "temperature", "unit": "C"}).encode()
-                client.publish(f"telemetry/{board}/temperature", payload)
+                client.publish(path, payload)
                 of_this += 1
                 self.sent += 1
             client.sync()
+            self.newest = path, payload
             time.sleep(0.01)
-        client.sync()

@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 _START_S = 300.0  # Spark, on a machine that has much else to do
+_CATCH_UP_S = 20.0
 _FINISH_S = 900.0
 _END_S = 120.0
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -109,10 +110,18 @@ class Pipeline:
             raise Failed(f"the pipeline ended: {words.decode(errors='replace')[-2000:]}")
         return True
 
-    def finish(self) -> None:
-        """End it in order, then bring the tables up to date."""
-        if self._process is not None and self._process.poll() is None:
-            _end(self._process)
+    def finish(self, up_to_date: Callable[[], bool]) -> None:
+        """End it in order when the tables are up to date.
+
+        If much waits for it, another run is quicker, whose batches are larger.
+        """
+        deadline = time.monotonic() + _CATCH_UP_S
+        while self.runs() and time.monotonic() < deadline:
+            if up_to_date():
+                _end(self._process)
+                return
+            time.sleep(0.1)
+        _end(self._process)
         self._configure(max_rows=1_000_000)  # what was planned before is repeated as it was
         arguments = ("--once", "--quiet", "--master", "local[*]")
         process = _spawn("pipeline", "run", str(self._config), *arguments)
@@ -127,8 +136,7 @@ class Pipeline:
 
     def end(self) -> None:
         """End what runs."""
-        if self._process is not None:
-            _end(self._process)
+        _end(self._process)
 
 
 def kill_all(process: "subprocess.Popen[bytes]") -> None:
@@ -174,7 +182,9 @@ def line(process: "subprocess.Popen[bytes]", begin: bytes, timeout_s: float) -> 
     raise Failed(f"it did not say '{begin.decode()}': {words.decode(errors='replace')[-2000:]}")
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: "subprocess.Popen[bytes] | None") -> None:
+    if process is None:
+        return
     if process.poll() is None:
         process.terminate()
     try:

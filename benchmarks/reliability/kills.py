@@ -26,6 +26,7 @@ from benchmarks.reliability.load import (
     FmqpPublisher,
     HttpPublisher,
     LightmqPublisher,
+    MicroMsg2Publisher,
     NumberedPublisher,
     Publisher,
     RetainedPublisher,
@@ -92,6 +93,7 @@ def campaign(
         *(FmqpPublisher(port, f"f{number}") for number in range(2)),
         *(RetainedPublisher(port, f"r{number}") for number in range(2)),
         *(LightmqPublisher(port, f"l{number}") for number in range(3)),
+        *(MicroMsg2Publisher(port, f"m{number}") for number in range(2)),
         *(HttpPublisher(port, f"h{number}") for number in range(2)),
         *(NumberedPublisher(port, f"n{number}") for number in range(2)),
     ]

@@ -24,6 +24,7 @@ _REST_S = 0.002  # between two units: the journal is read by Python afterwards
 _COUNTER = struct.Struct(">Q")
 _PACKETS = "application/x-fmqp"
 _PER_BATCH = 50
+_MICROMSG2_WINDOW = 32
 
 Publication = tuple[str, bytes]  # topic, payload
 
@@ -164,6 +165,43 @@ class LightmqPublisher(Publisher):
                 time.sleep(_REST_S / 4)
 
 
+class MicroMsg2Publisher(Publisher):
+    """SENDs to a topic and to a queue in turn, up to 32 without an ack, by batch-ack."""
+
+    def _converse(self) -> None:
+        destinations = (f"kill/micromsg2/{self.name}", f"kill/queue/{self.name}")
+        with self._connected() as client, client.makefile("rb") as reader:
+            client.sendall(_handshake(self.name))
+            _exactly(reader, _exactly(reader, 4)[3])  # version, flags, length of the identity
+            for _ in range(2):
+                _exactly(reader, int.from_bytes(_exactly(reader, 2), "big"))
+            client.sendall(_handshake(self.name))
+            waiting: deque[tuple[int, Publication]] = deque()
+            sequence = 0
+            while not self._stop.is_set() or waiting:
+                if not self._stop.is_set() and len(waiting) < _MICROMSG2_WINDOW:
+                    frames = b""
+                    for _ in range(8):
+                        sequence = sequence % 65535 + 1
+                        to_queue = sequence % 2
+                        payload = self._next()
+                        waiting.append((sequence, (destinations[to_queue], payload)))
+                        destination = destinations[to_queue]
+                        frames += _send(sequence, destination, payload, topic=not to_queue)
+                    client.sendall(frames)
+                    time.sleep(_REST_S)
+                    continue
+                flags, index, length = _exactly(reader, 3)
+                number = int.from_bytes(_exactly(reader, length), "big")
+                if (flags, index, length) != (2, 1, 2):
+                    raise ValueError(f"a frame of flags {flags} and index {index} is no ack")
+                while True:
+                    acknowledged, publication = waiting.popleft()
+                    self.acknowledged.add(publication)
+                    if acknowledged == number:
+                        break
+
+
 class HttpPublisher(Publisher):
     """One POST after the other."""
 
@@ -244,6 +282,19 @@ def _subscription(topic: str) -> bytes:
 
 def _lightmq(opcode: int, payload: bytes) -> bytes:
     return bytes([opcode]) + len(payload).to_bytes(2, "big") + payload
+
+
+def _handshake(identity: str) -> bytes:
+    """Return MicroMsg2's request, and final message, of a client that requires batch-ack."""
+    name, required = identity.encode(), f"batch-ack:max-count={_MICROMSG2_WINDOW}".encode()
+    lists = len(required).to_bytes(2, "big") + required + bytes(2)
+    return bytes([1, 0, 0, len(name)]) + name + lists
+
+
+def _send(sequence: int, destination: str, payload: bytes, *, topic: bool) -> bytes:
+    raw = (f"topic/{destination}" if topic else destination).encode()
+    head = b"\0" + sequence.to_bytes(2, "big") + bytes([len(raw)]) + raw
+    return head + bytes(2) + bytes([len(payload)]) + payload
 
 
 def _frame(file: BinaryIO) -> tuple[int, bytes]:

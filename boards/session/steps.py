@@ -360,16 +360,22 @@ class BoardRun:
 
     @property
     def _config(self) -> Path:
-        return Path(self.job.state_dir) / "node.json"
+        certificates = self._broker_route.certificates
+        if certificates is None:
+            return Path(self.job.state_dir) / "node.json"
+        # It has the board's key: it goes with the run, which the folder of its report does not.
+        folder = certificates.folder / self.job.board.id
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / "node.json"
 
     def _write_config(self, *, autostart: bool) -> None:
         uart = self.model.uart if self.target.board.transport == "uart" else None
         about = self.job.board, uart, self._broker_route.address
         certificates = self._broker_route.certificates
         text = installation.node_config(*about, autostart=autostart, certificates=certificates)
-        self._config.unlink(missing_ok=True)
-        # With TLS it has the board's key.
-        descriptor = os.open(self._config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        config = self._config
+        config.unlink(missing_ok=True)
+        descriptor = os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
         self._will_write("node.json", text.encode())

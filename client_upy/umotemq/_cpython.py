@@ -76,6 +76,14 @@ class Sockets:
         return SocketStream(socket.socket(family))
 
 
+class Selects:
+    """What the client uses of MicroPython's module ``select``."""
+
+    @staticmethod
+    def poll() -> "Poll":
+        return Poll()
+
+
 class Poll:
     """What the client uses of MicroPython's ``select.poll()``.
 
@@ -168,6 +176,6 @@ async def _leave_uncancelled(self: umotemq.aio.Aio, *_: object) -> None:
 
 
 umotemq.aio.Aio.__aexit__ = _leave_uncancelled
-umotemq.link.poll = Poll
+umotemq.link.select = Selects
 umotemq.aio._readable = readable
 umotemq.tcp.socket = Sockets

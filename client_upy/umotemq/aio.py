@@ -58,15 +58,16 @@ class Aio:
         failed = self._failed
         self._failed = failed or StopAsyncIteration()
         client = self.client
-        client.close()
-        # It is the program's again.
-        client._on_drop.remove(self._dropped)
-        client._blocking = True
-        self._watcher.cancel()
-        for task in self._served.values():
-            task.cancel()
-        self._served.clear()
-        await sleep_ms(0)
+        try:
+            client.close()
+        finally:
+            # It is the program's again, and nothing of ours is left to run.
+            client._on_drop.remove(self._dropped)
+            client._blocking = True
+            for task in self._served.values():
+                task.cancel()
+            self._served.clear()
+            await self._watcher  # ends by itself: cancelled, it would leave behind what it waits in
         if failed:
             raise failed
 
@@ -102,9 +103,9 @@ class Aio:
         For one message after the other, by a task of its own. The options: those of ``messages``.
         What the handler raises ends the block.
         """
-        messages = Messages(self, topic, **options)
+        messages = self.messages(topic, **options)
         self._forget(topic, messages._feedback)
-        task = asyncio.create_task(self._serve(messages, handler))
+        task = asyncio.create_task(messages._serve(handler))
         self._served[encoded(topic), messages._feedback] = task
         await self._flush()
 
@@ -117,13 +118,7 @@ class Aio:
         """Call a method of the client that sends and does not wait, as ``publish_from``."""
         outage = self.client.outage
         if outage is not None and kwargs.get("confirm"):
-            # Wait for the answers to what it keeps; if there are none, the oldest gives way.
-            left = self.client.timeout_ms
-            try:
-                while outage.is_full(self.client):
-                    left = await self._await(left, True)
-            except LinkError:
-                pass
+            await outage.wait_for_room(self)
         await self._flush()
         method(*args, **kwargs)
         await self._flush()
@@ -179,6 +174,8 @@ class Aio:
         FmqpClient.subscribe. As a context manager, ``async with``, it unsubscribes at the end of
         the block; ``await messages.close()`` does, too.
         """
+        from umotemq.messages import Messages
+
         return Messages(self, topic, **options)
 
     # ---- inside ----
@@ -217,15 +214,6 @@ class Aio:
         except asyncio.TimeoutError:
             pass
         return ms - ticks_diff(ticks_ms(), start)
-
-    async def _serve(self, messages, handler):
-        try:
-            async for topic, payload in messages:
-                result = handler(topic, payload)
-                if hasattr(result, "send"):
-                    await result
-        except Exception as error:
-            self._fail(error)
 
     def _fail(self, error):
         # End the block. Only tasks of ours come here, never the one that is cancelled.
@@ -286,50 +274,3 @@ class Aio:
                     await sleep_ms(1)
                 else:
                     await _readable(stream)
-
-
-class Messages:
-    """What Aio.messages returns."""
-
-    dropped = 0
-
-    def __init__(self, link, topic, queue=8, newest=False, feedback=False):
-        self._link = link
-        self._topic = topic
-        self._size = queue
-        self._newest = newest
-        self._feedback = feedback
-        self._queue = []
-        link.client.subscribe(topic, self._put, feedback=feedback)
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        if not self._link._failed:
-            await self.close()
-
-    def __aiter__(self):
-        return self
-
-    async def __anext__(self):
-        link = self._link
-        while not self._queue:
-            if link._failed:
-                raise link._failed
-            link._news.clear()
-            await link._news.wait()
-        return self._queue.pop(0)
-
-    async def close(self):
-        """Unsubscribe."""
-        await self._link.unsubscribe(self._topic, feedback=self._feedback)
-
-    def _put(self, topic, payload):
-        queue = self._queue
-        if len(queue) == self._size:
-            self.dropped += 1
-            if self._newest:
-                return
-            queue.pop(0)
-        queue.append((topic, payload))

@@ -1,9 +1,10 @@
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 from typing_extensions import Self
 
 from umotemq.link import Link, _Text
+from umotemq.messages import Messages
 
 _Client = TypeVar("_Client", bound=Link)
 _P = ParamSpec("_P")
@@ -46,19 +47,3 @@ class Aio(Generic[_Client]):
     def messages(
         self, topic: _Text, *, queue: int = 8, newest: bool = False, feedback: bool = False
     ) -> Messages: ...
-
-class Messages:
-    dropped: int
-    def __init__(
-        self,
-        link: Aio[Any],
-        topic: _Text,
-        queue: int = 8,
-        newest: bool = False,
-        feedback: bool = False,
-    ) -> None: ...
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *_: object) -> None: ...
-    def __aiter__(self) -> Self: ...
-    async def __anext__(self) -> tuple[bytes, bytes]: ...
-    async def close(self) -> None: ...

@@ -9,13 +9,13 @@ _HEADER = const(6)
 
 
 class Alike:
-    """``header``: of those messages, with their topic; ``span``: bytes of each, all in all."""
+    """Messages as the one in the buffer from ``start`` to ``end``, whose payload is at ``body``."""
 
-    def __init__(self, client, header, span, handler):
-        self._header = header
-        self._span = span
-        self._handler = handler
+    def __init__(self, client, start, body, end, handler):
         self._view = client._view
+        self._header = bytes(self._view[start:body])
+        self._span = end - start
+        self._handler = handler
         self._startswith = client._buf.startswith  # to bind it takes 16 bytes of heap
 
     def take(self, client):

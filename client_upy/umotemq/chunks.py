@@ -51,7 +51,7 @@ class ChunkClient(FmqpClient):
             self._push()
         if self._last:
             # Under umotemq.aio, which does not wait here.
-            raise LinkError("size", "%d bytes have not gone yet" % self._last)
+            raise LinkError("size", "%d bytes wait" % self._last)
         # The head of the message whose body is still to come: its length, and no byte of it.
         self._pack(_RETAIN if retain else 0, topic, b"")
         for i in range(4):

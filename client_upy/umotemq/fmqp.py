@@ -15,12 +15,11 @@ levels, so that nobody's ``*/*`` sees it.
 Why so long: one client is one class, and half of this says what it does.
 """
 
-from random import getrandbits
 from struct import pack_into
 
 from micropython import const
 
-from umotemq.link import Link, encoded, ticks_ms
+from umotemq.link import Link, encoded, getrandbits, ticks_ms
 
 _SUBSCRIPTION = const(0x80)  # bits from the first one on (R2)
 _UNSUBSCRIBE = const(0x40)
@@ -44,7 +43,6 @@ class FmqpClient(Link):
     name = None
     # ChunkClient's, for a message that is longer than the buffer: True to skip it
     _skip = None
-    _size = None  # of the last message's that came
     _lengths = 0  # of the topic and payload that _format is for, which were packed last
 
     def __init__(self, transport, **options):
@@ -54,11 +52,8 @@ class FmqpClient(Link):
         Link.__init__(self, transport, options)
         if self.name is None:
             self.name = b"%d" % getrandbits(28)
-        # The topic of our pings; it must fit, or the link could never come up.
-        self._own = b"ping"
-        if self.name:
-            self._own = self._normalised(b"ping/-/-/-/-/-/-/" + encoded(self.name))
-        self._pack(0, self._own, b"1")
+        self._own = self._normalised(b"ping/-/-/-/-/-/-/" + encoded(self.name))
+        self._ask(False)  # it must fit, or the link could never come up
         self._last = 0
 
     def publish(self, topic, payload, *, retain=False, will=False, again=False, confirm=False):
@@ -73,23 +68,31 @@ class FmqpClient(Link):
         ``outage`` keeps it.
         """
         payload = encoded(payload)
-        size = len(payload)
         flags = _RETAIN * retain
-        if topic is self._topic and size == self._lengths >> 8 and flags == self._out[0]:
-            if not (will or again or self._last or (confirm and self.outage is None)):
-                # Like the one before, which is still in the transmit buffer but for its payload.
-                end = len(self._part)
-                pack_into(self._tail, self._out, end - size, payload)
-                if self.outage is not None:
-                    return self.outage.send_packed(self, confirm)
-                self._last = end
-                return self._flush() or self._push()
         if will or again:
             if confirm:
-                raise ValueError("confirm, with will or again")
+                raise ValueError("confirm, will or again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
-        if self._send(flags, self._normalised(topic), payload, confirm):
-            self._topic = self if isinstance(topic, bytearray) else topic  # that may change
+        size = len(payload)
+        outage = self.outage
+        if (
+            topic is not self._topic
+            or size != self._lengths >> 8
+            or flags != self._out[0]
+            or self._last
+            or (confirm and outage is None)
+        ):
+            if self._send(flags, self._normalised(topic), payload, confirm):
+                if not isinstance(topic, bytearray):  # that may change
+                    self._topic = topic
+            return None
+        # Like the one before, which is still in the transmit buffer but for its payload.
+        end = len(self._part)
+        pack_into(self._tail, self._out, end - size, payload)
+        if outage is not None:
+            return outage.send_packed(self, confirm)
+        self._last = end
+        return self._flush() or self._push()
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes; it awaits nothing.
@@ -107,7 +110,8 @@ class FmqpClient(Link):
 
     def unsubscribe(self, topic, *, feedback=False):
         """Take back ``subscribe`` of the same topic."""
-        self._tell(_SUBSCRIPTION | _UNSUBSCRIBE | _FEEDBACK * feedback, topic, b"", None, None)
+        flags = _FEEDBACK * feedback | (_SUBSCRIPTION | _UNSUBSCRIBE)
+        self._tell(flags, topic, b"", None, None)
 
     def _tell(self, flags, topic, payload, handler, raw):
         # Tell it now, and whenever the link comes up, in place of what was told.
@@ -121,16 +125,16 @@ class FmqpClient(Link):
                 standing.append(entry)
             elif flags & _UNSUBSCRIBE:
                 flags |= entry[0] & _DEBUG
-        if self._greeted > 2 and not self.up:
-            self._drop(self.error, ticks_ms())  # it was told some of them already: begin anew
         if not flags & _UNSUBSCRIBE:
             levels = topic.split(b"/") if b"*" in topic else None
-            entry = (flags, topic, payload, handler, raw, levels)
-            standing.insert(0 if raw else len(standing), entry)
+            told = [(flags, topic, payload, handler, raw, levels)]
+            standing = told + standing if raw else standing + told
         self._standing = standing
-        self._alike = None
+        self._alike = self._size = None
         if self.up:
             self._send(flags, topic, payload)
+        elif self._greeted > 2:
+            self._drop(self.error, ticks_ms())  # it was told some of them already: begin anew
 
     def _normalised(self, topic):
         # Return it as bytes without outer slashes, or ValueError if it is not 1 to 255 bytes of
@@ -161,6 +165,7 @@ class FmqpClient(Link):
 
     def _greet(self):
         greeted = self._greeted
+        number = greeted - 2
         if not greeted and self.name:
             self._pack(_SUBSCRIPTION | _DEBUG, self._own, b"")
         elif greeted < 2:
@@ -169,8 +174,8 @@ class FmqpClient(Link):
             greeted = 1
         elif self._pong != self._ping and self.name:
             return False
-        elif greeted - 2 < len(self._standing):
-            self._pack(*self._standing[greeted - 2])
+        elif number < len(self._standing):
+            self._pack(*self._standing[number])
         else:
             self._rise()
         self._greeted = greeted + 1
@@ -195,7 +200,8 @@ class FmqpClient(Link):
             if have - start < _HEADER:
                 return handled
             # By shifts, as unpack allocates; the top byte first, as 2**30 would be a long integer.
-            body = start + _HEADER + buf[start + 1]
+            first = start + _HEADER
+            body = first + buf[start + 1]
             size = buf[start + 3] << 16 | buf[start + 4] << 8 | buf[start + 5]
             end = body + size
             if buf[start + 2]:
@@ -206,18 +212,16 @@ class FmqpClient(Link):
                     self.discarded += 1
                 return handled
             self._start = end
-            first = start + _HEADER
             stop = body
             while first < stop and buf[first] == _SLASH:
                 first += 1
             while first < stop and buf[stop - 1] == _SLASH:
                 stop -= 1
+            handled += 1
             if size == 1 and stop - first == len(self._own) and buf.startswith(self._own, first):
                 self._pong = buf[body]
-                handled += 1
-            elif not buf[start] & _SUBSCRIPTION and self._dispatch(start, first, stop, body, end):
-                handled += 1
-            else:
+            elif buf[start] & _SUBSCRIPTION or not self._dispatch(start, first, stop, body, end):
+                handled -= 1
                 self.discarded += 1
             self._size = size
 
@@ -227,10 +231,9 @@ class FmqpClient(Link):
         topic = self._buf
         view = self._view
         wanted = _SUBSCRIPTION | topic[start] & _FEEDBACK
-        standing = self._standing
         count = 0
         failure = payload = only_raw = None
-        for flags, pattern, _, handler, raw, levels in standing:
+        for flags, pattern, _, handler, raw, levels in self._standing:
             if flags & (_SUBSCRIPTION | _FEEDBACK) != wanted:
                 continue
             is_same = len(pattern) == stop - first and topic.startswith(pattern, first)
@@ -240,7 +243,7 @@ class FmqpClient(Link):
                 from umotemq.topic import is_like
 
                 # What equals a valid topic is valid; others are looked through, if copied.
-                if not is_like(levels or pattern.split(b"/"), topic, first, stop, raw):
+                if not is_like(levels or pattern, topic, first, stop, raw):
                     continue
             if not raw and payload is None:
                 payload = bytes(view[body:end])
@@ -248,21 +251,22 @@ class FmqpClient(Link):
                 stop -= first
                 first = 0
             count += 1
+            only_raw = None
             try:
                 if raw:
-                    only_raw = handler if is_same and count == 1 else None
+                    if is_same and count == 1:
+                        only_raw = handler
                     handler(view, first, stop, body, end)
                 else:
-                    only_raw = None
                     handler(topic, payload)
             except Exception as error:
                 failure = failure or error
-        if only_raw and not self._alike and standing is self._standing:
-            # Twice the same length, and without slashes around the topic.
-            if end - body == self._size and stop - first == topic[start + 1]:
+        # Twice the same length, nobody subscribed meanwhile, and no slashes around the topic.
+        if only_raw and not self._alike and end - body == self._size:
+            if stop - first == topic[start + 1]:
                 from umotemq.alike import Alike
 
-                self._alike = Alike(self, bytes(view[start:body]), end - start, only_raw)
+                self._alike = Alike(self, start, body, end, only_raw)
         if failure:
             raise failure
         return count

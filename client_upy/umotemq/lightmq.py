@@ -183,7 +183,7 @@ class LightmqClient(Link):
             if have <= 0:
                 return handled
             operation = buf[start]
-            length = buf[start + 1] << 8 | buf[start + 2]
+            length = buf[start + 1] << 8 | buf[start + 2] if have >= _HEADER else 0
             if not self.up:
                 known = operation == _CONNACK
                 least = most = 1

@@ -20,8 +20,8 @@ here, tasks in umotemq.aio. A protocol adds:
 Why so long: one link is one state machine.
 """
 
+import select
 from random import getrandbits
-from select import poll
 from time import ticks_add, ticks_diff, ticks_ms, ticks_us
 
 
@@ -29,9 +29,9 @@ class LinkError(OSError):
     """What failed, by ``args[0]`` (a table in the README), and ``args[1]``: why, or where."""
 
 
-def encoded(text):
-    """Return ``text`` as UTF-8 if it is a str, or the bytes that it is."""
-    return text.encode() if isinstance(text, str) else text
+def encoded(data):
+    """Return ``data`` as UTF-8 if it is a str, or the bytes that it is."""
+    return data.encode() if isinstance(data, str) else data
 
 
 class Link:
@@ -53,6 +53,7 @@ class Link:
     # it was lost or closed. ``outage``: an umotemq.outage.Ring.
     link_up = alive = on_up = on_down = outage = None
     _blocking = True  # umotemq.aio: whoever sends must not wait
+    _asked = 0  # when the peer was asked for a sign of life, or came up
     _backoff = 0  # the pause before the next try, in ms; 0: the first one
     _ping = 0  # the last sign of life that was asked for; its answer makes ``_pong`` equal
     _part = b""  # a view of what was written last, so that its like needs no new one
@@ -63,16 +64,14 @@ class Link:
                 raise TypeError("no option " + name)
             setattr(self, name, options[name])
         self.transport = transport
-        self.error = self.stream = None
+        self.stream = None
         self.up = False
         self._on_drop = []  # functions of this package, called when the stream was closed
         self.connects = self.discarded = 0
-        self._asked = ticks_ms()  # when the peer was asked for a sign of life, or came up
-        # Two bytes more, so that a protocol may look at a header of which only the first has come.
-        self._buf = bytearray(self.rx_size + 2)
-        self._view = memoryview(self._buf)[: self.rx_size]
+        self._buf = bytearray(self.rx_size)
+        self._view = memoryview(self._buf)
         self._out = bytearray(self.tx_size)
-        self._drop(None, self._asked)
+        self._drop(None, ticks_ms())
 
     # ---- for programs ----
 
@@ -146,10 +145,10 @@ class Link:
         self._push()
         return self._ping
 
-    def _is_answered(self, number):
-        # Whether the answer to a ping came, or to a later one: the broker works in order.
-        pong = self._pong
-        return pong is not None and pong - number & 0xFF <= self._ping - number & 0xFF
+    def _is_answered(self, ping):
+        # Whether the answer to this ping came, or to a later one: the broker works in order.
+        # Of LightMQ's numbers many are no ping's: all of their 16 bits count.
+        return self.up and self._pong - ping & 0xFFFF <= self._ping - ping & 0xFFFF
 
     def _await(self, ms, up):
         # poll once while waiting for an answer, or for the link; return what is left of ``ms``.
@@ -177,9 +176,9 @@ class Link:
                 self.stream = stream = self.transport.open()
             except OSError as error:
                 self._fail(None, error)
-            self._fd = getattr(stream, "pollable", stream)
-            if self._fd:
-                self._poll.register(self._fd, 1)
+            self._fd = pollable = getattr(stream, "pollable", stream)
+            if pollable:
+                self._poll.register(pollable, 1)
         # A stream that is being connected takes nothing, and on some ports must not be read.
         elif up or not self._last:
             count = self._take()  # what an exception in a handler left behind
@@ -237,12 +236,12 @@ class Link:
         self._due = due
         self.up = False
         self.stream = self._fd = self._pong = None
-        self._poll = poll()  # waits for nothing: it sleeps
-        # Since when the peer owes us a byte, and since when it has taken none; 0: it does not.
-        self._silent = self._stuck = 0
-        # The bytes not yet parsed (beyond the end: to be skipped), and those not yet written.
+        self._poll = select.poll()  # waits for nothing: it sleeps
+        # Since when the peer owes us a byte, and since when it has taken none (0: it does not); how
+        # much of the introduction is done; the bytes not yet parsed (beyond the end: to skip), and
+        # those not yet written.
+        self._silent = self._stuck = self._greeted = 0
         self._start = self._end = self._first = self._last = 0
-        self._greeted = 0  # how much of the introduction is done
         # FMQP's: what the last messages were like. No topic that a program may give is the client.
         self._topic = self
         self._alike = None
@@ -344,24 +343,25 @@ class Link:
     def _end_of(self, last, size):
         # Return where a message of ``size`` bytes ends that begins at ``last`` in the transmit
         # buffer. Raises ValueError if it never fits, LinkError if it does not now.
-        if last + size > self.tx_size:
+        end = last + size
+        if end > self.tx_size:
             if size > self.tx_size:
-                raise ValueError("message of %d bytes, tx_size is %d" % (size, self.tx_size))
-            raise LinkError("size", "%d bytes have not gone yet" % last)
-        return last + size
+                raise ValueError("%d bytes, tx_size %d" % (size, self.tx_size))
+            raise LinkError("size", "%d bytes wait" % last)
+        return end
 
     def _send(self, kind, name, data, confirm=None):
         # Send one message, or have the ``outage`` keep it if ``confirm`` is True or False. Returns
-        # whether it is in the transmit buffer still, alone.
+        # whether it stands at the start of the transmit buffer.
         if confirm is not None and self.outage is not None:
             return self.outage.send(self, confirm, kind, name, data)
         if confirm:
             raise ValueError("confirm without outage")
         self._push()
-        is_alone = not self._last
+        is_first = not self._last
         self._pack(kind, name, data)
         self._push()
-        return is_alone and not self._last
+        return is_first
 
     def _push(self):
         # Have all of it written: there is a link, and room for a message.

@@ -194,6 +194,16 @@ class Ring:
         """Say whether the next message may take the place of one that is not confirmed."""
         return self._here > 0 and not self.store and self._place(client.tx_size) is None
 
+    async def wait_for_room(self, link):
+        """Wait for answers to what is here, under asyncio; if none come, the oldest gives way."""
+        client = link.client
+        left = client.timeout_ms
+        try:
+            while self.is_full(client):
+                left = await link._await(left, True)
+        except LinkError:
+            pass
+
     def answered(self, number):
         """Note that the broker has answered the message to which the client gave ``number``."""
         buf = self._buf

@@ -1,15 +1,16 @@
 """TCP as a transport."""
 
+import errno
 import socket
-from errno import EINPROGRESS
 
 
 class Tcp:
     """``host:port``. Looking up a name blocks on MicroPython: give an IP address if you can."""
 
+    _addresses = None  # those that are left to be tried
+
     def __init__(self, host, port):
         self.where = (host, port)
-        self._addresses = []
 
     def open(self):
         """Return a stream that is being connected, to the host's next address.
@@ -25,7 +26,7 @@ class Tcp:
         try:
             sock.connect(address[-1])
         except OSError as error:
-            if error.errno != EINPROGRESS:
+            if error.errno != errno.EINPROGRESS:
                 sock.close()
                 if self._addresses:
                     return self.open()

@@ -28,12 +28,14 @@ def normalised(topic):
 
 
 def is_like(levels, buf, start, end, trusted):
-    """Say whether a topic, as its levels, and ``buf[start:end]`` are equivalent (R10).
+    """Say whether a topic, or the list of its levels, and ``buf[start:end]`` are equivalent (R10).
 
     Both are without outer slashes: each level is equal, or one of the two is ``*``. ``trusted``:
     the second may be incorrect (R4) all the same, and nothing takes heap.
     """
     first = start
+    if isinstance(levels, bytes):
+        levels = levels.split(b"/")
     for level in levels:
         if start > end:
             return False

@@ -26,6 +26,8 @@ ACTIONS: tuple[Action, ...] = get_args(Action)
 EVERYBODY, USERS = "everybody", "users"  # roles
 _DENY, _ROLES = "deny", "roles"
 _KINDS = {"roles": "role", "principals": "principal"}
+# Patterns in the trees that were made of several roles; some 1 KiB each.
+_MOST_MERGED = 10_000
 
 
 class RulesError(ValueError):
@@ -51,13 +53,12 @@ class Granted:
 
     def __init__(self, rules: Iterable[Rule] = (), roles: Iterable[str] = ()) -> None:
         self.roles = tuple(roles)
+        self.rules = tuple(rules)
         self.allow: dict[Action, PatternTree[Rule]] = {}
         self.deny: dict[Action, PatternTree[Rule]] = {}
-        self.count = 0
-        for rule in rules:
+        for rule in self.rules:
             trees = self.deny if rule.denies else self.allow
             trees.setdefault(rule.action, PatternTree()).put(pattern_levels(rule.pattern), rule)
-            self.count += 1
 
 
 class Rules:
@@ -70,6 +71,8 @@ class Rules:
     ) -> None:
         self._roles = dict(roles or {})
         self._principals = dict(principals or {})
+        self._merged: dict[tuple[str, ...], Granted] = {}  # by roles
+        self._merged_count = 0
 
     @classmethod
     def read(cls, document: Mapping[str, object]) -> "Rules":
@@ -93,7 +96,8 @@ class Rules:
     @property
     def count(self) -> int:
         """How many patterns there are."""
-        return sum(each.count for each in (*self._roles.values(), *self._principals.values()))
+        every = (*self._roles.values(), *self._principals.values())
+        return sum(len(each.rules) for each in every)
 
     @property
     def principals(self) -> tuple[str, ...]:
@@ -107,12 +111,25 @@ class Rules:
         return (*named, *((USERS,) if known else ()), EVERYBODY)
 
     def of(self, name: str, *, known: bool) -> Iterator[Granted]:
-        """Yield what concerns a principal: its own rules, then those of its roles."""
+        """Yield what concerns a principal: its own rules, then those of its roles.
+
+        Those of several roles come as one, so that a search is one however many roles there are.
+        """
         if (known or name == "anonymous") and name in self._principals:
             yield self._principals[name]
-        for role in self.roles_of(name, known=known):
-            if role in self._roles:
-                yield self._roles[role]
+        roles = self.roles_of(name, known=known)
+        merged = self._merged.get(roles)
+        if merged is not None:
+            yield merged
+            return
+        found = [self._roles[role] for role in roles if role in self._roles]
+        count = sum(len(each.rules) for each in found)
+        if len(found) > 1 and self._merged_count + count <= _MOST_MERGED:
+            merged = self._merged[roles] = Granted(rule for each in found for rule in each.rules)
+            self._merged_count += count
+            yield merged
+        else:
+            yield from found
 
 
 def _granted(subject: str, entry: object, may_have_roles: bool) -> Granted:

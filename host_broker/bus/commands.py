@@ -88,7 +88,8 @@ class OpenQueue:
     """Have a queue of this name; what is there already stays as it is.
 
     ``permanent``: it outlives its consumers; any other goes when the last one has left it.
-    ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those.
+    ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those. A name is
+    as that of a normal topic (``topic_fault``); any other is refused as "queue.name".
     """
 
     queue: bytes
@@ -108,7 +109,10 @@ class DeleteQueue:
 
 @dataclass(slots=True)
 class Enqueue:
-    """Put one message into a queue, which exists or is opened as ``OpenQueue`` says by default."""
+    """Put one message into a queue, which exists or is opened as ``OpenQueue`` says by default.
+
+    It is counted and journalled as a publication under the queue's name, unless it is dropped.
+    """
 
     queue: bytes
     body: bytes
@@ -174,6 +178,14 @@ class Wake:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspect:
+    """Somebody else wants what another connection has, its name: end that one if its peer has hung
+    up, which is not read because it has to wait."""
+
+    connection: ConnectionId
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     """Say that packets were dropped: by which rule or limit, how many in a row, and how many of
     them were not the one before said again (those cost work)."""
@@ -197,13 +209,15 @@ class Signal:
 @dataclass(frozen=True, slots=True)
 class Authenticate:
     """Say who the client is: the name that it is to have, with its secret behind a colon if it has
-    one. Until ``answer`` is called, perhaps later, nothing is read from the client.
+    one and ``secret`` is None; "": it has none, and is who the edge knows it to be. Until
+    ``answer`` is called, perhaps later, nothing is read from the client.
 
     ``answer`` is told the name (without the secret), why it is refused ("": it is not), and when.
     """
 
     claim: str = field(repr=False)
     answer: Callable[[str, str, float], Sequence["Command"]]
+    secret: str | None = field(default=None, repr=False)
 
 
 Command = (
@@ -221,6 +235,7 @@ Command = (
     | Send
     | Disconnect
     | Wake
+    | Suspect
     | Discard
     | Signal
     | Authenticate

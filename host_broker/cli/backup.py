@@ -17,12 +17,14 @@ import click
 
 from host_broker.backup_format import (
     MANIFEST,
+    SIZE_HEADER,
     BackupFault,
     Manifest,
     is_allowed,
     read_manifest,
 )
 from host_broker.cli.failure import failing_clearly
+from host_broker.cli.progress import Progress
 from host_broker.net.storage.files import sync
 from host_broker.printable import printable
 from host_broker.protocol import DEFAULT_PORT
@@ -60,7 +62,8 @@ def command(folder: Path, url: str, token_file: Path | None, ca: Path | None) ->
 
     Journal, consumer groups and retained messages are those of one moment: all that was
     acknowledged before, and nothing that came after. The broker serves on meanwhile. DIR appears
-    when all of it is there and checked; 'motemq restore DIR DATA' makes a data folder of it.
+    when all of it is there and checked; 'motemq restore DIR DATA' makes a data folder of it. How
+    far it is, is told on stderr.
 
     Exit codes: 0, 1 it could not be made, 2 wrong usage, 130 interrupted.
     """
@@ -81,8 +84,14 @@ def back_up(url: str, folder: Path, token: str = "", ca: Path | None = None) -> 
     parent.mkdir(parents=True, exist_ok=True)
     unborn = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=parent))  # for us only
     try:
-        with _answer(url, token, ca) as body:
-            manifest = _unpack(body, unborn)
+        with _answer(url, token, ca) as (body, size):
+            if size > room(parent):
+                raise BackupError(no_room(parent, size))
+            progress = Progress("backup", size)
+            try:
+                manifest = _unpack(body, unborn, progress)
+            finally:
+                progress.end()
         with contextlib.suppress(FileNotFoundError):
             folder.rmdir()
         unborn.rename(folder)
@@ -91,6 +100,19 @@ def back_up(url: str, folder: Path, token: str = "", ca: Path | None = None) -> 
         shutil.rmtree(unborn, ignore_errors=True)
         raise
     return manifest
+
+
+def room(folder: Path) -> int:
+    """Return how many bytes we may still write there."""
+    return shutil.disk_usage(folder).free
+
+
+def no_room(folder: Path, size: int) -> str:
+    """Say that ``size`` bytes do not fit."""
+    return (
+        f"{size:,} bytes are to be written, and {folder} has room for {room(folder):,}; make room, "
+        "or choose another folder"
+    )
 
 
 def new_file(path: Path) -> IO[bytes]:
@@ -108,8 +130,9 @@ def sync_tree(folder: Path, *, deep: bool = True) -> None:
     sync(folder)
 
 
-def _unpack(body: IO[bytes], folder: Path) -> Manifest:
+def _unpack(body: IO[bytes], folder: Path, progress: Progress | None = None) -> Manifest:
     """Write what a tar has into a folder, and see that it is what its manifest says."""
+    progress = Progress("backup", 0) if progress is None else progress
     found: dict[str, tuple[int, str]] = {}
     manifest: Manifest | None = None
     try:
@@ -125,7 +148,7 @@ def _unpack(body: IO[bytes], folder: Path) -> Manifest:
                         file.write(spelled)
                         os.fsync(file.fileno())
                 elif is_allowed(member.name):
-                    found[member.name] = _copied(source, folder / member.name)
+                    found[member.name] = _copied(source, folder / member.name, progress)
                 else:
                     raise BackupError(f"the broker sent {printable(member.name)!r} unasked")
     except (tarfile.TarError, http.client.HTTPException, BackupFault) as error:
@@ -142,20 +165,22 @@ def _unpack(body: IO[bytes], folder: Path) -> Manifest:
     return manifest
 
 
-def _copied(source: IO[bytes], path: Path) -> tuple[int, str]:
+def _copied(source: IO[bytes], path: Path, progress: Progress) -> tuple[int, str]:
     digest, size = hashlib.sha256(), 0
     with new_file(path) as file:
         while data := source.read(_CHUNK_BYTES):
             digest.update(data)
             size += len(data)
             file.write(data)
+            progress.add(len(data))
         file.flush()
         os.fsync(file.fileno())
     return size, digest.hexdigest()
 
 
 @contextlib.contextmanager
-def _answer(url: str, token: str, ca: Path | None) -> Iterator[IO[bytes]]:
+def _answer(url: str, token: str, ca: Path | None) -> Iterator[tuple[IO[bytes], int]]:
+    """Give the answer, and the bytes of all files in it, 0 if the broker does not say."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
         raise click.UsageError(f"--from '{url}': write it as http://HOST:PORT or https://HOST:PORT")
@@ -182,7 +207,8 @@ def _answer(url: str, token: str, ca: Path | None) -> Iterator[IO[bytes]]:
         if answer.status != 200:
             said = printable(answer.read(_LONGEST_ANSWER_BYTES))
             raise BackupError(f"the broker at {url} refused ({answer.status}): {said}")
-        yield answer
+        said_size = answer.headers.get(SIZE_HEADER, "0")
+        yield answer, int(said_size) if said_size.isdecimal() and len(said_size) < 20 else 0
     finally:
         connection.close()
 

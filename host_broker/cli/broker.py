@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import logging
 import resource
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from host_broker.net.storage.data_dir import DataDirError
 from host_broker.net.storage.retained_store import RetainedStoreError
 from host_broker.registry import RegistryError
 
+_log = logging.getLogger(__name__)
+
 _DEFAULT_LISTEN = f"auto://127.0.0.1:{DEFAULT_PORT}"
 _NEXT_STEP = (
     f"motemq sub fmqp://127.0.0.1:{DEFAULT_PORT} 'home/*' -v, and in another terminal "
@@ -45,8 +48,8 @@ _FAILURES = (ListenError, AccessError, DataDirError, JournalError, RetainedStore
     metavar="PROTOCOL://HOST:PORT",
     help=(
         "Where to listen, as often as wanted; port 0 is any free port. PROTOCOL is auto (every "
-        "protocol, and TLS), fmqp, lightmq or lightmq+fmqp (TCP), autos, fmqps … (TLS), auto+unix, "
-        f"fmqp+unix ….  [default: {_DEFAULT_LISTEN}]"
+        "protocol, and TLS), fmqp, lightmq, lightmq+fmqp or micromsg2 (TCP), autos, fmqps … (TLS), "
+        f"auto+unix, fmqp+unix ….  [default: {_DEFAULT_LISTEN}]"
     ),
 )
 @click.option(
@@ -123,6 +126,12 @@ def command(
     """
     if print_systemd_unit:
         click.echo(service_manager.unit(), nl=False)
+        if reason := service_manager.out_of_reach():
+            click.echo(
+                f"broker: warning: the unit's user cannot run this installation: {reason}; "
+                "install motemq elsewhere, e.g. into a venv in /opt",
+                err=True,
+            )
         return
     if ephemeral and data is not None:
         raise click.UsageError("--ephemeral and --data exclude each other; give one")
@@ -138,14 +147,14 @@ def command(
     if check_config:
         _check(ServiceOptions(addresses, data, settings, insecure_bind), config)
         return
-    if data is None and not ephemeral:
-        click.echo("broker: no --data folder given, so nothing is kept (--ephemeral)", err=True)
     set_up_logging(log_format, verbose=verbose)
+    if data is None and not ephemeral:
+        _log.warning("no --data folder given, so nothing is kept (--ephemeral)")
     with failing_clearly("broker", *_FAILURES):
         reload = functools.partial(load_settings, config, assignments)
         options = ServiceOptions(addresses, data, settings, insecure_bind, reload)
         try:
-            code = _run(options, "" if listen else _NEXT_STEP)
+            code = _run(options, "" if listen or log_format == "json" else _NEXT_STEP)
         except RegistryError as error:
             click.echo(f"broker: error: {error}", err=True)
             code = _BROKEN
@@ -189,10 +198,10 @@ def _allow_open_files(wanted: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         if hard != resource.RLIM_INFINITY and hard < wanted:
-            click.echo(
-                f"broker: the system allows {hard} open files, so fewer than "
-                "net.max_connections connections; see 'ulimit -Hn'",
-                err=True,
+            _log.warning(
+                "the system allows %d open files, so fewer than net.max_connections connections; "
+                "see 'ulimit -Hn'",
+                hard,
             )
             wanted = hard
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -16,8 +16,9 @@ from host_broker.backup_format import (
     Manifest,
     read_manifest,
 )
-from host_broker.cli.backup import new_file, sync_tree
+from host_broker.cli.backup import new_file, no_room, room, sync_tree
 from host_broker.cli.failure import failing_clearly
+from host_broker.cli.progress import Progress
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -61,10 +62,14 @@ def restore(backup: Path, data: Path) -> Manifest:
         )
     parent = data.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
+    size = sum(file.size for file in manifest.files)
+    if size > room(parent):
+        raise RestoreError(no_room(parent, size))
     unborn = Path(tempfile.mkdtemp(prefix=f".{data.name}.", dir=parent))  # for us only
+    progress = Progress("restore", size)
     try:
         for file in manifest.files:
-            _copy(backup / file.name, unborn / file.name, file)
+            _copy(backup / file.name, unborn / file.name, file, progress)
         sync_tree(unborn)
         with contextlib.suppress(FileNotFoundError):
             data.rmdir()
@@ -73,16 +78,19 @@ def restore(backup: Path, data: Path) -> Manifest:
     except BaseException:
         shutil.rmtree(unborn, ignore_errors=True)
         raise
+    finally:
+        progress.end()
     return manifest
 
 
-def _copy(source: Path, target: Path, expected: BackedUpFile) -> None:
+def _copy(source: Path, target: Path, expected: BackedUpFile, progress: Progress) -> None:
     digest, size = hashlib.sha256(), 0
     with source.open("rb") as reading, new_file(target) as writing:
         while data := reading.read(_CHUNK_BYTES):
             digest.update(data)
             size += len(data)
             writing.write(data)
+            progress.add(len(data))
         writing.flush()
         os.fsync(writing.fileno())
     if (size, digest.hexdigest()) != (expected.size, expected.sha256):

@@ -4,12 +4,15 @@ import contextlib
 import os
 import shlex
 import socket
+import stat
 import sys
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
 _UNIT = "motemq-broker.service"
 _PLACE = "@MOTEMQ@"
+_HOMES = (Path("/home"), Path("/root"), Path("/run/user"))  # systemd.exec(5), ProtectHome=
 
 
 def notify(state: str) -> None:
@@ -28,9 +31,33 @@ def notify(state: str) -> None:
 def unit() -> str:
     """Return the systemd unit, with the path of the program that is running."""
     text = resources.files("host_broker").joinpath("systemd", _UNIT).read_text(encoding="utf-8")
+    return text.replace(_PLACE, " ".join(map(_quoted, _command())))
+
+
+def out_of_reach() -> str:
+    """Return what a service of the unit could not reach of this installation, and why; "": nothing.
+
+    It is a user of its own, for whom home directories are empty.
+    """
+    ours = [_command()[0], sys.executable, sys.prefix, sys.base_prefix, __file__]
+    return hidden(Path(each).absolute() for each in ours)
+
+
+def hidden(paths: Iterable[Path]) -> str:
+    """Return which of these files or folders another user without a home cannot reach, and why."""
+    for path in paths:
+        for each in (path, path.resolve()):
+            if home := next((home for home in _HOMES if each.is_relative_to(home)), None):
+                return f"{each} is in {home}"
+            for folder in each.parents:
+                if not folder.stat().st_mode & stat.S_IXOTH:
+                    return f"{each} is in {folder}, which others may not enter"
+    return ""
+
+
+def _command() -> list[str]:
     program = Path(sys.argv[0]).absolute()
-    words = [str(program)] if program.name == "motemq" else [sys.executable, "-m", "motemq"]
-    return text.replace(_PLACE, " ".join(map(_quoted, words)))
+    return [str(program)] if program.name == "motemq" else [sys.executable, "-m", "motemq"]
 
 
 def _quoted(word: str) -> str:

@@ -38,7 +38,7 @@ class Backoff:
         not noticed yet that the connection before is gone.
         """
         lost = isinstance(error, ConnectFailed | ConnectionLost | Timeout)
-        return lost or (self._was_well and isinstance(error, Refused))
+        return lost or (self._was_well and isinstance(error, Refused) and error.of_name)
 
     def next_s(self) -> float:
         """Return seconds."""

@@ -205,7 +205,10 @@ class Connection(asyncio.Protocol):
             if not session.heard and (speaks := stranger(data[:16])):
                 self.abort(session.broken(f"what answers there speaks {speaks}").error)
                 return
+            had_credit = session.credit
             self._happened(session.receive_data(data, now))
+            if session.credit and not had_credit:
+                self._take(self, ())  # who waited may go on, also if nothing else has happened
             self.flush()
 
     def eof_received(self) -> bool:

@@ -351,6 +351,9 @@ class Shell:
     def _wake(self) -> None:
         if os.getpid() == self._pid:
             self._subscriptions.wake()
+        self._wake_publishers()
+
+    def _wake_publishers(self) -> None:
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
@@ -402,6 +405,7 @@ class Shell:
             elif isinstance(event, Closed):
                 break
         self.changed.notify_all()
+        self._wake_publishers()
 
     def _refuse(self, number: int, error: ClientError) -> None:
         subscribed = self._subscriptions.get(number)

@@ -146,6 +146,9 @@ LIMITS: Mapping[str, str] = {
     "lightmq.connect_timeout_s": "motemq_clients_closed",
     "lightmq.ping_timeout_s": "motemq_clients_closed",
     "lightmq.max_pending": "motemq_clients_closed",
+    "micromsg2.handshake_timeout_s": "motemq_clients_closed",
+    "micromsg2.ack_timeout_s": "motemq_clients_closed",
+    "micromsg2.max_backlog_bytes": "motemq_clients_closed",
 }
 
 Figure = tuple[str, tuple[str, ...], float]  # a name of FAMILIES, values of its labels, value

@@ -371,6 +371,8 @@ class Server:
                 paced = self.connections.get(identity)
                 if paced is not None:
                     paced.pace()
+        for identity in outputs.suspects:
+            self._end_if_hung_up(identity)
         for login in outputs.logins:
             self._log_in(login)
         for denial in outputs.denials:
@@ -552,6 +554,18 @@ class Server:
         _log.info("connection %d is closed: %s", close.connection, close.reason)
         connection.left = True  # of many subscriptions it is taken off the bus step by step
         (connection.transport.abort if close.abort else connection.close)()
+
+    def _end_if_hung_up(self, identity: ConnectionId) -> None:
+        """End a connection whose peer has gone while we let it wait, and comes back.
+
+        What it said and nobody has read goes with it: none of that was acknowledged, and it would
+        come after what the same client says from now on.
+        """
+        connection = self.connections.get(identity)
+        if connection is not None and connection.hung_up_on_hold:
+            _log.info("connection %d is closed: it hung up, and its name is wanted again", identity)
+            self.disconnected["hung up"] += 1
+            connection.transport.abort()
 
     def _close_idle(self, close: Close) -> None:
         self.disconnected["idle"] += 1

@@ -33,6 +33,6 @@ def write_about(spark: "SparkSession", place: Storage) -> None:
 
 def read_about(place: Storage) -> dict[str, str]:
     """Return what was said, nothing if nothing was."""
-    said = place.read_bytes(ABOUT)
-    found: dict[str, str] = json.loads(said) if said else {}
+    data = place.read_bytes(ABOUT)
+    found: dict[str, str] = json.loads(data) if data else {}
     return found

@@ -99,10 +99,10 @@ class _Progress:
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
         self._terminal = sys.stdout.isatty()
-        self._said = ""
+        self._shown = ""
         self._next = 0.0
         self._last: RunStatus | None = None
-        self._away: set[str] = set()
+        self._unreachable: set[str] = set()
 
     def say(self, text: str) -> None:
         """Print a line of its own."""
@@ -114,25 +114,25 @@ class _Progress:
         self._last = status
         if self._quiet or not status.queries:
             return
-        for broker in status.unreachable.keys() - self._away:
-            self._aside(f"{status.unreachable[broker]}; the others are read on")
-        for broker in self._away - status.unreachable.keys():
-            self._aside(f"{broker} answers again")
-        self._away = set(status.unreachable)
+        for broker in status.unreachable.keys() - self._unreachable:
+            self._say_above(f"{status.unreachable[broker]}; the others are read on")
+        for broker in self._unreachable - status.unreachable.keys():
+            self._say_above(f"{broker} answers again")
+        self._unreachable = set(status.unreachable)
         text = "; ".join(_in_short(query) for query in status.queries)
         if self._terminal:
             click.echo(f"\r\x1b[K{in_a_line(status, _columns())}", nl=False)
-        elif text != self._said and time.monotonic() >= self._next:
+        elif text != self._shown and time.monotonic() >= self._next:
             click.echo(f"pipeline: {text}")
             self._next = time.monotonic() + _LINE_EVERY_S
-        self._said = text
+        self._shown = text
 
-    def _aside(self, text: str) -> None:
+    def _say_above(self, text: str) -> None:
         click.echo(f"\r\x1b[K{text}" if self._terminal else f"pipeline: {text}")
 
     def end(self) -> None:
         """Say what was done."""
-        if self._terminal and not self._quiet and self._said:
+        if self._terminal and not self._quiet and self._shown:
             click.echo("")
         rows = {query.name: query.rows for query in self._last.queries} if self._last else {}
         self.say("ended; messages in this run: " + ", ".join(f"{n} {r}" for n, r in rows.items()))
@@ -148,8 +148,8 @@ def in_a_line(status: RunStatus, columns: int) -> str:
     parts = [f"{first.name} {first.rows:,} rows, {first.rows_per_s:,.0f}/s, behind {_lag(first)}"]
     parts += [f"{query.name} behind {_lag(query)}" for query in others]
     pairs = zip(parts, status.queries, strict=True)
-    said = [f"{broker} does not answer" for broker in status.unreachable]
-    text = "; ".join([*said, *(f"{part}{_again(query)}" for part, query in pairs)])
+    unreachable = [f"{broker} does not answer" for broker in status.unreachable]
+    text = "; ".join([*unreachable, *(f"{part}{_again(query)}" for part, query in pairs)])
     return text if len(text) <= columns else text[: columns - 1] + "…"
 
 
@@ -183,12 +183,12 @@ def status(config: Path, as_json: bool) -> None:
     with refusals():
         read = load_config(config)
         found = read_status(read.checkpoint)
-        lags, away = _lags(read, found)
+        lags, unreachable = _lags(read, found)
     if as_json:
-        told = asdict(found)
-        for query in told["queries"]:
+        document = asdict(found)
+        for query in document["queries"]:
             query["behind"] = lags[query["name"]]
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(document))
     else:
         click.echo(f"{found.state}, process {found.pid}, since {found.started_at}")
         for query in found.queries:
@@ -197,7 +197,7 @@ def status(config: Path, as_json: bool) -> None:
                 f"{query.rows_per_s:,.0f}/s  batch {max(query.batch, 0)}: {query.batch_rows:,} "
                 f"rows in {query.batch_s:.2f} s, {query.finished_at or 'none yet'}{_again(query)}"
             )
-        for why in away:
+        for why in unreachable:
             click.echo(f"  {why}; not counted")
     if found.state != "running":
         raise SystemExit(_NOT_RUNNING)
@@ -213,9 +213,9 @@ def _lags(config: RunConfig, found: RunStatus) -> tuple[dict[str, int], list[str
             options = Options.read(source_options(config.source, token))
             journal = options.journal()
             partitions = journal.reachable()
-            away = list(journal.unreachable().values())
-            if options.brokers and len(away) == len(options.brokers):
-                raise JournalError(away[0])
+            unreachable = list(journal.unreachable().values())
+            if options.brokers and len(unreachable) == len(options.brokers):
+                raise JournalError(unreachable[0])
         except JournalError as error:
             raise PipelineError(str(error)) from error
     from motemq_pipeline.delta import Backlog, Table
@@ -232,4 +232,4 @@ def _lags(config: RunConfig, found: RunStatus) -> tuple[dict[str, int], list[str
         else of_bronze + backlog.rows(done(query.name))
         for query in found.queries
     }
-    return lags, away
+    return lags, unreachable

@@ -84,19 +84,19 @@ class Source(TomlTable):
     group: str = ""
 
     @classmethod
-    def between(cls, said: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
+    def between(cls, table: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
         """One of brokers and journal; what is for brokers only, without a journal."""
-        brokers, journal = said.get("brokers"), said.get("journal")
+        brokers, journal = table.get("brokers"), table.get("journal")
         if bool(brokers) == bool(journal):
             yield (
                 ("journal",) if brokers else (),
                 '[source] needs one of brokers = "http://127.0.0.1:8765" and journal = '
                 '"DATA/journal"',
             )
-        if "token_env" in said and "token_file" in said:
+        if "token_env" in table and "token_file" in table:
             yield ("token_env",), "give token_env or token_file, not both"
         for key in ("token_env", "token_file", "ca_file", "group"):
-            if journal and not brokers and key in said:
+            if journal and not brokers and key in table:
                 yield (key,), f"{key} is for brokers; a journal folder has none"
 
 
@@ -116,9 +116,9 @@ class _Tables(TomlTable):
         return '[tables] needs folder = "…", where the tables are kept'
 
     @classmethod
-    def between(cls, said: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
+    def between(cls, table: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
         """The place of the tables, and what it needs."""
-        folder, checkpoint = said.get("folder"), said.get("checkpoint")
+        folder, checkpoint = table.get("folder"), table.get("checkpoint")
         if isinstance(folder, str) and "://" in folder:
             try:
                 if Storage.at(folder).folder is None and not checkpoint:
@@ -127,7 +127,7 @@ class _Tables(TomlTable):
                 yield ("folder",), str(error)
         if isinstance(checkpoint, str) and "://" in checkpoint:
             yield ("checkpoint",), _CHECKPOINT
-        options = said.get("options")
+        options = table.get("options")
         if isinstance(options, dict) and (refused := refuse_secrets(options)):
             yield ("options",), refused
 
@@ -159,12 +159,12 @@ class _File(TomlTable):
         return f"[{key}] is not known; there are {known}"
 
     @classmethod
-    def between(cls, said: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
+    def between(cls, table: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
         """The sections whose keys are others' business: Spark's, the alerts'."""
-        for key, value in _flat(said.get("spark"), ""):
+        for key, value in _flat(table.get("spark"), ""):
             if not isinstance(value, str | int | float):
                 yield ("spark", key), must_be(key, "a text, a number, true or false", value)
-        alerts = said.get("alerts")
+        alerts = table.get("alerts")
         for key, value in alerts.items() if isinstance(alerts, dict) else ():
             try:
                 AlertSettings.read({key: value})
@@ -202,8 +202,8 @@ def load_config(file: Path) -> RunConfig:
     except (OSError, ValueError) as error:
         raise PipelineError(f"{file} cannot be read: {error}") from error
     # Of a section that is not there, the keys that it must have are missing.
-    said = {"source": {}, "tables": {}, "run": {}, **toml.said}
-    found = TomlFile(file, said, toml.lines).read(
+    table = {"source": {}, "tables": {}, "run": {}, **toml.table}
+    found = TomlFile(file, table, toml.lines).read(
         _File, lambda mistakes: PipelineError("\n".join(mistakes)), file.parent
     )
     tables, run = found.tables, found.run

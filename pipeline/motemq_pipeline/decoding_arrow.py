@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from motemq_pipeline.decoding import decode, fields_decoder
-from motemq_pipeline.reading import LAST_US, Refused, iso_us
+from motemq_pipeline.decoding import LAST_US, Refused, decode, fields_decoder, iso_us
 from motemq_pipeline.rules import (
     CLOCK_AHEAD_S,
     JSON,
@@ -360,10 +359,10 @@ class _Rows:
         if "time" not in rule.fields:
             return pa.nulls(self._count, pa.int64())
         field = rule.fields["time"]
-        said = self._fields[field.name]
+        column = self._fields[field.name]
         if not TIME_UNITS[rule.time_unit]:
             found: list[int | None] = [None] * self._count
-            for at, text in enumerate(said.to_pylist()):
+            for at, text in enumerate(column.to_pylist()):
                 if text is not None:
                     try:
                         found[at] = iso_us(text)
@@ -371,7 +370,7 @@ class _Rows:
                         self._times[at] = False
             return pa.array(found, pa.int64())
         with np.errstate(over="ignore", invalid="ignore"):
-            us = _doubles(said) * (1e6 / TIME_UNITS[rule.time_unit])
+            us = _doubles(column) * (1e6 / TIME_UNITS[rule.time_unit])
             known = (us >= 0) & (us <= LAST_US)
         floored = np.floor(np.where(known, us, 0.0)).astype(np.int64)
         return pa.array(floored, mask=~known)

@@ -60,24 +60,26 @@ class Table:
         with self._in_words():
             return DeltaTable.is_deltatable(self.storage.uri, self._options)
 
-    def create(self, anew: bool = False) -> None:
-        """Make the table, without rows, if it is not there; ``anew``: also if it is.
+    def create(self, overwrite: bool = False) -> None:
+        """Make the table, without rows, if it is not there.
+
+        ``overwrite``: also if it is, without its rows.
 
         Raises ``PipelineError`` if it is there with the columns of another version.
         """
         with self._in_words():
-            if anew or not DeltaTable.is_deltatable(self.storage.uri, self._options):
+            if overwrite or not DeltaTable.is_deltatable(self.storage.uri, self._options):
                 self._refuse_folder_of_old()
                 self._handle = DeltaTable.create(
                     self.storage.uri,
                     arrow_schema(self.name),
-                    mode="overwrite" if anew else "ignore",
+                    mode="overwrite" if overwrite else "ignore",
                     partition_by=self._partition_by,
                     storage_options=self._options,
                     configuration=self._configuration(),
                     raise_if_key_not_exists=False,  # Delta allows keys of our own
                 )
-        if not anew:
+        if not overwrite:
             self.check_version()
 
     def check_version(self) -> None:
@@ -159,7 +161,7 @@ class Table:
         if not self.exists():
             self.create()
         elif self.handle().metadata().configuration.get(_VERSION) != str(VERSIONS[self.name]):
-            self.create(anew=True)
+            self.create(overwrite=True)
         transactions = [Transaction(app, batch)] if app else []
         for _ in range(_TRIES):
             self.handle()

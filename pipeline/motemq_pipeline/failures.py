@@ -82,5 +82,5 @@ def in_one_line(text: str, log: Path) -> str:
     ours = _OURS.search(text)
     if ours:
         return ours[2]
-    said = next((line for line in text.splitlines() if line.strip(" ;")), "no reason was given")
-    return f"Spark failed: {said.strip(' ;')}; its log is {log}"
+    reason = next((line for line in text.splitlines() if line.strip(" ;")), "no reason was given")
+    return f"Spark failed: {reason.strip(' ;')}; its log is {log}"

@@ -110,8 +110,8 @@ class Maintenance:
                 waiting = True
 
     def _may_pass(self, error: Exception) -> bool:
-        away = isinstance(error, StoreUnavailable)  # which is known by its name
-        text = f"{StoreUnavailable.__name__}: {error}" if away else str(error)
+        unavailable = isinstance(error, StoreUnavailable)  # which is known by its name
+        text = f"{StoreUnavailable.__name__}: {error}" if unavailable else str(error)
         return self._restarts.failed(text, self._rounds, time.monotonic())
 
 

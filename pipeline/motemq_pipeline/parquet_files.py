@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _FOUND: Final = pa.schema([("target", pa.int32()), ("file", pa.string())])
-_FOUND_SPARK: Final = "target int, file string"
+FOUND: Final = "target int, file string"  # what tasks say: the columns of ``collected``
 _GROUP_ROWS: Final = 128 * 1024
 _GROUP_BYTES: Final = 64 * 1024 * 1024  # what a task holds of a file
 _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"  # of rows without a time, as Spark writes it
@@ -68,7 +68,7 @@ def writing(rows: "DataFrame", place: Storage, targets: Sequence[Target]) -> "Da
 
     ``collected`` understands the rows of the result.
     """
-    return rows.mapInArrow(_writer(place, tuple(targets)), _FOUND_SPARK)
+    return rows.mapInArrow(_writer(place, tuple(targets)), FOUND)
 
 
 def collected(written: "DataFrame", place: Storage, targets: Sequence[Target]) -> list[list[File]]:
@@ -92,7 +92,7 @@ def collected(written: "DataFrame", place: Storage, targets: Sequence[Target]) -
 
 def written_by(place: Storage, target: Target, batches: Iterator[pa.RecordBatch]) -> list[File]:
     """Write ``batches`` as files of a table, in this process."""
-    files = _Files(place, target)
+    files = TargetFiles(place, target)
     for batch in batches:
         files.add(batch)
     return list(files.close())
@@ -102,21 +102,24 @@ def _writer(
     place: Storage, targets: tuple[Target, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writers = [_Files(place, target) for target in targets]
+        writers = [TargetFiles(place, target) for target in targets]
         for batch in batches:
             for writer in writers:
                 writer.add(batch)
-        ended = [
-            (at, file_to_json(file)) for at, each in enumerate(writers) for file in each.close()
-        ]
-        columns = zip(*ended, strict=True) if ended else ([], [])
-        arrays = [pa.array(of, kind) for of, kind in zip(columns, _FOUND.types, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_FOUND)
+        yield finished(writers)
 
     return written
 
 
-class _Files:
+def finished(writers: "Sequence[TargetFiles]") -> pa.RecordBatch:
+    """Finish what a task has written, in the order of its targets; return it for ``collected``."""
+    ended = [(at, file_to_json(file)) for at, each in enumerate(writers) for file in each.close()]
+    columns = zip(*ended, strict=True) if ended else ([], [])
+    arrays = [pa.array(of, kind) for of, kind in zip(columns, _FOUND.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_FOUND)
+
+
+class TargetFiles:
     """The files of one table that one task writes: one a day, where the table has days."""
 
     def __init__(self, place: Storage, target: Target) -> None:

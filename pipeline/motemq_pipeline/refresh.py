@@ -18,7 +18,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from motemq_pipeline import gold, rig, rig_history, rollups
+from motemq_pipeline import gold, rig, rollups
 from motemq_pipeline.about import write_about
 from motemq_pipeline.delta import Conflict, Table
 from motemq_pipeline.parquet_files import File, Target, collected, writing
@@ -53,7 +53,7 @@ _MOST_BEHIND: Final = 50  # versions without rows, after which a table notes tha
 _CUT_OFF_US: Final = 999
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-Told = Callable[[str, int, float], None]  # a table that was made, its rows, seconds
+Progress = Callable[[str, int, float], None]  # a table that was made, its rows, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class Refresh:
         self._tables: dict[str, Table] = {}
         self._rig_seen: tuple[tuple[str, int], ...] | None = None
 
-    def everything(self, told: Told) -> None:
+    def everything(self, progress: Progress) -> None:
         """Make all tables from all there is."""
         for name in FROM_RIG[:2]:
-            self._replaced(name, told)
+            self._replaced(name, progress)
         for name in (*FROM_SILVER, *FROM_RIG[2:]):
-            self._replaced(name, told)
+            self._replaced(name, progress)
         write_about(self._spark, self._place)
 
     def follow(self) -> bool:
@@ -190,7 +190,9 @@ class Refresh:
             rows.unpersist()
         return table.change(files, replaced, news.app, news.version)
 
-    def _replaced(self, name: str, told: Told | None = None, version: int | None = None) -> None:
+    def _replaced(
+        self, name: str, progress: Progress | None = None, version: int | None = None
+    ) -> None:
         """Make a table from all there is."""
         began = time.monotonic()
         table = self._table(name)
@@ -202,8 +204,8 @@ class Refresh:
         nothing = name in FROM_RIG and not self._rig_files()
         files = [] if nothing else self._written(name, self._made(name, version or 0))
         table.replace(files, app, version or 0)
-        if told is not None:
-            told(name, sum(file.rows for file in files), time.monotonic() - began)
+        if progress is not None:
+            progress(name, sum(file.rows for file in files), time.monotonic() - began)
 
     def _made(self, name: str, version: int) -> DataFrame:
         if name in ROLLUPS:
@@ -226,9 +228,9 @@ class Refresh:
             ),
             "gold_checks": lambda: rig.checks(rows("rig_events")),
             "gold_rtt": lambda: rig.rtt(rows("rig_samples")),
-            "gold_latency": lambda: rig_history.latency(rows("rig_samples")),
-            "gold_flakes": lambda: rig_history.flakes(rows("gold_checks")),
-            "gold_regressions": lambda: rig_history.regressions(rows("gold_rtt")),
+            "gold_latency": lambda: rig.latency(rows("rig_samples")),
+            "gold_flakes": lambda: rig.flakes(rows("gold_checks")),
+            "gold_regressions": lambda: rig.regressions(rows("gold_rtt")),
         }
         return makers[name]()
 

@@ -31,15 +31,8 @@ def by_minute(silver: DataFrame) -> DataFrame:
     A reading that came more than once counts once an hour. ``gaps`` are the numbers missing between
     a reading and the one before it in its stream and hour, so they add up over sensors and minutes.
     """
-    stream = ["board", "connection", "hour"]
-    by_number = Window.partitionBy(*stream).orderBy("seq", "sensor", "partition", "message_seq")
-    before = F.lag(F.struct("seq", "sensor")).over(by_number)
     readings = (
-        silver.where(IS_READING)
-        .withColumn("hour", _start(_HOUR_S))
-        .transform(_by_hour_and_board)
-        .withColumn("before", before)
-        .where(F.col("seq").isNull() | ~F.struct("seq", "sensor").eqNullSafe(F.col("before")))
+        _once_an_hour(silver)
         .withColumn("missing", F.greatest(F.col("seq") - F.col("before.seq") - 1, F.lit(0)))
         # The first reading of a stream's hour has nothing missing before it.
         .withColumn("missing", F.when(F.col("seq").isNotNull(), F.coalesce("missing", F.lit(0))))
@@ -76,43 +69,40 @@ def by_hour(minutes: DataFrame) -> DataFrame:
 
 
 def by_simulated_time(silver: DataFrame) -> DataFrame:
-    """Return ``gold_sensor_rollup``: each reading counts once an hour, however often it arrived.
-
-    Ten seconds of a sensor are a few readings, so its percentiles are values that there were. To
-    begin a sketch for each window costs more than to put its readings in order; by windows of one
-    order, no table of all groups is held either.
-    """
+    """Return ``gold_sensor_rollup``: each reading counts once an hour, however often it arrived."""
     key = ["board", "connection", "sensor", "unit", "window_start_ms", "hour"]
-    alone = F.when(F.col("seq").isNull(), F.struct("partition", "message_seq"))
-    arrival = Window.partitionBy("board", "connection", "hour", "sensor", "seq", "alone").orderBy(
-        "partition", "message_seq"
-    )
-    of_window = Window.partitionBy(*key)
     window_ms = (F.floor(F.col("t_ms") / WINDOW_MS) * WINDOW_MS).cast("long")
-    once = (
-        silver.where(IS_READING)
-        .withColumns({"hour": _start(_HOUR_S), "alone": alone, "window_start_ms": window_ms})
-        .transform(_by_hour_and_board)
-        .withColumn("arrival", F.row_number().over(arrival))
-        .where(F.col("arrival") == 1)
-        .select(*key, "value")
-    )
     found = (
-        once.withColumns(
-            {
-                "rank": F.row_number().over(of_window.orderBy("value")),
-                "count": F.count("*").over(of_window),
-                "mean": F.avg("value").over(of_window),
-                "min": F.min("value").over(of_window),
-                "max": F.max("value").over(of_window),
-            }
+        _once_an_hour(silver)
+        .withColumn("window_start_ms", window_ms)
+        .groupBy(*key)
+        .agg(
+            F.count("*").alias("count"),
+            F.avg("value").alias("mean"),
+            F.min("value").alias("min"),
+            F.max("value").alias("max"),
+            F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
         )
-        .withColumns(
-            {name: F.max(_ranked(_SHARES[name])).over(of_window) for name in ("p50", "p95")}
-        )
-        .where(F.col("rank") == 1)
     )
-    return shaped(found, "gold_sensor_rollup").sortWithinPartitions("hour", *key[:-1])
+    found = shaped(_with_percentiles(found), "gold_sensor_rollup")
+    return found.sortWithinPartitions("hour", *key[:-1])
+
+
+def _once_an_hour(silver: DataFrame) -> DataFrame:
+    """Return the readings with their ``hour``, each once a stream and hour: as it came first.
+
+    ``before`` is the one before it, by number.
+    """
+    by_number = Window.partitionBy("board", "connection", "hour").orderBy(
+        "seq", "sensor", "partition", "message_seq"
+    )
+    return (
+        silver.where(IS_READING)
+        .withColumn("hour", _start(_HOUR_S))
+        .transform(_by_hour_and_board)
+        .withColumn("before", F.lag(F.struct("seq", "sensor")).over(by_number))
+        .where(F.col("seq").isNull() | ~F.struct("seq", "sensor").eqNullSafe(F.col("before")))
+    )
 
 
 def _by_hour_and_board(readings: DataFrame) -> DataFrame:
@@ -122,11 +112,6 @@ def _by_hour_and_board(readings: DataFrame) -> DataFrame:
     twice, because Spark looks for ranges in a sample.
     """
     return readings.repartitionByRange("hour", "board")
-
-
-def _ranked(share: float) -> Column:
-    """Return the value below or at which this share of a window's values is, else null."""
-    return F.when(F.col("rank") == F.ceil(F.col("count") * F.lit(share)), F.col("value"))
 
 
 def touched_hours(readings: DataFrame) -> list[datetime]:

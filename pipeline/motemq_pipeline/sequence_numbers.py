@@ -216,9 +216,9 @@ def _joined(parts: pa.Table) -> pa.Table:
     return pa.Table.from_pylist([found], schema=arrow_schema("gold_streams"))
 
 
-def _any(said: Iterable[bool | None]) -> bool | None:
+def _any(values: Iterable[bool | None]) -> bool | None:
     """Return whether any of them is true, None if nothing is known of any."""
-    known = [each for each in said if each is not None]
+    known = [each for each in values if each is not None]
     return any(known) if known else None
 
 

@@ -311,8 +311,8 @@ def any_session(
 def _submitted(settings: Mapping[str, str]) -> SparkSession:
     """Return the session of ``spark-submit``: what its ``--conf`` says goes before ``settings``."""
     SparkContext._ensure_initialized()  # then Java's settings can be asked
-    said = dict(SparkConf().getAll())
-    chosen = {**SQL_SETTINGS, **settings, **said}
+    submitted = dict(SparkConf().getAll())
+    chosen = {**SQL_SETTINGS, **settings, **submitted}
     refuse_time_zone(chosen)
     builder = SparkSession.builder
     for key in (*SQL_SETTINGS, *settings):
@@ -320,7 +320,7 @@ def _submitted(settings: Mapping[str, str]) -> SparkSession:
     try:
         return builder.getOrCreate()
     except Exception as error:  # whatever stopped Java, it has said more
-        master = said.get("spark.master", "its master")
+        master = submitted.get("spark.master", "its master")
         raise PipelineError(f"Spark did not start at {master}: {of_java(error)}") from error
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from motemq_pipeline.config import RunConfig, Source
 from motemq_pipeline.errors import PipelineError
 from pyspark_motemq.blocks import JournalError
-from pyspark_motemq.brokers import Brokers
 from pyspark_motemq.options import Options
+from pyspark_motemq.remote import Brokers
 
 
 def source_options(source: Source, token: Path | None, reader: str = "") -> dict[str, str]:

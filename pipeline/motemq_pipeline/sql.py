@@ -58,9 +58,9 @@ def _rows(batch: Any) -> Iterator[tuple[Any, ...]]:
 def _in_one_line(text: str) -> str:
     """Return what DuckDB says, without the picture of where; for tables, those there are."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = " ".join(line for line in lines if not line.startswith(("LINE ", "^")))
-    unknown = re.search(r"Table with name \S+ does not exist!", said)
-    return f"{unknown[0]} There are {', '.join(TABLES)}" if unknown else said
+    message = " ".join(line for line in lines if not line.startswith(("LINE ", "^")))
+    unknown = re.search(r"Table with name \S+ does not exist!", message)
+    return f"{unknown[0]} There are {', '.join(TABLES)}" if unknown else message
 
 
 def register(spark: "SparkSession", place: Storage) -> list[str]:

@@ -103,16 +103,16 @@ def read_status(checkpoint: Path) -> RunStatus:
     A run that was killed has ``ended without a word``: it holds its checkpoint no more.
     """
     try:
-        said = json.loads((checkpoint / _FILE).read_text())
-        queries = tuple(QueryStatus(**each) for each in said.pop("queries"))
-        status = RunStatus(**said, queries=queries)
+        document = json.loads((checkpoint / _FILE).read_text())
+        queries = tuple(QueryStatus(**each) for each in document.pop("queries"))
+        status = RunStatus(**document, queries=queries)
     except FileNotFoundError:
         raise PipelineError(f"no run has ever used the checkpoint {checkpoint}") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise PipelineError(f"{checkpoint / _FILE} cannot be read: {error}") from error
     if status.state == "running" and not _is_held(checkpoint):
-        said["state"] = f"ended without a word (killed?) after {status.updated_at}"
-        return RunStatus(**said, queries=queries)
+        document["state"] = f"ended without a word (killed?) after {status.updated_at}"
+        return RunStatus(**document, queries=queries)
     return status
 
 

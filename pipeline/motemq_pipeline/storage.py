@@ -64,13 +64,13 @@ class Storage:
             raise PipelineError(f"'{text}' names no place for tables; write it as s3://BUCKET/PATH")
         if scheme == "file":
             return cls(os.path.abspath("/" + rest.lstrip("/")))
-        said = {
+        from_environment = {
             name.lower(): value
             for name, value in os.environ.items()
             if _FROM_ENVIRONMENT.fullmatch(name)
         }
         uri = f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{rest}"
-        return cls(uri, {**said, **(options or {})}, dict(options or {}))
+        return cls(uri, {**from_environment, **(options or {})}, dict(options or {}))
 
     @property
     def folder(self) -> Path | None:
@@ -201,10 +201,10 @@ def is_no_answer(text: str) -> bool:
     return _NO_ANSWER.search(text) is not None
 
 
-def refusal(what: str, said: str) -> PipelineError:
-    """Return the error for ``what``, of which delta-rs said more."""
-    kind = StoreUnavailable if is_no_answer(said) else PipelineError
-    return kind(f"{what}: {first_words(said)}")
+def refusal(what: str, reason: str) -> PipelineError:
+    """Return the error for ``what``, whose ``reason`` are delta-rs's words."""
+    kind = StoreUnavailable if is_no_answer(reason) else PipelineError
+    return kind(f"{what}: {first_words(reason)}")
 
 
 def first_words(text: str) -> str:

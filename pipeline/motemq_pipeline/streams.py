@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from motemq_pipeline import silver, table_source
-from motemq_pipeline.alerts.outlet import publish
 from motemq_pipeline.alerts.settings import AlertSettings
-from motemq_pipeline.alerts.stream import alert_stream
+from motemq_pipeline.alerts.stream import alert_stream, publish
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError, StoreUnavailable

@@ -46,8 +46,8 @@ def read_files(
     spark: SparkSession, storage: Storage, name: str, files: Sequence[File]
 ) -> DataFrame:
     """Return rows of some files of a table, read by Python in the executors."""
-    said = json.dumps([file_to_json(file) for file in files])
-    found: DataFrame = _reader(spark.read, spark, storage, name).option("files", said).load()
+    encoded = json.dumps([file_to_json(file) for file in files])
+    found: DataFrame = _reader(spark.read, spark, storage, name).option("files", encoded).load()
     return found
 
 
@@ -78,8 +78,10 @@ class TableSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads files that the driver chose."""
-        said = json.loads(self.options["files"])
-        return _Files(self._storage(), self.options["table"], [file_from_json(one) for one in said])
+        encoded = json.loads(self.options["files"])
+        return _Files(
+            self._storage(), self.options["table"], [file_from_json(one) for one in encoded]
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return what follows the table."""
@@ -173,7 +175,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._end(start, last, 0 if everything else self._max_rows)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit that ``latestOffset`` heeds."""
+        """Return the limit that ``latestOffset`` applies."""
         return ReadMaxRows(self._max_rows) if self._max_rows else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -6,6 +6,7 @@ them, so one kind of mistake hides no other.
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,81 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.toml_lines import Place, fault_line, lines_of, nearest
+
+Place = tuple[str | int, ...]  # ("rule", 1, "sensors", "temperature", "min")
+
+
+def fault_line(error: tomllib.TOMLDecodeError, text: str) -> int:
+    """Return the line that a syntax error is on."""
+    found = re.search(r"at line (\d+)", str(error))
+    return int(found[1]) if found else text.rstrip("\n").count("\n") + 1
+
+
+def lines_of(text: str) -> dict[Place, int]:
+    """Return the line, from 1, of every table and key of a TOML text that tomllib takes.
+
+    What is inside of an inline table or an array has the line on which its statement begins.
+    """
+    places: dict[Place, int] = {(): 1}
+    sizes: dict[Place, int] = {}  # of arrays of tables
+    table: Place = ()
+    statement, begun = "", 0
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not statement and line.lstrip().startswith("["):
+            table = _table(line, sizes)
+            for depth in range(1, len(table) + 1):
+                places.setdefault(table[:depth], number)
+            places[table] = number
+            continue
+        begun = begun if statement else number
+        statement += line + "\n"
+        try:
+            found = tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue  # an array or text that goes on on the next line
+        statement = ""
+        for place in _places(found):
+            places.setdefault(table + place, begun)
+    return places
+
+
+def nearest(places: dict[Place, int], place: Place) -> int:
+    """Return the line of ``place``, or of the closest thing around it that is in the file."""
+    while place not in places:
+        place = place[:-1]
+    return places[place]
+
+
+def _table(header: str, sizes: dict[Place, int]) -> Place:
+    """Return what a line ``[a.b]`` or ``[[a.b]]`` opens; arrays count on."""
+    keys: list[str] = []
+    found: Any = tomllib.loads(header)
+    while isinstance(found, dict) and found:
+        ((key, found),) = found.items()
+        keys.append(key)
+    table: Place = ()
+    for depth, key in enumerate(keys, start=1):
+        table = (*table, key)
+        if depth == len(keys) and isinstance(found, list):
+            sizes[table] = sizes.get(table, 0) + 1
+        if table in sizes:
+            table = (*table, sizes[table] - 1)
+    return table
+
+
+def _places(found: Any) -> Iterator[Place]:
+    inside = (
+        found.items()
+        if isinstance(found, dict)
+        else enumerate(found)
+        if isinstance(found, list)
+        else ()
+    )
+    for key, value in inside:
+        yield (key,)
+        for place in _places(value):
+            yield (key, *place)
+
 
 _FAULT, _WRONG = "fault", "wrong"
 _LONGEST_VALUE: Final = 60  # characters of what somebody wrote
@@ -53,8 +128,8 @@ class TomlTable(BaseModel):
     title: ClassVar[str] = ""
 
     @classmethod
-    def between(cls, said: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
-        """Yield what is wrong between keys. ``said``: the table as it is; ``context``: of ``read``.
+    def between(cls, table: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
+        """Yield what is wrong between keys. ``table``: what the file has; ``context``: of ``read``.
 
         It is asked whatever is wrong with the keys themselves.
         """
@@ -81,17 +156,17 @@ class TomlTable(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _all_mistakes(
-        cls, said: Any, handler: ModelWrapValidatorHandler["TomlTable"], info: ValidationInfo
+        cls, table: Any, handler: ModelWrapValidatorHandler["TomlTable"], info: ValidationInfo
     ) -> Any:
-        if not isinstance(said, Mapping):
-            return handler(said)  # the table around it knows its name
+        if not isinstance(table, Mapping):
+            return handler(table)  # the table around it knows its name
         errors: list[InitErrorDetails] = []
         found = None
         try:
-            found = handler(said)
+            found = handler(table)
         except ValidationError as error:
             errors = [_details(each["loc"], cls._words(each)) for each in error.errors()]
-        errors += [_details(*mistake) for mistake in cls.between(said, info.context)]
+        errors += [_details(*mistake) for mistake in cls.between(table, info.context)]
         if found is not None and not errors:
             errors += [_details(*mistake) for mistake in found.contradictions()]
         if errors:
@@ -145,7 +220,7 @@ class TomlFile:
     """What a TOML file says, and on which lines."""
 
     file: Path
-    said: dict[str, Any]
+    table: dict[str, Any]
     lines: dict[Place, int]
 
     @classmethod
@@ -154,11 +229,11 @@ class TomlFile:
         # As tomllib reads it: a line ends with LF or CR LF.
         text = text.replace("\r\n", "\n")
         try:
-            said = tomllib.loads(text)
+            table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             where = f"{file}:{fault_line(error, text)}"
             raise PipelineError(f"{where}: {what} is not TOML: {error}") from error
-        return cls(file, said, lines_of(text))
+        return cls(file, table, lines_of(text))
 
     def line(self, place: Place) -> int:
         """Return the line of what is at a place, or of the closest thing around it."""
@@ -172,7 +247,7 @@ class TomlFile:
         Raises what ``refuse`` makes of the mistakes, ``FILE:LINE: what`` each, in order.
         """
         try:
-            return model.model_validate(self.said, context=context)
+            return model.model_validate(self.table, context=context)
         except ValidationError as error:
             found = {
                 (self.line(each["loc"]), each["msg"]) for each in error.errors(include_url=False)

@@ -5,11 +5,10 @@ every top-level module called ``pyspark_*`` and takes its ``DefaultSource``.
 
 - ``blocks``    bytes of a segment -> blocks (docs/journal.md)
 - ``columns``   blocks -> RecordBatches; ``topics`` which rows of them
-- ``journal``   what a journal offers: ``folder`` (``index``) on this disk, ``remote`` one of the
-  ``brokers``
-- ``options``   what was asked for: ``offsets`` where to begin, ``limits`` of a micro-batch
+- ``journal``   what a journal offers: ``folder`` on this disk, ``remote`` those of brokers
+- ``options``   what was asked for
+- ``offsets``   where a read begins and ends, how far a micro-batch goes, what a query has read
 - ``tasks``     which messages each task reads, and what of them
-- ``position``  up to where a query has read, of which journal
 - ``sink``      what Spark calls to publish rows
 - ``stream``    what Spark calls for a stream, ``source`` for everything else
 """

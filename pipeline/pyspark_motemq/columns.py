@@ -83,7 +83,8 @@ _PROPERTIES_LENGTH = 4
 _PROPERTY_HEAD = Struct(">BI")  # lengths of its name and value
 _PACKETS, _WITH_PROPERTIES = 1, 2  # encodings
 _PROTOCOLS = pa.array(
-    ["broker", "fmqp", "lightmq", *(f"protocol {code}" for code in range(3, 256))], pa.string()
+    ["broker", "fmqp", "lightmq", "micromsg2", *(f"protocol {code}" for code in range(4, 256))],
+    pa.string(),
 )
 _WILL, _RETAINED = 0x08, 0x04
 _LONG = 32  # values of a range: below it, copying one by one takes longer

@@ -1,20 +1,24 @@
 """The journal folder of a broker on this machine, or on a disk that all executors share.
 
-Where blocks are is told by the indexes of closed segments. Those without, and the last one of a
-partition, are read by hopping from block to block, each of them once in the life of a ``Folder``;
-of every so many bytes one is remembered. What blocks hold is left to those who read them.
+Where blocks are is told by the indexes of closed segments (docs/journal.md, Index). Those without,
+and the last one of a partition, are read by hopping from block to block, each of them once in the
+life of a ``Folder``; of every so many bytes one is remembered. What blocks hold is left to those
+who read them.
 """
 
 import bisect
 import json
 import mmap
 import re
+import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from pyspark_motemq.blocks import (
     BLOCK_HEADER_LENGTH,
@@ -31,8 +35,47 @@ from pyspark_motemq.blocks import (
     take_headers,
     whole,
 )
-from pyspark_motemq.index import read_index
 from pyspark_motemq.journal import Part, PartitionState
+
+Numbers = npt.NDArray[np.int64]
+
+_HEADER = struct.Struct("<8sHHI16sQQQQQII")
+_CRC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Some blocks of a segment: first messages, offsets, latest times up to the next one."""
+
+    next: int
+    end: int
+    numbers: Numbers
+    offsets: Numbers
+    times_ns: Numbers
+
+
+def read_index(segment: Path, partition: int, first: int, size: int) -> Index | None:
+    """Return the index beside a segment of ``size`` bytes; None if there is no right one."""
+    try:
+        data = segment.with_suffix(".mji").read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(data) < _HEADER.size + _CRC_BYTES:
+        return None
+    covered, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
+    if int.from_bytes(crc, "little") != crc32(covered):
+        return None
+    magic, version, mark, of_partition, _, number, following, of_size, end, _, count, _ = (
+        _HEADER.unpack_from(data)
+    )
+    if (magic, version, of_partition, number, of_size) != (b"MOTEINDX", 2, partition, first, size):
+        return None
+    if len(covered) != _HEADER.size + mark + 24 * count:
+        return None
+    at = _HEADER.size + mark
+    columns = np.frombuffer(covered, "<u8", 3 * count, at).astype(np.int64).reshape(3, count)
+    return Index(following, end, *columns)
+
 
 SLICE_BYTES = 16 * 1024 * 1024  # about what one task reads, and holds in memory
 _REMEMBERED_BYTES = 64 * 1024

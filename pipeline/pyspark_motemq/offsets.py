@@ -1,12 +1,119 @@
-"""Where a read begins and ends: ``earliest``, a number, a time, ``-10min``, by partition or all."""
+"""Message numbers: where a read begins and ends, how far a micro-batch goes, what a query has read.
+
+A position that Spark keeps names the journals, too. Without a journal's UUID a number says nothing:
+two brokers that change places, or one whose data was deleted, would be read on as if nothing had
+happened.
+"""
 
 import datetime
 import json
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.journal import JournalClient, PartitionState
+
+Offset = dict[str, Any]  # as JSON
+_JOURNALS = "journals"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """``numbers`` by partition; ``journals``: UUIDs, by partition // ``PARTITIONS``.
+
+    A position of before there were UUIDs has none, and is taken for any journal's.
+    """
+
+    numbers: Mapping[int, int]
+    journals: Mapping[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, offset: Offset) -> "Position":
+        """Return what ``written`` made."""
+        numbers = {int(key): at for key, at in offset.items() if key != _JOURNALS}
+        return cls(numbers, {int(key): id_ for key, id_ in offset.get(_JOURNALS, {}).items()})
+
+    def written(self) -> Offset:
+        """Return it as JSON."""
+        found: Offset = {str(number): self.numbers[number] for number in sorted(self.numbers)}
+        if self.journals:
+            found[_JOURNALS] = {str(key): self.journals[key] for key in sorted(self.journals)}
+        return found
+
+    def check(self, there: Mapping[int, str], names: Mapping[int, str]) -> None:
+        """Raise ``JournalError`` if one of its journals is not the one that is there now.
+
+        ``names``: how to call a journal, by number.
+        """
+        for number, identity in self.journals.items():
+            now = there.get(number)
+            if now is None or now == identity:
+                continue
+            text = (
+                f"{names.get(number, f'journal {number}')} is journal {now}, but this query has "
+                f"read journal {identity} there"
+            )
+            for other, same in there.items():
+                if same == identity:
+                    text += f", which is now {names.get(other, f'journal {other}')}: give them in "
+                    text += "the order they had"
+                    break
+            else:
+                text += ": it was begun anew, or is another broker's; begin with a new checkpoint, "
+                text += "or put the old one back"
+            raise JournalError(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """At most ``max_rows`` and about ``max_bytes``; nothing below ``min_rows``. 0 = no limit.
+
+    After ``max_delay_s`` a batch may have fewer than ``min_rows``.
+    """
+
+    max_rows: int = 0
+    max_bytes: int = 0
+    min_rows: int = 0
+    max_delay_s: float = 900.0
+
+    def without_minimum(self) -> "Limits":
+        """Return the same for a query that is to end."""
+        return replace(self, min_rows=0)
+
+    def end(
+        self, start: Mapping[int, int], partitions: Mapping[int, PartitionState]
+    ) -> dict[int, int]:
+        """Return up to where a batch that begins at ``start`` goes, by partition.
+
+        Partitions share what is allowed by what waits in them, so none is starved. Bytes are
+        counted by the mean of a partition's messages. Never more than ``max_rows`` in all.
+        """
+        waiting = {number: state.next - start[number] for number, state in partitions.items()}
+        total = sum(waiting.values())
+        if total < self.min_rows:
+            return {number: start[number] for number in partitions}
+        share = 1.0
+        if self.max_rows and total:
+            share = min(share, self.max_rows / total)
+        if self.max_bytes and total:
+            size = sum(waiting[number] * _mean(state) for number, state in partitions.items())
+            share = min(share, self.max_bytes / max(size, 1))
+        left = self.max_rows or total
+        found = {}
+        for number in sorted(waiting, key=lambda each: -waiting[each]):
+            # Rounded up: otherwise the last message would wait for ever.
+            rows = min(waiting[number], math.ceil(waiting[number] * share), left)
+            left -= rows
+            found[number] = start[number] + rows
+        return found
+
+
+def _mean(state: PartitionState) -> float:
+    return state.size / max(1, state.next - state.first)
+
 
 _UNITS_S = {"s": 1, "sec": 1, "min": 60, "h": 3600, "d": 86400}
 _AGO = re.compile(r"-\s*(\d+(?:\.\d+)?)\s*(s|sec|min|h|d)")
@@ -41,8 +148,8 @@ class Offsets:
     def moves(self) -> bool:
         """Whether it means something else tomorrow: ``latest``, or a time."""
         by_partition = self._by_partition
-        said = [self._text] if by_partition is None else by_partition.values()
-        return any(isinstance(at, str) and at != "earliest" for at in said)
+        texts = [self._text] if by_partition is None else by_partition.values()
+        return any(isinstance(at, str) and at != "earliest" for at in texts)
 
     def resolve(
         self, journal: JournalClient, partitions: Mapping[int, PartitionState], now_ns: int

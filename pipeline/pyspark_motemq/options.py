@@ -7,13 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyspark_motemq.blocks import JournalError
-from pyspark_motemq.brokers import Brokers
 from pyspark_motemq.columns import COLUMNS, KAFKA_COLUMNS, check_columns
 from pyspark_motemq.folder import Folder
 from pyspark_motemq.journal import JournalClient
-from pyspark_motemq.limits import Limits
-from pyspark_motemq.offsets import Offsets
-from pyspark_motemq.remote import Broker
+from pyspark_motemq.offsets import Limits, Offsets
+from pyspark_motemq.remote import Broker, Brokers
 from pyspark_motemq.topics import anywhere, pattern
 
 _KNOWN = {
@@ -81,18 +79,18 @@ class Options:
     @classmethod
     def read(cls, given: Mapping[str, str]) -> "Options":
         """Read and check all options. Raises ``JournalError``."""
-        said = {name.lower(): value for name, value in given.items()}
+        values = {name.lower(): value for name, value in given.items()}
         for name in given:
             if name.lower() not in _KNOWN:
                 known = ", ".join(_KNOWN.values())
                 raise JournalError(f"option {name} is not known; there are: {known}")
         for theirs, ours in _SAME_AS.items():
-            if theirs.lower() in said:
-                if ours.lower() in said:
+            if theirs.lower() in values:
+                if ours.lower() in values:
                     raise JournalError(f"options {theirs} and {ours} are the same: give one")
-                said[ours.lower()] = said.pop(theirs.lower())
-        path = said.get("path", "")
-        urls = [url.strip() for url in said.get("brokers", "").split(",") if url.strip()]
+                values[ours.lower()] = values.pop(theirs.lower())
+        path = values.get("path", "")
+        urls = [url.strip() for url in values.get("brokers", "").split(",") if url.strip()]
         if "://" in path:
             raise JournalError(
                 f"option path: '{path}' is a URI; a journal is read from a disk, or by HTTP from "
@@ -103,31 +101,33 @@ class Options:
                 "the data source 'motemq' needs the journal folder or its broker: "
                 '.option("path", "DATA/journal") or .option("brokers", "http://HOST:8765")'
             )
-        tokens, authority = said.get("tokenfile", ""), said.get("cafile", "")
-        patience_s = _duration_s(said, "brokerTimeout", "") if "brokertimeout" in said else None
-        patterns = tuple(each.strip() for each in said.get("topics", "").split(",") if each.strip())
-        topics = _topics(said)
+        tokens, authority = values.get("tokenfile", ""), values.get("cafile", "")
+        patience_s = _duration_s(values, "brokerTimeout", "") if "brokertimeout" in values else None
+        patterns = tuple(
+            each.strip() for each in values.get("topics", "").split(",") if each.strip()
+        )
+        topics = _topics(values)
         found = cls(
             path,
             tuple(
                 Broker(url if "://" in url else f"http://{url}", tokens, authority, patience_s)
                 for url in urls
             ),
-            columns_of(said),
+            columns_of(values),
             topics,
             patterns if len(patterns) <= _MOST_PATTERNS else (),
             Limits(
-                _number(said, "maxRowsPerTrigger"),
-                _number(said, "maxBytesPerTrigger"),
-                _number(said, "minRowsPerTrigger"),
-                _duration_s(said, "maxTriggerDelay", "15m"),
+                _number(values, "maxRowsPerTrigger"),
+                _number(values, "maxBytesPerTrigger"),
+                _number(values, "minRowsPerTrigger"),
+                _duration_s(values, "maxTriggerDelay", "15m"),
             ),
-            _number(said, "minPartitions"),
-            _boolean(said, "failOnDataLoss", "true"),
-            said.get("group", ""),
-            bool(topics) or _boolean(said, "echoes", "false"),
-            _offsets(said, "startingOffsets", "startingTimestamp"),
-            _offsets(said, "endingOffsets", "endingTimestamp"),
+            _number(values, "minPartitions"),
+            _boolean(values, "failOnDataLoss", "true"),
+            values.get("group", ""),
+            bool(topics) or _boolean(values, "echoes", "false"),
+            _offsets(values, "startingOffsets", "startingTimestamp"),
+            _offsets(values, "endingOffsets", "endingTimestamp"),
         )
         found.starting("earliest")
         found.ending()
@@ -175,26 +175,26 @@ def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
     return found
 
 
-def _topics(said: Mapping[str, str]) -> str:
+def _topics(values: Mapping[str, str]) -> str:
     """Return the regular expression of the topics that are wanted, "" for all."""
-    regex = said.get("subscribepattern", "")
-    if regex and said.get("topics"):
+    regex = values.get("subscribepattern", "")
+    if regex and values.get("topics"):
         raise JournalError("give topics or subscribePattern, not both")
     try:
         if regex:
             return anywhere(regex)
-        return pattern(said["topics"]) if said.get("topics") else ""
+        return pattern(values["topics"]) if values.get("topics") else ""
     except ValueError as error:
         name = "subscribePattern" if regex else "topics"
         raise JournalError(f"option {name}: {error}") from None
 
 
-def _offsets(said: Mapping[str, str], offsets: str, timestamp: str) -> str:
+def _offsets(values: Mapping[str, str], offsets: str, timestamp: str) -> str:
     """Return what one of two options says, as the first of them does."""
-    text = said.get(timestamp.lower(), "").strip()
+    text = values.get(timestamp.lower(), "").strip()
     if not text:
-        return said.get(offsets.lower(), "")
-    if said.get(offsets.lower()):
+        return values.get(offsets.lower(), "")
+    if values.get(offsets.lower()):
         raise JournalError(f"give {offsets} or {timestamp}, not both")
     if not text.isdecimal() or len(text) > _MOST_DIGITS:
         raise JournalError(
@@ -204,23 +204,23 @@ def _offsets(said: Mapping[str, str], offsets: str, timestamp: str) -> str:
     return (_EPOCH + timedelta(milliseconds=int(text))).isoformat()
 
 
-def _duration_s(said: Mapping[str, str], name: str, usual: str) -> float:
-    text = said.get(name.lower(), usual).strip()
+def _duration_s(values: Mapping[str, str], name: str, usual: str) -> float:
+    text = values.get(name.lower(), usual).strip()
     match = _DELAY.fullmatch(text)
     if match is None:
         raise JournalError(f"option {name}: '{text}' must be a time such as 30s or 15m")
     return float(match[1]) * _UNITS_S[match[2]]
 
 
-def _number(said: Mapping[str, str], name: str) -> int:
-    text = said.get(name.lower(), "0").strip()
+def _number(values: Mapping[str, str], name: str) -> int:
+    text = values.get(name.lower(), "0").strip()
     if not text.isdecimal():
         raise JournalError(f"option {name}: '{text}' must be a whole number; 0 is no limit")
     return int(text)
 
 
-def _boolean(said: Mapping[str, str], name: str, usual: str) -> bool:
-    text = said.get(name.lower(), usual).strip().lower()
+def _boolean(values: Mapping[str, str], name: str, usual: str) -> bool:
+    text = values.get(name.lower(), usual).strip().lower()
     if text not in ("true", "false"):
         raise JournalError(f"option {name}: '{text}' must be true or false")
     return text == "true"

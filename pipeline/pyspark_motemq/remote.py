@@ -1,17 +1,25 @@
-"""The journal of a broker, read by HTTP (docs/journal.md, Reading from elsewhere)."""
+"""The journals of brokers, read by HTTP (docs/journal.md, Reading from elsewhere).
 
+Several brokers are one journal (``Brokers``): each has ten thousand partition numbers of its own.
+They are asked side by side. One that does not answer delays the others once, by a second: after
+that, nobody waits for it until it has answered.
+"""
+
+import errno
 import http.client
 import json
+import socket
 import ssl
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark_motemq.blocks import JournalError, Slice
-from pyspark_motemq.journal import Part, PartitionState
+from pyspark_motemq.journal import PARTITIONS, Part, PartitionState
 
 _ANSWER_S = 30.0  # for one answer
 _RETRY_S = 30.0  # a broker that is being started again
@@ -20,7 +28,11 @@ _BUSY = 503
 _FETCH_BYTES = 4 * 1024 * 1024
 _PART_BYTES = 16 * 1024 * 1024  # about what one task reads
 _PATIENCE_S = 3.0  # of who only wants to know whether a broker is there
-_AGAIN = (ConnectionError, TimeoutError, http.client.HTTPException)
+# What a network says while a cable is out, or a name server does not answer.
+_PASSING = {
+    *(errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN),
+    *(errno.ETIMEDOUT, socket.EAI_AGAIN),
+}
 
 
 class BrokerUnavailable(JournalError):
@@ -71,12 +83,12 @@ class Broker:
                 if answer[0] != _BUSY or time.monotonic() > end:
                     return answer
                 time.sleep(_RETRY_EVERY_S)
-            except _AGAIN as error:
+            except (OSError, http.client.HTTPException) as error:
+                if not _may_pass(error):  # a certificate, a name
+                    raise JournalError(self._unreachable(error)) from error
                 if time.monotonic() > end:
                     raise BrokerUnavailable(self._unreachable(error)) from error
                 time.sleep(_RETRY_EVERY_S)
-            except OSError as error:  # a certificate, a name
-                raise JournalError(self._unreachable(error)) from error
 
     def _ask(
         self, method: str, path: str, body: bytes, more: Mapping[str, str], answer_s: float
@@ -116,7 +128,7 @@ class Broker:
             "listening at auto://, http:// or https://?"
         )
 
-    def complaint(self, status: int, body: bytes) -> JournalError:
+    def error_for(self, status: int, body: bytes) -> JournalError:
         """Return what a broker that did not do as asked said."""
         try:
             text = json.loads(body)["error"]
@@ -124,6 +136,13 @@ class Broker:
             text = body[:200].decode("utf-8", "replace").strip()
         kind = BrokerUnavailable if status == _BUSY else JournalError
         return kind(f"the broker at {self.url} answered {status}: {text}")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether asking again may help."""
+    if isinstance(error, ConnectionError | TimeoutError | http.client.HTTPException):
+        return True
+    return isinstance(error, OSError) and error.errno in _PASSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +169,9 @@ class RemotePart:
             status, headers, body = self.broker.ask("GET", path)
             if status != 200:
                 text = body if status != 204 else b"these messages are not there"
-                said = self.broker.complaint(status, text)
+                error = self.broker.error_for(status, text)
                 what = f"messages {at} to {self.end - 1} of partition {self.label}"
-                raise type(said)(f"{what} cannot be read: {said}")
+                raise type(error)(f"{what} cannot be read: {error}")
             first, following = int(headers["Journal-First"]), int(headers["Journal-Next"])
             name = f"{self.broker.url}{path}"
             run = int(headers["Journal-Run"])
@@ -217,15 +236,15 @@ class Remote:
         ours = {str(number - self._base): at for number, at in positions.items()}
         path = "/journal/groups/" + urllib.parse.quote(group, safe="")
         path += f"?id={self.identity}" if self.identity else ""
-        said = json.dumps({"positions": ours}).encode()
-        status, _, body = self._broker.ask("PUT", path, said, patience_s=patience_s)
+        positions_json = json.dumps({"positions": ours}).encode()
+        status, _, body = self._broker.ask("PUT", path, positions_json, patience_s=patience_s)
         if status != 204:
-            raise self._broker.complaint(status, body)
+            raise self._broker.error_for(status, body)
 
     def _overview(self, path: str, patience_s: float | None = None) -> list[dict[str, Any]]:
         status, _, body = self._broker.ask("GET", path, patience_s=patience_s)
         if status != 200:
-            raise self._broker.complaint(status, body)
+            raise self._broker.error_for(status, body)
         document = json.loads(body)
         if "id" not in document:
             raise JournalError(
@@ -240,3 +259,105 @@ class Remote:
         self.identity = document["id"]
         found: list[dict[str, Any]] = document["partitions"]
         return found
+
+
+_WAIT_S = 1.0  # for brokers that have answered last time
+_States = dict[int, PartitionState]
+
+
+class Brokers:
+    """The journals of ``brokers``; partition 3 of the second one is 10003 here."""
+
+    def __init__(self, brokers: Sequence[Broker], topics: tuple[str, ...] = ()) -> None:
+        """``topics``: patterns of what tasks read, empty: all."""
+        self._brokers = tuple(brokers)
+        self._topics = topics
+        self._remotes = [
+            Remote(broker, number * PARTITIONS, topics) for number, broker in enumerate(brokers)
+        ]
+        self._pool: ThreadPoolExecutor | None = None
+        self._asked: dict[int, Future[_States]] = {}  # questions without an answer yet
+        self._unreachable: dict[int, str] = {}  # why
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel to executors as what it was made of: threads do not travel."""
+        return Brokers, (self._brokers, self._topics)
+
+    def partitions(self, of: Collection[int] | None = None) -> _States:
+        """Return the partitions of all brokers, or those numbered ``of``; raises ``JournalError``.
+
+        A broker that does not answer is waited for.
+        """
+        wanted = [each for at, each in enumerate(self._remotes) if of is None or at in of]
+        found: _States = {}
+        with ThreadPoolExecutor(len(self._remotes)) as pool:
+            for states in pool.map(Remote.partitions, wanted):
+                found.update(states)
+        return found
+
+    def reachable(self) -> _States:
+        """Return the partitions of those that answer now; raises what another one refuses."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(len(self._remotes), "motemq-broker")
+        for number, remote in enumerate(self._remotes):
+            if number not in self._asked:
+                self._asked[number] = self._pool.submit(remote.partitions, 0.0)
+        wait([asked for at, asked in self._asked.items() if at not in self._unreachable], _WAIT_S)
+        found: _States = {}
+        for number, broker in enumerate(self._brokers):
+            if not self._asked[number].done():
+                late = f"the broker at {broker.url} has not answered within {_WAIT_S:g} s"
+                self._unreachable.setdefault(number, late)
+                continue
+            try:
+                found.update(self._asked.pop(number).result())
+                self._unreachable.pop(number, None)
+            except BrokerUnavailable as error:
+                self._unreachable[number] = str(error)
+        return found
+
+    def unreachable(self) -> dict[int, str]:
+        """Return why brokers, by their number, were missing from ``reachable`` last time."""
+        return dict(self._unreachable)
+
+    def check(self) -> None:
+        """Raise ``JournalError`` if no broker answers within seconds, or one refuses."""
+        with ThreadPoolExecutor(len(self._remotes)) as pool:
+            asked = [pool.submit(remote.partitions, _PATIENCE_S) for remote in self._remotes]
+        refused = [each.exception() for each in asked]
+        for error in refused:
+            if error is not None and not isinstance(error, BrokerUnavailable):
+                raise error
+        if all(refused):
+            raise JournalError(str(refused[0]))
+
+    def identities(self) -> dict[int, str]:
+        """Return the UUIDs of the journals that were asked, in the order of the brokers."""
+        found = {number: remote.identity for number, remote in enumerate(self._remotes)}
+        return {number: identity for number, identity in found.items() if identity}
+
+    def since(self, time_ns: int) -> dict[int, int]:
+        """Return, by partition, the first message read at ``time_ns`` or later."""
+        found: dict[int, int] = {}
+        for remote in self._remotes:
+            found.update(remote.since(time_ns))
+        return found
+
+    def split(self, partition: int, start: int, end: int) -> list[Part]:
+        """Return what tasks read for messages ``start`` to ``end`` - 1, which are there."""
+        return self._remotes[partition // PARTITIONS].split(partition, start, end)
+
+    def acknowledge(self, group: str, positions: dict[int, int]) -> None:
+        """Tell that a consumer group needs nothing below these numbers any more.
+
+        Who does not answer is told with the next batch.
+        """
+        for number, remote in enumerate(self._remotes):
+            ours = {
+                at: position for at, position in positions.items() if at // PARTITIONS == number
+            }
+            if ours and number not in self._unreachable:
+                try:
+                    remote.acknowledge(group, ours, 0.0)
+                except BrokerUnavailable as error:
+                    self._unreachable[number] = str(error)

@@ -44,22 +44,22 @@ class SinkOptions:
     @classmethod
     def read(cls, given: Mapping[str, str], schema: StructType) -> "SinkOptions":
         """Read options and check the columns. Raises ``JournalError``."""
-        said = {name.lower(): value for name, value in given.items()}
-        url = said.get("brokers", "")
+        values = {name.lower(): value for name, value in given.items()}
+        url = values.get("brokers", "")
         if not url or "," in url:
             raise JournalError(
                 "to publish, the sink 'motemq' needs one broker's HTTP: "
                 '.option("brokers", "http://127.0.0.1:8765")'
             )
         _check_columns(schema)
-        on_demand = said.get("ondemand", "false").lower()
+        on_demand = values.get("ondemand", "false").lower()
         if on_demand not in ("true", "false"):
             raise JournalError(f"option onDemand: '{on_demand}' must be true or false")
         url = url if "://" in url else f"http://{url}"
         return cls(
-            Broker(url, said.get("tokenfile", ""), said.get("cafile", "")),
+            Broker(url, values.get("tokenfile", ""), values.get("cafile", "")),
             on_demand == "true",
-            _publisher(said),
+            _publisher(values),
         )
 
 
@@ -140,13 +140,13 @@ def _check_columns(schema: StructType) -> None:
         raise JournalError(f"the sink 'motemq' takes the columns {_COLUMNS}; there are {found}")
 
 
-def _publisher(said: Mapping[str, str]) -> str:
+def _publisher(values: Mapping[str, str]) -> str:
     """Return the name under which the broker knows a query's batches.
 
     Batch numbers go on as long as a checkpoint lives, so the name is that of the checkpoint: Spark
     writes a random id into each.
     """
-    place = said.get("checkpointlocation", "")
+    place = values.get("checkpointlocation", "")
     if not place:
         return f"query:{uuid.uuid4()}"
     path = urllib.parse.urlsplit(place)
@@ -217,7 +217,7 @@ def _ask(broker: Broker, paths: set[str | None], asked: dict[str, bool]) -> None
         some = topics[first : first + _ASKED_AT_ONCE]
         status, _, body = broker.ask("POST", "/wanted", json.dumps({"topics": some}).encode())
         if status != 200:
-            raise broker.complaint(status, body)
+            raise broker.error_for(status, body)
         asked.update(zip(some, json.loads(body)["wanted"], strict=True))
 
 
@@ -235,7 +235,7 @@ def _publish(
         }
         status, _, body = broker.ask("POST", "/publish", part, headers)
         if status != 200:
-            raise broker.complaint(status, body)
+            raise broker.error_for(status, body)
         discarded = json.loads(body).get("discarded", 0)
         if discarded:
             raise JournalError(

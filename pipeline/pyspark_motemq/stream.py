@@ -18,8 +18,8 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.journal import PARTITIONS, PartitionState
+from pyspark_motemq.offsets import Offset, Position
 from pyspark_motemq.options import Options
-from pyspark_motemq.position import Offset, Position
 from pyspark_motemq.tasks import Range, read_task, tasks_of
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._journal = options.journal()
         self._target: dict[int, PartitionState] | None = None  # of AvailableNow
         self._waiting_since: float | None = None  # fewer messages than a batch must have
-        self._away: set[int] = set()  # brokers that did not answer last time
+        self._unreachable: set[int] = set()  # brokers that did not answer last time
         if options.group and not options.brokers:
             self._journal.acknowledge(options.group, {})
 
@@ -67,7 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._position({**position.numbers, **end}, position)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return one of the limits; ``latestOffset`` heeds all of them."""
+        """Return one of the limits; ``latestOffset`` applies all of them."""
         limits = self._options.limits
         if limits.max_rows:
             return ReadMaxRows(limits.max_rows)
@@ -88,9 +88,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         partitions = self._reachable()
         found = self._position({number: state.next for number, state in partitions.items()})
-        if away := self._journal.unreachable():
+        if unreachable := self._journal.unreachable():
             names = self._options.names()
-            found[UNREACHABLE] = {names[number]: why for number, why in away.items()}
+            found[UNREACHABLE] = {names[number]: why for number, why in unreachable.items()}
         return found
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -148,18 +148,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _reachable(self) -> dict[int, PartitionState]:
         """Return the partitions of the brokers that answer; says so when one stops or begins to."""
         found = self._journal.reachable()
-        away = self._journal.unreachable()
-        for number in away.keys() - self._away:
-            _log.warning("motemq: %s; the others are read on", away[number])
-        for number in self._away - away.keys():
+        unreachable = self._journal.unreachable()
+        for number in unreachable.keys() - self._unreachable:
+            _log.warning("motemq: %s; the others are read on", unreachable[number])
+        for number in self._unreachable - unreachable.keys():
             _log.warning("motemq: %s answers again", self._options.names()[number])
-        self._away = set(away)
+        self._unreachable = set(unreachable)
         return found
 
     def _those_of(self, needed: set[int]) -> dict[int, PartitionState]:
         """Return partitions, those of ``needed`` journals among them; raises ``JournalError``."""
         found = self._reachable()
-        if missing := needed & self._away:
+        if missing := needed & self._unreachable:
             found = {**found, **self._journal.partitions(missing)}
         return found
 

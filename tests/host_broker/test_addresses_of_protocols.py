@@ -51,7 +51,7 @@ def test_a_user_and_words_of_the_protocols_own() -> None:
         ("other://ann:secret@h", "has a password; everybody who lists processes would see it"),
         ("other://h?client_id=x", "unknown option 'client_id'; other has: password_file"),
         ("other://h#x", "has more than protocol, host, port and path"),
-        ("fmqp+unix:///x?client_id=a", "has a client_id, but only LightMQ has client ids"),
+        ("fmqp+unix:///x?client_id=a", "has a client_id, but only LightMQ, FMQP inside"),
         ("lightmq+unix:///x?path=a", "unknown option 'path'"),
         ("nothing://h", "unknown protocol 'nothing'; there are: fmqp, fmqps, fmqp+unix, lightmq,"),
         ("auto://h", "a client says which protocol it speaks: fmqp://h"),

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from motemq_pipeline.alerts.events import Gone, Reading, Returned
-from motemq_pipeline.alerts.outlet import publications, publish
 from motemq_pipeline.alerts.signals import events
+from motemq_pipeline.alerts.stream import publications, publish
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.pipeline.desk import ODD_BOARD
 

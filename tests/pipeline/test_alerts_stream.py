@@ -13,9 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from host_broker.client import connect
 from motemq_pipeline import silver
-from motemq_pipeline.alerts.outlet import publish
 from motemq_pipeline.alerts.settings import AlertSettings
-from motemq_pipeline.alerts.stream import SCHEMA, alert_stream
+from motemq_pipeline.alerts.stream import SCHEMA, alert_stream, publish
 from motemq_pipeline.registry import load_registry
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 

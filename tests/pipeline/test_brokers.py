@@ -12,12 +12,11 @@ import pytest
 from host_broker.client import connect
 from motemq_pipeline.cli_run import in_a_line
 from motemq_pipeline.status import QueryStatus, RunStatus
-from pyspark_motemq import brokers
+from pyspark_motemq import remote
 from pyspark_motemq.blocks import JournalError
-from pyspark_motemq.brokers import Brokers
+from pyspark_motemq.offsets import Offset
 from pyspark_motemq.options import Options
-from pyspark_motemq.position import Offset
-from pyspark_motemq.remote import Broker, BrokerUnavailable
+from pyspark_motemq.remote import Broker, Brokers, BrokerUnavailable
 from pyspark_motemq.stream import UNREACHABLE, StreamReader
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 
@@ -103,8 +102,8 @@ def test_nobody_waits_twice_for_a_broker_that_is_silent(monkeypatch: pytest.Monk
         waited.append(len(known))
         return wait(known, timeout)
 
-    monkeypatch.setattr(brokers, "wait", counted)
-    monkeypatch.setattr(brokers, "_WAIT_S", 0.05)
+    monkeypatch.setattr(remote, "wait", counted)
+    monkeypatch.setattr(remote, "_WAIT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         several = Brokers([Broker(f"http://127.0.0.1:{silent.getsockname()[1]}")])
         for _ in range(3):

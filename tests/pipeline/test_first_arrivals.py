@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from motemq_pipeline.first_arrivals import WINDOW, Arrivals
+from motemq_pipeline.silver import WINDOW, Arrivals
 
 _READINGS = st.tuples(
     st.integers(1, 3),

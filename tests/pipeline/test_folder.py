@@ -1,6 +1,10 @@
 """A journal folder by message number and by time, as it grows; what the options say of it."""
 
 import datetime
+import errno
+import http.client
+import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,9 @@ from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.columns import batches
 from pyspark_motemq.folder import Folder
 from pyspark_motemq.journal import PartitionState
-from pyspark_motemq.limits import Limits
-from pyspark_motemq.offsets import Offsets
+from pyspark_motemq.offsets import Limits, Offsets
 from pyspark_motemq.options import Options
-from pyspark_motemq.remote import Broker, Remote
+from pyspark_motemq.remote import Broker, BrokerUnavailable, Remote
 from pyspark_motemq.topics import matching, pattern, without_echoes
 from tests.journal_segment import START_NS, Segment, Sender, packet
 
@@ -216,6 +219,33 @@ def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("pyspark_motemq.remote._RETRY_S", 0.1)
     with pytest.raises(JournalError, match=r"broker at https://127\.0\.0\.1:1 cannot be reached"):
         Remote(Broker("https://127.0.0.1:1")).partitions()
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (OSError(errno.EHOSTUNREACH, "No route to host"), True),  # of a cable that is out
+        (OSError(errno.ENETUNREACH, "Network is unreachable"), True),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
+        (ssl.SSLCertVerificationError(1, "certificate verify failed"), False),
+    ],
+)
+def test_what_passes_by_itself_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, passes: bool
+) -> None:
+    tried: list[None] = []
+
+    def connect(connection: http.client.HTTPConnection) -> None:
+        tried.append(None)
+        raise error
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", connect)
+    monkeypatch.setattr("pyspark_motemq.remote._RETRY_EVERY_S", 0.001)
+    with pytest.raises(JournalError, match="cannot be reached") as caught:
+        Remote(Broker("http://127.0.0.1:1", patience_s=0.05)).partitions()
+    assert isinstance(caught.value, BrokerUnavailable) == passes
+    assert (len(tried) > 1) == passes
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from host_broker.client import connect
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.folder import Folder
+from pyspark_motemq.offsets import Offset, Position
 from pyspark_motemq.options import Options
-from pyspark_motemq.position import Offset, Position
 from pyspark_motemq.stream import StreamReader
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.journal_segment import JOURNAL, Segment, Sender, packet

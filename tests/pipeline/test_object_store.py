@@ -25,7 +25,7 @@ from tests.pipeline.desk import Sender, reading, write_segment
 
 pytestmark = pytest.mark.timeout(900)
 _END_S = 400.0
-_MESSAGES = 3000
+_MESSAGES = 1500
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ _MODULES = (
     "motemq_pipeline.parquet_files",
     "motemq_pipeline.table_source",
     "motemq_pipeline.alerts.processor",
-    "motemq_pipeline.first_arrivals",
+    "motemq_pipeline.silver",
     "motemq_pipeline.sequence_numbers",
 )
 

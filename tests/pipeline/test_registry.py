@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from motemq_pipeline.decoding import decode
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.patterns import pattern
 from motemq_pipeline.registry import BUILT_IN, load_registry
-from motemq_pipeline.rules import IGNORED, TELEMETRY, Field, Sensor
-from motemq_pipeline.toml_lines import lines_of
+from motemq_pipeline.rules import IGNORED, TELEMETRY, Field, Sensor, pattern
+from motemq_pipeline.toml_tables import lines_of
 from tests.pipeline.payloads import write_registry
 
 _GOOD = """

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from motemq_pipeline import silver
-from motemq_pipeline.decoding import decode
+from motemq_pipeline.decoding import Refused, decode
 from motemq_pipeline.decoding_arrow import layout_dtype, silver_rows
-from motemq_pipeline.reading import Refused
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.rules import Registry
 from tests.pipeline.payloads import NAMES, encoded, write_registry

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from motemq_pipeline import rig_history
+from motemq_pipeline import rig
 from motemq_pipeline.schemas import TABLES
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,7 +35,7 @@ def test_a_run_is_judged_by_the_runs_before_it(spark: SparkSession) -> None:
     failed = {"p50": 5000.0, "outcome": "failed"}
     slow = {"p50": 150.0, "fw": "f2", "count": 60, "p99": 400.0}
     fast = {"p50": 60.0, "fw": "f2"}
-    found = rig_history.regressions(_rtt(spark, [*before, failed, slow, fast])).collect()
+    found = rig.regressions(_rtt(spark, [*before, failed, slow, fast])).collect()
     p50 = [row for row in found if row["statistic"] == "p50"]
     assert [row["verdict"] for row in p50] == ["too few"] * 7 + ["usual", "worse", "better"]
     assert [row["runs_before"] for row in p50] == [*range(8), 8, 9]
@@ -55,7 +55,7 @@ def test_more_is_better_where_the_measurement_says_so(spark: SparkSession) -> No
         for board, p50 in last.items()
         for at in range(9)
     ]
-    found = rig_history.regressions(_rtt(spark, runs)).where("runs_before = 8").collect()
+    found = rig.regressions(_rtt(spark, runs)).where("runs_before = 8").collect()
     assert {row["board_id"]: row["verdict"] for row in found} == {
         "halved": "worse",
         "half as much again": "better",
@@ -91,7 +91,7 @@ def test_false_alarms_are_rare_and_a_doubling_is_seen(spark: SparkSession) -> No
     ]
     quiet: dict[str, list[str]] = {name: [] for name in _NOISES}
     doubled: dict[str, list[str]] = {name: [] for name in _NOISES}
-    for row in rig_history.regressions(_rtt(spark, runs)).collect():
+    for row in rig.regressions(_rtt(spark, runs)).collect():
         name, _, last = row["board_id"].split("/")
         of = doubled if row["run_id"] == f"run-{int(last):05d}" else quiet
         if row["verdict"] != "too few":
@@ -113,7 +113,7 @@ def test_latency_is_pooled_by_board_firmware_and_client(spark: SparkSession) -> 
     samples += [sample("run-2", "f1", 9e9, "failed"), sample("run-2", "f1", None)]
     samples += [sample("run-3", "f2", 7.0)]
     frame = spark.createDataFrame(samples, TABLES["rig_samples"])
-    first, second = rig_history.latency(frame).collect()
+    first, second = rig.latency(frame).collect()
     numbers = ["runs", "count", "min", "p50", "p90", "p95", "p99", "max"]
     assert (first["fw_sha"], second["fw_sha"]) == ("f1", "f2")
     assert [first[name] for name in numbers] == pytest.approx(
@@ -137,7 +137,7 @@ def test_a_flake_is_what_passes_when_tried_again_or_elsewhere(spark: SparkSessio
         TABLES["gold_checks"],
     )  # fmt: skip
     told = ["fw_sha", "runs", "passed", "retried", "failed", "quarantined", "flaky", "flake_rate"]
-    assert [[row[name] for name in told] for row in rig_history.flakes(checks).collect()] == [
+    assert [[row[name] for name in told] for row in rig.flakes(checks).collect()] == [
         ["f1", 3, 2, 1, 1, 1, 2, 2 / 3],
         ["f2", 2, 0, 0, 2, 0, 0, 0.0],
         ["f3", 0, 0, 0, 0, 1, 0, None],

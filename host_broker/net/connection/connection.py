@@ -11,7 +11,7 @@ from host_broker.access.access import Peer
 from host_broker.net.access.peers import peer_of
 from host_broker.net.connection.memory import BufferMemory
 from host_broker.net.connection.overflow import Overflow, Policy
-from host_broker.net.connection.tuning import is_local, peer_name, tune
+from host_broker.net.connection.tuning import has_hung_up, is_local, peer_name, tune
 from host_broker.outputs import Buffer, ConnectionId
 from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
@@ -404,6 +404,15 @@ class Connection(asyncio.Protocol):
     def on_hold(self) -> bool:
         """Whether it is our doing that nothing is read."""
         return bool(self._held_by)
+
+    @property
+    def hung_up_on_hold(self) -> bool:
+        """Whether its peer has hung up, and it is our doing that nobody has read so."""
+        return (
+            self.on_hold
+            and not self.transport.is_closing()
+            and has_hung_up(self.transport.get_extra_info("socket"))
+        )
 
     def perhaps_unread(self) -> bool:
         """Whether the peer may have said what we have not read, because we let it wait.

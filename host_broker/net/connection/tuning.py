@@ -1,5 +1,6 @@
 """Socket options of an accepted connection: no delay, and dead peers are noticed."""
 
+import select
 import socket
 import struct
 
@@ -29,6 +30,13 @@ def tune(sock: socket.socket, settings: NetSettings, *, patient: bool) -> None:
         # than what a stalled receiver is granted.
         user_timeout_s = max(settings.user_timeout_s, settings.stalled_receiver_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(user_timeout_s * 1000))
+
+
+def has_hung_up(sock: socket.socket) -> bool:
+    """Whether the peer will say nothing more, though what it has said may be unread."""
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    return bool(poll.poll(0))  # POLLERR and POLLHUP are always told, too
 
 
 def is_local(sock: socket.socket) -> bool:

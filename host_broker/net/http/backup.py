@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from host_broker.backup_format import MANIFEST, BackedUpFile, Manifest
+from host_broker.backup_format import MANIFEST, SIZE_HEADER, BackedUpFile, Manifest
 from host_broker.net.http.mistake import mistake
 from host_broker.net.http.principals import HttpAccess
 from host_broker.net.journal.scan import JournalError
@@ -59,7 +59,10 @@ def routes(
                 return mistake(503, "the journal cannot be written now; try again")
             except (JournalError, RetainedStoreError, OSError, sqlite3.Error) as error:
                 return mistake(500, f"the backup failed: {error}")
-            response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
+            size = str(sum(file.size for file in files))
+            response = web.StreamResponse(
+                headers={"Content-Type": "application/x-tar", SIZE_HEADER: size}
+            )
             try:
                 await response.prepare(request)
                 async for data in _tar(str(journal.reader.identity), snapshot.nexts, files):

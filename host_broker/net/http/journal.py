@@ -11,7 +11,7 @@ from aiohttp import web
 from host_broker.net.http.mistake import mistake
 from host_broker.net.http.principals import HttpAccess
 from host_broker.net.journal.groups import GroupError
-from host_broker.net.journal.reader import Selected, Slice, Trimmed
+from host_broker.net.journal.reader import Beyond, Selected, Slice, Trimmed
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.selection import Selection
 from host_broker.net.journal.writer import Journal
@@ -166,6 +166,14 @@ def routes(journal: Journal, access: HttpAccess) -> web.RouteTableDef:
                 f"messages {number} to {trimmed.first - 1} of partition {partition} are no "
                 "longer kept (journal.max_age_s, journal.max_bytes, journal.trim_read)",
                 first=trimmed.first,
+            )
+        except Beyond as beyond:
+            return mistake(
+                416,
+                f"partition {partition} has no message {number}: the next will be {beyond.next}. A "
+                "reader that has come further has read another journal, or this one before it was "
+                "restored from a backup",
+                next=beyond.next,
             )
         except FileNotFoundError:
             return mistake(410, "these messages were deleted just now", first=number)

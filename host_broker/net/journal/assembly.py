@@ -14,7 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-from host_broker.net.journal.format import pack_column
+from host_broker.net.journal.format import (
+    BLOCK_HEADER_LENGTH,
+    Block,
+    block_header,
+    pack_column,
+)
 from host_broker.net.journal.mark import PROTOCOL, is_mark
 from host_broker.outputs import Buffer, Record
 
@@ -42,6 +47,22 @@ class Assembled:
     length: int
     parts: list[Buffer]
     mark: str
+
+    def block(self, first: int, segment: int) -> list[Buffer]:
+        """Return the whole block, whose first message has the number ``first``; ``segment`` is what
+        its header says of its segment (``segment_mark``)."""
+        block = Block(
+            BLOCK_HEADER_LENGTH + self.length,
+            0,
+            0,
+            first,
+            self.latest_ns,
+            self.records,
+            self.messages,
+            self.clients_length,
+            segment,
+        )
+        return [block_header(block, self.parts), *self.parts]
 
 
 class _Open:

@@ -48,6 +48,14 @@ class Trimmed(Exception):
         self.first = first
 
 
+class Beyond(Exception):
+    """No message has the number asked for, nor is it the next one; ``next`` is that one's."""
+
+    def __init__(self, following: int) -> None:
+        super().__init__(f"the next message will be {following}")
+        self.next = following
+
+
 class Written(Protocol):
     """What the writer of a partition says of the segment it is writing (``Partition``)."""
 
@@ -148,26 +156,29 @@ class JournalReader:
     def slice(
         self, partition: int, number: int, max_bytes: int, until: int | None = None
     ) -> Slice | None:
-        """Return blocks from the one with message ``number`` on; None if it is yet to come.
+        """Return blocks from the one with message ``number`` on; None if it is the next to come.
 
         As many as ``max_bytes`` allow and messages before ``until`` need, but at least one, and of
-        one segment. Raises ``Trimmed``; ``LookupError`` for no such partition; ``JournalError``;
-        ``OSError``.
+        one segment. Raises ``Trimmed``; ``Beyond``; ``LookupError`` for no such partition;
+        ``JournalError``; ``OSError``.
         """
         with self._lock:
             segments = self._look(partition)
             if segments is None:
-                if partition < len(self._writers):
-                    return None
-                raise LookupError(partition)
+                if partition >= len(self._writers):
+                    raise LookupError(partition)
+                if number:
+                    raise Beyond(0)
+                return None
             if number < segments.firsts[0]:
                 raise Trimmed(segments.firsts[0])
             at = bisect.bisect_right(segments.firsts, number) - 1
             index = self._index(partition, segments, at)
-        readable = self._readable(partition, number + 1)
-        if number >= readable:
-            return None
         following, end = index.tail  # more may be written meanwhile
+        if number > following and at + 1 == len(segments.firsts):
+            raise Beyond(following)
+        if number >= self._readable(partition, number + 1):
+            return None
         if number >= following:
             if at + 1 == len(segments.firsts):
                 return None

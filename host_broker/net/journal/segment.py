@@ -75,22 +75,10 @@ class SegmentFile:
         buffers: list[Buffer] = []
         count = 0
         for each in blocks:
-            block = Block(
-                BLOCK_HEADER_LENGTH + each.length,
-                0,
-                0,
-                number,
-                each.latest_ns,
-                each.records,
-                each.messages,
-                each.clients_length,
-                self._mark,
-            )
-            buffers.append(block_header(block, each.parts))
-            buffers += each.parts
+            buffers += each.block(number, self._mark)
             count += 1
             number += each.messages
-            size += block.length
+            size += BLOCK_HEADER_LENGTH + each.length
             if segment_bytes is not None and size > segment_bytes:
                 break
         try:

@@ -25,7 +25,6 @@ from host_broker.net.journal.format import (
     BLOCK_HEADER_LENGTH,
     LENGTH_BYTES,
     Block,
-    block_header,
     is_whole,
     take_block,
     take_column,
@@ -92,20 +91,9 @@ class Area:
             (mark,) = _CRC.unpack_from(head, _HEADER.size)
             parts.append(head)
         for each in assemble(taken, len(numbers), BLOCK_BYTES):
-            block = Block(
-                BLOCK_HEADER_LENGTH + each.length,
-                0,
-                0,
-                numbers[each.partition],
-                each.latest_ns,
-                each.records,
-                each.messages,
-                each.clients_length,
-                _of_partition(mark, each.partition),
-            )
-            parts.append(block_header(block, each.parts))
-            parts += each.parts
-            numbers[each.partition] += each.messages
+            partition = each.partition
+            parts += each.block(numbers[partition], _of_partition(mark, partition))
+            numbers[partition] += each.messages
         if retained:
             parts.append(_pack_retained(retained, mark))
         size = sum(map(len, parts))

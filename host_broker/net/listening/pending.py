@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Protocol
 
 from host_broker.net.listening.slots import Evicted
@@ -40,11 +41,19 @@ class PendingConnections:
     if it had its time. ``refused`` counts those who were sent away, by reason.
     """
 
-    def __init__(self, live: LiveSettings, grace_s: float = _GRACE_S) -> None:
+    def __init__(
+        self,
+        live: LiveSettings,
+        grace_s: float = _GRACE_S,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """``clock``: seconds, by which it is told who has waited how long; by default the event
+        loop's, which is always that of the timers."""
         self.refused: Counter[str] = Counter()
         self._grace_s = grace_s
         self._live = live
         self._loop = asyncio.get_running_loop()
+        self._clock = clock if clock is not None else self._loop.time
         self._log = RateLimitedLog(self._loop.call_later)
         self._timers: dict[PendingConnection, asyncio.TimerHandle] = {}
         self._since: dict[PendingConnection, float] = {}  # the oldest first
@@ -62,7 +71,7 @@ class PendingConnections:
         limit_s = settings.tls_handshake_s if tls else settings.first_bytes_s
         too_late = self._silent if tls else self._too_late
         self._timers[connection] = self._loop.call_later(limit_s, too_late, connection)
-        self._since[connection] = self._loop.time()
+        self._since[connection] = self._clock()
 
     def make_room(self, *, crowded: bool = False) -> bool:
         """Return whether one more may come; if need be and possible the oldest has to go.
@@ -127,7 +136,7 @@ class PendingConnections:
 
     def _evict_older(self, grace_s: float) -> Evicted:
         for connection, since in self._since.items():
-            if self._loop.time() - since < grace_s:
+            if self._clock() - since < grace_s:
                 return "not yet"
             self._evict(connection)
             return "done"

@@ -4,7 +4,14 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from host_broker.bus.commands import Authenticate, Command, Disconnect, Publish, Wake
+from host_broker.bus.commands import (
+    Authenticate,
+    Command,
+    Disconnect,
+    Publish,
+    Suspect,
+    Wake,
+)
 from host_broker.bus.commands import Send as SendBytes
 from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.outputs import ConnectionId
@@ -179,6 +186,7 @@ class LightmqSession(Session):
         named = self._shared.named
         holder = named.get(name)
         if holder is not None and self._settings.duplicate_client == "reject":
+            commands.append(Suspect(holder.connection))
             if holder.probe(now):
                 commands.append(Wake(holder.connection))
             reason = f"R8: ClientID {name!r} is already connected"

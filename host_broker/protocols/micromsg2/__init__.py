@@ -5,13 +5,19 @@ events and back; ``extensions`` those that there are; ``negotiation`` the handsh
 ``windows`` who acknowledges what, and when; ``assembly`` fragments to messages; ``values`` what
 properties and filters are made of; ``filters`` what a subscription wants; ``destinations`` topics,
 queues, and the commands of pub/sub; ``dotnet`` the type of a message; ``refusal`` why a connection
-ends; ``outgoing`` what a client is yet to be sent; ``session`` a connection; ``server`` makes them;
-``settings`` the section [micromsg2].
+ends; ``outgoing`` what a peer is yet to be sent; ``session`` a connection; ``server`` makes them;
+``client`` the other side; ``settings`` the section [micromsg2].
 R and A numbers are those of the requirements and ambiguities in ``NOTES.md``, which also says what
-is still to come: the registry does not name it yet, so that no listener speaks it.
+is still to come.
 """
 
-from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec
+from host_broker.protocol import (
+    BrokerContext,
+    FirstBytes,
+    ProtocolServer,
+    ProtocolSpec,
+    byte_range,
+)
 from host_broker.protocols.micromsg2.settings import MicroMsg2Settings
 
 
@@ -29,5 +35,14 @@ MICROMSG2 = ProtocolSpec(
     server=_server,
     settings=MicroMsg2Settings,
     port=8767,
+    first_bytes=(
+        FirstBytes((b"\x01\x00\x00",), rank=30),  # 1.0; the flags are reserved
+        FirstBytes((b"\x02\x00\x00",), rank=30),  # 2.0, which is answered with 1.0 (A28)
+        FirstBytes((b"\x01\x01\x00", byte_range(1, 0xFE)), rank=30),  # 1.1 with an identity
+    ),
+    path="client",
+    connect_options=("token_file",),
+    client="host_broker.protocols.micromsg2.client:MicroMsg2ClientSession",
     answers_until_stopped=True,
+    authenticates=True,
 )

@@ -11,6 +11,8 @@ from host_broker.protocols.micromsg2.grammar import field_fault
 Pairs = tuple[tuple[str, str], ...]  # the properties of an extension, as they are said
 
 ACK, BATCH_ACK, DOTNET, JSON, PUBSUB = "ack", "batch-ack", "dotnet", "json", "pubsub"
+# Ours, as the document has none that authenticates (NOTES.md).
+LOGIN = "x-motemq-login"
 DEFAULT_WINDOW = 10  # messages without an ack (R27)
 MAX_WINDOW = 32767  # half of the numbers, so that none of them is ambiguous (A8)
 MAX_ACK_EXPIRE_MS = 24 * 3600 * 1000
@@ -101,6 +103,7 @@ OFFICIAL = (
     ExtensionSpec(name=DOTNET, has_frames=True),
     ExtensionSpec(name=JSON),
     ExtensionSpec(name=PUBSUB, aliases=("pub-sub",)),
+    ExtensionSpec(name=LOGIN, has_frames=True),
 )
 
 

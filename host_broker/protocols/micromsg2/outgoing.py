@@ -44,6 +44,15 @@ class Outgoing:
         self._backlog = 0  # bytes of topics that wait
         self._taken = 0  # bytes of the budget
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a message that came now would be sent at once."""
+        return not self._waiting and self.window.room > 0
+
+    def agree(self, acks: Acks | None) -> None:
+        """Take what was agreed about acks, before anything is sent."""
+        self.window = SendWindow(acks)
+
     def add(self, message: OutgoingMessage) -> None:
         """Put a message at the end."""
         self._waiting.append(message)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+STOPPING = "the broker is stopping"  # said to a client that comes while it does
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

@@ -8,6 +8,7 @@ from host_broker.protocols.micromsg2.extensions import (
     BATCH_ACK,
     DOTNET,
     JSON,
+    LOGIN,
     PUBSUB,
     WINDOW_KEY,
 )
@@ -26,7 +27,7 @@ class MicroMsg2Server(ProtocolServer):
         self._max_body = context.bus.max_body
         self._held = context.held
         window = Extension(BATCH_ACK, ((WINDOW_KEY, str(settings.window)),))
-        others = (Extension(name) for name in (ACK, DOTNET, JSON, PUBSUB))
+        others = (Extension(name) for name in (ACK, DOTNET, JSON, LOGIN, PUBSUB))
         self._offer = Offer(IDENTITY, accepted=(window, *others))
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> MicroMsg2Session:

@@ -6,8 +6,10 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
 
+from host_broker.access.principal import ANONYMOUS
 from host_broker.bus.commands import (
     Acknowledge,
+    Authenticate,
     Command,
     Consume,
     Discard,
@@ -48,11 +50,11 @@ from host_broker.protocols.micromsg2.events import (
     Handshake,
     MessageFrame,
 )
-from host_broker.protocols.micromsg2.extensions import ACK, BATCH_ACK, DOTNET, JSON, PUBSUB
+from host_broker.protocols.micromsg2.extensions import ACK, BATCH_ACK, DOTNET, JSON, LOGIN, PUBSUB
 from host_broker.protocols.micromsg2.grammar import GrammarError
 from host_broker.protocols.micromsg2.negotiation import Acks, Agreement, Offer, conclude, reply
 from host_broker.protocols.micromsg2.outgoing import Outgoing, OutgoingMessage
-from host_broker.protocols.micromsg2.refusal import Refusal
+from host_broker.protocols.micromsg2.refusal import STOPPING, Refusal
 from host_broker.protocols.micromsg2.settings import MicroMsg2Settings
 from host_broker.protocols.micromsg2.values import (
     MAX_PROPERTIES,
@@ -72,6 +74,8 @@ _SHOWN = 60
 class _State(Enum):
     WAIT_REQUEST = auto()
     WAIT_FINAL = auto()
+    WAIT_SECRET = auto()  # with the extension that authenticates
+    LOGGING_IN = auto()  # who it is, is being found out
     READY = auto()
     CLOSED = auto()
 
@@ -106,11 +110,19 @@ class MicroMsg2Session(Session):
         self._has_room = False  # the client has acknowledged something in this read
         self._types: TypeOfMessages | None = None  # with the extension dotnet
         self._queues: set[bytes] = set()  # consumed
+        self._early: list[Any] = []  # came before it was known who the client is
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read. What it published is acknowledged at its end, at once (R28)."""
+        return self._handle(self._codec.receive_data(data), now)
+
+    def _handle(self, events: Sequence[Any], now: float) -> Sequence[Command]:
+        """Do what the events of a read ask for; those of a client that is logging in wait."""
         commands: list[Command] = []
-        for event in self._codec.receive_data(data):
+        for position, event in enumerate(events):
+            if self._state is _State.LOGGING_IN:
+                self._early += events[position:]
+                return commands
             handler = _TRANSITIONS[self._state].get(type(event), MicroMsg2Session._unexpected)
             commands += handler(self, event, now)
             if self._state is _State.CLOSED:
@@ -194,7 +206,6 @@ class MicroMsg2Session(Session):
         if isinstance(agreement, Refusal):
             return self._end(agreement)
         self._agreement = agreement
-        self.client = agreement.identity
         acks = self._acks = agreement.acks
         self._incoming = ReceiveWindow(acks)
         if acks is not None:
@@ -202,9 +213,40 @@ class MicroMsg2Session(Session):
         dotnet = agreement.index(DOTNET)
         self._outgoing = Outgoing(acks, dotnet, self._settings.max_backlog_bytes, self._budget)
         self._types = None if dotnet is None else TypeOfMessages()
-        self._state = _State.READY
-        self.deadline = None
+        if agreement.index(LOGIN) is None:
+            return self._log_in(agreement.identity)
+        if not agreement.identity:
+            return self._end(Refusal("R11", f"{LOGIN} needs an identity: the name of the user"))
+        self._state = _State.WAIT_SECRET
         return NOTHING
+
+    def _take_secret(self, event: ExtensionFrame, now: float) -> Sequence[Command]:
+        agreement = self._ready
+        try:
+            secret = event.payload.decode()
+        except UnicodeDecodeError:
+            secret = ""
+        if event.index != agreement.index(LOGIN) or not secret or ":" in secret:
+            return self._end(Refusal("R23", f"the first frame is no secret for {LOGIN}"))
+        return self._log_in(agreement.identity, secret)
+
+    def _log_in(self, identity: str, secret: str | None = None) -> Sequence[Command]:
+        self._state = _State.LOGGING_IN
+
+        def answer(name: str, reason: str, now: float) -> Sequence[Command]:
+            if self._state is not _State.LOGGING_IN:
+                return NOTHING  # it has taken too long
+            if reason:
+                refusal = Refusal("access.connect", "this client may not connect with this name")
+                return self._end(refusal, logged=reason)
+            # Without an identity a name is the edge's, if it knows one.
+            self.client = name if identity or name != ANONYMOUS.name else ""
+            self._state = _State.READY
+            self.deadline = None
+            early, self._early = self._early, []
+            return self._handle(early, now)
+
+        return [Authenticate(identity, answer, secret)]
 
     def _message(self, event: MessageFrame, now: float) -> Sequence[Command]:
         if not self._incoming.receive(event.sequence, now):
@@ -338,11 +380,12 @@ class MicroMsg2Session(Session):
         reason = f"this client may not {action} here"
         return self._end(Refusal(limit, reason if kind == "access" else f"{limit} is reached"))
 
-    def _end(self, refusal: Refusal) -> list[Command]:
+    def _end(self, refusal: Refusal, logged: str = "") -> list[Command]:
+        """Say ERROR and disconnect; ``logged``: what only the log is told of it."""
         self._close()
         return [
             Send(spell_error(refusal.reason)),
-            Disconnect(f"{refusal.rule}: {refusal.reason}"),
+            Disconnect(f"{refusal.rule}: {logged or refusal.reason}"),
         ]
 
     def _close(self) -> None:
@@ -351,6 +394,7 @@ class MicroMsg2Session(Session):
         self._codec.close()
         self._assembler.close()
         self._outgoing.close()
+        self._early = []
 
 
 def _outgoing_message(destination: bytes, properties: Properties, body: bytes) -> OutgoingMessage:
@@ -389,10 +433,16 @@ _TRANSITIONS: dict[_State, dict[type[Any], Callable[..., Sequence[Command]]]] = 
         Violation: MicroMsg2Session._malformed,  # CLOSED
     },
     _State.WAIT_FINAL: {
-        Handshake: MicroMsg2Session._conclude,  # READY
+        Handshake: MicroMsg2Session._conclude,  # WAIT_SECRET or LOGGING_IN
         ErrorFrame: MicroMsg2Session._gives_up,
         Violation: MicroMsg2Session._malformed,
     },
+    _State.WAIT_SECRET: {
+        ExtensionFrame: MicroMsg2Session._take_secret,  # LOGGING_IN
+        ErrorFrame: MicroMsg2Session._gives_up,
+        Violation: MicroMsg2Session._malformed,
+    },
+    _State.LOGGING_IN: {},  # nothing is handled yet; READY or, refused, CLOSED
     _State.READY: {
         MessageFrame: MicroMsg2Session._message,
         CommandFrame: MicroMsg2Session._command,
@@ -409,5 +459,4 @@ class Refusing(Session):
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Say why."""
-        reason = "the broker is stopping"
-        return [Send(spell_error(reason)), Disconnect(reason)]
+        return [Send(spell_error(STOPPING)), Disconnect(STOPPING)]

@@ -106,12 +106,12 @@ class Board:
             missing.since_ms = min(missing.since_ms, now_ms)
 
     def _alive(self, event: Event, now_ms: int) -> Iterator[Alert]:
-        away = (now_ms - self.seen_ms) / 1000
+        absent_s = (now_ms - self.seen_ms) / 1000
         self.seen_ms, self.gone_ms = now_ms, None
         for kind in (SILENT, WILL):
             if (kind, "") in self.open:
-                message = f"{self.name} is back after {away:.1f} s"
-                yield self._clear(kind, "", event.at_ms, away, message)
+                message = f"{self.name} is back after {absent_s:.1f} s"
+                yield self._clear(kind, "", event.at_ms, absent_s, message)
 
     def _shortest_silence(self, limits: Limits) -> None:
         own = milliseconds(limits.silent_after_s)
@@ -132,18 +132,18 @@ class Board:
         self, event: Reading, limits: Limits, settings: AlertSettings
     ) -> Iterator[Alert]:
         key, value = (RANGE, event.sensor), event.value
-        told = None if math.isnan(value) else value
+        reported = None if math.isnan(value) else value
         if key in self.open:
             if limits.kept(value):
                 message = f"{event.sensor} of {self.name} is {value:g}, inside its limits again"
-                yield self._clear(RANGE, event.sensor, event.at_ms, told, message)
+                yield self._clear(RANGE, event.sensor, event.at_ms, reported, message)
             return
         broken = limits.broken(value)
         if broken is None or sum(kind == RANGE for kind, _ in self.open) >= settings.max_sensors:
             return
-        side = "is not a number" if told is None else f"is {value:g}"
+        side = "is not a number" if reported is None else f"is {value:g}"
         message = f"{event.sensor} of {self.name} {side}, its limit is {broken:g}"
-        yield self._raise(RANGE, event.sensor, event.at_ms, told, broken, message)
+        yield self._raise(RANGE, event.sensor, event.at_ms, reported, broken, message)
 
     def _judge_number(self, event: Reading, number: int, now_ms: int) -> Iterator[Alert]:
         behind = self.numbering.take(event.connection, number, now_ms)
@@ -217,9 +217,9 @@ class Board:
         return [facts, still, self.numbering.to_json()]
 
     @classmethod
-    def from_json(cls, name: str, said: list[Any]) -> "Board":
+    def from_json(cls, name: str, state: list[Any]) -> "Board":
         """Return the board of which ``to_json`` was called."""
-        (seen, resting, silent, gone, raised, quiet, late, late_ms), still, numbering = said
+        (seen, resting, silent, gone, raised, quiet, late, late_ms), still, numbering = state
         found = {(kind, sensor): _Open(at, number) for kind, sensor, at, number in still}
         numbers = Numbering.from_json(numbering)
         resting = bool(resting)

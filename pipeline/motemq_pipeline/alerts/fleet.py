@@ -131,4 +131,4 @@ class Fleet:
                 f"alerts.shards is {self._settings.shards}, the alerts' checkpoint has {shards}; "
                 "set it back, or begin with a new checkpoint"
             )
-        self._boards = {name: Board.from_json(name, said) for name, said in boards.items()}
+        self._boards = {name: Board.from_json(name, state) for name, state in boards.items()}

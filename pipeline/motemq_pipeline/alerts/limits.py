@@ -89,15 +89,17 @@ class Rules:
         silent_s = None if rule is None else rule.silent_after_s
         if silent_s is None:
             silent_s = self.settings.silent_after_s
-        said = None if rule is None else rule.sensors.get(sensor)
-        if said is None:
+        sensor_rule = None if rule is None else rule.sensors.get(sensor)
+        if sensor_rule is None:
             return Limits(silent_after_s=silent_s)
-        hysteresis = said.hysteresis or self.settings.hysteresis * _span(said)
-        return Limits(said.minimum, said.maximum, hysteresis, silent_s)
+        hysteresis = sensor_rule.hysteresis or self.settings.hysteresis * _span(sensor_rule)
+        return Limits(sensor_rule.minimum, sensor_rule.maximum, hysteresis, silent_s)
 
 
-def _span(said: SensorRule) -> float:
+def _span(sensor_rule: SensorRule) -> float:
     """Return the length of a range; of one with one end, how far that is from 0."""
-    if said.minimum is not None and said.maximum is not None:
-        return said.maximum - said.minimum
-    return abs(said.minimum if said.minimum is not None else said.maximum or 0.0)
+    if sensor_rule.minimum is not None and sensor_rule.maximum is not None:
+        return sensor_rule.maximum - sensor_rule.minimum
+    return abs(
+        sensor_rule.minimum if sensor_rule.minimum is not None else sensor_rule.maximum or 0.0
+    )

@@ -164,7 +164,7 @@ class Numbering:
         return [self.lost, streams]
 
     @classmethod
-    def from_json(cls, said: list[Any]) -> "Numbering":
+    def from_json(cls, state: list[Any]) -> "Numbering":
         """Return what ``to_json`` was called of."""
         streams = {
             connection: _Stream(
@@ -174,6 +174,6 @@ class Numbering:
                 repeated,
                 in_a_row,
             )
-            for connection, (following, previous, repeated, in_a_row), missing in said[1]
+            for connection, (following, previous, repeated, in_a_row), missing in state[1]
         }
-        return cls(streams, said[0])
+        return cls(streams, state[0])

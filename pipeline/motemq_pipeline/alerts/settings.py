@@ -59,11 +59,11 @@ class AlertSettings:
         unknown = sorted(set(table) - set(known))
         if unknown:
             raise PipelineError(f"alerts.{unknown[0]} is not known; there are: {', '.join(known)}")
-        said: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in table.items()
         }
-        return cls(**said)
+        return cls(**values)
 
 
 def milliseconds(seconds: float) -> int:

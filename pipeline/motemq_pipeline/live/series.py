@@ -137,7 +137,7 @@ def excerpt(place: Storage, board: str, since: datetime, until: datetime) -> Exc
             table, window = ("gold_rollup_hour", _HOUR)
         width = -(-width // window) * window
         since -= (since - _EPOCH) % window
-    said = {
+    names = {
         "board": literal(board),
         "since": _time(since),
         "until": _time(until),
@@ -148,11 +148,11 @@ def excerpt(place: Storage, board: str, since: datetime, until: datetime) -> Exc
         "half_window": window // _US // 2,
         "table": table,
     }
-    sql = (_READINGS if window == _US else _WINDOWS).format(**said)
+    sql = (_READINGS if window == _US else _WINDOWS).format(**names)
     limit = MOST_SENSORS * POINTS
     rows = list(by_duckdb(sql, place, limit)[1])
     found = _series(rows[:limit])
-    alerts = by_duckdb(_ALERTS.format(**said), place, MOST_ALERTS)[1]
+    alerts = by_duckdb(_ALERTS.format(**names), place, MOST_ALERTS)[1]
     return Excerpt(
         board,
         since,

@@ -64,8 +64,8 @@ def application(place: Storage, loopback: bool) -> web.Application:
     return app
 
 
-async def serve(place: Storage, host: str, port: int, told: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; ``told`` gets the address. Raises ``PipelineError``."""
+async def serve(place: Storage, host: str, port: int, announce: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; ``announce`` gets the address. Raises ``PipelineError``."""
     runner = web.AppRunner(application(place, is_loopback(host)), access_log=None)
     await runner.setup()
     try:
@@ -79,7 +79,7 @@ async def serve(place: Storage, host: str, port: int, told: Callable[[str], None
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)
         name = f"[{host}]" if ":" in host else host
-        told(f"http://{name}:{runner.addresses[0][1]}/")
+        announce(f"http://{name}:{runner.addresses[0][1]}/")
         await ended.wait()
     finally:
         await runner.cleanup()
@@ -109,12 +109,12 @@ class _Site:
 
     async def figure(self, request: web.Request) -> web.Response:
         """A board from a time to a time."""
-        said = request.query
-        if not (board := said.get("board")):
+        query = request.query
+        if not (board := query.get("board")):
             raise ValueError("board=NAME is missing")
-        asked = said.get("since", ""), said.get("until", ""), said.get("span", "")
+        asked = query.get("since", ""), query.get("until", ""), query.get("span", "")
         span = None if asked == ("", "", "all") else _span(*asked)
-        dark = "dark" in said
+        dark = "dark" in query
 
         def drawn() -> dict[str, Any]:
             since, until = span or ends(self._place, board) or _span("", "", "1")

@@ -152,9 +152,9 @@ def _cells(place: Storage, run_id: str) -> dict[tuple[str, str], Cell]:
 
 def _failures(events: list[Row]) -> list[Row]:
     """Return what failed with its reason: checks and steps; a board's own end only repeats it."""
-    told = {"check_finished", "step_finished"}
+    finished = {"check_finished", "step_finished"}
     bad = [row for row in events if row["outcome"] in ("failed", "error")]
-    own = [row for row in bad if row["event"] in told] or bad
+    own = [row for row in bad if row["event"] in finished] or bad
     return sorted(own, key=lambda row: row["mono_ns"] or 0)[:_SHOWN_FAILURES]
 
 

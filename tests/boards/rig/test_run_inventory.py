@@ -206,6 +206,8 @@ def test_a_board_joins_the_wifi_for_the_run_and_the_password_is_nowhere_after_it
     assert "wifi: " in (out / "logs" / "e1.serial.log").read_text()
     written = [file for file in out.rglob("*") if file.is_file()]
     secrets = (b"tr0ub4dor", b"hunter22", base64.b64encode(_BOOT.encode())[8:24])
+    told = done.stdout.encode()
+    assert [secret for secret in secrets if secret in told] == []
     assert [
         (file, secret) for file in written for secret in secrets if secret in file.read_bytes()
     ] == []

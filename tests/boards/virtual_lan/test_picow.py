@@ -25,6 +25,10 @@ def board(tmp_path: Path) -> Iterator[VirtualBoard]:
         yield board
 
 
+# How a private key begins: as PEM, as DER (SEC 1, P-256), and that in base64.
+_KEY_MARKS = (b"PRIVATE KEY", bytes.fromhex("30770201010420"), b"MHcCAQEE")
+
+
 def test_a_blank_one_waits_for_its_own_uf2(board: VirtualBoard) -> None:
     drive = board.address.bootsel_dir
     assert drive is not None
@@ -76,6 +80,11 @@ def test_from_blank_to_verdict_by_a_drive_and_the_wifi(
     assert "without TLS" not in done.stdout
     found = outcomes(out, "vpicow-1", "check_finished", "check")
     assert found == dict.fromkeys(_CHECKS, "passed"), done.stdout
+    # The run's keys, which the board was given: nowhere in logs, reports or on the terminal.
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert files
+    for written in [done.stdout.encode(), *(path.read_bytes() for path in files)]:
+        assert not [mark for mark in _KEY_MARKS if mark in written]
 
 
 def preload_nothing(_kind: object, _folder: object) -> None:

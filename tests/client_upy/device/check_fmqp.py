@@ -1,7 +1,7 @@
 """The FMQP client, over a stream in memory."""
 
 from checks import Blocked, Memory, check, equal, publication, raises, run, some
-from clients_in_memory import fmqp
+from clients_in_memory import SIGN, fmqp
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
@@ -131,14 +131,14 @@ def a_handlers_link_error_is_not_swallowed():
 
 @check
 def publish_says_what_is_wrong():
-    client, stream = fmqp(tx_size=20)
+    client, stream = fmqp(tx_size=22)
     raises(ValueError, client.publish, b"", b"x")
     raises(ValueError, client.publish, b"t" * 256, b"x")
-    error = raises(ValueError, client.publish, b"topic", b"0123456789")
-    equal(error.args[0], "message of 21 bytes, tx_size is 20")
+    error = raises(ValueError, client.publish, b"topic", b"0123456789ab")
+    equal(error.args[0], "23 bytes, tx_size 22")
     equal(stream.take(), b"")
-    client.publish(b"topic", b"012345678", retain=True, will=True)
-    equal(stream.take(), publication(b"topic", b"012345678", 0x0C))
+    client.publish(b"topic", b"0123456789a", retain=True, will=True)
+    equal(stream.take(), publication(b"topic", b"0123456789a", 0x0C))
     raises(LinkError, FmqpClient(Memory()).publish, b"a", b"b")
 
 
@@ -193,7 +193,7 @@ def who_subscribes_while_the_broker_is_told_is_heard():
         topics = [b"a/1", b"a/2", b"a/3"]
         for topic in topics:
             client.subscribe(topic, print)
-        stream.room = len(publication(b"ping", b"") + publication(b"a/1", b"")) + 2
+        stream.room = len(SIGN + publication(b"a/1", b"")) + 2
         client.poll(0)
         equal(client.up, False)
         client.subscribe(b"b/1", print, raw=raw)

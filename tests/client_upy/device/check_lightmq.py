@@ -86,6 +86,22 @@ def ping_measures_a_round_trip():
 
 
 @check
+def no_ping_is_answered_by_an_earlier_one():
+    client, stream = lightmq(window=0)
+    stream.answer = lambda data: b"\x04\0\x02" + data[3:5] if data[0] == 3 else b""
+    for posts in (254, 255, 256, 511):
+        client._id = 0xFF00  # the numbers also begin anew
+        equal(client.ping(500) >= 0, True)
+        for _ in range(posts):
+            client.post(b"")
+            stream.take()
+        stream.answer = None
+        raises("timeout", client.ping, 20)
+        stream.answer = lambda data: b"\x04\0\x02" + data[3:5] if data[0] == 3 else b""
+        equal(client.ping(500) >= 0, True)
+
+
+@check
 def send_returns_the_response():
     client, stream = lightmq()
     answered(client, stream, 0x0102, b"\x06\0\x04\x99\x99no\x06\0\x04\x01\x02ok")
@@ -205,7 +221,7 @@ def posts_without_a_window_are_not_awaited():
 def data_must_fit():
     client, stream = lightmq(tx_size=16)
     error = raises(ValueError, client.send, b"12345678901")
-    equal(error.args[0], "message of 17 bytes, tx_size is 16")
+    equal(error.args[0], "17 bytes, tx_size 16")
     equal(stream.take(), b"")
 
 

@@ -10,7 +10,7 @@ import time
 from checks import Blocked, Memory, check, equal, publication, run, since
 from checks import now as instant
 from clients_in_memory import broker, named
-from drivers import Driver, raised, to_end
+from drivers import Driver, raised, tasks_left, to_end
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
@@ -209,12 +209,45 @@ def opening_again_takes_no_heap():
         gc.collect()
         # In Node a collection waits until JavaScript has its turn.
         counts = hasattr(gc, "mem_alloc") and sys.platform != "webassembly"
-        before = gc.mem_alloc() if counts else 0
-        for _ in range(10):
-            await turn()
-        gc.collect()
-        grown = gc.mem_alloc() - before if before else 0
-        equal(grown <= 256, True, "%d bytes" % grown)
+        least = 1 << 30
+        for _ in range(3):  # what leaks grows in each; a collector may see a pointer too many
+            before = gc.mem_alloc() if counts else 0
+            for _ in range(10):
+                await turn()
+            gc.collect()
+            least = min(least, gc.mem_alloc() - before if before else 0)
+        equal(least <= 256, True, "%d bytes" % least)
+
+    to_end(main())
+
+
+@check
+def what_is_closed_leaves_nothing_to_run():
+    class Odd(Exception):
+        pass
+
+    def odd():
+        raise Odd()
+
+    async def main():
+        client, _ = named()
+        for rest_ms in (0, 1, 30):
+            async with Driver(client) as link:
+                await link.connect(_SOON_MS)
+                await link.ping(_SOON_MS)
+                await link.rest(rest_ms)
+            equal(tasks_left(), 0)
+        async with Driver(client):
+            pass  # before anything was done
+        equal(tasks_left(), 0)
+        client.on_down = odd
+        seen = False
+        try:
+            async with Driver(client) as link:
+                await link.connect(_SOON_MS)
+        except Odd:
+            seen = True
+        equal((seen, tasks_left(), client._on_drop, client._blocking), (True, 0, [], True))
 
     to_end(main())
 
@@ -225,8 +258,7 @@ def run_lasts_as_long_as_it_says():
         client, stream = named()
         async with Driver(client) as link:
             await link.connect(_SOON_MS)
-            for _ in range(100):
-                stream.feed(publication(b"a", b"x"))
+            stream.feed(publication(b"a", b"x"), 100)
             stream.step = 7
             start = instant()
             await link.rest(200)

@@ -5,6 +5,8 @@ from checks import Memory, equal, publication
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 
+# The sign of life of a client without a name.
+SIGN = publication(b"ping/-/-/-/-/-/-", b"")
 # Of a client with the name n, to its own pings.
 SUBSCRIBED = b"\x90\x12\0\0\0\0ping/-/-/-/-/-/-/n"
 
@@ -41,7 +43,7 @@ def fmqp(stream=None, **options):
         options["retry_ms"] = 0
     client = FmqpClient(stream, name=b"", **options)
     client.connect(timeout_ms=1000)
-    equal(stream.take(), b"\0\x04\0\0\0\0ping", "the sign of life that proves the stream")
+    equal(stream.take(), SIGN, "the sign of life that proves the stream")
     return client, stream
 
 

@@ -109,6 +109,26 @@ def to_end(coroutine):
     raise AssertionError("the synchronous driver waited")
 
 
+def tasks_left():
+    """Return how many tasks there are besides the one that asks; by the synchronous driver none."""
+    if not _AIO:
+        return 0
+    if hasattr(asyncio, "all_tasks"):
+        return len(asyncio.all_tasks()) - 1
+    waiting = asyncio.core._task_queue
+    streams = getattr(asyncio.core, "_io_queue", None)  # Node has none
+    count = len(streams.map) if streams else 0
+    held = []
+    while waiting.peek():
+        held.append(waiting.pop())
+    for task in held:
+        when = task.ph_key
+        data = task.data
+        waiting.push(task, when)
+        task.data = data
+    return count + len(held)
+
+
 async def raised(kind, awaitable):
     """Await; return the exception that this must raise, as ``checks.raises``."""
     try:

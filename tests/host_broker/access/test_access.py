@@ -85,6 +85,24 @@ def test_rules_decide(who: str, action: str, path: str, allowed: bool, rule: str
     assert decision.reason
 
 
+def test_the_rules_of_several_roles_are_searched_at_once_as_long_as_memory_allows() -> None:
+    """Each of 30 principals has its own pair of roles out of 61, of 200 patterns each."""
+    areas = {f"area{n}": {"publish": [f"a{n}/{i}/**" for i in range(200)]} for n in range(61)}
+    people = {f"p{n}": {"roles": [f"area{2 * n}", f"area{2 * n + 1}"]} for n in range(30)}
+    rules = Rules.read({"roles": areas, "principals": people})
+    assert rules.count == 61 * 200
+    users = Users.read({"users": {name: {} for name in people}})
+    access = Access(users, rules)
+    for number in range(30):
+        principal = _user(f"p{number}")
+        for area in (2 * number, 2 * number + 1):
+            decision = access.allows(principal, "publish", f"a{area}/199/x")
+            assert str(decision.rule) == f'[roles.area{area}] publish = "a{area}/199/**"'
+        assert not access.allows(principal, "publish", f"a{(2 * number + 2) % 60}/199/x")
+    parts = [len(list(rules.of(f"p{number}", known=True))) for number in range(30)]
+    assert parts == [2] * 25 + [3] * 5  # its own, and one or two of its roles
+
+
 def test_who_only_says_so_is_nobody() -> None:
     """A ClientID without a secret gives no rights of the user of that name."""
     claimed = Principal("anonymous", "claimed", client="alice")

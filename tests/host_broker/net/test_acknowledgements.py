@@ -68,6 +68,48 @@ def test_sendresp_waits_and_what_follows_waits_behind_it(
         assert b"first" in bodies(tmp_path / "journal")  # it was there before the response
 
 
+def test_a_name_is_free_when_who_has_it_hung_up_while_it_had_to_wait(
+    tmp_path: Path, gates: tuple[Gate, Gate]
+) -> None:
+    """A board that restarts while the journal takes nothing: nobody reads that it has gone."""
+    settings = {"flush_s": 60.0, "max_pending_bytes": 4000}
+    with served(data=tmp_path, journal=settings) as broker:
+        watcher = subscriber(broker, "lightmq/kitchen/status")
+        board = Board(broker, "kitchen")
+        gates[0].close()
+        broker.say(board.peer, board.codec.send(1, b"read" + bytes(5000)))
+        connection, _ = broker.ours(board.peer)
+        assert connection.on_hold
+        board.peer.sendall(board.codec.send(2, b"not read"))
+        refused, accepted = board.codec.connack(4), board.codec.connack(0)
+
+        def come_back() -> tuple[bytes, socket.socket]:
+            peer = broker.connect(protocol="lightmq")
+            broker.say(peer, board.codec.connect("kitchen"))
+            return exactly(peer, len(accepted)), peer
+
+        for _ in range(2):
+            assert come_back()[0] == refused
+        assert connection.on_hold  # it is still there, and it is let wait
+        assert not connection.transport.is_closing()
+        board.peer.shutdown(socket.SHUT_WR)
+        assert come_back()[0] == refused
+        said, peer = come_back()
+        assert said == accepted
+        assert broker.server.disconnected == {"hung up": 1}
+        gates[0].open()
+        broker.say(peer, board.codec.send(3, b"again"))
+        until(peer, board.codec.sendresp(3, b""))
+        status = b"lightmq/kitchen/status"
+        told = [pack(4, status, body) for body in (b"online", b"offline", b"online")]
+        assert exactly(watcher, sum(map(len, told))) == b"".join(told)
+    kept = [body[:8] for body in bodies(tmp_path / "journal")]
+    assert [body for body in kept if body[:2] in (b"re", b"no", b"ag")] == [
+        b"read" + bytes(4),
+        b"again",
+    ]
+
+
 def test_in_memory_nobody_waits(tmp_path: Path, gates: tuple[Gate, Gate]) -> None:
     with served(data=tmp_path, journal={"ack": "memory"}) as broker:
         board = Board(broker, "board")

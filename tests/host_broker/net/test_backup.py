@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import stat
@@ -206,6 +207,20 @@ def test_what_is_there_is_not_touched(kept: BrokerProcess, tmp_path: Path) -> No
     with pytest.raises(RestoreError, match="is there already"):
         restore(tmp_path / "backup", tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter"]
+
+
+def test_what_does_not_fit_is_not_begun(
+    kept: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = back_up(_url(kept), tmp_path / "backup")
+    size = sum(file.size for file in manifest.files)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=size // 2))
+    with pytest.raises(BackupError, match=f"has room for {size // 2:,}"):
+        back_up(_url(kept), tmp_path / "second")
+    with pytest.raises(RestoreError, match=f"has room for {size // 2:,}"):
+        restore(tmp_path / "backup", tmp_path / "data")
+    assert [path.name for path in tmp_path.iterdir()] == ["backup"]
 
 
 def test_no_folder_but_a_backup_is_restored(tmp_path: Path) -> None:

@@ -217,7 +217,8 @@ def test_the_oldest_has_to_go_when_there_are_too_many() -> None:
 def test_in_a_crowd_the_silent_have_less_time() -> None:
     async def act(scene: Scene) -> None:
         live = LiveSettings(Settings(net=NetSettings(max_unrecognised=1)))
-        pending = PendingConnections(live, grace_s=60.0)
+        now = 100.0
+        pending = PendingConnections(live, clock=lambda: now)
 
         class Silent:
             listener = "auto test"
@@ -231,12 +232,21 @@ def test_in_a_crowd_the_silent_have_less_time() -> None:
 
         silent = Silent()
         pending.add(silent)
+        now += 0.009
         assert not pending.make_room(crowded=True)  # what it may have said is looked at first
-        await asyncio.sleep(0.02)  # twice the time for that
-        assert not pending.make_room()
+        now += 0.002
+        assert not pending.make_room()  # without a crowd it has 0.1 s
         assert not silent.evicted
         assert pending.make_room(crowded=True)
         assert silent.evicted
+        again = Silent()
+        pending.add(again)
+        now += 0.099
+        assert not pending.make_room()
+        now += 0.002
+        assert pending.make_room()
+        assert again.evicted
+        assert pending.refused["net.max_unrecognised"] == 2
         pending.close()
 
     play(act)

@@ -71,18 +71,7 @@ def test_writer_reproduces_the_whole_blocks(segment: dict) -> None:
             continue
         group = [(each["time_ns"], [_record(each)]) for each in stored["records"]]
         (made,) = assemble(group, 1, 10**6)
-        block = Block(
-            BLOCK_HEADER_LENGTH + made.length,
-            0,
-            0,
-            stored["first"],
-            made.latest_ns,
-            made.records,
-            made.messages,
-            made.clients_length,
-            segment_mark(header),
-        )
-        written += block_header(block, made.parts) + b"".join(made.parts)
+        written += b"".join(made.block(stored["first"], segment_mark(header)))
     golden = bytes.fromhex(segment["hex"])
     if segment["blocks"] or not segment["torn_tail"]:
         assert golden.startswith(written)

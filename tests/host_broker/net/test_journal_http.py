@@ -117,6 +117,28 @@ def test_waiting_for_the_next_message(running: BrokerProcess) -> None:
     assert _messages(headers, body)[0][0] == following
 
 
+def test_a_position_that_is_none_is_refused_at_once(running: BrokerProcess) -> None:
+    """It would be waited for for ever: by a reader of another journal, or of a restored one."""
+    port = running.ports["auto"]
+
+    def refused(number: int) -> int:
+        status, _, body = _ask(port, "GET", f"/journal/0?from={number}&wait_ms=30000")
+        assert status == 416, body
+        said = json.loads(body)
+        assert f"no message {number}: the next will be {said['next']}" in said["error"]
+        assert isinstance(said["next"], int)
+        return said["next"]
+
+    assert refused(1) == 0  # before the first message
+    assert _ask(port, "GET", "/journal/0?from=0")[0] == 204
+    _publish(port, [b"1"])
+    _until_kept(port, 2)
+    following = _json(port, "/journal")["partitions"][0]["next"]
+    assert refused(following + 1) == refused(9_000_000_000_000_000_000) == following
+    assert _ask(port, "GET", f"/journal/0?from={following}")[0] == 204
+    assert _ask(port, "GET", f"/journal/0?from={following + 1}&topics=t/*")[0] == 416
+
+
 def test_waiting_is_over_at_once(tmp_path: Path) -> None:
     """When the journal has the message: nothing looks for it every so often."""
     settings = ("--set", "journal.flush_s=0.001")

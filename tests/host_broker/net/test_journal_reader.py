@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from host_broker.net.journal.index import index_path
-from host_broker.net.journal.reader import JournalReader, Trimmed
+from host_broker.net.journal.reader import Beyond, JournalReader, Trimmed
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import Partition
 from host_broker.outputs import Record
@@ -103,6 +103,16 @@ def test_what_is_no_longer_kept_is_said(tmp_path: Path) -> None:
     assert reader.partitions()[0].first <= int(last.stem)
     with pytest.raises(LookupError):
         reader.slice(1, 0, 1)
+
+
+def test_what_nobody_has_been_told_of_is_no_position(tmp_path: Path) -> None:
+    total = _write(tmp_path, [100] * 5)
+    reader = JournalReader(tmp_path, JOURNAL)
+    assert reader.slice(0, total, 1) is None
+    for number in (total + 1, 1 << 62):
+        with pytest.raises(Beyond) as beyond:
+            reader.slice(0, number, 1)
+        assert beyond.value.next == total
 
 
 def test_messages_are_found_by_time(tmp_path: Path) -> None:

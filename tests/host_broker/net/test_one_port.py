@@ -4,6 +4,7 @@ import contextlib
 import gc
 import http.client
 import os
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -18,6 +19,12 @@ from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, 
 from tests.host_broker.net.certificates import Authority
 
 AUTO = ("--listen", "auto://127.0.0.1:0")
+# MicroMsg2: a handshake of 1.0, of SharpMessaging's 1.1, and of 1.1 without an identity.
+_HANDSHAKE = bytes.fromhex("0100000468756c6b00067075627375620000")
+_SHARP = bytes.fromhex("010100084d79436c69656e7400000000")
+_NAMELESS = bytes.fromhex("0101000000000000")
+# SEND number 1 to topic/home/kitchen, without properties.
+_SEND = bytes.fromhex("00000112") + b"topic/home/kitchen" + bytes.fromhex("000004") + b"21.5"
 
 
 def url(running: BrokerProcess, scheme: str, listener: str = "auto") -> str:
@@ -100,6 +107,56 @@ def test_autos_takes_nothing_but_tls(tmp_path: Path) -> None:
         assert running.end() == (0, "")
 
 
+def _shake_hands(sock: socket.socket, handshake: bytes) -> None:
+    """Say a handshake byte by byte, take the answer, and say the same again as the last word."""
+    for byte in handshake:
+        sock.sendall(bytes([byte]))
+    answer = b""
+    while len(answer) < 14:
+        answer += sock.recv(14 - len(answer))
+    assert answer[:10] == b"\x01\x00\x00\x06motemq"
+    assert answer[10:] == bytes(4)
+    sock.sendall(handshake)
+
+
+def test_micromsg2_is_heard_at_the_same_port_and_inside_of_tls(tmp_path: Path) -> None:
+    """MicroMsg2 R1, R3: its clients begin, with version 1.0."""
+    ours = Authority(tmp_path, "ours")
+    cert, key = ours.issue("broker")
+    context = ssl.create_default_context(cafile=ours.file)
+    with (
+        broker("--listen", f"auto://127.0.0.1:0?cert={cert}&key={key}") as running,
+        connect(url(running, "fmqp")) as desk,
+    ):
+        desk.subscribe("home/*")
+        desk.sync()
+        with (
+            running.raw("auto") as plain,
+            context.wrap_socket(running.raw("auto"), server_hostname="127.0.0.1") as veiled,
+        ):
+            for sock in (plain, veiled):
+                _shake_hands(sock, _HANDSHAKE)
+                sock.sendall(_SEND)
+                message = desk.receive(5.0)
+                assert message is not None
+                assert (message.topic, message.payload) == ("home/kitchen", b"21.5")
+        assert running.end() == (0, "")
+
+
+def test_micromsg2_has_listeners_of_its_own_for_what_auto_cannot_tell(tmp_path: Path) -> None:
+    """MicroMsg2 R4: with the lower version; R8: an identity may be absent."""
+    path = tmp_path / "mm2.sock"
+    listen = ("--listen", "micromsg2://127.0.0.1:0", "--listen", f"micromsg2+unix://{path}")
+    with broker(*listen) as running:
+        with running.raw("micromsg2") as sharp, running.raw("micromsg2") as nameless:
+            _shake_hands(sharp, _SHARP)
+            _shake_hands(nameless, _NAMELESS)
+        with socket.socket(socket.AF_UNIX) as unix:
+            unix.connect(str(path))
+            _shake_hands(unix, _HANDSHAKE)
+        assert running.end() == (0, "")
+
+
 @pytest.mark.parametrize(
     ("address", "words"),
     [
@@ -110,7 +167,7 @@ def test_autos_takes_nothing_but_tls(tmp_path: Path) -> None:
             "auto://0.0.0.0:0",
             "without encryption and authentication; listen on 127.0.0.1 or with autos",
         ),
-        ("auto://127.0.0.1:0/board", "only LightMQ has client ids"),
+        ("auto://127.0.0.1:0/board", "and MicroMsg2 have client ids"),
     ],
 )
 def test_an_auto_listener_that_cannot_be_says_why(address: str, words: str) -> None:
@@ -143,9 +200,6 @@ def test_what_is_not_built_yet_is_refused_in_its_own_terms_and_told_once() -> No
             assert fq[:2] == b"\xee\xee"
             assert fq[4:].decode().endswith("no fq yet.")
             assert _answer(running, bytes.fromhex("cc50face0003616263")) == b""
-            micromsg2 = _answer(running, bytes.fromhex("0100000468756c6b0000") + b"\0\0")
-            assert micromsg2[:2] == bytes([4, len(micromsg2) - 2])
-            assert b"no MicroMsg2 yet." in micromsg2
             mqtt = bytes.fromhex("101000044d5154540402003c000474657374")
             assert _answer(running, mqtt) == bytes.fromhex("20020001")
             assert _answer(running, b"SSH-2.0-OpenSSH_9.2\r\n") == b""
@@ -155,7 +209,6 @@ def test_what_is_not_built_yet_is_refused_in_its_own_terms_and_told_once() -> No
         told = [line.split(": ", 2)[2] for line in said.splitlines()]
         assert told == [
             "127.0.0.1 speaks fq, which this broker does not yet",
-            "127.0.0.1 speaks micromsg2, which this broker does not yet",
             "127.0.0.1 speaks mqtt, which this broker does not yet",
             "127.0.0.1 began with 53 53 48 2d 32 2e 30 2d 4f, which is no protocol we know",
         ]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.host_broker.net.broker_process import broker, motemq, until
+from host_broker.cli.service_manager import hidden, out_of_reach
+from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, until
 from tests.host_broker.net.certificates import Authority
 
 _AUTO = ("--listen", "auto://127.0.0.1:0")
@@ -162,6 +163,9 @@ def test_the_unit_names_this_program_and_systemd_accepts_it(tmp_path: Path) -> N
     assert "@MOTEMQ@" not in done.stdout
     unit = tmp_path / "motemq-broker.service"
     unit.write_text(done.stdout)
+    assert "--check-config" not in done.stdout  # what is wrong is not tried again and again:
+    assert "RestartPreventExitStatus=2" in done.stdout
+    assert "StartLimitIntervalSec=0" in done.stdout
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         assert "NoNewPrivileges=yes" in done.stdout  # as far as can be told without systemd
@@ -180,6 +184,35 @@ def test_the_unit_names_this_program_and_systemd_accepts_it(tmp_path: Path) -> N
         env={**os.environ, "SYSTEMD_PAGER": "cat"},
     )
     assert rated.returncode == 0, rated.stdout[-2000:]
+
+
+def test_an_installation_that_the_unit_cannot_reach_is_told(tmp_path: Path) -> None:
+    open_one, closed = tmp_path / "open", tmp_path / "closed"
+    for folder in (open_one, closed):
+        folder.mkdir()
+        (folder / "motemq").write_text("")
+    for parent in tmp_path.parents:
+        if str(parent).startswith("/tmp/pytest"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    tmp_path.chmod(0o711)
+    open_one.chmod(0o711)
+    closed.chmod(0o700)
+    assert hidden([open_one / "motemq"]) == ""
+    assert hidden([closed / "motemq"]).endswith(f"is in {closed}, which others may not enter")
+    (open_one / "python").symlink_to(closed / "motemq")
+    assert "others may not enter" in hidden([open_one / "python"])
+    assert hidden([Path("/root/venv/bin/motemq")]) == "/root/venv/bin/motemq is in /root"
+    done = _run("broker", "--print-systemd-unit")
+    assert ("warning: the unit's user cannot run" in done.stderr) == bool(out_of_reach())
+
+
+def test_json_is_all_that_a_json_log_has() -> None:
+    """Also what is said at the start."""
+    running = BrokerProcess(*_AUTO, "--log-format", "json")
+    code, said = running.end()
+    assert code == 0
+    (line,) = map(json.loads, said.splitlines())
+    assert line["message"].startswith("no --data folder given")
 
 
 def test_systemd_is_told_when_the_broker_is_ready(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@ written is for the broker's user only; secrets are in none of it."""
 
 import contextlib
 import hashlib
+import mmap
 import os
+import resource
+import signal
 import stat
 import struct
 import subprocess
@@ -168,6 +171,47 @@ def test_a_token_is_in_nothing_that_is_written(secrets: tuple[Path, Path], tmp_p
     for path in tmp_path.rglob("*"):
         if path.is_file() and path != token:
             assert _CANARY.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    ("allowed", "raised"), [("", False), ("", True), ("MOTEMQ_CORE_DUMPS=1", False)]
+)
+def test_a_crash_leaves_no_secret(
+    secrets: tuple[Path, Path], tmp_path: Path, allowed: str, raised: bool
+) -> None:
+    """No core dump at all; one that is written in spite of that (``raised``: somebody has lifted
+    the limit, or a crash reporter does not heed it) has nothing of the memory. The last case shows
+    that the secret would have been there."""
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    token, config = secrets
+    where = tmp_path / "crashed"
+    where.mkdir()
+    running = BrokerProcess(
+        *("--config", str(config), "--listen", "auto://127.0.0.1:0", "--ephemeral"),
+        shell_prefix=f"cd {where}; ulimit -c $(ulimit -H -c); {allowed and f'export {allowed};'}",
+    )
+    process = Path(f"/proc/{running.process.pid}")
+    url = f"lightmq://127.0.0.1:{running.ports['auto']}/kitchen?token_file={token}"
+    with connect(url) as board:
+        # What is in the last read, an answer and an outbox is in the memory of a broker.
+        board.publish("up", b"%s %s" % (_CANARY.encode(), bytes(200)))
+        board.sync()
+        soft, hard = resource.prlimit(running.process.pid, resource.RLIMIT_CORE)
+        assert bool(allowed) == bool(soft)
+        assert bool(allowed) == bool(int((process / "coredump_filter").read_text(), 16))
+        if raised:
+            resource.prlimit(running.process.pid, resource.RLIMIT_CORE, (hard, hard))
+        running.end(signal.SIGSEGV)
+    assert running.process.returncode == -signal.SIGSEGV
+    found = list(where.iterdir())
+    if hard and "/" not in pattern and not pattern.startswith("|"):  # else they are elsewhere
+        assert bool(found) == (bool(allowed) or raised)
+        assert any(_holds(path, _CANARY.encode()) for path in found) == bool(allowed)
+
+
+def _holds(path: Path, what: bytes) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+        return memory.find(what) >= 0
 
 
 def test_a_wrong_setting_does_not_repeat_a_secret(tmp_path: Path) -> None:

@@ -19,6 +19,10 @@ LONGEST, recognise, refusal = (
 _CONNECT = bytes.fromhex("01000908636c69656e742d31")
 # What its first bytes cannot tell from a handshake of MicroMsg2, malformed as it is.
 _CONNECT_WITHOUT_PAYLOAD = {"bad_connect_no_payload", "bad_connect_no_payload_go"}
+# Handshakes of MicroMsg2 that need a listener of their own (docs/one-port.md).
+_NEED_THEIR_OWN = {"hs_flags_reserved": "lightmq", "hs_major_255": "fmqp"}
+# One byte, which decides nothing here, and what no client begins with.
+_NO_BEGINNING = {"hs_major_0", "hs_error_large"}
 
 
 def _streams() -> list[Any]:
@@ -37,6 +41,11 @@ def _streams() -> list[Any]:
             data = _CONNECT + data  # a CONNECT comes first
         expected = "micromsg2" if vector["name"] in _CONNECT_WITHOUT_PAYLOAD else "lightmq"
         found.append((f"lightmq-{vector['name']}", data, expected))
+    for vector in vectors("micromsg2"):
+        name = vector["name"]
+        if name.startswith("hs_") and vector["direction"] != "S>C" and name not in _NO_BEGINNING:
+            begins = _NEED_THEIR_OWN.get(name, "micromsg2")
+            found.append((f"micromsg2-{name}", spelled(vector), begins))
     return [pytest.param(data, verdict, id=name) for name, data, verdict in found]
 
 
@@ -120,9 +129,6 @@ def test_refusals_are_in_the_protocols_own_form() -> None:
     assert error[:2] == b"\xee\xee"
     assert int.from_bytes(error[2:4], "big") == len(error) - 4
     assert refusal("fq", bytes.fromhex("cc50face")) == b""  # a data connection has no errors
-    frame = refusal("micromsg2", b"\x01\x00\x00")
-    assert frame[0] == 0x04
-    assert frame[1] == len(frame) - 2
     assert refusal("tls", b"")[:3] == b"\x15\x03\x01"
     assert refusal("mqtt", b"") == b"\x20\x02\x00\x01"
     assert refusal(NOBODY, b"SSH-") == b""

@@ -8,6 +8,7 @@ from host_broker.access.access import Access, Peer
 from host_broker.access.backoff import LoginBackoff
 from host_broker.access.rules import Rules
 from host_broker.access.users import Users, token_hash
+from host_broker.bus.permitted import MAX_JUDGED
 from host_broker.bus.publication import pack
 from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.dialects import Refusal
@@ -339,3 +340,72 @@ def test_other_rules_count_from_now_on_and_nobody_is_dropped() -> None:
     desk.done(desk.broker.access_changed(desk.now))
     assert say() == [(0, "a", b"1")]
     assert desk.closes == []
+
+
+class _Counting(Access):
+    """Counts what it is asked about publishing."""
+
+    asked = 0
+
+    def allows(self, principal: Any, action: Any, path: Any, *, prefix: bool = False) -> Any:
+        self.asked += action == "publish"
+        return super().allows(principal, action, path, prefix=prefix)
+
+
+def test_who_comes_back_need_not_have_its_topics_judged_anew() -> None:
+    """A board that sleeps between its readings; rules or users that change make them judged."""
+    rules = {"roles": {"everybody": {"connect": ["**"], "subscribe": ["**"], "publish": ["a/**"]}}}
+    access = _Counting(Users.read({"users": _USERS}), Rules.read(rules), [PATHS])
+    desk = Desk(access=access)
+    watcher = desk.open(peer=listener("alice"))
+    desk.sub(watcher, "*/*")
+    topics = [f"a/{number}" for number in range(9)]
+
+    def visit() -> None:
+        client = desk.open(peer=listener("bob"))
+        desk.send(client, b"".join(pack(0, topic.encode(), b"1") for topic in topics))
+        desk.pub(client, "b/0", b"refused")
+        desk.close(client)
+
+    visit()
+    assert access.asked >= len(topics) + 1
+    asked = access.asked
+    heard = [(0, topic, b"1") for topic in topics]
+    assert desk.messages(watcher) == heard
+    why = 1  # is asked for the log, each time somebody is refused
+    for _ in range(3):
+        visit()
+        asked += why
+        assert access.asked == asked
+        assert desk.messages(watcher) == heard
+    other = desk.open(peer=listener("alice"))
+    desk.sub(other, "a/3")  # who gets it has changed, not who may say it
+    visit()
+    assert access.asked == asked + why
+    assert desk.messages(other) == [(0, "a/3", b"1")]
+    assert desk.messages(watcher) == heard
+    desk.done(desk.broker.access_changed(desk.now))
+    asked = access.asked
+    visit()
+    assert access.asked >= asked + len(topics) + 1
+    less = {key: value for key, value in _USERS.items() if key != "bob"}
+    access.change(Users.read({"users": less}), Rules.read({}))
+    desk.messages(watcher)
+    desk.done(desk.broker.access_changed(desk.now))
+    visit()
+    assert desk.messages(watcher) == []
+
+
+def test_who_comes_with_many_names_makes_the_broker_remember_no_more_topics() -> None:
+    """Each ClientID is somebody, whose topics are marked in a table of its own."""
+    desk = guarded({"roles": {"everybody": {"connect": ["**"], "publish": ["t/**"]}}})
+    boards = [board(desk, f"b{number}", listener="lightmq+fmqp") for number in range(40)]
+    for visitor in boards:
+        for first in range(0, 2000, 200):
+            topics = [b"t/%d" % number for number in range(first, first + 200)]
+            visitor.say(visitor.codec.send(1, b"".join(pack(0, topic, b"x") for topic in topics)))
+    tables = [desk.broker._topics_of_connection(each.connection) for each in boards]
+    marked = [table.marked for table in tables]
+    assert marked[-1] > 0
+    assert sum(marked) <= MAX_JUDGED
+    assert desk.broker.stats.publications >= 40 * 2000

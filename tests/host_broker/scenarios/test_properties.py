@@ -49,7 +49,7 @@ def test_properties_above_the_limits_refuse_that_publication_only(properties: Pr
     assert [each.queue for each in given if isinstance(each, QueueDelivery)] == [b"q"]
     assert stage.discarded == {"bus.properties": 2}
     assert stage.broker.retained_count == 0
-    assert sum(record.count for record in stage.records) == 2
+    assert sum(record.count for record in stage.records) == 3
     assert not stage.closes
 
 

@@ -22,14 +22,13 @@ from host_broker.protocols.micromsg2.negotiation import Agreement, Offer, choose
 from host_broker.protocols.micromsg2.refusal import Refusal
 from host_broker.protocols.micromsg2.settings import MicroMsg2Settings
 from host_broker.protocols.micromsg2.windows import read_ack, spell_ack
-from host_broker.registry import protocols
 from tests.host_broker.desk import Desk
 
 
 def micromsg2_desk(micromsg2: dict[str, Any] | None = None, **more: Any) -> Desk:
     """A desk whose broker speaks MicroMsg2, too."""
     sections = {MICROMSG2.name: MicroMsg2Settings(**(micromsg2 or {}))}
-    return Desk(specs={**protocols(), MICROMSG2.name: MICROMSG2}, sections=sections, **more)
+    return Desk(sections=sections, **more)
 
 
 class Peer:

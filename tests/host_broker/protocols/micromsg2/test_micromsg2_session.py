@@ -100,11 +100,19 @@ def test_publishers_are_acknowledged() -> None:
 
 
 def test_what_is_published_is_journalled() -> None:
-    """Under the identity of its publisher."""
+    """Under the identity of its publisher, what goes to a queue under the queue's name."""
     desk = micromsg2_desk()
     writer = Peer(desk, "batch-ack", identity="sensor-1")
     writer.publish("topic/t", b"1")
-    assert desk.journal() == [(writer.connection, 3, "sensor-1", [(0, "t", b"1")])]
+    writer.publish("jobs", b"2")
+    writer.publish("jobs", b"")
+    messages = [[(0, "t", b"1")], [(0, "jobs", b"2")], [(0, "jobs", b"")]]
+    assert desk.journal() == [(writer.connection, 3, "sensor-1", each) for each in messages]
+    writer.publish("jobs", b"3", "level:N5")
+    (record,) = desk.records
+    assert (record.encoding, record.count) == (2, 1)
+    assert b"level" in bytes(record.body)
+    assert desk.broker.stats.publications == 4
 
 
 def test_never_more_than_the_window() -> None:
@@ -525,14 +533,14 @@ def test_what_a_client_may_not_do_is_told() -> None:
     users = Users.read({"users": {"alice": {}, "bob": {}}})
     desk = micromsg2_desk(access=access.Access(users, Rules.read(rules)))
     here = access.Peer("127.0.0.1", listener="alice")
-    alice = Peer(desk, peer=here)
+    alice = Peer(desk, identity="alice", peer=here)
     assert alice.subscribe("topic/a/*") == alice.subscribe("jobs") == []
     for destination in ("topic/b", "other"):
-        bad = Peer(desk, "pubsub;batch-ack", peer=here)
+        bad = Peer(desk, "pubsub;batch-ack", "alice", here)
         assert refused(bad, bad.publish(destination, b"x")) == "access.publish"
-        bad = Peer(desk, peer=here)
+        bad = Peer(desk, identity="", peer=here)
         assert refused(bad, bad.subscribe(destination)) == "access.subscribe"
-    bob = Peer(desk, peer=access.Peer("127.0.0.1", listener="bob"))
+    bob = Peer(desk, identity="bob", peer=access.Peer("127.0.0.1", listener="bob"))
     assert refused(bob, bob.publish("topic/a/b", b"forged")) == "access.publish"
     got = alice.publish("jobs", b"1") + alice.publish("topic/a/b", b"2")
     assert payloads(got) == [b"1", b"2"]

@@ -1,0 +1,58 @@
+"""What is subscribed to under asyncio: a queue of messages. umotemq.aio imports it then."""
+
+
+class Messages:
+    """What Aio.messages returns."""
+
+    dropped = 0
+
+    def __init__(self, link, topic, queue=8, newest=False, feedback=False):
+        self._link = link
+        self._topic = topic
+        self._size = queue
+        self._newest = newest
+        self._feedback = feedback
+        self._queue = []
+        link.client.subscribe(topic, self._put, feedback=feedback)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        if not self._link._failed:
+            await self.close()
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        link = self._link
+        while not self._queue:
+            if link._failed:
+                raise link._failed
+            link._news.clear()
+            await link._news.wait()
+        return self._queue.pop(0)
+
+    async def close(self):
+        """Unsubscribe."""
+        await self._link.unsubscribe(self._topic, feedback=self._feedback)
+
+    def _put(self, topic, payload):
+        queue = self._queue
+        if len(queue) == self._size:
+            self.dropped += 1
+            if self._newest:
+                return
+            queue.pop(0)
+        queue.append((topic, payload))
+
+    async def _serve(self, handler):
+        # Call it for each message, and await what it returns if that is a coroutine.
+        try:
+            async for topic, payload in self:
+                result = handler(topic, payload)
+                if hasattr(result, "send"):
+                    await result
+        except Exception as error:
+            self._link._fail(error)

@@ -1,0 +1,22 @@
+from typing import Any
+
+from typing_extensions import Self
+
+from umotemq.aio import Aio
+from umotemq.link import _Text
+
+class Messages:
+    dropped: int
+    def __init__(
+        self,
+        link: Aio[Any],
+        topic: _Text,
+        queue: int = 8,
+        newest: bool = False,
+        feedback: bool = False,
+    ) -> None: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *_: object) -> None: ...
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> tuple[bytes, bytes]: ...
+    async def close(self) -> None: ...

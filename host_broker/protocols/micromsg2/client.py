@@ -1,0 +1,437 @@
+"""MicroMsg2's client side: the handshake, messages both ways, acks for both.
+
+Topics are destinations as the protocol writes them: ``topic/home/kitchen`` is a topic of the bus,
+``jobs`` a queue, each of whose messages goes to one consumer. What is published is acknowledged,
+and so is what comes, as soon as it has been read.
+
+The protocol has no ping. What stands in for it is a message without a payload under
+``topic/motemq/echo/ping``, which nobody is sent: its ack says that the broker has processed all
+that was sent before it.
+
+Why so long: it is one state machine.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from enum import Enum, auto
+
+from host_broker.client_errors import (
+    BadArgument,
+    ClientError,
+    ConnectionLost,
+    Refused,
+    callers_mistakes,
+)
+from host_broker.client_session import (
+    ECHO_TOPICS,
+    Ability,
+    Active,
+    ClientSession,
+    Closed,
+    Done,
+    Event,
+    Message,
+    Messages,
+    Publication,
+    Ready,
+    Setup,
+    Subscription,
+)
+from host_broker.protocols.micromsg2.assembly import Assembler
+from host_broker.protocols.micromsg2.codec import (
+    MAX_FRAGMENT,
+    Codec,
+    spell_command_frame,
+    spell_error,
+    spell_extension,
+    spell_handshake,
+    spell_message,
+)
+from host_broker.protocols.micromsg2.destinations import (
+    SUBSCRIBE,
+    TOPIC_PREFIX,
+    UNSUBSCRIBE,
+    read_destination,
+    spell_destination,
+)
+from host_broker.protocols.micromsg2.events import (
+    ErrorFrame,
+    Extension,
+    ExtensionFrame,
+    Handshake,
+    MessageFrame,
+)
+from host_broker.protocols.micromsg2.extensions import BATCH_ACK, LOGIN, PUBSUB, WINDOW_KEY
+from host_broker.protocols.micromsg2.filters import compile_filters
+from host_broker.protocols.micromsg2.grammar import (
+    GrammarError,
+    field_fault,
+    read_properties,
+    spell_properties,
+    url_encode,
+)
+from host_broker.protocols.micromsg2.negotiation import Acks, Agreement, Offer, choose, request
+from host_broker.protocols.micromsg2.outgoing import Outgoing, OutgoingMessage
+from host_broker.protocols.micromsg2.refusal import STOPPING, Refusal
+from host_broker.protocols.micromsg2.values import MAX_PROPERTIES, read_number, read_value
+from host_broker.protocols.micromsg2.windows import ReceiveWindow, read_ack, spell_ack
+from host_broker.wire.budget import Budget
+from host_broker.wire.violation import Violation
+
+WINDOW = 1000  # messages without an ack, in either direction, unless the broker wants fewer
+FILTERS = ";"  # between the filters of one subscription, which all must hold
+
+_LARGEST_BODY = 64 * 1024 * 1024  # bytes
+_UNLIMITED = 1 << 62  # bytes: what waits is bounded by the client's own limits
+_DEEPEST = 124  # levels: as many ``*`` fill a destination's 255 bytes
+_MAX_NAMES = 8192  # destinations whose text is remembered
+_PING = TOPIC_PREFIX + f"{ECHO_TOPICS}ping".encode()
+_UNANSWERED = "did not acknowledge a message"
+
+# What an ack was awaited for: told when it came, it returns what that means.
+_Awaited = Callable[[float], Sequence[Event]]
+
+
+class _State(Enum):
+    WAIT_REPLY = auto()
+    WAIT_ACK = auto()  # of the first message: until then the broker may refuse the login
+    READY = auto()
+    CLOSED = auto()
+
+
+class MicroMsg2ClientSession(ClientSession):
+    """One connection to a MicroMsg2 server, with the extension ``batch-ack``.
+
+    Every ``credit``: as many messages are on their way without an ack as was agreed on.
+    """
+
+    can = frozenset({Ability.NAME, Ability.PROPERTIES, Ability.FILTER, Ability.WILDCARD})
+    handshake = "did not end the handshake"
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.name = setup.name
+        self._secret = self._read_secret()
+        required = [Extension(BATCH_ACK, ((WINDOW_KEY, str(WINDOW)),))]
+        if self._secret:
+            required.insert(0, Extension(LOGIN))
+        self._offer = Offer(self.name, tuple(required), (Extension(PUBSUB),))
+        with callers_mistakes():
+            self._hello = spell_handshake(request(self._offer))
+        self._codec = Codec("client", _LARGEST_BODY)
+        self._assembler = Assembler(_LARGEST_BODY)
+        self._state = _State.WAIT_REPLY
+        self._agreement: Agreement | None = None
+        self._incoming = ReceiveWindow(None)
+        self._outgoing = Outgoing(Acks(1, WINDOW), None, _UNLIMITED, Budget(_UNLIMITED))
+        self._last_await = 0
+        self._awaited: dict[int, _Awaited] = {}  # by the number of the message
+        # What is subscribed to: the filters, and whose subscriptions it is.
+        self._subscribed: dict[bytes, tuple[str, set[int]]] = {}
+        self._destinations: dict[str, bytes] = {}
+        self._names: dict[bytes, str] = {}
+
+    def begin(self, now: float) -> Sequence[Event]:
+        self._out.append(self._hello)
+        return ()
+
+    def receive_data(self, data: bytes, now: float) -> list[Event]:
+        self.heard = True
+        events: list[Event] = []
+        batch: list[Message] = []
+        received_ns = int(now * 1e9)
+        for frame in self._codec.receive_data(data):
+            if self._state is _State.CLOSED:
+                return events
+            if type(frame) is MessageFrame and self._state is not _State.WAIT_REPLY:
+                message = self._message(frame, received_ns, now)
+                if isinstance(message, Message):
+                    batch.append(message)
+                    continue
+                taken: Sequence[Event] = () if message is None else self._gives_up(message)
+            else:
+                taken = self._taken(frame, now)
+            if taken:
+                if batch:
+                    events.append(Messages(batch))
+                    batch = []
+                events += taken
+        if batch:
+            events.append(Messages(batch))
+        number = self._incoming.take_early()
+        if number is not None and self._agreement is not None and self._agreement.acks is not None:
+            self._out.append(spell_extension(self._agreement.acks.index, spell_ack(number)))
+        return events
+
+    def receive_end(self, error: ConnectionLost) -> ClientError:
+        self._state = _State.CLOSED
+        return error
+
+    @property
+    def credit(self) -> bool:
+        return self._outgoing.has_room
+
+    def publish(self, publication: Publication, now: float) -> None:
+        self.require({Ability.RETAIN: publication.retain, Ability.WILL: publication.will})
+        topic = publication.topic
+        destination = self._destinations.get(topic) or self._destination(topic)
+        said = publication.properties
+        properties = _spelled_properties(said) if said else b""
+        payload = publication.payload
+        if self._state is _State.READY and len(payload) <= MAX_FRAGMENT and self._outgoing.has_room:
+            sequence = self._outgoing.window.send(None)
+            self._out.append(spell_message(sequence, destination, properties, payload))
+            return
+        self._outgoing.add(OutgoingMessage(destination, properties, payload))
+        self._push()
+
+    def sync(self, operation: int, now: float) -> str:
+        self._await_ack(lambda came: [Done(operation)])
+        return _UNANSWERED
+
+    def ping(self, operation: int, now: float) -> str:
+        self._await_ack(lambda came: [Done(operation, came - now)])
+        return _UNANSWERED
+
+    def subscribe(self, subscription: Subscription, now: float) -> Sequence[Event]:
+        self.require(
+            {
+                Ability.FEEDBACK: subscription.feedback,
+                Ability.UNCOUNTED: subscription.uncounted,
+            }
+        )
+        if self._agreement is not None and self._agreement.index(PUBSUB) is None:
+            raise BadArgument(f"{self.setup.where} has no extension {PUBSUB}: one can only publish")
+        number, filters = subscription.number, subscription.filter
+        texts = [text.strip().encode() for text in filters.split(FILTERS) if text.strip()]
+        with callers_mistakes():
+            compile_filters(texts)
+        wanted = [self._destination(pattern) for pattern in subscription.patterns]
+        for destination in wanted:
+            if self._subscribed.get(destination, (filters,))[0] != filters:
+                raise BadArgument(
+                    f"{destination.decode()} is subscribed to with another filter; a connection "
+                    "has one for each destination"
+                )
+        for destination in wanted:
+            if destination in self._subscribed:
+                self._subscribed[destination][1].add(number)
+                continue
+            self._subscribed[destination] = (filters, {number})
+            arguments = [("destination", destination), *(("filter", text) for text in texts)]
+            self._out.append(spell_command_frame(SUBSCRIBE, arguments))
+        if subscription.confirm:
+            # The broker sends what it keeps of a topic before it does what comes later.
+            self._await_ack(lambda came: [Active(number)])
+        return ()
+
+    def unsubscribe(self, subscription: Subscription, now: float) -> None:
+        for pattern in subscription.patterns:
+            destination = self._destination(pattern)
+            _, numbers = self._subscribed.get(destination, ("", {subscription.number}))
+            numbers.discard(subscription.number)
+            if not numbers:
+                self._subscribed.pop(destination, None)
+                self._out.append(spell_command_frame(UNSUBSCRIBE, [("destination", destination)]))
+
+    def matches(self, pattern: str, topic: str) -> bool:
+        """A level ``*`` of a topic, on either side, is any level; queues are equal or not."""
+        ours, theirs = _levels(pattern), _levels(topic)
+        if ours is None or theirs is None:
+            return pattern == topic
+        return len(ours) == len(theirs) and all(
+            level == other or "*" in (level, other)
+            for level, other in zip(ours, theirs, strict=True)
+        )
+
+    def everything(self, levels: int | None = None) -> tuple[str, ...]:
+        """A ``*`` is one level, so one pattern for each number of levels; no queues."""
+        deepest = _DEEPEST if levels is None else min(levels, _DEEPEST)
+        prefix = TOPIC_PREFIX.decode()
+        return tuple(prefix + "/".join("*" * depth) for depth in range(1, deepest + 1))
+
+    def misread(self, pattern: str) -> str:
+        levels = _levels(pattern)
+        if levels is None:
+            if "*" not in pattern:
+                return ""
+            return f"'{pattern}' is the name of a queue here; the topic is 'topic/{pattern}'"
+        odd = next((level for level in levels if level in ("#", "+")), None)
+        if odd is None:
+            return ""
+        return f"'{odd}' is no wildcard here but a name; '*' stands for one level"
+
+    def forget(self, operation: int) -> None:
+        """An ack that comes later answers nobody; ``Done`` of what is unknown means nothing."""
+
+    # ---- what comes ----
+
+    def _taken(self, frame: object, now: float) -> Sequence[Event]:
+        if isinstance(frame, Violation):
+            return self._gives_up(Refusal(frame.rule, frame.reason))
+        if isinstance(frame, ErrorFrame):
+            return self._refused(frame.reason)
+        if isinstance(frame, Handshake):
+            return self._replied(frame)
+        if self._state is _State.WAIT_REPLY:
+            return self._gives_up(Refusal("R1", "its first words are no handshake"))
+        if isinstance(frame, ExtensionFrame):
+            return self._extension(frame, now)
+        return ()  # a command: a server has none that mean anything to us
+
+    def _replied(self, reply: Handshake) -> Sequence[Event]:
+        chosen = choose(self._offer, reply)
+        if isinstance(chosen, Refusal):
+            return self._gives_up(chosen)
+        final, self._agreement = chosen
+        acks = self._agreement.acks
+        if acks is None:
+            return self._gives_up(Refusal("R6", f"it does without {BATCH_ACK}"))
+        self._outgoing.agree(acks)
+        self._incoming = ReceiveWindow(acks)
+        # Everything at once; what was said before the handshake was over comes behind it.
+        early, self._out = self._out, [spell_handshake(final)]
+        login = self._agreement.index(LOGIN)
+        if login is not None:
+            self._out.append(spell_extension(login, self._secret.encode()))
+        self._out += early
+        self._state = _State.WAIT_ACK
+        self._await_ack(lambda came: self._accepted())
+        return ()
+
+    def _accepted(self) -> Sequence[Event]:
+        self._state = _State.READY
+        return [Ready()]
+
+    def _message(
+        self, frame: MessageFrame, received_ns: int, now: float
+    ) -> Message | Refusal | None:
+        if not self._incoming.receive(frame.sequence, now):
+            return None  # it was sent again, and is acknowledged again
+        whole = self._assembler.add(frame)
+        if not isinstance(whole, MessageFrame):
+            return whole
+        name = self._names.get(whole.destination) or self._named(whole.destination)
+        message = Message(name, whole.payload, received_ns)
+        if whole.properties:
+            try:
+                message.properties = _read_properties(whole.properties)
+            except GrammarError as error:
+                return Refusal(error.rule, str(error))
+        return message
+
+    def _extension(self, frame: ExtensionFrame, now: float) -> Sequence[Event]:
+        agreement = self._agreement
+        if agreement is None or agreement.acks is None or frame.index != agreement.acks.index:
+            return ()
+        number = read_ack(frame.payload)
+        if isinstance(number, Refusal):
+            return self._gives_up(number)
+        events: list[Event] = []
+        for message in self._outgoing.window.acknowledge(number):
+            if message is not None and message.number in self._awaited:
+                events += self._awaited.pop(message.number)(now)
+        self._push()
+        return events or [Messages([])]  # whoever waits for credit is woken
+
+    def _refused(self, reason: str) -> Sequence[Event]:
+        """The broker has said ERROR, its last word."""
+        where, before = self.setup.where, self._state
+        self._state = _State.CLOSED
+        if reason == STOPPING:
+            return [Closed(ConnectionLost(f"{where} is stopping"))]
+        of_name = before is not _State.READY
+        return [Closed(Refused(f"{where} refused: {reason}", of_name=of_name))]
+
+    def _gives_up(self, refusal: Refusal) -> Sequence[Event]:
+        self._state = _State.CLOSED
+        self._out.append(spell_error(refusal.reason))
+        text = f"the broker broke MicroMsg2 ({refusal.rule}: {refusal.reason})"
+        return [self.broken(text)]
+
+    # ---- what goes ----
+
+    def _await_ack(self, awaited: _Awaited) -> None:
+        """Send a ping; ``awaited`` is told when it is acknowledged."""
+        self._last_await += 1
+        self._awaited[self._last_await] = awaited
+        self._outgoing.add(OutgoingMessage(_PING, b"", b"", number=self._last_await))
+        self._push()
+
+    def _push(self) -> None:
+        """Send what there is room for."""
+        if self._state in (_State.WAIT_ACK, _State.READY):
+            frames = self._outgoing.frames()
+            if frames:
+                self._out.append(frames)
+
+    def _destination(self, topic: str) -> bytes:
+        """Return a destination as it is on the wire; it is remembered, as programs have few."""
+        found = read_destination(topic.encode("utf-8", "surrogateescape"))
+        raw = None if isinstance(found, Refusal) else spell_destination(found)
+        if raw is None:
+            why = found.reason if isinstance(found, Refusal) else "it is longer than 255 bytes"
+            raise BadArgument(f"'{topic}' is no destination of MicroMsg2: {why}")
+        if len(self._destinations) >= _MAX_NAMES:
+            self._destinations.clear()
+        self._destinations[topic] = raw
+        return raw
+
+    def _named(self, destination: bytes) -> str:
+        if len(self._names) >= _MAX_NAMES:
+            self._names.clear()
+        name = self._names[destination] = destination.decode(errors="replace")
+        return name
+
+    def _read_secret(self) -> str:
+        secret = self.setup.options.get("token_file", "").strip()
+        if secret and not self.setup.name:
+            raise BadArgument(f"{self.setup.where}: a token needs a client id")
+        if ":" in secret:
+            raise BadArgument(f"{self.setup.where}: a token has no colon")
+        return secret
+
+
+def _levels(destination: str) -> list[str] | None:
+    """Return the levels of a topic, None for a queue."""
+    prefix = TOPIC_PREFIX.decode()
+    if not destination.startswith(prefix):
+        return None
+    return destination.removeprefix(prefix).strip("/").split("/")
+
+
+def _spelled_properties(properties: Mapping[str, str | bytes | int | float]) -> bytes:
+    said = []
+    for name, value in properties.items():
+        if fault := field_fault(name):
+            raise BadArgument(f"a property's name: {fault}")
+        if isinstance(value, str | bytes):
+            raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+            said.append((name, b"T" + url_encode(raw)))
+            continue
+        digits = format(Decimal(repr(value) if isinstance(value, float) else int(value)), "f")
+        if read_number(digits.encode()) is None:
+            raise BadArgument(f"the property {name}={value!r} is no number of 64 bits")
+        said.append((name, b"N" + url_encode(digits.encode())))
+    wire = spell_properties(said)
+    if len(wire) > MAX_PROPERTIES:
+        raise BadArgument(f"properties have at most {MAX_PROPERTIES} bytes, these {len(wire)}")
+    return wire
+
+
+def _read_properties(wire: bytes) -> dict[str, str | bytes | int | float]:
+    """Return properties as what they are: numbers and dates as int or float, text as str if it is
+    UTF-8."""
+    found: dict[str, str | bytes | int | float] = {}
+    for name, encoded in read_properties(wire).items():
+        value = read_value(encoded)
+        if value.number is None:
+            try:
+                found[name] = value.text.decode()
+            except UnicodeDecodeError:
+                found[name] = value.text
+        elif value.kind == "N" and value.number == value.number.to_integral_value():
+            found[name] = int(value.number)
+        else:
+            found[name] = float(value.number)
+    return found
