@@ -50,6 +50,7 @@ _PEERS: Sequence[tuple[Peer, AckedWire]] = (
 
 
 @click.command()
+@click.option("--short", is_flag=True, help="Little of everything: whether it works, no figures.")
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="How many.")
 @click.option(
     "--duration",
@@ -60,7 +61,7 @@ _PEERS: Sequence[tuple[Peer, AckedWire]] = (
     metavar="SECONDS",
     help="Of each measurement.",
 )
-def command(rounds: int, duration_s: float) -> None:
+def command(short: bool, rounds: int, duration_s: float) -> None:
     """Measure messages that are acknowledged, from one publisher to one subscriber.
 
     MicroMsg2 with batch-ack, and MQTT at QoS 1 by mosquitto, both with a window of 100 messages of
@@ -71,6 +72,9 @@ def command(rounds: int, duration_s: float) -> None:
     Exit codes: 0 measured (figures may fall short, the table says so), 1 a broker failed or lost a
     message, 2 wrong usage.
     """
+    attempts = _ATTEMPTS
+    if short:
+        rounds, duration_s, attempts = 1, 0.05, 1
     peers = [(peer, wire) for peer, wire in _PEERS if installed(peer)]
     for peer, _ in _PEERS:
         if not installed(peer):
@@ -87,7 +91,7 @@ def command(rounds: int, duration_s: float) -> None:
                             lambda wire=wire, broker=broker, window=window: measure(  # type: ignore[misc]
                                 wire, broker, window, _SIZE, duration_s
                             ),
-                            _ATTEMPTS,
+                            attempts,
                         )
                         found[peer.name].append(taken)
     except PeerFailed as error:

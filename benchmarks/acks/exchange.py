@@ -63,7 +63,7 @@ def measure(
         times: deque[float] = deque()
         acks_ms: list[float] = []
         meter, began = Meter(broker.pid), 0
-        warm = time.perf_counter() + _WARM_UP_S
+        warm = time.perf_counter() + min(_WARM_UP_S, duration_s)
         end = warm + duration_s
         is_warm = False
         while True:

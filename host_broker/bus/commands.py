@@ -164,6 +164,17 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldPublishers:
+    """Have whoever publishes to this session's subscriptions from now on read no further, until
+    ``held`` is False or the session ends: its peer is behind, and what waits for it is enough.
+
+    A session that holds for too long must end. It is never held by itself.
+    """
+
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Disconnect:
     """End a connection (None: the session's own); nothing more is read from or sent to it."""
 
@@ -235,6 +246,7 @@ Command = (
     | StopConsuming
     | Acknowledge
     | Send
+    | HoldPublishers
     | Disconnect
     | Wake
     | Suspect

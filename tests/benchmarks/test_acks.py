@@ -11,7 +11,7 @@ from benchmarks.acks.wires import MICROMSG2, MQTT_QOS_1, AckedWire
 
 def test_it_measures_and_judges() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "acks", "--rounds", "1", "--duration", "0.05"],
+        [sys.executable, "-m", "benchmarks", "acks", "--short"],
         capture_output=True,
         text=True,
         timeout=120,

@@ -58,6 +58,11 @@ class Outgoing:
         """Take what was agreed about acks, before anything is sent."""
         self.window = SendWindow(acks)
 
+    @property
+    def backlog(self) -> int:
+        """Bytes of topics that wait."""
+        return self._backlog
+
     def add(self, message: OutgoingMessage) -> None:
         """Put a message at the end."""
         self._waiting.append(message)

@@ -15,6 +15,7 @@ from host_broker.bus.commands import (
     Discard,
     Disconnect,
     Enqueue,
+    HoldPublishers,
     OpenQueue,
     Publish,
     Send,
@@ -71,6 +72,8 @@ REDELIVERED = "redelivered"  # a property of messages that a consumer had before
 
 _REDELIVERED = b"redelivered:N1"
 _SHOWN = 60
+# Of max_backlog_bytes: where publishers begin to wait, and go on.
+_HOLD_ABOVE, _RELEASE_BELOW = 4, 16
 _MAX_DESTINATIONS = 1024  # that are remembered for one client
 
 
@@ -112,6 +115,8 @@ class MicroMsg2Session(Session):
         self._acks: Acks | None = None
         self._incoming = ReceiveWindow(None)
         self._outgoing = Outgoing(None, None, 0, budget)
+        self._ack_deadline: float | None = None
+        self._holds_until: float | None = None  # publishers wait for the client
         self._has_room = False  # the client has acknowledged something in this read
         self._types: TypeOfMessages | None = None  # with the extension dotnet
         self._queues: set[bytes] = set()  # consumed
@@ -196,8 +201,12 @@ class MicroMsg2Session(Session):
         if self._state is _State.CLOSED or self.deadline is None or now < self.deadline:
             return NOTHING
         if self._state is _State.READY:
-            limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
-            what = "no ack"
+            if self._ack_deadline is None or now < self._ack_deadline:
+                limit, name = self._settings.max_hold_s, "max_hold_s"
+                what = "publishers had to wait for this client; it did not catch up"
+            else:
+                limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
+                what = "no ack"
         else:
             limit, name = self._settings.handshake_timeout_s, "handshake_timeout_s"
             what = "no complete handshake"
@@ -406,7 +415,7 @@ class MicroMsg2Session(Session):
                 done.setdefault(message.queue, []).append(message.number)
         if not covered:
             return [Discard("A14")]
-        self.deadline = None  # the next one may take as long again
+        self._ack_deadline = None  # the next one may take as long again
         self._await_acks(now)
         self._has_room = True
         return [Acknowledge(queue, each) for queue, each in done.items()]
@@ -417,12 +426,29 @@ class MicroMsg2Session(Session):
         if fault := self._outgoing.fault():
             return self._end(Refusal(fault, "too many messages wait for the client's acks"))
         self._await_acks(now)
-        return [Send(frames)] if frames else []
+        commands: list[Command] = [Send(frames)] if frames else []
+        limit, backlog = self._settings.max_backlog_bytes, self._outgoing.backlog
+        if self._holds_until is None and backlog > limit // _HOLD_ABOVE:
+            self._holds_until = now + self._settings.max_hold_s
+            commands.append(HoldPublishers(True))
+        elif self._holds_until is not None and backlog <= limit // _RELEASE_BELOW:
+            self._holds_until = None
+            commands.append(HoldPublishers(False))
+        else:
+            return commands
+        self._set_deadline()
+        return commands
 
     def _await_acks(self, now: float) -> None:
         timeout = self._settings.ack_timeout_s
-        if self.deadline is None and timeout and len(self._outgoing.window):
-            self.deadline = now + timeout
+        if self._ack_deadline is None and timeout and len(self._outgoing.window):
+            self._ack_deadline = now + timeout
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        """Of a connection that is ready: the earlier of the two."""
+        times = [each for each in (self._ack_deadline, self._holds_until) if each is not None]
+        self.deadline = min(times, default=None)
 
     def _or_end(self, limit: str) -> Sequence[Command]:
         """Go on if a command was accepted; who asked for what a limit refuses must know."""

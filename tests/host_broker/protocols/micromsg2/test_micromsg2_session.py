@@ -22,6 +22,7 @@ from host_broker.protocols.micromsg2.events import (
     MessageFrame,
 )
 from host_broker.protocols.micromsg2.grammar import read_extensions
+from tests.host_broker.desk import Desk
 from tests.host_broker.protocols.micromsg2.peer import (
     Peer,
     micromsg2_desk,
@@ -585,3 +586,65 @@ def test_who_comes_while_the_broker_stops_is_told_so() -> None:
     events = Codec("client").receive_data(desk.got(connection))
     assert events == [ErrorFrame("the broker is stopping")]
     assert [close.connection for close in desk.closes] == [connection]
+
+
+def _behind(desk: Desk) -> tuple[Peer, int]:
+    """A client that has acknowledged nothing of what an FMQP program publishes, which waits."""
+    reader = Peer(desk, "pubsub;batch-ack")
+    reader.subscribe("topic/t")
+    program = desk.open()
+    for number in range(10):
+        desk.pub(program, "t", b"%09d" % number)
+    assert not desk.held
+    for number in range(10, 40):
+        desk.pub(program, "t", b"%09d" % number)
+        if desk.held:
+            break
+    assert desk.held == {(program, "queue")}
+    return reader, program
+
+
+def test_publishers_wait_for_a_client_that_is_behind() -> None:
+    """R26: and nothing is lost; they go on when it has caught up."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
+    reader, program = _behind(desk)
+    got = payloads(reader.heard())
+    while desk.held:
+        got += payloads(reader.acknowledge(len(got)))
+    assert reader.why_closed == ""
+    desk.pub(program, "t", b"last")
+    while (more := payloads(reader.acknowledge(len(got)))) or got[-1] != b"last":
+        got += more
+    assert got[:-1] == [b"%09d" % number for number in range(len(got) - 1)]
+    desk.advance(30.0)
+    assert reader.why_closed == ""  # it is behind no more
+
+
+def test_publishers_do_not_wait_for_ever() -> None:
+    """A client may let them wait for so long; then it is gone, and so it is if it leaves."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600, "max_hold_s": 5.0})
+    reader, program = _behind(desk)
+    heard = payloads(reader.heard())
+    reader.acknowledge(len(heard) // 2)  # which is not enough
+    desk.advance(4.9)
+    assert desk.held
+    desk.advance(0.2)
+    assert reader.why_closed.startswith("micromsg2.max_hold_s")
+    assert not desk.held
+    leaving, program = _behind(desk)
+    leaving.close()
+    assert not desk.held
+    other, program = _behind(desk)
+    desk.close(program)
+    assert other.why_closed == ""
+
+
+def test_nobody_waits_for_itself() -> None:
+    """What it is behind with would never be read then."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
+    talker = Peer(desk, "pubsub;batch-ack")
+    talker.subscribe("topic/t")
+    for number in range(40):
+        talker.publish("topic/t", b"%09d" % number)
+    assert not desk.held
+    assert talker.why_closed == ""
