@@ -2,6 +2,7 @@
 
 import click
 
+from benchmarks.acks.command import command as acks
 from benchmarks.alerts.command import command as alerts
 from benchmarks.broker.command import command as broker
 from benchmarks.client.command import command as client
@@ -19,6 +20,7 @@ def main() -> None:
     """Measure MoteMQ against named peers."""
 
 
+main.add_command(acks, "acks")
 main.add_command(alerts, "alerts")
 main.add_command(broker, "broker")
 main.add_command(client, "client")

@@ -5,8 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from boards.flash.find_board import find_board, open_repl
-from boards.flash.image_identity import image_for
-from boards.flash.images import image_of
+from boards.flash.image_identity import image_for, image_of
 from boards.flash.rule import flash_in_turn
 from boards.inventory import unresponsive
 from boards.inventory.locks import BoardLock
@@ -15,8 +14,8 @@ from boards.inventory.target import BoardHandle
 from boards.repl import Repl
 from boards.serial_port import PortError
 from boards.session.app_board import AppBoard
+from boards.session.board_session import start_bridge
 from boards.session.installation import copy_folder, root_of, stage_client
-from boards.session.message_line import start_bridge
 from boards.session.own_files import OwnFiles
 from boards.session.reset_ladder import admit
 from boards.session.serial_log import SerialLog

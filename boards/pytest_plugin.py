@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from boards.pytest_groups import SCATTERING, scheduling
-
 if TYPE_CHECKING:
     from boards.inventory.rig_file import Rig
     from boards.pytest_board import BoardPool, RigBoard
     from boards.pytest_broker import FaultRoutes, RigBroker, RigFaults
     from boards.session.run_brokers import RunBrokers
+import re
+from collections.abc import Iterable
 
 _TAIL_LINES = 40
 _NOTHING_RAN = 4
@@ -279,3 +279,27 @@ def _boards_of(item: pytest.Item) -> "list[RigBoard]":
     if "rig_board" in values:
         return [values["rig_board"]]
     return list(values.get("rig_boards", []))
+
+
+# What xdist does with -n alone would put the tests of one board into several workers.
+SCATTERING = ("load", "worksteal", "loadgroup")
+
+
+def group_of(nodeid: str, ids: Iterable[str]) -> str:
+    """Return the boards, joined by +, in the parameters of a test; the test itself if none is."""
+    names = "|".join(re.escape(id) for id in sorted(ids, key=len, reverse=True))
+    parameters = nodeid.partition("::")[2].partition("[")[2].removesuffix("]")
+    found = re.search(rf"(?:^|-)((?:{names})(?:\+(?:{names}))*)(?=-|$)", parameters)
+    return found[1] if names and found else nodeid
+
+
+def scheduling(config: Any, log: Any, ids: Iterable[str]) -> Any:
+    """Return xdist's scheduler that keeps each board's tests together."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    known = tuple(ids)
+
+    scheduler = LoadScopeScheduling(config, log)
+    # Made to be overridden; not by a subclass, as the base has no types.
+    scheduler._split_scope = lambda nodeid: group_of(nodeid, known)
+    return scheduler

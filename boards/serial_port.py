@@ -6,8 +6,10 @@ for n bytes or its timeout; here a read returns what has come, and a write what 
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
+import struct
 import termios
 import time
 from collections.abc import Callable
@@ -15,10 +17,8 @@ from collections.abc import Callable
 import serial
 
 from boards.errors import RigError
-from boards.line_errors import line_errors
-from boards.network_line import SCHEMES, LineRefused, NetworkLine
+from boards.network_line import SCHEMES, LineRefused, NetworkLine, wait_readable, wait_writable
 from boards.port_users import is_open_here, port_users
-from boards.waiting import wait_readable, wait_writable
 
 Tap = Callable[[bytes], None]  # is shown every byte that was read
 
@@ -279,3 +279,29 @@ _REMEDIES = {
     errno.EACCES: "add yourself to the group that owns it (dialout on Debian) and log in again",
     errno.ECONNREFUSED: "nobody listens there; is the board or the serial server running?",
 }
+
+
+_TIOCGICOUNT = 0x545D  # Linux, all architectures but alpha, mips, parisc, sparc
+# struct serial_icounter_struct: 4 modem lines, rx, tx, frame, overrun, parity, brk, buf_overrun
+# and 9 that are reserved.
+_COUNTERS = struct.Struct("20i")
+_NAMES = {"frame": 6, "overrun": 7, "parity": 8, "buffer_overrun": 10}
+
+
+def line_errors(fd: int) -> dict[str, int] | None:
+    """Return ``frame``, ``overrun``, ``parity`` and ``buffer_overrun`` of a serial port's driver.
+
+    None if the driver counts nothing (pseudo-terminals, most CDC devices) or the system cannot
+    tell.
+    """
+    raw = bytearray(_COUNTERS.size)
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(fd, _TIOCGICOUNT, raw)
+        return counted(bytes(raw))
+    return None
+
+
+def counted(raw: bytes) -> dict[str, int]:
+    """Return the errors in the kernel's structure."""
+    values = _COUNTERS.unpack(raw)
+    return {name: values[at] for name, at in _NAMES.items()}

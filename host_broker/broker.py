@@ -9,6 +9,7 @@ have for the same receivers is gathered until the edge takes it, once a turn of 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -27,6 +28,7 @@ from host_broker.bus.commands import (
     Discard,
     Disconnect,
     Enqueue,
+    HoldPublishers,
     OpenQueue,
     Publish,
     Send,
@@ -101,6 +103,7 @@ _STEP_BYTES = 256 * 1024
 STEPS_AT_ONCE = 8_000
 _MOST_FAILURES = 100  # of filters, told in one turn: one may fail for each publication
 _MOST_DENIALS = 20  # told in one turn
+_STEPS_OF_A_FILTER = 4  # it takes so many times as long as a step
 _HELD_LOGIN = "login"  # why a connection is not read
 
 
@@ -120,7 +123,8 @@ class Client:
     counted by nobody. ``answers`` are what it is still to be told of retained messages; meanwhile,
     or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
     publications. ``queues`` are those it consumes. ``held_by``: full queues it has to wait for.
-    ``congested``: its connection takes no more for now. ``principal`` is who it is. ``topics`` are
+    ``congested``: its connection takes no more for now; ``holds``: its session takes no more, so
+    that who publishes to it has to wait. ``principal`` is who it is. ``topics`` are
     those it may publish, with their routes: that is one table for all who may the same.
     ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a verdict.
     """
@@ -133,6 +137,7 @@ class Client:
     closing: bool = False
     published: int = 0
     congested: bool = False
+    holds: bool = False
     answers: deque[_RetainedAnswer] | None = None
     suspended: deque[Command] | None = None
     queues: set[bytes] | None = None
@@ -159,6 +164,11 @@ _NO_SESSION = _NoSession()
 
 def _why(decision: Decision) -> str:
     return str(decision.rule) if decision.rule is not None else decision.reason
+
+
+def _behind(connection: ConnectionId) -> bytes:
+    """Return what publishers are held by that wait for a session: no queue is called so."""
+    return b"\0%d" % connection
 
 
 def _topic_at(data: bytes, position: int) -> tuple[bytes, int]:
@@ -980,6 +990,8 @@ class Broker:
             self._forward(receiver.alone, delivery.run)
             return
         self._run_all(receiver, self._ask(receiver, session.deliver, delivery, self._now))
+        if receiver.holds and self._cause != connection and type(delivery) is Delivery:
+            self._hold_publisher(_behind(connection))
         self._deadlines.renew(connection, session.deadline)
 
     def _ask(
@@ -1375,15 +1387,19 @@ class Broker:
         if not queue.put(topic, body, properties):
             return False
         if queue.is_blocking:
-            publisher = self._clients.get(self._cause)
-            if publisher is not None and not publisher.closing:
-                if publisher.held_by is None:
-                    publisher.held_by = set()
-                if not publisher.held_by:
-                    self._hold(publisher, "queue")
-                publisher.held_by.add(queue.name)
-                self._held.setdefault(queue.name, {})[publisher.connection] = publisher
+            self._hold_publisher(queue.name)
         return True
+
+    def _hold_publisher(self, what: bytes) -> None:
+        """Have whose read this is about wait for a full queue, or for a session (``_behind``)."""
+        publisher = self._clients.get(self._cause)
+        if publisher is not None and not publisher.closing:
+            if publisher.held_by is None:
+                publisher.held_by = set()
+            if not publisher.held_by:
+                self._hold(publisher, "queue")
+            publisher.held_by.add(what)
+            self._held.setdefault(what, {})[publisher.connection] = publisher
 
     def _deliver_queue(self, queue: Queue) -> None:
         """Give a queue's consumers what they take; what they say to that may concern it again.
@@ -1432,7 +1448,16 @@ class Broker:
         if client.queues is None:
             client.queues = set()
         client.queues.add(command.queue)
-        queue.consume(client.connection, command.credit, command.acknowledged)
+        wanted = command.filter
+        if wanted is not None:
+            # It will be asked about all that waits.
+            self._work.left -= _STEPS_OF_A_FILTER * queue.waiting
+        queue.consume(
+            client.connection,
+            command.credit,
+            command.acknowledged,
+            None if wanted is None else partial(self._passes, wanted, client.connection),
+        )
         queue.ready(client.connection, not client.congested)
         self._deliver_queue(queue)
 
@@ -1470,6 +1495,7 @@ class Broker:
         client.answers = None
         for name in client.held_by or ():
             self._held.get(name, {}).pop(client.connection, None)
+        self._hold_publishers(client, HoldPublishers(False))
         queues, client.queues = client.queues, None
         for name in queues or ():
             self._leave_queue(client, name)
@@ -1500,6 +1526,11 @@ class Broker:
             self._cause = client.connection
         self._forward(client.alone, command.data)
         self._cause = cause
+
+    def _hold_publishers(self, client: Client, command: HoldPublishers) -> None:
+        if client.holds and not command.held:
+            self._release_publishers(_behind(client.connection))
+        client.holds = command.held and not client.closing
 
     def _disconnect(self, client: Client, command: Disconnect) -> None:
         ended: Client | None = client
@@ -1564,6 +1595,7 @@ _EXECUTE = _Executors(
         StopConsuming: Broker._stop_consuming,
         Acknowledge: Broker._acknowledge,
         Send: Broker._send,
+        HoldPublishers: Broker._hold_publishers,
         Disconnect: Broker._disconnect,
         Wake: Broker._wake,
         Suspect: Broker._suspect,

@@ -110,8 +110,8 @@ class JournalSettings:
     ack: Literal["memory", "written", "synced"] = "written"
     max_pending_bytes: int = 64 * 1024 * 1024  # publishers are paused above it
     # Closed segments go when they are older, or when all are more; 0 = never.
-    max_age_s: float = 7 * 24 * 3600.0
-    max_bytes: int = 16 * 1024 * 1024 * 1024
+    max_age_s: float = ranged(7 * 24 * 3600.0, least=0)
+    max_bytes: int = ranged(16 * 1024 * 1024 * 1024, least=0)
     trim_read: bool = False  # also when all consumer groups have read them
 
 

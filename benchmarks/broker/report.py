@@ -22,7 +22,7 @@ def tables(results: Sequence[Result]) -> str:
         "deliveries, M/s", results, columns, lambda result, name: f"{result.rate(name) / 1e6:.3f}"
     )
     costs = _figures(
-        "CPU per delivery, µs", results, columns, lambda result, name: f"{result.cpu_us(name):.2f}"
+        "CPU per delivery, µs", results, columns, lambda result, name: f"{result.cpu_us(name):.4f}"
     )
     ratios = [
         "| workload | ratio | median (range) | at least | reached |",

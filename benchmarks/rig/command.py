@@ -2,6 +2,7 @@
 
 import signal
 import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
@@ -27,6 +28,11 @@ from benchmarks.rig.runs import Run, judge
     "UART; needs root.",
 )
 @click.option(
+    "--one-cable",
+    is_flag=True,
+    help="Instead: two Picos and two ESP32s, each with nothing but the line of its REPL.",
+)
+@click.option(
     "--loss",
     default=0.01,
     show_default=True,
@@ -43,6 +49,7 @@ def command(
     runs: int,
     virtual: tuple[str, ...],
     lan: bool,
+    one_cable: bool,
     loss: float,
     checks: str | None,
     out: Path | None,
@@ -56,6 +63,8 @@ def command(
 
     Exit codes: 0 no flake, 1 some, 2 usage, 130 interrupted.
     """
+    if lan and one_cable:
+        raise click.UsageError("--lan or --one-cable, not both in one row of runs")
     for number in (signal.SIGINT, signal.SIGTERM):  # the first is ignored in the background
         signal.signal(number, signal.default_int_handler)
     done: list[Run] = []
@@ -63,7 +72,7 @@ def command(
     with tempfile.TemporaryDirectory(prefix="motemq-runs-") as scratch:
         folder = Path(scratch)
         try:
-            with desk.lan_up(folder, loss) if lan else desk.up(folder, virtual) as there:
+            with _desk(folder, virtual, loss, lan=lan, one_cable=one_cable) as there:
                 for number in range(1, runs + 1):
                     run = there.run((out or folder) / f"run-{number:03}", checks)
                     done.append(run)
@@ -72,3 +81,11 @@ def command(
             interrupted = True
     good = judge(done, click.echo)
     raise SystemExit(130 if interrupted else 0 if good else 1)
+
+
+def _desk(
+    folder: Path, virtual: tuple[str, ...], loss: float, *, lan: bool, one_cable: bool
+) -> AbstractContextManager[desk.Desk]:
+    if lan:
+        return desk.lan_up(folder, loss)
+    return desk.cable_up(folder) if one_cable else desk.up(folder, virtual)

@@ -25,6 +25,8 @@ _ELSE = {
     "vpico-1": ('mode = "raw"', 'transport = "console"'),
 }
 _POWER_CUT = "will_power"
+# Of each kind one that speaks FMQP and one that speaks LightMQ.
+CABLE_BOARDS = ("rp2040:2", "esp32:2")
 
 
 class Desk:
@@ -70,6 +72,20 @@ def up(folder: Path, virtual: Sequence[str]) -> Iterator[Desk]:
     rig.write_text('name = "runs"\nvirtual = true\n')
     with _broker() as address, _boards(folder, *virtual) as environment:
         yield Desk(rig, ["--fmqp", address, "--lightmq", address], environment)
+
+
+@contextmanager
+def cable_up(folder: Path) -> Iterator[Desk]:
+    """Start four boards whose only way to a broker is the line of their REPL."""
+    rig = folder / "desk" / "rig.toml"
+    (rig.parent / "boards").mkdir(parents=True)
+    rig.write_text('name = "cable"\n')
+    with _boards(folder, *CABLE_BOARDS) as environment:
+        for path in sorted((folder / "runtime" / "desk").glob("*.toml")):
+            kept = [row for row in path.read_text().splitlines() if not row.startswith("mode = ")]
+            kept.insert(kept.index("[link]") + 1, 'transport = "console"')
+            (rig.parent / "boards" / path.name).write_text("\n".join(kept) + "\n")
+        yield Desk(rig, [], environment)
 
 
 @contextmanager

@@ -5,6 +5,6 @@
 bytes mean, without I/O: ``raw_mode`` is the transparent pipe, ``link_mode`` the reliable link
 (LINK.md, ``reliable_…``). ``expose`` is the reverse direction: programs reach a port by TCP.
 
-``cli`` is the command, ``config`` its file, ``port_plan`` what both say; a ``bridge_pool`` runs all
-of it and ``status`` tells about it.
+``cli`` is the command, ``config`` what it and its file say; a ``bridge_pool`` runs all of it, and
+``status`` tells about it.
 """

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Self
 
 from boards.bridge.broker_side import BrokerSide
+from boards.bridge.config import PortSettings
 from boards.bridge.console_end import ConsoleEnd
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.link_mode import LinkMode
 from boards.bridge.mode import LineMode
 from boards.bridge.poll_thread import JOIN_S, PollThread, Report
-from boards.bridge.port_plan import PortSettings
 from boards.bridge.raw_mode import RawMode
 from boards.serial_port import PortError, SerialPort
 from host_broker.address import Address

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from boards.bridge.bridge import SerialBridge
-from boards.bridge.config import Plan
+from boards.bridge.config import BridgePlan, Plan
 from boards.bridge.console_end import ConsoleEnd
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.expose import ExposedPort
 from boards.bridge.link_mode import LinkMode
-from boards.bridge.port_plan import BridgePlan
 from boards.bridge.raw_mode import RawMode
 from boards.bridge.status_view import describe, now_text
 

@@ -18,20 +18,22 @@ from rich.live import Live
 
 from boards.bridge import status, status_view
 from boards.bridge.bridge_pool import BridgePool
-from boards.bridge.config import Plan, load_config, plan_of
-from boards.bridge.console_end import ConsoleError
-from boards.bridge.expose import ListenError
-from boards.bridge.log import Log
-from boards.bridge.port_plan import (
+from boards.bridge.config import (
     DEFAULT_BAUD,
     DEFAULT_SILENCE_S,
     MIN_BAUD,
     MIN_SILENCE_S,
     MODES,
     ExposePlan,
+    Plan,
     PlanError,
+    load_config,
+    plan_of,
     with_token,
 )
+from boards.bridge.console_end import ConsoleError
+from boards.bridge.expose import ListenError
+from boards.bridge.log import Log
 from boards.runtime_folder import Untrusted, make_private, runtime_folder
 from boards.serial_port import PortError
 from boards.toml_file import TomlError
@@ -76,9 +78,7 @@ _REFRESH_S = 1.0
 )
 @click.option("--rfc2217", is_flag=True, help="With --listen: also rates and control lines.")
 @click.option(
-    "--token-file",
-    metavar="FILE",
-    help="With --listen: the first line that a program must send.",
+    "--token-file", metavar="FILE", help="With --listen: the first line that a program must send."
 )
 @click.option("--insecure", is_flag=True, help="With --listen: everybody may connect, no token.")
 @click.option(

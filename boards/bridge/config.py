@@ -1,4 +1,4 @@
-"""The TOML file of many bridges; every complaint names the file and the line.
+"""What serial ports are joined to, by options or by a TOML file, whose mistakes name the line.
 
 ::
 
@@ -16,30 +16,190 @@
     rfc2217 = true
 """
 
+import ipaddress
+import os
+import re
+import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from boards.bridge.port_plan import (
-    DEFAULT_BAUD,
-    DEFAULT_SILENCE_S,
-    MIN_BAUD,
-    MIN_SILENCE_S,
-    BridgePlan,
-    ExposePlan,
-    Mode,
-    PlanError,
-    PortSettings,
-    broker_address,
-    check_exposure,
-    console_of,
-    listen_address,
-    token_of,
-)
+from boards.network_line import read_token
+from boards.serial_port import PortError, SerialPort
 from boards.toml_file import Section, TomlError, TomlFile, read_toml
+from host_broker.address import Address, AddressError, parse_address
+
+Mode = Literal["raw", "reliable"]
+MODES: tuple[Mode, ...] = ("raw", "reliable")
+DEFAULT_BAUD = 921600
+MIN_BAUD = 300
+DEFAULT_SILENCE_S = 2.0
+MIN_SILENCE_S = 0.05
+
+_TOKEN_BYTES = 24
+_TLS_FILES = ("ca", "cert", "key")
+
+
+class PlanError(ValueError):
+    """Something in a plan cannot be; the text says what could."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortSettings:
+    """A serial port: device or URL, bits/s, and whether RTS/CTS hold the board back."""
+
+    url: str
+    baud: int
+    rtscts: bool = False
+
+    def open(self) -> SerialPort:
+        """Open it. Raises ``PortError``, also for URLs that nobody can wait for."""
+        port = SerialPort.open(self.url, baud=self.baud, rtscts=self.rtscts)
+        try:
+            port.fileno()
+        except PortError:
+            port.close()
+            raise
+        return port
+
+
+@dataclass(frozen=True, slots=True)
+class BridgePlan:
+    """A port whose board is a client of ``broker``. ``silence_s`` is raw mode's.
+
+    ``console``: where a terminal for the board's console is to be, of a board whose line is that.
+    """
+
+    name: str
+    port: PortSettings
+    broker: Address
+    mode: Mode = "raw"
+    silence_s: float = DEFAULT_SILENCE_S
+    console: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExposePlan:
+    """A port that one program at a time reaches by TCP.
+
+    ``token`` is what it must say first, b"" with ``insecure``; ``token_file``: where it is, of one
+    that the bridge has made itself.
+    """
+
+    name: str
+    port: PortSettings
+    host: str
+    tcp_port: int
+    rfc2217: bool = False
+    token: bytes = field(default=b"", repr=False)
+    insecure: bool = False
+    token_file: Path | None = None
+
+
+def broker_address(text: str) -> Address:
+    """Read where a bridge leads to: any of the broker's addresses, or ``tcp://HOST:PORT``.
+
+    Raises ``PlanError``.
+    """
+    try:
+        if text.startswith(("tcp://", "tcps://")):
+            return _plain_address(text)
+        address = parse_address(text)
+    except AddressError as error:
+        raise PlanError(str(error)) from None
+    if address.client_id:
+        raise PlanError(f"'{text}' names a client, but the board itself says who it is")
+    _check_files(text, address)
+    return address
+
+
+def _plain_address(text: str) -> Address:
+    """Any server that takes the bytes: only the transport matters to a bridge."""
+    address = parse_address(text.replace("tcp", "fmqp", 1))
+    try:
+        port = urlsplit(text).port
+    except ValueError as error:
+        raise PlanError(f"'{text}': {error}") from None
+    if port is None:
+        raise PlanError(f"'{text}' names no port; write {text.partition(':')[0]}://HOST:PORT")
+    _check_files(text, address)
+    return replace(address, protocol="tcp")
+
+
+def _check_files(text: str, address: Address) -> None:
+    for name in _TLS_FILES:
+        path = address.options.get(name)
+        if path and not Path(path).is_file():
+            raise PlanError(f"'{text}': {name}={path} is no file")
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """Read ``HOST:PORT`` or ``PORT``; without a host it is 127.0.0.1. Raises ``PlanError``."""
+    host, _, port_text = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    try:
+        port = int(port_text)
+    except ValueError:
+        port = -1
+    if not 0 <= port <= 65535:
+        raise PlanError(f"'{text}' is not HOST:PORT, e.g. 127.0.0.1:7001")
+    return host, port
+
+
+def check_exposure(host: str, token: bytes, *, insecure: bool) -> None:
+    """Refuse to give a board to a whole network by accident. Raises ``PlanError``."""
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not (loopback or token or insecure):
+        raise PlanError(
+            f"whoever reaches {host} could use this board: give a token file, or say 'insecure' "
+            "if everybody may, or listen on 127.0.0.1"
+        )
+
+
+def with_token(plan: ExposePlan, folder: Path) -> ExposePlan:
+    """Return a plan that asks for a token: if it has none, and is not ``insecure``, a new one.
+
+    It is in a file in ``folder``, the private runtime folder, so programs of this user can read it,
+    and no others, nor a page in a browser. Raises ``OSError``.
+    """
+    if plan.token or plan.insecure:
+        return plan
+    token = secrets.token_hex(_TOKEN_BYTES).encode()
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", plan.name)
+    path = folder / f"bridge-{name}-{plan.tcp_port}.token"
+    path.unlink(missing_ok=True)  # of an earlier bridge
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "wb") as file:
+        file.write(token + b"\n")
+    return replace(plan, token=token, token_file=path)
+
+
+def console_of(path: str | None, mode: Mode) -> Path | None:
+    """Return where the console's terminal is to be. Raises ``PlanError``."""
+    if path and mode != "reliable":
+        raise PlanError("a console beside messages takes the mode 'reliable'")
+    return Path(path).absolute() if path else None
+
+
+def token_of(path: str | None) -> bytes:
+    """Return the token in a file, ``b""`` without a file. Raises ``PlanError``."""
+    if path is None:
+        return b""
+    try:
+        return read_token(path)
+    except OSError as error:
+        raise PlanError(f"token file {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise PlanError(f"token file {error}") from None
+
 
 Plan = BridgePlan | ExposePlan
 MAX_PORTS = 256

@@ -10,12 +10,11 @@ import socket
 import time
 from typing import Self
 
+from boards.bridge.config import ExposePlan
 from boards.bridge.counters import BridgeCounters
-from boards.bridge.first_line import FirstLine
 from boards.bridge.poll_thread import PollThread, Report
-from boards.bridge.port_plan import ExposePlan
 from boards.bridge.rfc2217_server import Rfc2217Server
-from boards.bridge.token_gate import TokenGate
+from boards.bridge.token_gate import FirstLine, TokenGate
 from boards.network_line import keep_alive
 from boards.rfc2217 import ComPortClient
 from boards.serial_port import PortError, SerialPort
@@ -164,6 +163,9 @@ class ExposedPort(PollThread):
                 said = tcp.recv(_READ)
                 if not said:
                     raise EOFError
+                if hasattr(socket, "TCP_QUICKACK"):
+                    # pyserial's next small write would wait 40 ms for the acknowledgement of this.
+                    tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
                 if client.first_line is not None:
                     client.first_line.add(said, now)
                 else:

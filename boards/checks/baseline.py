@@ -12,8 +12,8 @@ from boards.session.board_session import (
     HANG_UP_SILENCE_S,
     BoardSession,
     CheckFailed,
+    set_silence,
 )
-from boards.session.message_line import set_silence
 
 _COUNT = 50
 _TOTAL_NETWORK = 65_536

@@ -48,7 +48,7 @@ class Samples:
     values: Sequence[float]
 
 
-Function = Callable[[BoardSession], list[Samples]]
+Function = Callable[[BoardSession], list[Samples] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +74,4 @@ class Check:
     @property
     def about(self) -> str:
         """One line on what must be true."""
-        return (self.run.__doc__ or "").strip().splitlines()[0]
+        return (self.run.__doc__ or self.run.__name__).strip().splitlines()[0]

@@ -16,9 +16,8 @@ from typing import Any
 from boards.checks.declared import Check, Measurement, Samples
 from boards.faults.control import Route
 from boards.faults.trace import How, Side, Trace
-from boards.session.board_session import BoardSession, CheckFailed, Invalid, NotRun
+from boards.session.board_session import BoardSession, CheckFailed, Invalid, NotRun, set_silence
 from boards.session.broker_process import PATIENT, QUICK, BrokerTiming
-from boards.session.message_line import set_silence
 from boards.session.observer import Observer, Seen
 from boards.session.plan import Need
 from boards.session.scheduling_delay import SchedulingDelay
@@ -477,13 +476,7 @@ CHECKS = (
     ),
     Check("will_slow", will_slow, needs=_PROXY, measures=_MEASURES, deadline_s=150.0),
     Check("will_reboot", will_reboot, needs=_PROXY | _RESET, measures=_MEASURES, deadline_s=120.0),
-    Check(
-        "will_power",
-        will_power,
-        needs=_PROXY | {"power"},
-        measures=_MEASURES,
-        deadline_s=120.0,
-    ),
+    Check("will_power", will_power, needs=_PROXY | {"power"}, measures=_MEASURES, deadline_s=120.0),
     Check("will_takeover", will_takeover, ("lightmq",), _PROXY, _MEASURES, deadline_s=90.0),
     Check("will_reject", will_reject, ("lightmq",), _PROXY, _MEASURES, deadline_s=90.0),
 )

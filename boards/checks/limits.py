@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from boards.reports.percentiles import percentile
+from boards.reports.axes import percentile
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A bad serial line: rubbish between and within the frames of the reliable link, both ways."""
 
 from boards.bridge.bridge import ReliableBridge
-from boards.checks.declared import Check, Samples
+from boards.checks.declared import Check
 from boards.checks.payloads import expect_heard, send_down
 from boards.session.board_session import BoardSession, Invalid
 
@@ -14,7 +14,7 @@ _ARRIVAL_S = 30.0
 _TAKE_MS = 20_000
 
 
-def noise_reliable(board: BoardSession) -> list[Samples]:
+def noise_reliable(board: BoardSession) -> None:
     """Rubbish on a line of the reliable link, both ways, costs no message, no order, no byte."""
     bridge = board.bridge
     if not isinstance(bridge, ReliableBridge):
@@ -43,7 +43,6 @@ def noise_reliable(board: BoardSession) -> list[Samples]:
         )
     if bridge.resent_frames == resent:
         raise Invalid("frames to the board were spoilt, but none had to be sent again")
-    return []
 
 
 CHECKS = (Check("noise_reliable", noise_reliable, needs=frozenset({"reliable"}), deadline_s=120.0),)

@@ -2,14 +2,11 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any
 
-from boards.checks.declared import Check, Samples
-from boards.session.board_session import BoardSession
+from boards.checks.declared import Check
 
 _PREFIX = "check_"
 
@@ -31,21 +28,13 @@ def load_checks(file: Path) -> list[Check]:
         raise OwnChecksError(f"{file}: CHECKS has {wrong[0]!r}, which is no Check")
     named = {each.run for each in found}
     found += [
-        Check(name.removeprefix(_PREFIX), _quiet(value))
+        Check(name.removeprefix(_PREFIX), value)
         for name, value in vars(module).items()
         if name.startswith(_PREFIX) and callable(value) and value not in named
     ]
     if not found:
         raise OwnChecksError(f"{file}: no check in it: write 'def check_NAME(board): …'")
     return found
-
-
-def _quiet(function: Callable[[BoardSession], Any]) -> Callable[[BoardSession], list[Samples]]:
-    def run(board: BoardSession) -> list[Samples]:
-        return function(board) or []
-
-    run.__doc__ = function.__doc__ or function.__name__
-    return run
 
 
 def _run(file: Path) -> ModuleType:

@@ -2,7 +2,7 @@
 
 import zlib
 
-from boards.checks.declared import Check, Samples
+from boards.checks.declared import Check
 from boards.checks.payloads import patterned
 from boards.session.board_session import BoardSession, CheckFailed, expect_texts
 from boards.session.observer import Seen, connect_fmqp
@@ -17,7 +17,7 @@ BUFFER_BYTES = 1024
 _EDGES = (242, 243, 244, 255, 256, 257, 511, 512, 513, BUFFER_BYTES - 1, BUFFER_BYTES)
 
 
-def pubsub_up(board: BoardSession) -> list[Samples]:
+def pubsub_up(board: BoardSession) -> None:
     """Board to host: 20 numbered messages arrive exactly, in order."""
     topic = board.topic("pubsub_up")
     with board.observe(board.seen_at(topic)) as observer:
@@ -25,10 +25,9 @@ def pubsub_up(board: BoardSession) -> list[Samples]:
             board.call("publish", topic=topic, payload="#n up", count=_MESSAGES)
         seen = observer.settle(_MESSAGES, _ARRIVAL_S)
         expect_texts([f"#{number} up" for number in range(_MESSAGES)], seen)
-    return []
 
 
-def pubsub_down(board: BoardSession) -> list[Samples]:
+def pubsub_down(board: BoardSession) -> None:
     """Host to board: 20 numbered messages arrive exactly, in order."""
     topic = board.topic("pubsub_down")
     sent_to = board.sent_to(topic)
@@ -49,7 +48,6 @@ def pubsub_down(board: BoardSession) -> list[Samples]:
             deadline_s=_RECEIVE_MS / 1000 + 30,
         )
     expect_texts(expected, [Seen(sent_to, text, 0) for text in result["payloads"]])
-    return []
 
 
 def overhead(board: BoardSession, topic: str) -> int:
@@ -63,7 +61,7 @@ def _sizes(board: BoardSession, topic: str) -> list[int]:
     return [0, 1, 2, *sorted(around)]
 
 
-def pubsub_sizes_up(board: BoardSession) -> list[Samples]:
+def pubsub_sizes_up(board: BoardSession) -> None:
     """Board to host: binary payloads of every critical size arrive unchanged; more is refused."""
     topic = board.topic("sizes_up")
     sizes = _sizes(board, topic)
@@ -82,10 +80,9 @@ def pubsub_sizes_up(board: BoardSession) -> list[Samples]:
         wanted = [patterned(size, seed) for seed, size in enumerate(order) if 0 < size != too_long]
         seen = observer.settle(len(wanted), _ARRIVAL_S)
         expect_payloads(wanted, [message.payload for message in seen])
-    return []
 
 
-def pubsub_sizes_down(board: BoardSession) -> list[Samples]:
+def pubsub_sizes_down(board: BoardSession) -> None:
     """Host to board: binary payloads of every critical size arrive unchanged; more is skipped."""
     topic = board.topic("sizes_down")
     sizes = _sizes(board, topic)
@@ -113,7 +110,6 @@ def pubsub_sizes_down(board: BoardSession) -> list[Samples]:
             f"one message was a byte longer than the buffer of {BUFFER_BYTES}; the client says it "
             f"skipped {result['discarded']}"
         )
-    return []
 
 
 def expect_payloads(wanted: list[bytes], got: list[bytes]) -> None:

@@ -13,8 +13,7 @@ from itertools import count, pairwise
 from boards.checks.declared import Check, Measurement, Samples
 from boards.faults.control import Route
 from boards.faults.trace import How
-from boards.session.board_session import BoardSession, CheckFailed, Invalid
-from boards.session.message_line import set_silence
+from boards.session.board_session import BoardSession, CheckFailed, Invalid, set_silence
 from boards.session.observer import connect_fmqp
 from boards.session.plan import Need
 from host_broker.client import ClientError
@@ -135,12 +134,7 @@ def _comes_back(
             numbers.publish_at(broker() if broker is not None else board.broker)
 
         result = board.call(
-            "live",
-            ms=_BACK_MS,
-            topic=topic,
-            count=_HEARD,
-            on_ready=begin,
-            deadline_s=_CALL_S,
+            "live", ms=_BACK_MS, topic=topic, count=_HEARD, on_ready=begin, deadline_s=_CALL_S
         )
     board.hang_up()
     changes: list[tuple[int, bool, str, int]] = result["changes"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from boards.checks import (
     baseline,
+    confirmed,
     heap,
     last_will,
     noise,
@@ -26,7 +27,7 @@ from boards.checks.own_file import OwnChecksError, load_checks
 # left in use is what it measures.
 _FAMILIES = (
     *(pubsub, together, topics, streams, requests, noise),
-    *(baseline, ping, slow_line, reconnect, last_will, heap),
+    *(baseline, ping, slow_line, reconnect, confirmed, last_will, heap),
 )
 
 CHECKS: Mapping[str, Check] = {

@@ -39,7 +39,7 @@ def request_up(board: BoardSession) -> list[Samples]:
     return [Samples(RTT_UP, [float(took) for _, took in result["answers"][len(_SIZES) :]])]
 
 
-def request_deadline(board: BoardSession) -> list[Samples]:
+def request_deadline(board: BoardSession) -> None:
     """The board's deadline holds; an answer that comes after it is not taken for the next one's."""
     with board.session(), _responder(board, holds_first=True):
         first = board.call("request", sizes=[20], timeout_ms=_DEADLINE_MS)["answers"]
@@ -49,7 +49,6 @@ def request_deadline(board: BoardSession) -> list[Samples]:
     took_ms = first[0][1] / 1000
     if not _DEADLINE_MS * 0.9 <= took_ms <= _DEADLINE_MS + 1000:
         raise CheckFailed(f"gave up after {took_ms:.0f} ms, the deadline was {_DEADLINE_MS} ms")
-    return []
 
 
 def request_down(board: BoardSession) -> list[Samples]:

@@ -8,7 +8,7 @@ import time
 
 from boards.checks.declared import Check, Measurement, Samples
 from boards.checks.payloads import expect_heard, send_down
-from boards.reports.percentiles import percentile
+from boards.reports.axes import percentile
 from boards.session.board_session import BoardSession, CheckFailed, Invalid
 from boards.session.scheduling_delay import SchedulingDelay
 

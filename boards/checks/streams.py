@@ -20,7 +20,7 @@ from boards.checks.payloads import (
     send_down,
     stream_result,
 )
-from boards.reports.percentiles import percentile
+from boards.reports.axes import percentile
 from boards.session.board_session import BoardSession, CheckFailed, Invalid
 from boards.session.observer import connect_fmqp
 
@@ -73,15 +73,14 @@ def stream_down(board: BoardSession) -> list[Samples]:
     return [Samples(RATE_DOWN, [rate])]
 
 
-def stream_paused_reader(board: BoardSession) -> list[Samples]:
+def stream_paused_reader(board: BoardSession) -> None:
     """Nothing is lost while the board does not read for a while and more comes than fits."""
     count = _DOWN_NETWORK if "network" in board.plan.has else _DOWN_SERIAL
     with board.session():
         _send_down(board, "paused", count, pause_ms=_PAUSE_MS)
-    return []
 
 
-def stream_held_back(board: BoardSession) -> list[Samples]:
+def stream_held_back(board: BoardSession) -> None:
     """Nothing is lost while nobody takes what the board sends, and it sends more than fits."""
     topic = board.topic("held_back")
     # More than all buffers on the way have room for: a real board's are a few KB, Linux lets a
@@ -103,7 +102,6 @@ def stream_held_back(board: BoardSession) -> list[Samples]:
     if result["sent_us"] < _HELD_S * 0.8e6:
         took_ms = result["sent_us"] / 1000
         raise Invalid(f"all was handed over within {took_ms:.0f} ms: nothing held it back")
-    return []
 
 
 def _send_down(board: BoardSession, name: str, count: int, pause_ms: int = 0) -> dict[str, Any]:
@@ -119,7 +117,7 @@ def _send_down(board: BoardSession, name: str, count: int, pause_ms: int = 0) ->
     )
 
 
-def stream_fan(board: BoardSession) -> list[Samples]:
+def stream_fan(board: BoardSession) -> None:
     """One board to five observers and five publishers to one board: all get all, each in order."""
     topic = board.topic("fan")
     each = 10
@@ -159,7 +157,6 @@ def stream_fan(board: BoardSession) -> list[Samples]:
                 f"publisher {place + 1} of {_FAN}: expected its {each} messages in order, the "
                 f"board heard {len(got)}{mixed}"
             )
-    return []
 
 
 def stream_heap(board: BoardSession) -> list[Samples]:
@@ -187,11 +184,7 @@ def stream_heap(board: BoardSession) -> list[Samples]:
         while not lost or (0.0 < lost[-1] <= _CHANCE and len(lost) < _MEASURED):
             free = send(count, looks=_LOOKS)
             lost.append(slope(free) * -1000 * _LOOKS / count)
-    return [
-        Samples(SLOPE, [min(lost)]),
-        Samples(SLOPE_COUNT, [count]),
-        Samples(FREE_AT, free),
-    ]
+    return [Samples(SLOPE, [min(lost)]), Samples(SLOPE_COUNT, [count]), Samples(FREE_AT, free)]
 
 
 def slope(values: list[float]) -> float:
@@ -213,16 +206,10 @@ CHECKS = (
     Check("stream_up", stream_up, measures=(RATE_UP,), deadline_s=90.0, alone=True),
     Check("stream_down", stream_down, measures=(RATE_DOWN,), deadline_s=90.0, alone=True),
     Check(
-        "stream_paused_reader",
-        stream_paused_reader,
-        needs=frozenset({"lossless"}),
-        deadline_s=90.0,
+        "stream_paused_reader", stream_paused_reader, needs=frozenset({"lossless"}), deadline_s=90.0
     ),
     Check(
-        "stream_held_back",
-        stream_held_back,
-        needs=frozenset({"network", "proxy"}),
-        deadline_s=90.0,
+        "stream_held_back", stream_held_back, needs=frozenset({"network", "proxy"}), deadline_s=90.0
     ),
     Check("stream_fan", stream_fan, deadline_s=90.0),
     Check("stream_heap", stream_heap, measures=_HEAP, deadline_s=200.0),

@@ -8,7 +8,7 @@ its paths. When a partner fails, this board has no verdict: the partner has one.
 
 import time
 
-from boards.checks.declared import Check, Samples
+from boards.checks.declared import Check
 from boards.checks.payloads import patterned
 from boards.checks.pubsub import expect_digests
 from boards.session.board_session import BoardSession, CheckFailed, Group, NotRun
@@ -69,7 +69,7 @@ class _Partners:
             self._host.publish(f"{self._stem}/{word}/{self._board.plan.id}", b"", retain=True)
 
 
-def boards_together(board: BoardSession) -> list[Samples]:
+def boards_together(board: BoardSession) -> None:
     """Boards exchange messages through the broker: all to one, then one to all, none is lost."""
     group = board.group
     if group is None or len(group.peers) < 2:
@@ -95,7 +95,6 @@ def boards_together(board: BoardSession) -> list[Samples]:
         finally:
             # Whoever still waits has heard it, or hears nothing at all and says so.
             partners.forget(words[:-1])
-    return []
 
 
 def _collect(board: BoardSession, group: Group, partners: _Partners, _collector: str) -> None:

@@ -2,7 +2,7 @@
 
 import zlib
 
-from boards.checks.declared import Check, Samples
+from boards.checks.declared import Check
 from boards.checks.payloads import patterned
 from boards.checks.pubsub import expect_digests, expect_payloads
 from boards.session.board_session import BoardSession, CheckFailed
@@ -14,7 +14,7 @@ _RECEIVE_MS = 15_000
 _QUIET_S = 0.3
 
 
-def topics_utf8(board: BoardSession) -> list[Samples]:
+def topics_utf8(board: BoardSession) -> None:
     """Topics outside of ASCII arrive both ways as they were written."""
     topic = board.topic("Prüfstand/温度/🌡")
     payload = "größer als 20 °C".encode()
@@ -31,10 +31,9 @@ def topics_utf8(board: BoardSession) -> list[Samples]:
             on_ready=lambda: host.publish(topic, payload),
         )
     expect_digests(topic, [payload], result["messages"])
-    return []
 
 
-def topics_wildcards(board: BoardSession) -> list[Samples]:
+def topics_wildcards(board: BoardSession) -> None:
     """A level * matches any one level, in subscriptions and in publications, and no other depth."""
     stem = board.topic("wild")
     # What the board is sent, and under which topic it must hear it; None: not at all.
@@ -84,10 +83,9 @@ def topics_wildcards(board: BoardSession) -> list[Samples]:
             f"published to {stem}/*/up: expected 1 message at {stem}/one/up and none a level "
             f"deeper, got {counts[0]} and {counts[1]}"
         )
-    return []
 
 
-def topics_cache(board: BoardSession) -> list[Samples]:
+def topics_cache(board: BoardSession) -> None:
     """Retained messages: the board sets, replaces, clears them; gets one when it subscribes."""
     topic = board.topic("cache")
     with board.session(), connect_fmqp(board.broker) as host:
@@ -103,7 +101,6 @@ def topics_cache(board: BoardSession) -> list[Samples]:
         finally:
             host.publish(topic, b"", retain=True)
     expect_digests(topic, [patterned(40, 4)], result["messages"])
-    return []
 
 
 def _retained(board: BoardSession, topic: str) -> list[bytes]:
@@ -120,7 +117,7 @@ def _received(client: Client) -> list[bytes]:
     return payloads
 
 
-def topics_unsubscribe(board: BoardSession) -> list[Samples]:
+def topics_unsubscribe(board: BoardSession) -> None:
     """After unsubscribing nothing comes any more, and other subscriptions still work."""
     topic, other = board.topic("unsubscribe"), board.topic("unsubscribe/other")
     with board.session(), connect_fmqp(board.broker) as host:
@@ -141,10 +138,9 @@ def topics_unsubscribe(board: BoardSession) -> list[Samples]:
     # The client gives nobody what nobody subscribed to, so the broker could go on unnoticed.
     if result["discarded"]:
         raise CheckFailed(f"{result['discarded']} messages came after unsubscribing")
-    return []
 
 
-def topics_loopback(board: BoardSession) -> list[Samples]:
+def topics_loopback(board: BoardSession) -> None:
     """A board that subscribes to its own topic hears its own messages, each once."""
     topic = board.topic("loopback")
     sizes = [1, 100, 500]
@@ -153,7 +149,6 @@ def topics_loopback(board: BoardSession) -> list[Samples]:
         result = board.call("send_sizes", topic=topic, sizes=sizes)
     wanted = [patterned(size, seed) for seed, size in enumerate(sizes)]
     expect_digests(topic, wanted, result["messages"])
-    return []
 
 
 CHECKS = (

@@ -8,11 +8,10 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import ending
-from boards.flash.errors import NotThere
 from boards.flash.esptool_flash import read_esp_chip
 from boards.flash.find_board import Running, ask_running
-from boards.inventory.board_file import load_board
-from boards.inventory.link_needs import missing_link
+from boards.flash.target import NotThere
+from boards.inventory.board_file import load_board, missing_link
 from boards.inventory.models import Model, Models, all_models, models_seen_as
 from boards.inventory.rig_file import RIG_FILE, Rig, load_rig, new_rig
 from boards.inventory.states import BoardStatus, inventory_states

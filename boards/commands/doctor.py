@@ -7,15 +7,14 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import FAULT, FAULTS, boards_option, ending, open_rig, rig_option
-from boards.flash.errors import NotThere
 from boards.flash.find_board import ask_running, await_running
+from boards.flash.target import NotThere
 from boards.inventory import findings
-from boards.inventory.findings import Finding, udev_rules
-from boards.inventory.link_needs import missing_link
+from boards.inventory.board_file import missing_link
+from boards.inventory.findings import Finding, next_step, udev_rules
 from boards.inventory.locks import BoardLock, Locked
 from boards.inventory.models import TomlError, all_models
-from boards.inventory.next_step import next_step
-from boards.inventory.power import PowerError, switch
+from boards.inventory.power import PowerError
 from boards.inventory.rig_file import Rig
 from boards.inventory.states import inventory_states
 from boards.inventory.target import BoardHandle
@@ -166,12 +165,12 @@ def _room(board: BoardHandle) -> Finding:
 def _power(board: BoardHandle) -> Finding:
     """Switch off, see it go, switch on, see it come back: many hubs cut the data only."""
     file = board.board.file
-    switch(board.board.power, on=False)
+    board.power(on=False)
     try:
         time.sleep(board.board.power.off_s)
         silent = _is_gone(board)
     finally:
-        switch(board.board.power, on=True)
+        board.power(on=True)
     try:
         running = await_running(board, deadline_s=_BACK_S)
     except (NotThere, PortError, ReplError) as error:
@@ -190,7 +189,8 @@ def _power(board: BoardHandle) -> Finding:
             f"another hub; leave cuts_vbus out of {file}",
         )
     text = f"{board.id}: its power is really cut, and {running.uid} came back"
-    remedy = "" if board.board.power.cuts_vbus else f"write cuts_vbus = true into {file}"
+    proven = board.board.power.cuts_vbus or board.board.power.driver == "none"
+    remedy = "" if proven else f"write cuts_vbus = true into {file}"
     return Finding("ok", text, remedy)
 
 
@@ -205,7 +205,6 @@ def _is_gone(board: BoardHandle) -> bool:
 def _was_cold(board: BoardHandle) -> bool:
     with Repl.open(board.place().serial_url, deadline_s=_ASK_S) as repl:
         said = repl.exec(
-            "import machine\nprint(machine.reset_cause() == machine.PWRON_RESET)",
-            deadline_s=_ASK_S,
+            "import machine\nprint(machine.reset_cause() == machine.PWRON_RESET)", deadline_s=_ASK_S
         )
     return said.strip() == "True"

@@ -76,8 +76,8 @@ def open_rig(file: Path | None) -> Rig:
             return virtual
         raise PlanError(
             f"there is no {RIG_FILE} here or above, and no virtual board is up; make one with "
-            "'motemq rig add', name one with --rig FILE, or take virtual boards with "
-            "'motemq rig run --virtual rp2040:1'"
+            "'motemq rig add', name one with --rig FILE, or take a virtual board: "
+            "motemq rig virtual up rp2040:1"
         )
     return load_rig(file)
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import FAULT, FAULTS, boards_option, ending, open_rig, rig_option
-from boards.flash.image_identity import image_for
-from boards.flash.images import image_of
+from boards.flash.image_identity import image_for, image_of
 from boards.flash.rule import flash_in_turn
 from boards.inventory import unresponsive
 from boards.inventory.locks import BoardLock

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import board_argument, ending, held_board, rig_option
-from boards.flash.errors import NotThere
+from boards.flash.target import NotThere
 from boards.serial_port import PortError
 from boards.session.app_board import AppBoard
 from boards.session.console_lines import ConsoleLines

@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from boards.commands.exits import board_argument, ending, held_board, rig_option
-from boards.inventory.power import cycle, switch
 
 
 @click.command()
@@ -13,7 +12,7 @@ from boards.inventory.power import cycle, switch
 @board_argument
 @click.argument("what", type=click.Choice(["on", "off", "cycle"]))
 def command(rig_file: Path | None, board: str, what: str) -> None:
-    """Switch BOARD by the driver of its [power] table.
+    """Switch BOARD by the driver of its [power] table; a virtual board needs none.
 
     Exit codes: 0, 2 usage, 3 it has none, could not be switched, or is in use.
     """
@@ -22,7 +21,7 @@ def command(rig_file: Path | None, board: str, what: str) -> None:
         held_board(rig_file, board, f"motemq rig power {what}") as (target, _),
     ):
         if what == "cycle":
-            cycle(target.board.power)
+            target.power_cycle()
         else:
-            switch(target.board.power, on=what == "on")
+            target.power(on=what == "on")
         click.echo(f"{target.id}: {what}")

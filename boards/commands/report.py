@@ -15,6 +15,7 @@ from boards.session.plan import PlanError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _PLACE = click.Path(path_type=Path)
+_LAST = Path("out/rig")  # the --out of rig run
 
 
 @click.command()
@@ -54,12 +55,13 @@ def command(
 ) -> None:
     """Write reports of RUN again: the run's folder, or the --out of 'rig run' for its last run.
 
-    Without options the matrix is printed as Markdown. --open without --html shows the page in the
+    RUN is out/rig, where 'rig run' writes, unless you name one. Without options the matrix is
+    printed as Markdown. --open without --html shows the page in the
     run's own folder, as it is now.
 
     Exit codes: 0, 2 there is no such run, 3 no browser could be started.
     """
-    if (run is None) == (compare is None):
+    if run is not None and compare is not None:
         raise click.UsageError("name one RUN, or two with --compare A B")
     if compare and html is None:
         raise click.UsageError("--compare goes with --html FILE")
@@ -83,6 +85,6 @@ def command(
 
 def _folder(place: Path | None) -> Path:
     try:
-        return find_run(place or Path())
+        return find_run(place or _LAST)
     except NoRun as error:
         raise PlanError(str(error)) from None

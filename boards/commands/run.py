@@ -14,7 +14,7 @@ from boards.checks.declared import Check
 from boards.checks.registry import CHECKS, NoSuchCheck, choose
 from boards.commands.exits import boards_option, ending, open_rig, rig_option
 from boards.faults.process import FaultProxy, can_stand_at
-from boards.flash.images import image_of
+from boards.flash.image_identity import image_of
 from boards.inventory.models import all_models, virtual_models
 from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle

@@ -11,7 +11,7 @@ import click
 
 from boards.commands.exits import boards_option, ending, open_rig, rig_option
 from boards.commands.monitor import monitor
-from boards.flash.errors import NotThere
+from boards.flash.target import NotThere
 from boards.inventory.locks import BoardLock
 from boards.inventory.target import BoardHandle
 from boards.repl import ReplError

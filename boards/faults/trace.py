@@ -44,35 +44,27 @@ class Trace:
 
     def came(self, side: Side, count: int, now: int) -> None:
         """Note ``count`` bytes from ``side``."""
-        if side == "client":
-            self.from_client_bytes += count
-            self.from_client_ns = now
-        else:
-            self.from_broker_bytes += count
-            self.from_broker_ns = now
+        self._add(f"from_{side}", count, now)
 
     def went(self, side: Side, count: int, now: int) -> None:
         """Note ``count`` bytes handed to ``side``."""
-        if side == "client":
-            self.to_client_bytes += count
-            self.to_client_ns = now
-        else:
-            self.to_broker_bytes += count
-            self.to_broker_ns = now
+        self._add(f"to_{side}", count, now)
 
     def ended(self, side: Side, how: How, now: int) -> None:
         """Note that ``side`` ended the connection."""
-        if side == "client":
-            self.client_ended, self.client_ended_ns = how, now
-        else:
-            self.broker_ended, self.broker_ended_ns = how, now
+        self._set(f"{side}_ended", how, now)
 
     def told(self, side: Side, how: How, now: int) -> None:
         """Note that ``side`` was told of an end."""
-        if side == "client":
-            self.client_told, self.client_told_ns = how, now
-        else:
-            self.broker_told, self.broker_told_ns = how, now
+        self._set(f"{side}_told", how, now)
+
+    def _add(self, what: str, count: int, now: int) -> None:
+        setattr(self, f"{what}_bytes", getattr(self, f"{what}_bytes") + count)
+        setattr(self, f"{what}_ns", now)
+
+    def _set(self, what: str, how: How, now: int) -> None:
+        setattr(self, what, how)
+        setattr(self, f"{what}_ns", now)
 
     def story(self) -> str:
         """Say in words what became of it, in ms since it was opened."""

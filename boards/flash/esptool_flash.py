@@ -1,13 +1,16 @@
-"""Ask and flash an ESP board with the real esptool, in a process of its own."""
+"""Ask and flash an ESP board with the real esptool, in a process of its own; reset it by RTS."""
 
 import re
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from boards.flash.errors import FlashError
-from boards.flash.target import Progress
+import serial
+
+from boards.flash.target import FlashError, Progress
+from boards.serial_port import PortError
 from boards.tool import run_tool
 
 # Who drives EN and IO0: the caller (buttons), or esptool by DTR and RTS.
@@ -32,7 +35,9 @@ def read_esp_chip(url: str, *, before: Before, deadline_s: float) -> EspChip:
 
     Raises ``FlashError`` if esptool's answer is not understood, ``ToolError``, ``ToolTimeout``.
     """
-    output = run_tool("esptool", [*_esptool(url, before), "read-mac"], deadline_s=deadline_s)
+    # The ROM knows it: what esptool would load into the chip for speed takes longer than asking.
+    asked = [*_esptool(url, before), "--no-stub", "read-mac"]
+    output = run_tool("esptool", asked, deadline_s=deadline_s)
     chip, mac = _CHIP.search(output), _MAC.search(output)
     if chip is None or mac is None:
         raise FlashError(f"esptool told neither chip nor MAC: {output.strip()[-300:]!r}")
@@ -91,3 +96,23 @@ def _esptool(
         *(sys.executable, "-m", "esptool", "--chip", chip, "--port", url, "--baud", str(baud)),
         *("--before", before, "--after", after),
     ]
+
+
+_LOW_S = 0.1
+
+
+def pulse_reset(url: str) -> None:
+    """Reset the board at ``url`` into its program. Raises ``PortError``.
+
+    RTS pulls EN low with IO0 left high: the usual two-transistor circuit.
+    """
+    port = serial.serial_for_url(url, do_not_open=True, exclusive=True)
+    port.dtr, port.rts = False, True
+    try:
+        port.open()
+        time.sleep(_LOW_S)
+        port.rts = False
+    except (OSError, ValueError) as error:
+        raise PortError(f"serial port {url}: its RTS cannot be driven: {error}") from None
+    finally:
+        port.close()

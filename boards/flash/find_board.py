@@ -8,8 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-from boards.flash.errors import NotThere
-from boards.flash.target import Place
+from boards.flash.target import NotThere, Place
 from boards.inventory.target import BoardHandle
 from boards.repl import Repl
 from boards.serial_port import PortError, Tap

@@ -1,4 +1,4 @@
-"""What a firmware image says of itself: for which chip it is, before a byte of it is written.
+"""Firmware images: where each is, and for which chip it says it is, before a byte is written.
 
 An ESP image names its chip in the extended header (esptool documentation, "Firmware Image
 Format"), a UF2 its family in every block (the UF2 specification).
@@ -7,12 +7,15 @@ Format"), a UF2 its family in every block (the UF2 specification).
 import hashlib
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from boards.flash.errors import FlashError
-from boards.inventory.models import Loader
+from boards.flash.target import FlashError
+from boards.inventory.models import Loader, is_file_name
 from boards.inventory.target import BoardHandle
+from firmware import build
+from firmware.images import fetch_image
 
 _ESP_MAGIC = 0xE9
 _ESP_HEADER = struct.Struct("<BBBBI")
@@ -130,3 +133,21 @@ def _uf2_families(path: Path, data: bytes) -> set[int]:
     if not seen:
         raise FlashError(f"{path}: holds nothing for the flash; nothing was written")
     return families
+
+
+def image_of(
+    name: str, folder: Path, progress: Callable[[str], None], *, lock: Path | None = None
+) -> Path:
+    """Return the file for ``name``: a path (relative to ``folder``), a build, an official image.
+
+    ``lock``: the desk's lock file, for official images.
+
+    Raises ``BuildError``, ``ImageUnknown``.
+    """
+    if not name:
+        return Path()  # models that are not flashed
+    if is_file_name(name):
+        return folder / name
+    if name in build.NAMES:
+        return build.ensure(name, progress)
+    return fetch_image(name, progress, lock=lock)

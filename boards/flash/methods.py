@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from boards.flash.errors import FlashError, NotThere, NoWayIn, WrongBoard
-from boards.flash.esptool_flash import Before, flash_esptool, read_esp_chip
+from boards.flash.esptool_flash import Before, flash_esptool, pulse_reset, read_esp_chip
 from boards.flash.find_board import find_board
 from boards.flash.image_identity import Image
 from boards.flash.picotool_flash import flash_picotool, read_rp2_chip
-from boards.flash.reset_pulse import pulse_reset
-from boards.flash.target import Place, Progress
+from boards.flash.target import FlashError, NotThere, NoWayIn, Place, Progress, WrongBoard
 from boards.flash.uf2_drive import flash_uf2_drive
 from boards.inventory.models import FlashMethod
 from boards.inventory.target import BoardHandle

@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from boards.flash.errors import FlashError
-from boards.flash.target import Progress
+from boards.flash.target import FlashError, Progress
 from boards.tool import ToolError, run_tool
 
 _PERCENT = re.compile(r"(\d+)%")

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from boards.flash.errors import FlashError, NoWayIn, WrongBoard
 from boards.flash.find_board import Running, ask_running, await_running
 from boards.flash.image_identity import Image
 from boards.flash.ledger import Entry, Ledger
 from boards.flash.methods import ASK_S, METHODS, Job
-from boards.flash.target import Place, Progress
+from boards.flash.target import FlashError, NoWayIn, Place, Progress, WrongBoard
 from boards.inventory.locks import BoardLock, flash_permit
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, ReplError

@@ -1,10 +1,28 @@
-"""Which chip a board must be, and where it is now."""
+"""Which chip a board must be, where it is now, and what can go wrong with flashing it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from boards.errors import RigError
 from boards.inventory.models import UsbState
+
+
+class FlashError(RigError):
+    """A board was not flashed; the text says at which point and why."""
+
+
+class WrongBoard(FlashError):
+    """What is there is not the board that was meant. Nothing was written."""
+
+
+class NotThere(WrongBoard):
+    """The board cannot be found, or more than one device could be it."""
+
+
+class NoWayIn(FlashError):
+    """The board cannot be brought into its loader while no program answers on it."""
+
 
 Progress = Callable[[str], None]
 

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from boards.flash.errors import FlashError
-from boards.flash.target import Progress
+from boards.flash.target import FlashError, Progress
 
 __all__ = ["FlashError", "flash_uf2_drive"]
 

@@ -3,5 +3,5 @@
 ``models`` are kinds of boards, as data; ``rig_file`` reads ``rig.toml``, ``board_file`` one board's
 file; ``usb`` looks what is plugged in; ``target`` finds a board and is its handle; ``locks`` keeps
 rigs apart; ``power`` switches boards; ``unresponsive`` remembers those that did not come back;
-``states``, ``findings`` and ``next_step`` are what people are told of all this.
+``states`` and ``findings`` are what people are told of all this.
 """

@@ -1,6 +1,5 @@
 """Switch a board's power: one flat function per driver, chosen by name."""
 
-import time
 from collections.abc import Callable, Mapping
 
 from boards.errors import RigError
@@ -17,22 +16,13 @@ class PowerError(RigError):
 
 
 def switch(power: Power, *, on: bool) -> None:
-    """Switch a board on or off. Raises ``PowerError``."""
+    """Switch a board on or off by its driver. Raises ``PowerError``."""
     try:
         _DRIVERS[power.driver](power, on)
     except FileNotFoundError as error:
         raise PowerError(f"power: {error.filename} is not installed") from None
     except (ToolError, PortError, TimeoutError) as error:
         raise PowerError(f"power: {error}") from error
-
-
-def cycle(power: Power) -> None:
-    """Switch a board off, wait until its capacitors are empty, and switch it on."""
-    switch(power, on=False)
-    try:
-        time.sleep(power.off_s)
-    finally:
-        switch(power, on=True)
 
 
 def _uhubctl(power: Power, on: bool) -> None:

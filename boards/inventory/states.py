@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from boards.flash.errors import NotThere
+from boards.flash.target import NotThere
 from boards.inventory import unresponsive
 from boards.inventory.locks import holder
 from boards.inventory.models import models_seen_as

@@ -1,15 +1,16 @@
 """A board of the desk as a handle: found anew at every look, with the buttons that it has."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from boards.flash.errors import NotThere
-from boards.flash.target import Identity, Place
+from boards.flash.target import Identity, NotThere, Place
 from boards.inventory.board_file import Board, UsbMatch
 from boards.inventory.models import Model
+from boards.inventory.power import switch
 from boards.inventory.usb import UsbDevice, read_usb
 from boards.serial_port import PortError, SerialPort
 from boards.virtual.control import BoardControl, BoardError
@@ -53,6 +54,24 @@ class BoardHandle:
         """The far end of the UART that carries messages, "" if there is none."""
         virtual = self.board.virtual
         return self.board.data_url or (virtual.data_url if virtual else "")
+
+    def power(self, *, on: bool) -> None:
+        """Cut the board's power, or give it back: it starts as after a reset.
+
+        By its ``[power]``; a virtual board needs none. Raises ``PowerError``, ``BoardError``.
+        """
+        if self.buttons is not None and self.board.power.driver == "none":
+            self.buttons.power(on=on)
+        else:
+            switch(self.board.power, on=on)
+
+    def power_cycle(self) -> None:
+        """Switch the board off, wait until its capacitors are empty, and switch it on."""
+        self.power(on=False)
+        try:
+            time.sleep(self.board.power.off_s)
+        finally:
+            self.power(on=True)
 
     def answers(self) -> bool:
         """Return False if it is known that no program runs."""

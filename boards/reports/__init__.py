@@ -5,5 +5,5 @@ history       former runs: where they are, how long things took, what they measu
 change        median and MAD over runs; what is flagged as changed
 page          one self-contained HTML page: templates/, filled with measured, lanes, charts, axes
 junit, markdown   for CI
-live_table, summary, rerun   on the terminal, while a run lasts and at its end
+live_table, summary   on the terminal, while a run lasts and at its end
 """

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from boards.reports.percentiles import percentile
+from boards.reports.axes import percentile
 from boards.reports.record import BoardRecord, RunRecord
 
 FEWEST = 5  # former runs, before anything is flagged

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from boards.reports.axes import Scale, amount, linear, logarithmic
-from boards.reports.percentiles import percentile
+from boards.reports.axes import Scale, amount, linear, logarithmic, percentile
 
 COLORS = 8  # then they begin again, dashed
 

@@ -8,8 +8,8 @@ import re
 from xml.etree import ElementTree as ET
 
 from boards.inventory.models import all_models
-from boards.reports.markup import visible
 from boards.reports.record import ABORTED, BoardRecord, Interval, RunRecord
+from host_broker.printable import printable_lines
 
 # What XML 1.0 cannot carry, not even escaped: a board may print anything.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -107,4 +107,4 @@ def _properties(parent: ET.Element, about: dict[str, str]) -> None:
 
 
 def _clean(text: str) -> str:
-    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", visible(text))
+    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", printable_lines(text))

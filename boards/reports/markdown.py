@@ -2,10 +2,9 @@
 
 import re
 
-from boards.reports.axes import amount
-from boards.reports.markup import visible
-from boards.reports.percentiles import percentile
+from boards.reports.axes import amount, percentile
 from boards.reports.record import BoardRecord, RunRecord
+from host_broker.printable import printable_lines
 
 _MARKS = {
     "passed": "✅",
@@ -70,11 +69,11 @@ def _cell(board: BoardRecord, name: str) -> str:
 
 def _plain(text: str) -> str:
     """Return text that is no Markdown and no HTML, on one line."""
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&@])", r"\\\1", visible(" ".join(text.split())))
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&@])", r"\\\1", printable_lines(" ".join(text.split())))
 
 
 def _code(text: str) -> str:
     """Return text as code, in which nothing is Markdown, HTML or a mention of somebody."""
-    line = visible(" ".join(text.split()))[:_REASON_CHARACTERS] or "no reason was given"
+    line = printable_lines(" ".join(text.split()))[:_REASON_CHARACTERS] or "no reason was given"
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     return f"{fence} {line} {fence}" if len(fence) > 1 else f"{fence}{line}{fence}"

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from boards.reports.axes import amount
+from boards.reports.axes import amount, percentile
 from boards.reports.charts import COLORS, Bar, Bars, Curve, Plot, Will, Wills, cdf, over_time
-from boards.reports.percentiles import percentile
 from boards.reports.record import BoardRecord, RunRecord, Series
 
 _FEWEST_FOR_CURVE = 5

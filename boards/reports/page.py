@@ -3,14 +3,16 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
 from boards.reports import lanes
-from boards.reports.axes import amount, short
+from boards.reports.axes import amount, percentile, short
 from boards.reports.change import FEWEST, compare
 from boards.reports.history import read_runs
-from boards.reports.markup import templates
 from boards.reports.measured import measured
-from boards.reports.percentiles import percentile
 from boards.reports.record import RunRecord, read_run
+from host_broker.printable import printable_lines
 
 PAGE = "report.html"  # in a run's own folder
 
@@ -60,3 +62,19 @@ def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
         words.append(f"image {board.fw_sha[:12] or 'none of the rig'}")
         words.append(f"client {board.client_sha[:12] or 'unknown'}")
         yield board.id, "; ".join(word for word in words if word)
+
+
+def templates() -> Environment:
+    """Return the environment of the templates beside this module: what is put in is escaped.
+
+    Boards, brokers and file names write what a page shows. Besides HTML's own characters, control
+    characters and those that turn the direction of text are shown as they are written in Python.
+    """
+    return Environment(
+        loader=PackageLoader("boards.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else printable_lines(str(value)),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

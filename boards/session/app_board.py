@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from boards.flash.find_board import find_board, open_repl
-from boards.inventory.power import switch
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl, ReplError
 from boards.serial_port import PortError, PortGone, SerialPort
@@ -46,10 +45,7 @@ class AppBoard:
     """
 
     def __init__(
-        self,
-        target: BoardHandle,
-        log: SerialLog,
-        own_files: OwnFiles | None = None,
+        self, target: BoardHandle, log: SerialLog, own_files: OwnFiles | None = None
     ) -> None:
         self.target = target
         self.id = target.id
@@ -127,16 +123,15 @@ class AppBoard:
         ``expect`` then hears what it says from there on. Raises ``BoardError``, and ``PowerError``
         for a board whose file has no ``[power]``.
         """
-        buttons = self.target.buttons
-        if buttons is not None:
+        if self.target.buttons is not None:  # its console stays powered
             port = self._console(REPL_S)
-            buttons.power(on=on)
+            self.target.power(on=on)
             if not on:
                 self._forget(port)
         else:
             if not on:
                 self._hang_up()
-            switch(self.target.board.power, on=on)
+            self.target.power(on=on)
             self._forget(None)
         self._is_off = not on
 

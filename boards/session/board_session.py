@@ -1,6 +1,7 @@
-"""One board under check: its console, its bridge, its buttons and the broker's other end."""
+"""One board under check: its console and agent, its bridge, its buttons, the broker's other end."""
 
 import contextlib
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,22 +9,89 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from boards.bridge.bridge import RawBridge, ReliableBridge
+from boards.bridge.poll_thread import Report
 from boards.errors import RigError
 from boards.faults.control import Route
 from boards.flash.find_board import open_repl
-from boards.inventory.power import switch
 from boards.inventory.target import BoardHandle
-from boards.repl import NoReply, Repl
+from boards.repl import NoReply, RemoteError, Repl
 from boards.serial_port import PortGone
-from boards.session.agent import AgentLink
 from boards.session.app_board import AppBoard
 from boards.session.broker_process import QUICK, BrokerProcess, BrokerTiming
 from boards.session.broker_route import BrokerRoute
-from boards.session.message_line import Bridge, set_silence
 from boards.session.observer import Observer, Seen
 from boards.session.own_files import OwnFiles
 from boards.session.plan import BoardPlan
 from boards.session.serial_log import SerialLog
+
+Bridge = RawBridge | ReliableBridge
+
+# Longer than the keepalive, shorter than the node's silence between two tries (docs/node.md).
+SILENCE_S = 2.0
+
+
+def start_bridge(
+    url: str, baud: int, broker: tuple[str, int], *, reliable: bool, report: Report
+) -> Bridge:
+    """Join the line at ``url`` (``baud`` bits/s) to ``broker``. Raises ``PortError``."""
+    if reliable:
+        return ReliableBridge(url, baud, *broker, report=report).start()
+    return RawBridge(url, baud, *broker, silence_s=SILENCE_S, report=report).start()
+
+
+def set_silence(bridge: Bridge | None, silence_s: float) -> None:
+    """Have a raw bridge end a session after so long without a byte; a reliable one knows ends."""
+    if isinstance(bridge, RawBridge):
+        bridge.silence_s = silence_s
+
+
+class AgentError(Exception):
+    """The agent's step failed on the board; the text is the board's own reason."""
+
+
+class AgentLink:
+    """Calls steps of the agent. The board keeps the connection between calls."""
+
+    def __init__(self, repl: Repl) -> None:
+        self._repl = repl
+
+    def call(
+        self,
+        name: str,
+        *,
+        deadline_s: float,
+        on_ready: Callable[[], None] | None = None,
+        **arguments: Any,
+    ) -> dict[str, Any]:
+        """Run one step and return its result fields.
+
+        ``on_ready`` is called when the board prints AGENT-READY. Raises ``AgentError`` when the
+        step failed, ``NoReply`` or ``PortGone`` when the board does not answer.
+        """
+        results: list[dict[str, Any]] = []
+
+        def look(line: str) -> None:
+            if line == "AGENT-READY" and on_ready is not None:
+                on_ready()
+            elif line.startswith("AGENT {"):
+                results.append(json.loads(line.removeprefix("AGENT ")))
+
+        # Not escaped: MicroPython's json does not join the two halves of what is beyond \\uffff.
+        text = json.dumps(arguments, ensure_ascii=False)
+        code = f"import agent\nagent.run({name!r}, {text!r})"
+        try:
+            self._repl.exec(code, deadline_s=deadline_s, on_line=look)
+        except RemoteError as error:
+            raise AgentError(f"{name}: {error}") from error
+        except ValueError as error:
+            raise AgentError(f"{name}: the agent's result is no JSON: {error}") from error
+        if len(results) != 1:
+            raise AgentError(f"{name}: the agent printed {len(results)} results instead of one")
+        if not results[0].get("ok"):
+            raise AgentError(f"{name}: {results[0].get('error', 'no reason given')}")
+        return results[0]
+
 
 # While a check runs, the board falls silent between two calls of the REPL: no keepalive then.
 BUSY_SILENCE_S = 8.0
@@ -211,13 +279,10 @@ class BoardSession:
         Raises ``PowerError``, ``BoardError``.
         """
         began_ns = time.monotonic_ns()
+        self.target.power(on=on)
         control = self.target.buttons
-        if control is None:
-            switch(self.target.board.power, on=on)
-        else:
-            control.power(on=on)
-            if (control.state()["state"] == "held") == on:
-                raise Invalid(f"the board was not switched {'on' if on else 'off'}")
+        if control is not None and (control.state()["state"] == "held") == on:
+            raise Invalid(f"the board was not switched {'on' if on else 'off'}")
         return began_ns
 
     def _reset_by_itself(self) -> int:

@@ -52,7 +52,7 @@ class BrokerTiming:
 QUICK = BrokerTiming("quick", 3.0, 1.5, 1.5, "takeover")
 # For the checks of what is slow, and of a name that stays with who had it first.
 PATIENT = BrokerTiming("patient", 6.0, 3.0, 3.0, "reject")
-_PROTOCOLS = ("fmqp", "lightmq", "lightmq+fmqp")
+_PROTOCOLS = ("fmqp", "lightmq", "lightmq+fmqp", "micromsg2")
 
 
 class BrokerDown(RigError):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from boards.reports.markup import visible
+from host_broker.printable import printable_lines
 
 _FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)')
 _LONGEST = 4096  # characters of a line without an end
@@ -37,7 +37,7 @@ class ConsoleLines:
         return self._print(begun, at) if begun else []
 
     def _print(self, line: str, at: str) -> list[str]:
-        printed = [f"{at}  {visible(line.rstrip())}"]
+        printed = [f"{at}  {printable_lines(line.rstrip())}"]
         if (frame := _FRAME.match(line)) and (code := self._code(frame[1], int(frame[2]))):
             printed.append(f"{_INDENT}| {code}")
         return printed
@@ -48,7 +48,7 @@ class ConsoleLines:
         if file is None:
             return ""
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-        return visible(lines[number - 1].strip()) if 0 < number <= len(lines) else ""
+        return printable_lines(lines[number - 1].strip()) if 0 < number <= len(lines) else ""
 
     def _file(self, name: str) -> Path | None:
         for folder in self._sources:

@@ -109,13 +109,7 @@ def node_config(
 
 
 def copy_node(
-    url: str,
-    node_dir: Path,
-    config: Path,
-    *,
-    deadline_s: float,
-    on_line: OnLine,
-    into: str = _ROOT,
+    url: str, node_dir: Path, config: Path, *, deadline_s: float, on_line: OnLine, into: str = _ROOT
 ) -> int:
     """Copy ``node_dir`` and ``config`` as ``copy_folder`` does; return the bytes of the node."""
     copy_folder(url, node_dir, config, deadline_s=deadline_s, on_line=on_line, into=into)
@@ -123,12 +117,7 @@ def copy_node(
 
 
 def copy_folder(
-    url: str,
-    folder: Path,
-    *more: Path,
-    deadline_s: float,
-    on_line: OnLine,
-    into: str = _ROOT,
+    url: str, folder: Path, *more: Path, deadline_s: float, on_line: OnLine, into: str = _ROOT
 ) -> None:
     """Copy what is in ``folder``, laid out as on the board, and the files ``more``.
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from boards.errors import RigError
-from boards.flash.errors import NotThere, WrongBoard
+from boards.flash.esptool_flash import pulse_reset
 from boards.flash.find_board import Running, ask_running, await_running
-from boards.flash.reset_pulse import pulse_reset
-from boards.inventory import power, unresponsive
+from boards.flash.target import NotThere, WrongBoard
+from boards.inventory import unresponsive
 from boards.inventory.models import Reset
+from boards.inventory.power import PowerError
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl, ReplError
 from boards.serial_port import PortError, Tap
@@ -45,7 +46,7 @@ def bring_back(board: BoardHandle, *, tap: Tap | None, progress: Progress) -> Ru
         try:
             _RUNGS[rung](board, tap)
             return _proven(board, await_running(board, deadline_s=_BACK_S, tap=tap))
-        except (ReplError, PortError, NotThere, BoardError, power.PowerError, OSError) as error:
+        except (ReplError, PortError, NotThere, BoardError, PowerError, OSError) as error:
             seen.append(f"{rung}: {error}")
     raise NotBack("; ".join(seen))
 
@@ -98,7 +99,7 @@ def _control(board: BoardHandle, _tap: Tap | None) -> None:
 
 
 def _power(board: BoardHandle, _tap: Tap | None) -> None:
-    power.cycle(board.board.power)
+    board.power_cycle()
 
 
 _RUNGS: Mapping[Reset, Callable[[BoardHandle, Tap | None], None]] = {

@@ -13,12 +13,10 @@ from boards.inventory.models import Model
 from boards.reports.board_state import BoardState
 from boards.reports.environment import environment
 from boards.reports.history import FORMER, read_runs, runs_before, usual_seconds
-from boards.reports.live_table import LiveTable
+from boards.reports.live_table import LiveTable, TimeEstimate
 from boards.reports.page import write_page
 from boards.reports.summary import print_summary
-from boards.reports.time_estimate import TimeEstimate
-from boards.session.event_writer import EventWriter
-from boards.session.events import RunFiles
+from boards.session.event_writer import EventWriter, RunFiles
 from boards.session.plan import Job
 from boards.session.worker_pool import WorkerPool
 

@@ -7,25 +7,23 @@ from pathlib import Path
 from typing import cast
 
 from boards.bridge.bridge import ReliableBridge
-from boards.flash.errors import FlashError, NotThere
+from boards.errors import RigError
 from boards.flash.find_board import find_board, open_repl
 from boards.flash.image_identity import image_for
 from boards.flash.rule import flash_in_turn
+from boards.flash.target import FlashError
 from boards.inventory import unresponsive
-from boards.inventory.board_file import Board, load_board
-from boards.inventory.link_needs import missing_link
+from boards.inventory.board_file import Board, load_board, missing_link
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import Models
 from boards.inventory.target import BoardHandle
 from boards.mpremote_cli import copy_to_board
 from boards.port_users import port_users
-from boards.repl import Repl, ReplError
-from boards.serial_port import PortError
+from boards.repl import Repl
 from boards.session import installation
-from boards.session.board_session import BoardSession
+from boards.session.board_session import SILENCE_S, BoardSession, Bridge, set_silence, start_bridge
 from boards.session.broker_route import BrokerRoute
-from boards.session.message_line import SILENCE_S, Bridge, set_silence, start_bridge
-from boards.session.own_files import OwnFiles, OwnFilesError
+from boards.session.own_files import OwnFiles
 from boards.session.plan import Job
 from boards.session.reachable import require_reachable
 from boards.session.reset_ladder import NotBack, bring_back
@@ -63,6 +61,7 @@ class BoardRun:
         self._starting = threading.Lock()
         self._stopped = False
         self._own_files: OwnFiles | None = None
+        self._is_flashing = False  # and perhaps in its loader, until a flashing has ended well
         self._is_changed = False  # by a check that had the board for a program of a user's own
         self._rig_dir = Path(job.rig_dir)
         self._wifi: Wifi | None = None  # that the board has joined
@@ -122,6 +121,7 @@ class BoardRun:
         image = image_for(target, Path(self.job.image))
         if self._lock is None:
             raise StepFailed("the board's lock is not held")
+        self._is_flashing = True
         done = flash_in_turn(
             target,
             image,
@@ -136,6 +136,7 @@ class BoardRun:
             trust_ledger=self.job.trust_ledger,
             proven=self._keep_own_files,
         )
+        self._is_flashing = False
         self._report.about(firmware=done.running.text)
         return ("" if done.written else "the same firmware was there: ") + done.running.text
 
@@ -293,9 +294,11 @@ class BoardRun:
         if self._own_files is None:
             return
         try:
+            if self._is_flashing:
+                self.revive()
             with open_repl(self.target, deadline_s=min(_REPL_S, _left(until))) as repl:
                 self._own_files.restore(repl)
-        except (NotThere, OwnFilesError, PortError, ReplError) as error:
+        except RigError as error:
             raise StepFailed(
                 f"its own main.py and boot.py stay on this host until it answers: {error}; get "
                 f"them back with: motemq rig recover {self.target.id}"

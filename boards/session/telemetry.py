@@ -23,12 +23,7 @@ _WRITE_S = 5.0
 
 
 def await_telemetry(
-    job: Job,
-    board: BoardHandle,
-    log: SerialLog,
-    *,
-    until: float,
-    progress: Callable[[str], None],
+    job: Job, board: BoardHandle, log: SerialLog, *, until: float, progress: Callable[[str], None]
 ) -> str:
     """Reset the board, wait for ``node: done N``, and compare with what an observer received.
 

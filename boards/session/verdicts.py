@@ -8,10 +8,8 @@ from boards.checks.declared import Check, Samples
 from boards.checks.limits import beyond
 from boards.errors import RigError
 from boards.repl import NoReply
-from boards.reports.axes import amount
-from boards.reports.percentiles import percentile
-from boards.session.agent import AgentError
-from boards.session.board_session import BoardSession, CheckFailed, Invalid, NotRun
+from boards.reports.axes import amount, percentile
+from boards.session.board_session import AgentError, BoardSession, CheckFailed, Invalid, NotRun
 from host_broker.client import ClientError
 
 
@@ -38,7 +36,7 @@ class Result:
 def judge(check: Check, board: BoardSession, limits: Mapping[str, float]) -> Result:
     """Do a check once. Raises ``NotRun``; ``limits`` are those of the board's file."""
     try:
-        samples = check.run(board)
+        samples = check.run(board) or []
     except VERDICTS as error:
         return Result("failed", str(error) or _line(error), [])
     except NoReply as error:

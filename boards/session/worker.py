@@ -24,15 +24,7 @@ from boards.serial_port import PortError
 from boards.session.board_session import BoardSession, CheckFailed, Group, NotRun
 from boards.session.plan import Job
 from boards.session.steps import BoardRun
-from boards.session.verdicts import (
-    FAULTS,
-    VERDICTS,
-    Repeated,
-    Result,
-    StepFailed,
-    attempted,
-    judge,
-)
+from boards.session.verdicts import FAULTS, VERDICTS, Repeated, Result, StepFailed, attempted, judge
 from boards.session.worker_line import Channel, ParentLine, Reporter
 from boards.tool import ToolError
 from boards.virtual.control import BoardError
@@ -123,6 +115,7 @@ class _Worker:
         return outcome, transient
 
     def _stop(self, until: float) -> str:
+        self._channel.send("time", limit_s=_REVIVE_S)  # a board may have to be revived first
         try:
             self._run.restore(until)
         finally:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from boards.session.events import stamp
+from boards.session.event_writer import stamp
 
 _LINE_LIMIT = 1024 * 1024
 

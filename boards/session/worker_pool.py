@@ -1,4 +1,4 @@
-"""The workers as the parent sees them: started, listened to, given up on, and surely gone."""
+"""The workers as the parent sees them: started, listened to, brought together, and surely gone."""
 
 import contextlib
 import json
@@ -15,9 +15,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from boards.session.meeting import Meeting
 from boards.session.plan import Job
 from boards.virtual.board import process_handle
+
+WAIT_S = 60.0  # for others, from when the first has come
+
+
+class Meeting:
+    """One check's meeting. ``ids``: the boards that have the check."""
+
+    def __init__(self, ids: list[str], wait_s: float = WAIT_S) -> None:
+        self._coming = set(ids)
+        self._here: list[str] = []
+        self._wait_s = wait_s
+        self._until: float | None = None
+
+    def arrive(self, id: str, now: float) -> None:
+        """A board is there and waits."""
+        self._coming.discard(id)
+        self._here.append(id)
+        if self._until is None:
+            self._until = now + self._wait_s
+
+    def leave(self, id: str) -> None:
+        """A board will not come, or waits no longer."""
+        self._coming.discard(id)
+        if id in self._here:
+            self._here.remove(id)
+
+    def group(self, now: float) -> list[str]:
+        """Return the boards that begin now, in order, each once; empty while they wait."""
+        if not self._here or self._until is None:
+            return []
+        if self._coming and now < self._until:
+            return []
+        group, self._here, self._until = sorted(self._here), [], None
+        return group
+
 
 _FIRST_WORD_S = 60.0
 _GRACE_S = 20.0  # beyond a step's own limit, before the worker is given up

@@ -22,7 +22,7 @@ _ABOUT = {
     "rp2040": "a Pico: MicroPython's own firmware on an emulated chip",
     "rp2040w": "a Pico W: a drive for UF2 files, MicroPython's unix port with a network",
     "esp32": "an ESP32: a simulated loader, MicroPython's unix port",
-    **{name: f"such an ESP32 that {fault.about}" for name, fault in FAULTS.items()},
+    **{name: f"such an ESP32, but {fault.about}" for name, fault in FAULTS.items()},
 }
 
 

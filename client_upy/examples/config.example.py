@@ -10,6 +10,6 @@ SSID = "home"
 PASSWORD = "only here"
 WATCHDOG_MS = 8000  # an RP2040 can do 8388 at most
 GIVE_UP_MS = 300000  # reset after so long without a word from the broker
-OUTAGE_FILE = "outage"  # what no_reading_lost.py keeps in flash
+OUTAGE_FILE = "outage"  # what is kept in flash until the broker has it
 
 UART = {"id": 1, "baud": 921600, "tx": 4, "rx": 5}

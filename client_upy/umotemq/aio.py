@@ -109,10 +109,10 @@ class Aio:
         self._served[encoded(topic), messages._feedback] = task
         await self._flush()
 
-    async def unsubscribe(self, topic, *, feedback=False):
+    async def unsubscribe(self, topic, **kind):
         """Take back ``subscribe``, or ``messages``, of the same topic."""
-        self._forget(topic, feedback)
-        await self.do(self.client.unsubscribe, topic, feedback=feedback)
+        self._forget(topic, True in kind.values())
+        await self.do(self.client.unsubscribe, topic, **kind)
 
     async def do(self, method, *args, **kwargs):
         """Call a method of the client that sends and does not wait, as ``publish_from``."""
@@ -170,9 +170,9 @@ class Aio:
         """Subscribe; return an asynchronous iterator over (topic, payload).
 
         ``queue``: at most so many messages wait in it, 8. Full: the oldest give way, or with
-        ``newest`` the new one does; its ``dropped`` counts them. ``feedback``: as of
-        FmqpClient.subscribe. As a context manager, ``async with``, it unsubscribes at the end of
-        the block; ``await messages.close()`` does, too.
+        ``newest`` the new one does; its ``dropped`` counts them. ``feedback``, ``queued``,
+        ``filter``: as of the client's ``subscribe``. As a context manager, ``async with``, it
+        unsubscribes at the end of the block; ``await messages.close()`` does, too.
         """
         from umotemq.messages import Messages
 

@@ -26,6 +26,8 @@ class Aio(Generic[_Client]):
         will: bool = False,
         again: bool = False,
         confirm: bool = False,
+        queued: bool = False,
+        properties: _Text = b"",
     ) -> None: ...
     async def subscribe(
         self,
@@ -35,8 +37,10 @@ class Aio(Generic[_Client]):
         queue: int = 8,
         newest: bool = False,
         feedback: bool = False,
+        queued: bool = False,
+        filter: _Text | tuple[_Text, ...] = (),
     ) -> None: ...
-    async def unsubscribe(self, topic: _Text, *, feedback: bool = False) -> None: ...
+    async def unsubscribe(self, topic: _Text, **kind: bool) -> None: ...
     async def do(
         self, method: Callable[_P, object], *args: _P.args, **kwargs: _P.kwargs
     ) -> None: ...
@@ -45,5 +49,12 @@ class Aio(Generic[_Client]):
     async def send(self, data: _Text, timeout_ms: int = 5000) -> bytes: ...
     async def post(self, data: _Text, timeout_ms: int = 5000, *, confirm: bool = False) -> None: ...
     def messages(
-        self, topic: _Text, *, queue: int = 8, newest: bool = False, feedback: bool = False
+        self,
+        topic: _Text,
+        *,
+        queue: int = 8,
+        newest: bool = False,
+        feedback: bool = False,
+        queued: bool = False,
+        filter: _Text | tuple[_Text, ...] = (),
     ) -> Messages: ...

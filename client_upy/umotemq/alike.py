@@ -28,12 +28,9 @@ class Alike:
         startswith = self._startswith
         count = 0
         start = client._start
-        have = client._end
-        while startswith(header, start):
-            end = start + span
-            if end > have:
-                break
-            client._start = end
+        last = client._end - span  # where the last whole one can begin
+        while start <= last and startswith(header, start):
+            client._start = end = start + span
             body = start + size
             handler(view, start + _HEADER, body, body, end)
             count += 1

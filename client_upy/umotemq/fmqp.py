@@ -47,7 +47,7 @@ class FmqpClient(Link):
 
     def __init__(self, transport, **options):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
-        # handler, whether it is raw, levels of a pattern.
+        # handler, whether it is raw, the levels if it is a pattern.
         self._standing = []
         Link.__init__(self, transport, options)
         if self.name is None:
@@ -74,25 +74,18 @@ class FmqpClient(Link):
                 raise ValueError("confirm, will or again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
-        outage = self.outage
-        if (
-            topic is not self._topic
-            or size != self._lengths >> 8
-            or flags != self._out[0]
-            or self._last
-            or (confirm and outage is None)
-        ):
-            if self._send(flags, self._normalised(topic), payload, confirm):
-                if not isinstance(topic, bytearray):  # that may change
-                    self._topic = topic
-            return None
-        # Like the one before, which is still in the transmit buffer but for its payload.
-        end = len(self._part)
-        pack_into(self._tail, self._out, end - size, payload)
-        if outage is not None:
-            return outage.send_packed(self, confirm)
-        self._last = end
-        return self._flush() or self._push()
+        if topic is self._topic and size == self._lengths >> 8 and flags == self._out[0]:
+            if not (self._last or (confirm and self.outage is None)):
+                # Like the one before, which is still in the transmit buffer but for its payload.
+                end = len(self._part)
+                pack_into(self._tail, self._out, end - size, payload)
+                if self.outage is not None:
+                    return self.outage.send_packed(self, confirm)
+                self._last = end
+                return self._flush() or self._push()
+        if self._send(flags, self._normalised(topic), payload, confirm):
+            if not isinstance(topic, bytearray):  # that may change
+                self._topic = topic
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes; it awaits nothing.
@@ -126,7 +119,7 @@ class FmqpClient(Link):
             elif flags & _UNSUBSCRIBE:
                 flags |= entry[0] & _DEBUG
         if not flags & _UNSUBSCRIBE:
-            levels = topic.split(b"/") if b"*" in topic else None
+            levels = b"*" in topic and topic.split(b"/")
             told = [(flags, topic, payload, handler, raw, levels)]
             standing = told + standing if raw else standing + told
         self._standing = standing
@@ -205,7 +198,7 @@ class FmqpClient(Link):
             size = buf[start + 3] << 16 | buf[start + 4] << 8 | buf[start + 5]
             end = body + size
             if buf[start + 2]:
-                self._fail("wire", "above 16 MiB")
+                self._fail("wire", ">= 16 MiB")
             if end > have:
                 if end - start > self.rx_size and (not self._skip or self._skip(start, body, end)):
                     self._start = end  # what lies beyond the end will not be looked at

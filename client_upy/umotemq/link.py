@@ -1,4 +1,4 @@
-"""What FMQP and LightMQ share: one link that is opened, watched, lost and opened again.
+"""What FMQP, LightMQ and MicroMsg2 share: one link that is opened, watched, lost and opened again.
 
 A transport is anything with ``where``, which names it in errors, and ``open()``, which returns a
 stream and does not wait for it. A stream is anything non-blocking with ``readinto(buffer)``,
@@ -54,7 +54,6 @@ class Link:
     link_up = alive = on_up = on_down = outage = None
     _blocking = True  # umotemq.aio: whoever sends must not wait
     _asked = 0  # when the peer was asked for a sign of life, or came up
-    _backoff = 0  # the pause before the next try, in ms; 0: the first one
     _ping = 0  # the last sign of life that was asked for; its answer makes ``_pong`` equal
     _part = b""  # a view of what was written last, so that its like needs no new one
 
@@ -68,6 +67,7 @@ class Link:
         self.up = False
         self._on_drop = []  # functions of this package, called when the stream was closed
         self.connects = self.discarded = 0
+        self._backoff = 0  # the pause before the next try, in ms; 0: the first one
         self._buf = bytearray(self.rx_size)
         self._view = memoryview(self._buf)
         self._out = bytearray(self.tx_size)

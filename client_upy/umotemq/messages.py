@@ -6,14 +6,16 @@ class Messages:
 
     dropped = 0
 
-    def __init__(self, link, topic, queue=8, newest=False, feedback=False):
+    def __init__(self, link, topic, queue=8, newest=False, **options):
         self._link = link
         self._topic = topic
         self._size = queue
         self._newest = newest
-        self._feedback = feedback
         self._queue = []
-        link.client.subscribe(topic, self._put, feedback=feedback)
+        link.client.subscribe(topic, self._put, **options)
+        options.pop("filter", None)
+        self._kind = options
+        self._feedback = True in options.values()  # or another kind, for protocols that have one
 
     async def __aenter__(self):
         return self
@@ -36,7 +38,7 @@ class Messages:
 
     async def close(self):
         """Unsubscribe."""
-        await self._link.unsubscribe(self._topic, feedback=self._feedback)
+        await self._link.unsubscribe(self._topic, **self._kind)
 
     def _put(self, topic, payload):
         queue = self._queue

@@ -7,11 +7,12 @@
 
 What the link has not taken yet waits in the ring; what was published with ``confirm`` stays until
 the broker has answered: FMQP's by the echo of a ping that was sent behind it, LightMQ's by its
-SENDRESP. A link that is lost sends what is left once more: each message arrives in order, and at
-least once; it may arrive twice.
+SENDRESP, MicroMsg2's by its ack. A link that is lost sends what is left once more: each message
+arrives in order, and at least once; it may arrive twice.
 
 For a protocol that acknowledges messages itself: its client has a method ``_renumber``, which gives
-a frame that is sent again a new number, and calls ``answered`` for each acknowledgement.
+a frame that is sent from here a new number. It calls ``answered`` for each acknowledgement; or, if
+one is for all up to its number, it has ``_full``, which says whether no message may be sent now.
 
 Why so long: the ring in RAM and its store are one queue.
 """
@@ -79,7 +80,7 @@ class Ring:
 
     # ---- for clients ----
 
-    def send(self, client, confirm, *message):
+    def send(self, client, confirm, kind, name, data):
         """Have ``client`` pack a message; it is sent behind those that are here.
 
         Returns whether it was sent alone, and at once. Raises ValueError if it does not fit the
@@ -88,8 +89,7 @@ class Ring:
         if confirm and not hasattr(client, "_renumber") and not client.name:
             raise ValueError("confirm needs a name")
         if self.stamp:
-            message = list(message)
-            message[2] = self.stamp(message[2], self.sequence, int(time()))
+            data = self.stamp(data, self.sequence, int(time()))
         if confirm and client._blocking:
             self._make_room(client)
         if client.up and client._last:
@@ -97,25 +97,26 @@ class Ring:
                 client._push()
             except LinkError:
                 pass  # it is kept
+        number = client._ping
         if client._last:  # nowhere else is room while something is on its way
             out = client._out
             last = client._last
             client._out = packed = bytearray(client.tx_size)
             client._last = 0
             try:
-                client._pack(*message)
+                client._pack(kind, name, data)
                 size = client._last
             finally:
                 client._out = out
                 client._last = last
         else:
-            client._pack(*message)
+            client._pack(kind, name, data)
             size = client._last
             client._last = 0
             if len(client._part) != size:
                 client._part = memoryview(client._out)[:size]
             packed = client._out
-            if client.up and not self._unsent and not self._is_behind():
+            if client.up and not self._unsent and not _full(client) and not self._is_behind():
                 # Nothing comes before it. A stamp makes each message another one.
                 if not confirm:
                     self.sequence += 1
@@ -124,6 +125,7 @@ class Ring:
                     self._unsent = 0
                     return self.send_packed(client, True, True) and not self.stamp
                 size = 0  # the store has it
+        client._ping = number  # it has not gone under the next one
         if size:
             self._put(packed, size, _CONFIRM if confirm else 0, client.up)
         if client.up:
@@ -180,7 +182,7 @@ class Ring:
                 if client._last:
                     return
             self._settle(client)
-            if not self._unsent and not self._load():
+            if _full(client) or (not self._unsent and not self._load()):
                 break
             self._send_next(client)
         if client.up and self._here and not self._asked and not hasattr(client, "_renumber"):
@@ -379,6 +381,10 @@ class Ring:
     def _settle(self, client):
         # What was answered may go; and what was sent, if it waits for no answer.
         confirmed = 0
+        if not self._asked and _full(client) is not None:
+            # An ack of what was sent last is one of all that was sent.
+            self._asked = self._here - self._unsent
+            self._number = client._ping
         if self._asked and client._is_answered(self._number):
             confirmed = self._asked
             self._asked = 0
@@ -427,6 +433,11 @@ class Ring:
             self._ahead = found
             return False
         return self._keep(message, len(message), state, sequence)
+
+
+def _full(client):
+    # None: it has no window.
+    return getattr(client, "_full", None)
 
 
 def _number(buf, at):

@@ -207,6 +207,17 @@ def _live(ms, topic="", count=0, until_down=False):
         return line.live(_open().client, kept, ms, count, until_down)
 
 
+def _confirmed(client_id, topic, options=None, **rest):
+    import confirmed
+
+    _close()
+    config = node.load()
+    config.update(options or {})
+    return confirmed.send(
+        node.transport(config), config, client_id.encode(), topic.encode(), **rest
+    )
+
+
 def _echo(**options):
     import line
 
@@ -241,6 +252,7 @@ _STEPS = {
     "request": _request,
     "ping": _ping,
     "live": _live,
+    "confirmed": _confirmed,
     "echo": _echo,
     "close": _close,
 }

@@ -124,12 +124,14 @@ class Enqueue:
 class Consume:
     """Take messages of a queue, at most ``credit`` that are not acknowledged at any time.
 
-    ``acknowledged=False``: what was delivered is done with, and credit is not counted.
+    ``acknowledged=False``: what was delivered is done with, and credit is not counted. ``filter``:
+    only what it wants; the rest waits for other consumers. Again for the same queue: as this says.
     """
 
     queue: bytes
     credit: int
     acknowledged: bool = True
+    filter: Filter | None = None
     answer: Answer | None = None
 
 
@@ -159,6 +161,17 @@ class Send:
 
     data: Buffer
     acknowledges: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPublishers:
+    """Have whoever publishes to this session's subscriptions from now on read no further, until
+    ``held`` is False or the session ends: its peer is behind, and what waits for it is enough.
+
+    A session that holds for too long must end. It is never held by itself.
+    """
+
+    held: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +246,7 @@ Command = (
     | StopConsuming
     | Acknowledge
     | Send
+    | HoldPublishers
     | Disconnect
     | Wake
     | Suspect

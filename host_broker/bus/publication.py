@@ -7,7 +7,7 @@ where ``length`` is that of the properties, each ``name_length(1) value_length(4
 the packet is encoding 1.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
@@ -93,6 +93,14 @@ def topic_fault(topic: bytes) -> str:
 def pack(flags: int, topic: bytes, body: bytes) -> bytes:
     """Spell one publication. ``topic`` is normal and at most 255 bytes."""
     return HEADER.pack(flags, len(topic), len(body)) + topic + body
+
+
+def pack_many(topic: bytes, bodies: Sequence[bytes]) -> bytes:
+    """Spell plain publications of one topic, back to back."""
+    heads = {
+        size: HEADER.pack(0, len(topic), size) + topic for size in {len(body) for body in bodies}
+    }
+    return b"".join([part for body in bodies for part in (heads[len(body)], body)])
 
 
 def unpack(run: Buffer) -> Iterator[tuple[int, bytes, bytes]]:

@@ -1,11 +1,13 @@
 """An ordered backlog with consumers. Pure: no clock, no file, no socket."""
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Literal, get_args
 
-from host_broker.bus.delivery import QueuedMessage
+from host_broker.bus.delivery import Filter, QueuedMessage
 from host_broker.bus.publication import Properties
 from host_broker.outputs import ConnectionId
 
@@ -18,17 +20,26 @@ QUEUE_POLICIES: tuple[QueuePolicy, ...] = get_args(QueuePolicy)
 # and comes back is not held by what it has published before, so there must be an end.
 _MOST_OVER = 100_000  # messages
 _MOST_BYTES_OVER = 64 * 1024 * 1024
+# Of what was taken from the middle, so much may be there still; more is cleared away.
+_MOST_TAKEN = 64
 
 
 @dataclass(slots=True, eq=False)
 class _Consumer:
-    """``in_flight``: what it was given and has not acknowledged, as it was given."""
+    """``in_flight``: what it was given and has not acknowledged, as it was given.
+
+    ``looked_at``: its filter has been asked about all messages up to this number. ``again``: those
+    of them, a heap, that it wants and that have come back since.
+    """
 
     credit: int
     acknowledged: bool
     ready: bool = True  # its connection takes more
     paced: bool = False  # it was given as much as it may be at once
     in_flight: dict[int, QueuedMessage] = field(default_factory=dict)
+    filter: Filter | None = None
+    looked_at: int = 0
+    again: list[int] = field(default_factory=list)
 
     @property
     def room(self) -> int:
@@ -40,6 +51,9 @@ class _Consumer:
 
 class Queue:
     """Messages in order, each for one of the consumers, who are served in turn.
+
+    A consumer with a filter is given what the filter wants; what no consumer wants waits for one
+    that does. A filter is asked once about each message, and again about one that comes back.
 
     A message is in flight from its delivery until it is acknowledged. When a consumer leaves, what
     it had in flight comes back to its place, marked as redelivered, and is delivered before all
@@ -63,7 +77,8 @@ class Queue:
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.dropped = 0  # messages, since the start
-        self._waiting: deque[QueuedMessage] = deque()
+        self._waiting: deque[QueuedMessage] = deque()  # by number
+        self._taken: set[int] = set()  # numbers of those that are in it still, but do not wait
         self._consumers: dict[ConnectionId, _Consumer] = {}  # who is next comes first
         self._last_number = 0
         self._count = 0  # waiting and in flight
@@ -81,7 +96,7 @@ class Queue:
     @property
     def waiting(self) -> int:
         """How many messages wait for a consumer."""
-        return len(self._waiting)
+        return len(self._waiting) - len(self._taken)
 
     @property
     def consumers(self) -> Sequence[ConnectionId]:
@@ -113,8 +128,8 @@ class Queue:
             if self.policy == "drop-newest" or (self.policy == "block" and self._is_beyond()):
                 self.dropped += 1
                 return False
-            while self.policy == "drop-oldest" and self.full and self._waiting:
-                self._forget(self._waiting.popleft())
+            while self.policy == "drop-oldest" and self.full and self.waiting:
+                self._forget(self._oldest())
                 self.dropped += 1
         self._last_number += 1
         self._waiting.append(message)
@@ -122,14 +137,23 @@ class Queue:
         self._bytes += message.size
         return True
 
-    def consume(self, connection: ConnectionId, credit: int, acknowledged: bool) -> None:
-        """Add a consumer, or change how much it takes (``credit``: messages in flight)."""
+    def consume(
+        self,
+        connection: ConnectionId,
+        credit: int,
+        acknowledged: bool,
+        filter: Filter | None = None,
+    ) -> None:
+        """Add a consumer, or change what it takes (``credit``: messages in flight)."""
         consumer = self._consumers.get(connection)
         if consumer is None:
-            self._consumers[connection] = _Consumer(credit, acknowledged)
+            self._consumers[connection] = _Consumer(credit, acknowledged, filter=filter)
         else:
             consumer.credit = credit
             consumer.acknowledged = acknowledged
+            consumer.filter = filter
+            consumer.looked_at = 0
+            consumer.again.clear()
 
     def ready(self, connection: ConnectionId, ready: bool) -> None:
         """Say whether a consumer's connection takes more at the moment."""
@@ -166,8 +190,12 @@ class Queue:
         """Have messages, in order, wait again, before all that are younger."""
         if not returned:
             return
+        self._clear_taken()
         for message in returned:
             message.redelivered = True
+            for consumer in self._consumers.values():
+                if message.number <= consumer.looked_at and _wants(consumer, message):
+                    heappush(consumer.again, message.number)
         if self._waiting and self._waiting[0].number < returned[-1].number:
             # Others came back before: two ordered lists become one.
             self._waiting = deque(sorted([*returned, *self._waiting], key=_number))
@@ -181,21 +209,21 @@ class Queue:
         """
         given: dict[ConnectionId, list[QueuedMessage]] = {}
         sizes: dict[ConnectionId, int] = {}
-        waiting = self._waiting
-        if not waiting:
+        if not self.waiting:
             return given
         able = {
             connection: room
             for connection, consumer in self._consumers.items()
             if (room := consumer.room) > 0
         }
-        while waiting and able:
+        while able:
             for connection in list(able):
-                if not waiting:
-                    break
-                message = waiting.popleft()
-                given.setdefault(connection, []).append(message)
                 consumer = self._consumers[connection]
+                message = self._next_of(consumer)
+                if message is None:
+                    del able[connection]
+                    continue
+                given.setdefault(connection, []).append(message)
                 if consumer.acknowledged:
                     consumer.in_flight[message.number] = message
                 else:
@@ -209,8 +237,56 @@ class Queue:
                     del able[connection]
         return given
 
+    def _next_of(self, consumer: _Consumer) -> QueuedMessage | None:
+        """Take the next message that a consumer wants; None if there is none."""
+        if consumer.filter is None:
+            return self._oldest() if self.waiting else None
+        while consumer.again:
+            message = self._take(heappop(consumer.again))
+            if message is not None:
+                return message
+        waiting, taken = self._waiting, self._taken
+        place = bisect_right(waiting, consumer.looked_at, key=_number)
+        while place < len(waiting):
+            message = waiting[place]
+            consumer.looked_at = message.number
+            if message.number not in taken and _wants(consumer, message):
+                return self._take(message.number, place)
+            place += 1
+        return None
+
+    def _oldest(self) -> QueuedMessage:
+        """Take the oldest message that waits; there must be one."""
+        while True:
+            message = self._waiting.popleft()
+            if not self._taken or message.number not in self._taken:
+                return message
+            self._taken.discard(message.number)
+
+    def _take(self, number: int, place: int | None = None) -> QueuedMessage | None:
+        """Take the message of a number; None if it does not wait."""
+        waiting = self._waiting
+        if place is None:
+            place = bisect_right(waiting, number, key=_number) - 1
+        if place < 0 or waiting[place].number != number or number in self._taken:
+            return None
+        message = waiting[place]
+        if place == 0:
+            waiting.popleft()
+            return message
+        self._taken.add(number)
+        if len(self._taken) > max(_MOST_TAKEN, len(waiting) // 2):
+            self._clear_taken()
+        return message
+
+    def _clear_taken(self) -> None:
+        if self._taken:
+            self._waiting = deque(each for each in self._waiting if each.number not in self._taken)
+            self._taken.clear()
+
     def take_back(self, messages: Iterable[QueuedMessage]) -> None:
         """Have messages wait again that were assigned to a consumer which then was not there."""
+        self._clear_taken()
         waiting = set(map(id, self._waiting))
         returned = [message for message in messages if id(message) not in waiting]
         for message in returned:
@@ -232,6 +308,11 @@ class Queue:
     def _forget(self, message: QueuedMessage) -> None:
         self._count -= 1
         self._bytes -= message.size
+
+
+def _wants(consumer: _Consumer, message: QueuedMessage) -> bool:
+    wanted = consumer.filter
+    return wanted is not None and wanted(message.topic, message.properties, message.body)
 
 
 def _number(message: QueuedMessage) -> int:

@@ -155,6 +155,8 @@ class UnixBoard:
                     data = client.recv(4096)
                     if not data:
                         return
+                    # Else pyserial's next small write waits 40 ms for the acknowledgement of this.
+                    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
                     os.write(self._master, data)
                 if self._master in ready:
                     client.sendall(os.read(self._master, 4096))

@@ -16,12 +16,13 @@ _CUT_AFTER = 8_500  # bytes to the client; about 500 messages of the soak
 
 
 class BrokerSide(LoopbackPorts):
-    """``ports``: of fmqp, lightmq, cut (FMQP), carried (FMQP in LightMQ), pieces (the same, in
-    SENDs of 50 bytes), stuck, refused."""
+    """``ports``: of fmqp, lightmq, micromsg2, cut (FMQP), cut_micromsg2, carried (FMQP in LightMQ),
+    pieces (the same, in SENDs of 50 bytes), stuck, refused."""
 
     def __init__(self) -> None:
         super().__init__()
         listen = ["--listen", "fmqp://127.0.0.1:0", "--listen", "lightmq://127.0.0.1:0"]
+        listen += ["--listen", "micromsg2://127.0.0.1:0"]
         carried = ["--listen", "lightmq+fmqp://127.0.0.1:0"]
         self.broker = BrokerProcess("--ephemeral", *listen, *carried)
         self.ports |= self.broker.ports
@@ -29,7 +30,8 @@ class BrokerSide(LoopbackPorts):
         small = ["--set", "lightmq.tunnel_bytes=50"]
         self._pieces = BrokerProcess("--ephemeral", *carried, *small)
         self.ports["pieces"] = self._pieces.ports["lightmq+fmqp"]
-        self.serve("cut", functools.partial(self._between, self._cut))
+        self.serve("cut", functools.partial(self._between, "fmqp", self._cut))
+        self.serve("cut_micromsg2", functools.partial(self._between, "micromsg2", self._cut))
         self.serve("stuck", reads_nothing)
         self.refuse("refused")
 
@@ -49,9 +51,12 @@ class BrokerSide(LoopbackPorts):
         return file
 
     def _between(
-        self, serve: Callable[[socket.socket, socket.socket], None], peer: socket.socket
+        self,
+        protocol: str,
+        serve: Callable[[socket.socket, socket.socket], None],
+        peer: socket.socket,
     ) -> None:
-        with socket.create_connection(("127.0.0.1", self.ports["fmqp"])) as broker:
+        with socket.create_connection(("127.0.0.1", self.ports[protocol])) as broker:
             broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 serve(peer, broker)

@@ -105,7 +105,8 @@ def vectors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for all of them, and its json module knows no surrogate escapes."""
     folder = tmp_path_factory.mktemp("vectors")
     files = {}
-    parts = {"fmqp": ["vectors"], "lightmq": ["vectors"], "link": ["frames", "streams", "talks"]}
+    parts = {name: ["vectors"] for name in ("fmqp", "lightmq", "micromsg2")}
+    parts["link"] = ["frames", "streams", "talks"]
     for protocol, names in parts.items():
         document = json.loads((ROOT / "tests" / "vectors" / f"{protocol}.json").read_text())
         vectors = [vector for name in names for vector in document[name]]

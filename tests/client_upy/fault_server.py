@@ -7,6 +7,7 @@ import ssl
 import struct
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.client_upy.loopback_ports import LoopbackPorts, Serve, reads_nothing
@@ -26,6 +27,11 @@ def _greeted(protocol: str, fault: Serve) -> Serve:
     def serve(peer: socket.socket) -> None:
         if protocol == "fmqp":
             _answer_ping(peer)
+        elif protocol == "micromsg2":
+            for _, number in _micromsg2_frames(peer):
+                if number:  # of its ping
+                    peer.sendall(b"\x02\x01\x02" + number)
+                    break
         else:
             peer.recv(65536)
             peer.sendall(_CONNACK)
@@ -101,6 +107,65 @@ def _lightmq_echo(peer: socket.socket) -> None:
     _echo(peer)
 
 
+_MICROMSG2_REPLY = b"\x01\0\0\x06broker\0\0\0\0"
+
+
+def _micromsg2_frames(peer: socket.socket) -> Iterator[tuple[bytes, bytes]]:
+    """Agree to what a MicroMsg2 client needs; gives each of its frames, and its message number if
+    it is one."""
+    heard = bytearray()
+    greetings = 0
+    while data := peer.recv(65536):
+        heard += data
+        while (size := _micromsg2_size(heard, greetings < 2)) <= len(heard):
+            frame = bytes(heard[:size])
+            del heard[:size]
+            if greetings < 2:
+                greetings += 1
+                peer.sendall(_MICROMSG2_REPLY if greetings == 1 else b"")
+            else:
+                yield frame, frame[1:3] if not frame[0] & 7 else b""
+
+
+def _micromsg2_size(heard: bytearray, is_handshake: bool) -> int:
+    """Return how many bytes the first frame has, or a few more than there are."""
+    try:
+        at = 1
+        if is_handshake:
+            at = 4 + heard[3]
+            for _ in range(2):
+                at += 2 + int.from_bytes(heard[at : at + 2], "big")
+                heard[at - 1]
+            return at
+        if not heard[0] & 7:
+            at = 4 + heard[3]
+            at += 2 + heard[at] * 256 + heard[at + 1]
+        elif heard[0] & 2:
+            at = 2
+        if not heard[0] & 8:
+            return at + 1 + heard[at]
+        heard[at + 3]
+        return at + 4 + int.from_bytes(heard[at : at + 4], "big")
+    except IndexError:
+        return len(heard) + 1
+
+
+def _micromsg2_echo(peer: socket.socket) -> None:
+    """Each message is acknowledged, and comes back under its number if it has a payload."""
+    for frame, number in _micromsg2_frames(peer):
+        if number:
+            peer.sendall(b"\x02\x01\x02" + number + (frame if frame[-1] else b""))
+
+
+def _micromsg2_deaf(peer: socket.socket) -> None:
+    """Each message without a payload, a client's ping, is acknowledged; no other is."""
+    confirmed = True
+    for frame, number in _micromsg2_frames(peer):
+        confirmed = confirmed and (not number or not frame[-1])
+        if number and confirmed:
+            peer.sendall(b"\x02\x01\x02" + number)
+
+
 def _late(peer: socket.socket) -> None:
     """Lets the client's writes find no room at first, then echoes."""
     threading.Event().wait(0.3)
@@ -121,27 +186,40 @@ FAULTS: dict[str, Serve] = {
     "late": _late,
     "echo": _echo,
     "lightmq_echo": _lightmq_echo,
+    "micromsg2_echo": _micromsg2_echo,
+    "micromsg2_deaf": _micromsg2_deaf,
+    "half_reply": _sends(_MICROMSG2_REPLY[:5]),
+    "error": _sends(b"\x04\x07no room"),
 }
-_AFTERWARDS: dict[str, tuple[Serve, Serve]] = {  # in FMQP, in LightMQ
-    "then_silent": (_silent, _silent),
-    "then_half": (_sends(b"\0\x05\0\0\0\x05hal"), _sends(b"\x05\0\x20\0\x01\0hal")),
+_MICROMSG2 = b"".join(
+    b"\0\0%c\x10topic/faults/%c%02d\0\0\x02%02d" % (n + 1, 97 + n % 26, n, n) for n in range(50)
+)
+_AFTERWARDS: dict[str, tuple[Serve, Serve, Serve]] = {  # in FMQP, in LightMQ, in MicroMsg2
+    "then_silent": (_silent, _silent, _silent),
+    "then_half": (
+        _sends(b"\0\x05\0\0\0\x05hal"),
+        _sends(b"\x05\0\x20\0\x01\0hal"),
+        _sends(b"\0\0\x01\x07topic/a\0\0\x05hal"),
+    ),
     "then_long_half": (
         _sends(b"\0\x03\0\x0e\0\0a/b", b"x" * 4096),  # 900 KB
         _sends(b"\x05\xff\xff\0\x01\0hal"),
+        _sends(b"\x08\0\x01\x07topic/a\0\0\0\x0e\0\0", b"x" * 4096),
     ),
     "then_absurd": (  # 200 MB; LightMQ: a PONG of 64 KB
         _sends(b"\0\x03\x0b\xeb\xc2\0a/b", b"x" * 4096),
         _sends(b"\x04\xff\xff\0\x01\0hal"),
+        _sends(b"\x08\0\x01\x07topic/a\0\0\x0b\xeb\xc2\0", b"x" * 4096),
     ),
-    "then_garbage": (_sends(_GARBAGE), _sends(_GARBAGE)),
-    "then_reads_nothing": (reads_nothing, reads_nothing),
-    "then_fin": (_ends_now, _ends_now),
-    "then_reset": (_reset_now, _reset_now),
-    "then_bytewise": (_bytewise(_FMQP), _bytewise(_LIGHTMQ)),
+    "then_garbage": (_sends(_GARBAGE), _sends(_GARBAGE), _sends(_GARBAGE)),
+    "then_reads_nothing": (reads_nothing, reads_nothing, reads_nothing),
+    "then_fin": (_ends_now, _ends_now, _ends_now),
+    "then_reset": (_reset_now, _reset_now, _reset_now),
+    "then_bytewise": (_bytewise(_FMQP), _bytewise(_LIGHTMQ), _bytewise(_MICROMSG2)),
 }
-for _name, (_in_fmqp, _in_lightmq) in _AFTERWARDS.items():
-    FAULTS[f"fmqp_{_name}"] = _greeted("fmqp", _in_fmqp)
-    FAULTS[f"lightmq_{_name}"] = _greeted("lightmq", _in_lightmq)
+for _name, _serves in _AFTERWARDS.items():
+    for _protocol, _serve in zip(("fmqp", "lightmq", "micromsg2"), _serves, strict=True):
+        FAULTS[f"{_protocol}_{_name}"] = _greeted(_protocol, _serve)
 
 
 class FaultServer(LoopbackPorts):

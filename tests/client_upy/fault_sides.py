@@ -21,14 +21,14 @@ def fault_sides(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         plain = stack.enter_context(FaultServer())
         inside = stack.enter_context(FaultServer((cert, key)))
-        listen = [f"{name}://127.0.0.1:0" for name in ("fmqp", "lightmq")]
+        listen = [f"{name}://127.0.0.1:0" for name in ("fmqp", "lightmq", "micromsg2")]
         listen += [f"{name}://127.0.0.1:0?cert={cert}&key={key}" for name in ("fmqps", "lightmqs")]
         broker = BrokerProcess(
             "--ephemeral", *(word for url in listen for word in ("--listen", url))
         )
         stack.callback(broker.end)
-        good = {name: broker.ports[name] for name in ("fmqp", "lightmq")}
-        inside_good = {name: broker.ports[name + "s"] for name in good}
+        good = {name: broker.ports[name] for name in ("fmqp", "lightmq", "micromsg2")}
+        inside_good = {name: broker.ports[name + "s"] for name in ("fmqp", "lightmq")}
         faulty_lines = stack.enter_context(SerialLines(plain.ports))
         good_lines = stack.enter_context(SerialLines(good))
         for through, faults, brokers in (

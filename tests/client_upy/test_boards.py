@@ -32,10 +32,15 @@ _Run = tuple[str, ...]  # the name of a check file, and its arguments on the boa
 _ANYWHERE: list[_Run] = [
     *((name,) for name in ("lightmq", "lightmq_peer", "topic", "fmqp", "fmqp_alike", "fmqp_peer")),
     *((name,) for name in ("link", "outage", "store", "reliable", "uart", "wifi")),
-    *((name, "-", "sync") for name in ("recovery", "misuse", "confirm", "peers")),
-    *((name, "-", "aio") for name in ("recovery", "misuse", "confirm", "peers")),
+    *((name,) for name in ("micromsg2", "micromsg2_peer", "fragments")),
+    *(
+        (name, "-", driver)
+        for name in ("recovery", "misuse", "confirm", "confirm_micromsg2", "peers")
+        for driver in ("sync", "aio")
+    ),
     ("vectors_fmqp", "/vectors/fmqp.jsonl"),
     ("vectors_lightmq", "/vectors/lightmq.jsonl"),
+    ("vectors_micromsg2", "/vectors/micromsg2.jsonl"),
     ("vectors_link", "/vectors/link.jsonl"),
     ("heap", "memory"),
 ]
@@ -50,12 +55,15 @@ _RUNS: dict[BoardKind, list[_Run]] = {
         ("heap", "/live/faults.json"),
         *(
             (name, "/live/ports.json")
-            for name in ("broker", "chunks", "aio", "aio_handlers", "aio_loss")
+            for name in ("broker", "broker_micromsg2", "chunks", "aio", "aio_handlers", "aio_loss")
         ),
         ("soak", "/live/ports.json", "5000", "10"),
         ("tls", "/tls"),
-        *(("faults", "/faults/tcp.json", "tcp", "0/1", driver) for driver in ("sync", "aio")),
-        ("faults", "/faults/tls.json", "tls", "0/1", "sync"),
+        *(
+            ("faults", "/faults/tcp.json", "tcp", "0/1", "fmqp+lightmq", driver)
+            for driver in ("sync", "aio")
+        ),
+        ("faults", "/faults/tls.json", "tls", "0/1", "fmqp+lightmq", "sync"),
     ],
 }
 # What a board cannot do, and what it says when it is asked to.
@@ -66,7 +74,7 @@ _UNABLE: dict[BoardKind, dict[_Run, str]] = {
             ("aio_loss", "/live/ports.json"),
             ("soak", "/live/ports.json"),
             ("tls", "/tls"),
-            ("faults", "/faults/tcp.json", "tcp", "0/1", "sync"),
+            ("faults", "/faults/tcp.json", "tcp", "0/1", "fmqp+lightmq", "sync"),
         ],
         "ImportError: no module named 'socket'",
     ),

@@ -14,6 +14,9 @@ _NAMES = [
     "fmqp_peer",
     "lightmq",
     "lightmq_peer",
+    "micromsg2",
+    "micromsg2_peer",
+    "fragments",
     "link",
     "outage",
     "store",
@@ -22,10 +25,10 @@ _DRIVERS = ["uart", "wifi"]
 # By either driver.
 _DRIVEN = [
     (name, driver)
-    for name in ("recovery", "misuse", "confirm", "peers")
+    for name in ("recovery", "misuse", "confirm", "confirm_micromsg2", "peers")
     for driver in ("sync", "aio")
 ]
-_VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_link"]
+_VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_micromsg2", "vectors_link"]
 
 
 @pytest.fixture(scope="module")

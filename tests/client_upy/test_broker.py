@@ -14,7 +14,7 @@ from tests.client_upy.interpreters import (
     run_checks,
 )
 
-_NAMES = ["broker", "chunks", "aio", "aio_handlers", "aio_loss"]
+_NAMES = ["broker", "broker_micromsg2", "chunks", "aio", "aio_handlers", "aio_loss"]
 
 
 @pytest.fixture(scope="module")

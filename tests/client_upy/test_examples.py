@@ -217,11 +217,19 @@ def _reading(desk: Client) -> int:
     return int(sequence)
 
 
+@pytest.mark.parametrize("example", ["no_reading_lost.py", "sensor_that_may_lose_power.py"])
 def test_no_reading_is_lost_by_an_outage_and_a_power_cut(
-    board: ExampleBoard, live: BrokerProcess
+    example: str, usual: Interpreter, tmp_path: Path
 ) -> None:
+    """By FMQP, and by the protocol that acknowledges; ``auto`` tells which."""
+    with broker("--listen", "auto://127.0.0.1:0", "--listen", "fmqp://127.0.0.1:0") as live:
+        board = ExampleBoard(usual, tmp_path, PORT=live.ports["auto"])
+        _no_reading_is_lost(board, live, example)
+
+
+def _no_reading_is_lost(board: ExampleBoard, live: BrokerProcess, example: str) -> None:
     seen: list[int] = []
-    with board.running("no_reading_lost.py") as process:
+    with board.running(example) as process:
         lines_until(process, "kept 0 from before")
         with fmqp(live.ports["fmqp"]) as desk:
             desk.subscribe("meter/kitchen")
@@ -230,7 +238,7 @@ def test_no_reading_is_lost_by_an_outage_and_a_power_cut(
         lines_until(process, "kept 4 ")
         process.kill()  # the power fails
         process.wait()
-    with board.running("no_reading_lost.py") as process:
+    with board.running(example) as process:
         (line,) = lines_until(process, "kept ")
         assert int(line.split()[1]) >= 4
         lines_until(process, "kept ")

@@ -56,6 +56,7 @@ _PACKAGES = {
     CLIENT / "package.json": _EVERY,
     CLIENT / "package-fmqp.json": _needed("fmqp"),
     CLIENT / "package-lightmq.json": _needed("lightmq"),
+    CLIENT / "package-micromsg2.json": _needed("micromsg2", "outage", "store"),
 }
 _names = functools.partial(map, lambda path: str(path.relative_to(ROOT)))
 
@@ -75,7 +76,12 @@ def test_there_is_no_other_list() -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "files"),
-    [(None, _EVERY), ("fmqp", _needed("fmqp")), ("lightmq", _needed("lightmq"))],
+    [
+        (None, _EVERY),
+        ("fmqp", _needed("fmqp")),
+        ("lightmq", _needed("lightmq")),
+        ("micromsg2", _needed("micromsg2", "outage", "store")),
+    ],
 )
 def test_the_manifest_freezes_what_is_needed(
     protocol: str | None, files: set[str], unix_port: Path, tmp_path: Path

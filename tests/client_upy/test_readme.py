@@ -18,6 +18,7 @@ from tests.client_upy.interpreters import CLIENT, ROOT, Interpreter
 from tests.host_broker.net.broker_process import BrokerProcess, broker, line_of, spawn
 from umotemq.chunks import ChunkClient
 from umotemq.fmqp import FmqpClient
+from umotemq.fragments import FragmentClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import Link
 from umotemq.tcp import Tcp
@@ -33,6 +34,8 @@ _SAID = [
     "2 0\n0 True None 1\n",
     "all 10000\n",
     "b''\n",
+    "b'home/kitchen/lamp' b'on'\njob b'1'\n0\n",
+    "True\n",
     "b'home/kitchen/lamp' b'on' 0\n",
 ]
 
@@ -90,9 +93,14 @@ def test_its_options_are_the_code_s() -> None:
     tcp = Tcp("127.0.0.1", 1)
     # As constructed by default, but for the name, which is then made up.
     found = {}
-    for client in (LightmqClient, ChunkClient, FmqpClient, Link):
+    for client in (FragmentClient, LightmqClient, ChunkClient, FmqpClient, Link):
         names = (name for name in dir(client) if not name.startswith("_"))
-        found |= {n: getattr(client, n) for n in names if not callable(getattr(client, n))}
+        values = {name: getattr(client, name) for name in names}
+        found |= {
+            name: value
+            for name, value in values.items()
+            if not callable(value) and not isinstance(value, property)
+        }
     written = {name.strip("`"): default.strip("`") for name, default, _ in _rows("Options")}
     assert written == {
         name: str(value) if not isinstance(value, str) else f'"{value}"'
@@ -123,6 +131,7 @@ def test_its_sizes_are_about_right(tmp_path: Path) -> None:
     real = [
         of("package-fmqp"),
         of("package-lightmq"),
+        of("package-micromsg2"),
         sum(size[name] for name in both),
         sum(size.values()),
     ]
@@ -140,7 +149,7 @@ def test_its_examples_exist() -> None:
 def test_what_it_installs_from_github_is_there() -> None:
     """By mpremote's own rule for where a package is, and where what it lists."""
     sources = set(re.findall(r"github:ORG/REPO[\w/.-]*", _TEXT))
-    assert len(sources) == 3
+    assert len(sources) == 4
     for source in sources:
         if not source.endswith((".py", ".json")):
             source += "/package.json"

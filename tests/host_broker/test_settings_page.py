@@ -4,7 +4,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from host_broker.net.settings_source import sections
+from host_broker.net.settings_source import load_settings, sections
 
 _PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -21,3 +21,9 @@ def test_the_page_lists_every_setting_with_its_default() -> None:
         for field in dataclasses.fields(kind)
     ]
     assert rows == expected
+
+
+def test_what_it_says_of_zero_can_be_set() -> None:
+    keys = re.findall(r"^\| `([\w.]+)` \|.*\b0 = ", _PAGE.read_text(), re.MULTILINE)
+    assert len(keys) >= 4
+    load_settings(None, [f"{key}=0" for key in keys])

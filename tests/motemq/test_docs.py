@@ -101,3 +101,17 @@ def test_the_quick_start_of_the_readme_runs() -> None:
         broker.wait(30)
         if broker.stdout:
             broker.stdout.close()
+
+
+def test_the_tests_that_the_page_about_security_names_are_there() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    named = re.findall(r"`([\w/]+/test_\w+\.py)(?:::(test_\w+))?`|`(test_\w+)`", page)
+    assert len(named) > 30
+    tests = {path: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    for file, name, alone in named:
+        if alone:
+            assert any(f"def {alone}(" in text for text in tests.values()), alone
+            continue
+        found = [tests.get(ROOT / "tests" / below / file) for below in ("", "host_broker")]
+        (text,) = [text for text in found if text is not None]
+        assert f"def {name or 'test_'}" in text, f"{file}::{name}"

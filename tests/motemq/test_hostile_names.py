@@ -190,8 +190,7 @@ def test_the_rigs_console(tmp_path: Path) -> None:
     assert harm(_printed([board])) == ""
     out = io.StringIO()
     console = Console(file=out, no_color=True, width=200)
-    from boards.reports.live_table import LiveTable
-    from boards.reports.time_estimate import TimeEstimate
+    from boards.reports.live_table import LiveTable, TimeEstimate
 
     table = LiveTable(console, [board], TimeEstimate({}))
     for name in HOSTILE:

@@ -25,6 +25,8 @@ IMAGE_OFFSET = 0x1000
 FILES_OFFSET = 0x200000
 HEAP = "160k"  # bytes; about what MicroPython leaves free on an ESP32
 
+# So many bytes an ESP32's console holds unread; what comes beyond them is dropped in silence.
+_UART_RING = 260
 _RESTART_S = 0.2  # a program that ends at once is started again no faster than this
 _EXIT_SOFT_FRIENDLY, _EXIT_SOFT_RAW = 42, 43  # firmware/unixport/vesp32
 _log = logging.getLogger(__name__)
@@ -91,7 +93,7 @@ class Chip:
         self._started_at = -_RESTART_S
         self._due: _Start | None = None
         self._loader: RomLoader | None = None
-        self._console = Console(selector, outside.serial)
+        self._console = Console(selector, outside.serial, _UART_RING)
         self.wires = Wires(selector, outside.uart, outside.pin, time.monotonic)
 
     def close(self) -> None:

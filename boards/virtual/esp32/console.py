@@ -26,15 +26,20 @@ _CTRL_C = b"\x03"
 class Console:
     """Runs one program after another on one terminal; its owner runs the selector.
 
-    ``on_output`` is called with what the program prints. ``selector`` keys carry a callable as
+    ``on_output`` is called with what the program prints. ``holds``: so many bytes may be typed and
+    not yet read, what comes beyond them is lost. ``selector`` keys carry a callable as
     data, to be called with the ready events.
     """
 
     def __init__(
-        self, selector: selectors.BaseSelector, on_output: Callable[[bytes], None]
+        self,
+        selector: selectors.BaseSelector,
+        on_output: Callable[[bytes], None],
+        holds: int = _TERMINAL_BYTES + _MAX_UNREAD_BYTES,
     ) -> None:
         self._selector = selector
         self._on_output = on_output
+        self._holds = holds
         self._master, self._slave = os.openpty()
         tty.setraw(self._slave)
         os.set_blocking(self._master, False)
@@ -82,7 +87,8 @@ class Console:
             # A UART's receiver looks for Ctrl-C even when its buffer is full.
             self.discard_input()
             data = ctrl_c + after
-        self._unread += data[: _MAX_UNREAD_BYTES - len(self._unread)]
+        waiting = self._waiting() + len(self._unread)
+        self._unread += data[: max(0, self._holds - waiting)]
         self._flush()
 
     def discard_input(self) -> None:
@@ -127,8 +133,12 @@ class Console:
 
     def _has_room(self, count: int) -> bool:
         """Whether the kernel would look at what is typed after ``count`` bytes more."""
+        return not self._unread and self._waiting() + count < min(_TERMINAL_BYTES, self._holds)
+
+    def _waiting(self) -> int:
+        """Return how many bytes the terminal has for the program."""
         waiting: int = struct.unpack("i", fcntl.ioctl(self._slave, termios.FIONREAD, bytes(4)))[0]
-        return not self._unread and waiting + count < _TERMINAL_BYTES
+        return waiting
 
     def _ready(self, events: int) -> None:
         if events & selectors.EVENT_WRITE:

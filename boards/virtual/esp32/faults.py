@@ -53,7 +53,7 @@ class Fault:
 class Silent(Fault):
     """Takes all and says nothing, in the loader too: the wire from its TX pin is broken."""
 
-    about = "says nothing, whatever is asked"
+    about = "it says nothing, whatever is asked"
 
     def said(self, data: bytes, state: RunState) -> bytes:
         return b""
@@ -62,7 +62,7 @@ class Silent(Fault):
 class Babbling(Fault):
     """Its program prints without end and cannot be interrupted; the loader works."""
 
-    about = "prints without end, cannot be interrupted"
+    about = "it prints without end and cannot be interrupted"
 
     def __init__(self, state_dir: Path) -> None:
         super().__init__(state_dir)
@@ -83,7 +83,7 @@ class Babbling(Fault):
 class Vanishing(Fault):
     """Works until something long is sent to its program, then is unplugged for good."""
 
-    about = "is unplugged in the middle of an installation"
+    about = "it is unplugged in the middle of an installation"
 
     def __init__(self, state_dir: Path) -> None:
         super().__init__(state_dir)
@@ -108,7 +108,7 @@ class WrongIdentity(Fault):
 class Slow(Fault):
     """Does everything, at 240 bytes a second each way."""
 
-    about = "works, at 240 bytes a second"
+    about = "it works at 240 bytes a second"
 
     def __init__(self, state_dir: Path) -> None:
         super().__init__(state_dir)

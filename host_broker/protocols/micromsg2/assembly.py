@@ -18,6 +18,11 @@ class Assembler:
         self._first: MessageFrame | None = None
         self._payload = bytearray()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message is begun."""
+        return self._first is None
+
     def add(self, frame: MessageFrame) -> MessageFrame | Refusal | None:
         """Take a frame; returns the message that it completes.
 

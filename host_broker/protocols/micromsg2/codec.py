@@ -1,6 +1,6 @@
 """MicroMsg2 bytes to events and back. Never raises on a peer's bytes; every violation is fatal."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Literal
 
@@ -11,6 +11,7 @@ from host_broker.protocols.micromsg2.events import (
     ExtensionFrame,
     Handshake,
     MessageFrame,
+    MessageRun,
 )
 from host_broker.protocols.micromsg2.grammar import (
     GrammarError,
@@ -33,7 +34,10 @@ _TYPE = COMMAND | EXTENSION | ERROR
 _KNOWN = _TYPE | LARGE | CONTINUED
 _SHORT = Struct(">H")
 _LONG = Struct(">I")
+_LAST_NUMBER = 65535  # then comes 1 (R22)
 _MESSAGE = Struct(">BHB")  # flags, sequence, length of the destination
+_HEAD = Struct(">BH")  # flags, sequence
+_SIZES = [bytes([size]) for size in range(256)]
 _SMALL = 4 * 1024  # bytes; a shorter unfinished frame is what a connection costs anyway
 
 
@@ -58,7 +62,8 @@ class Codec:
     ``max_payload``: bytes of a frame; ``bus.max_body``. ``budget``: what a long unfinished frame
     takes its memory from; where nothing is left that is a violation.
     ``extension_flag_4``: once the handshake is over, 4 says EXTENSION, as the document's examples
-    print it, and nobody can say ERROR (A1). Call ``close`` at the end.
+    print it, and nobody can say ERROR (A1). ``runs``: frames that are alike come as one
+    ``MessageRun``. Call ``close`` at the end.
     """
 
     def __init__(
@@ -68,12 +73,14 @@ class Codec:
         budget: Budget | None = None,
         *,
         extension_flag_4: bool = False,
+        runs: bool = False,
     ) -> None:
         self._handshakes_left = 2 if role == "server" else 1
         self._max_payload = max_payload
         self._budget = budget
         self._taken = 0  # bytes of the budget
         self._extension_flag_4 = extension_flag_4
+        self._runs = runs
         self._unfinished = Unfinished()
         self._offset = 0
         self._dead = False
@@ -94,6 +101,12 @@ class Codec:
             return self._hold(events)
         position, size = 0, len(whole)
         while position < size:
+            if self._runs and whole[position] == 0 and not self._handshakes_left:
+                run = self._run(whole, position)
+                if run is not None:
+                    events.append(run[0])
+                    position = run[1]
+                    continue
             try:
                 event, end = self._take(whole, position)
             except _Short as short:
@@ -112,6 +125,39 @@ class Codec:
                 return events
         self._offset += position
         return self._hold(events)
+
+    def _run(self, data: bytes, start: int) -> tuple[MessageRun, int] | None:
+        """Read frames that are alike; None if there are not two of them at ``start``."""
+        size = len(data)
+        if start + _MESSAGE.size >= size:
+            return None
+        _, sequence, length = _MESSAGE.unpack_from(data, start)
+        # Where the payload's length is, and what is before it, but for flags and number.
+        at = _MESSAGE.size + length + _SHORT.size
+        if data[start + at - 2 : start + at] != b"\0\0":
+            return None  # it has properties, or is not whole
+        alike = data[start + 3 : start + at]
+        most = self._max_payload
+        payloads: list[bytes] = []
+        position, number = start, sequence
+        while position + at < size:
+            begin = position + at + 1
+            end = begin + data[begin - 1]
+            if (
+                end > size
+                or end == begin
+                or end - begin > most
+                or data[position]
+                or data[position + 1] << 8 | data[position + 2] != number
+                or data[position + 3 : begin - 1] != alike
+            ):
+                break
+            payloads.append(data[begin:end])
+            position = end
+            number = number % _LAST_NUMBER + 1
+        if len(payloads) < 2:
+            return None
+        return MessageRun(sequence, alike[1:-2], payloads), position
 
     def _hold(self, events: list[Event]) -> list[Event]:
         """Take what is kept from the budget, give back what no longer is; returns ``events``."""
@@ -287,6 +333,26 @@ def spell_message(
             payload,
         )
     )
+
+
+def spell_messages(sequence: int, destination: bytes, payloads: Sequence[bytes]) -> bytes:
+    """Spell message frames without properties, numbered one by one from ``sequence``.
+
+    ValueError as of ``spell_message``, and for a payload that needs fragments.
+    """
+    if len(destination) > 255 or any(len(payload) > MAX_FRAGMENT for payload in payloads):
+        raise ValueError("a destination of more than 255 bytes, or a payload of more than 1 MiB")
+    alike = bytes([len(destination)]) + destination + b"\0\0"
+    parts: list[bytes] = []
+    head = _HEAD.pack
+    for payload in payloads:
+        size = len(payload)
+        if size > MAX_SMALL:
+            parts += (head(LARGE, sequence), alike, _LONG.pack(size), payload)
+        else:
+            parts += (head(0, sequence), alike, _SIZES[size], payload)
+        sequence = sequence % _LAST_NUMBER + 1
+    return b"".join(parts)
 
 
 def spell_command_frame(name: str, arguments: Iterable[tuple[str, bytes]] = ()) -> bytes:

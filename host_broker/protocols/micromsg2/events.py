@@ -4,6 +4,7 @@ Nobody changes an event; those made for every message are not frozen, because fr
 time it takes to make one.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from host_broker.wire.violation import Violation
@@ -49,6 +50,23 @@ class MessageFrame:
     continued: bool = False
 
 
+@dataclass(slots=True)
+class MessageRun:
+    """Message frames that follow each other, in one read, to one destination: with payloads of 1 to
+    255 bytes, without properties, not continued, and numbered one by one from ``sequence``."""
+
+    sequence: int
+    destination: bytes
+    payloads: list[bytes]
+
+    def each(self) -> Iterator[MessageFrame]:
+        """Take it apart."""
+        for position, payload in enumerate(self.payloads):
+            # After 65535 comes 1 (R22).
+            number = (self.sequence + position - 1) % 65535 + 1
+            yield MessageFrame(number, self.destination, b"", payload)
+
+
 @dataclass(frozen=True, slots=True)
 class CommandFrame:
     """A command. A key may be said several times; values are decoded."""
@@ -72,4 +90,6 @@ class ErrorFrame:
     reason: str
 
 
-Event = Handshake | MessageFrame | CommandFrame | ExtensionFrame | ErrorFrame | Violation
+Event = (
+    Handshake | MessageFrame | MessageRun | CommandFrame | ExtensionFrame | ErrorFrame | Violation
+)

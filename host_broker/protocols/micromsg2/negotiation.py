@@ -22,6 +22,7 @@ from host_broker.protocols.micromsg2.extensions import (
 from host_broker.protocols.micromsg2.refusal import Refusal
 
 VERSION = (1, 0)  # R3
+SHARPMESSAGING = (1, 1)  # the version that it says
 MAX_EXTENSIONS = 255  # of one connection: their index is one byte
 
 _SHOWN = 60  # characters of a peer's text in a reason
@@ -107,7 +108,8 @@ def request(offer: Offer) -> Handshake:
 
 def reply(offer: Offer, request: Handshake) -> Handshake | Refusal:
     """Return a server's answer: what it requires itself, and what it suggests, which is what the
-    client suggests and it has, and what it suggests by itself (A29)."""
+    client suggests and it has, and what it suggests by itself. To a client of 1.1, which is
+    SharpMessaging, also what that requires: it fails without (A29)."""
     version = _version(offer, request)
     if isinstance(version, Refusal):
         return version
@@ -116,6 +118,8 @@ def reply(offer: Offer, request: Handshake) -> Handshake | Refusal:
         if refusal := taken.require(theirs, "R6"):
             return refusal
     required = [each for each in offer.required if taken.add(each)]
+    if (request.major, request.minor) == SHARPMESSAGING:
+        required += filter(None, map(taken.agreed, request.required))
     suggested = [
         each for each in map(taken.agreed, request.optional) if each is not None and taken.add(each)
     ]
@@ -125,7 +129,7 @@ def reply(offer: Offer, request: Handshake) -> Handshake | Refusal:
 
 def choose(offer: Offer, reply: Handshake) -> tuple[Handshake, Agreement] | Refusal:
     """Return a client's last word and what holds: what either side requires, and what both of them
-    want (R9)."""
+    want (R9). A server of 1.1, SharpMessaging, suggests whatever it hears: of that nothing."""
     version = _agreed_version(offer, reply)
     if isinstance(version, Refusal):
         return version
@@ -146,8 +150,9 @@ def choose(offer: Offer, reply: Handshake) -> tuple[Handshake, Agreement] | Refu
         if refusal := taken.require(theirs, "R7"):
             return refusal
         required.append(taken.agreed(theirs) or theirs)
+    suggested = () if (reply.major, reply.minor) == SHARPMESSAGING else reply.optional
     optional = [
-        each for each in map(taken.agreed, reply.optional) if each is not None and taken.add(each)
+        each for each in map(taken.agreed, suggested) if each is not None and taken.add(each)
     ]
     final = _message(offer, version, required, taken.one_of_acks(optional))
     agreement = _agreement(offer, version, reply.identity, final)

@@ -1,10 +1,15 @@
 """What a client is yet to be sent: frames as its window has room for them."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from host_broker.protocols.micromsg2.codec import MAX_FRAGMENT, spell_extension, spell_message
+from host_broker.protocols.micromsg2.codec import (
+    MAX_FRAGMENT,
+    spell_extension,
+    spell_message,
+    spell_messages,
+)
 from host_broker.protocols.micromsg2.negotiation import Acks
 from host_broker.protocols.micromsg2.windows import SendWindow
 from host_broker.wire.budget import Budget
@@ -53,11 +58,26 @@ class Outgoing:
         """Take what was agreed about acks, before anything is sent."""
         self.window = SendWindow(acks)
 
+    @property
+    def backlog(self) -> int:
+        """Bytes of topics that wait."""
+        return self._backlog
+
     def add(self, message: OutgoingMessage) -> None:
         """Put a message at the end."""
         self._waiting.append(message)
         if not message.number:
             self._backlog += _size(message)
+
+    def at_once(self, destination: bytes, payloads: Sequence[bytes]) -> bytes | None:
+        """Return the frames of messages without properties and types; None, if they have to wait
+        or be cut: then ``add`` them."""
+        if self._waiting or self.window.room < len(payloads) or len(destination) > 255:
+            return None
+        if any(len(payload) > MAX_FRAGMENT for payload in payloads):
+            return None
+        first = self.window.send_many([None] * len(payloads))
+        return spell_messages(first, destination, payloads)
 
     def frames(self) -> bytes:
         """Return the frames for which there is room now."""

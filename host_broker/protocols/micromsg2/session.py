@@ -15,6 +15,7 @@ from host_broker.bus.commands import (
     Discard,
     Disconnect,
     Enqueue,
+    HoldPublishers,
     OpenQueue,
     Publish,
     Send,
@@ -23,7 +24,7 @@ from host_broker.bus.commands import (
     Unsubscribe,
 )
 from host_broker.bus.delivery import Delivery, QueueDelivery
-from host_broker.bus.publication import Properties, property_fault
+from host_broker.bus.publication import HEADER, Properties, Run, pack_many, property_fault
 from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.micromsg2.assembly import Assembler
 from host_broker.protocols.micromsg2.codec import (
@@ -34,6 +35,7 @@ from host_broker.protocols.micromsg2.codec import (
 )
 from host_broker.protocols.micromsg2.destinations import (
     SUBSCRIBE,
+    TOPIC_PREFIX,
     UNSUBSCRIBE,
     Destination,
     ToTopic,
@@ -49,6 +51,7 @@ from host_broker.protocols.micromsg2.events import (
     ExtensionFrame,
     Handshake,
     MessageFrame,
+    MessageRun,
 )
 from host_broker.protocols.micromsg2.extensions import ACK, BATCH_ACK, DOTNET, JSON, LOGIN, PUBSUB
 from host_broker.protocols.micromsg2.grammar import GrammarError
@@ -69,6 +72,9 @@ REDELIVERED = "redelivered"  # a property of messages that a consumer had before
 
 _REDELIVERED = b"redelivered:N1"
 _SHOWN = 60
+# Of max_backlog_bytes: where publishers begin to wait, and go on.
+_HOLD_ABOVE, _RELEASE_BELOW = 4, 16
+_MAX_DESTINATIONS = 1024  # that are remembered for one client
 
 
 class _State(Enum):
@@ -99,7 +105,9 @@ class MicroMsg2Session(Session):
         self._settings = settings
         self._offer = offer
         self._budget = budget
-        self._codec = Codec("server", max_body, budget, extension_flag_4=settings.legacy_ext_flag4)
+        self._codec = Codec(
+            "server", max_body, budget, extension_flag_4=settings.legacy_ext_flag4, runs=True
+        )
         self._assembler = Assembler(max_body, budget)
         self._state = _State.WAIT_REQUEST
         self._request = Handshake(1, 0, "")
@@ -107,9 +115,12 @@ class MicroMsg2Session(Session):
         self._acks: Acks | None = None
         self._incoming = ReceiveWindow(None)
         self._outgoing = Outgoing(None, None, 0, budget)
+        self._ack_deadline: float | None = None
+        self._holds_until: float | None = None  # publishers wait for the client
         self._has_room = False  # the client has acknowledged something in this read
         self._types: TypeOfMessages | None = None  # with the extension dotnet
         self._queues: set[bytes] = set()  # consumed
+        self._destinations: dict[bytes, Destination] = {}
         self._early: list[Any] = []  # came before it was known who the client is
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
@@ -155,6 +166,10 @@ class MicroMsg2Session(Session):
                     message.properties = _with_mark(message.properties)
                 self._outgoing.add(message)
         else:
+            frames = None if delivery.properties else self._frames_of(delivery.run)
+            if frames is not None:
+                self._await_acks(now)
+                return [Send(frames)]
             for _, topic, body in delivery.each():
                 destination = spell_destination(ToTopic(topic))
                 if destination is None:
@@ -166,6 +181,13 @@ class MicroMsg2Session(Session):
         if too_long:
             commands.append(Discard("R17", too_long))
         return commands
+
+    def _frames_of(self, run: bytes) -> bytes | None:
+        """Return the frames of publications of one topic, if they can be sent at once."""
+        (topic, *others), payloads = _topics_and_bodies(run)
+        if others:
+            return None
+        return self._outgoing.at_once(TOPIC_PREFIX + topic, payloads)
 
     def refused(self, action: str, topic: bytes) -> Sequence[Command]:
         """Say that the client may not do that; nothing else says that a message is lost."""
@@ -179,8 +201,12 @@ class MicroMsg2Session(Session):
         if self._state is _State.CLOSED or self.deadline is None or now < self.deadline:
             return NOTHING
         if self._state is _State.READY:
-            limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
-            what = "no ack"
+            if self._ack_deadline is None or now < self._ack_deadline:
+                limit, name = self._settings.max_hold_s, "max_hold_s"
+                what = "publishers had to wait for this client; it did not catch up"
+            else:
+                limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
+                what = "no ack"
         else:
             limit, name = self._settings.handshake_timeout_s, "handshake_timeout_s"
             what = "no complete handshake"
@@ -257,6 +283,35 @@ class MicroMsg2Session(Session):
         command = whole if isinstance(whole, Refusal) else self._publication(whole)
         return self._end(command) if isinstance(command, Refusal) else [command]
 
+    def _run(self, event: MessageRun, now: float) -> Sequence[Command]:
+        """Take messages that are alike as one, if nothing is to be looked at in each."""
+        destination = self._destinations.get(event.destination) or self._known(event.destination)
+        count = len(event.payloads)
+        if (
+            not isinstance(destination, ToTopic)
+            or not self._assembler.is_idle
+            or self._types is not None
+            or self._ready.index(JSON) is not None
+            or not self._incoming.receive_many(event.sequence, count, now)
+        ):
+            commands: list[Command] = []
+            for frame in event.each():
+                commands += self._message(frame, now)
+                if self._state is _State.CLOSED:
+                    break
+            return commands
+        data = pack_many(destination.topic, event.payloads)
+        return [Run(data, 0, len(data), count)]
+
+    def _known(self, text: bytes) -> Destination | Refusal:
+        """Return what a destination is; it is remembered, as few clients have many."""
+        destination = read_destination(text)
+        if not isinstance(destination, Refusal):
+            if len(self._destinations) >= _MAX_DESTINATIONS:
+                self._destinations.clear()
+            self._destinations[text] = destination
+        return destination
+
     def _command(self, event: CommandFrame, now: float) -> Sequence[Command]:
         if event.name not in (SUBSCRIBE, UNSUBSCRIBE):
             return self._end(Refusal("R24", f"unknown command: {event.name[:_SHOWN]}"))
@@ -277,7 +332,7 @@ class MicroMsg2Session(Session):
             number = read_ack(event.payload)
             if isinstance(number, Refusal):
                 return self._end(number)
-            return self._acknowledged(number)
+            return self._acknowledged(number, now)
         if spec.name == DOTNET and self._types is not None:
             refusal = self._types.said(event.payload)
             return NOTHING if refusal is None else self._end(refusal)
@@ -301,13 +356,16 @@ class MicroMsg2Session(Session):
         return self._agreement
 
     def _publication(self, message: MessageFrame) -> Command | Refusal:
-        destination = read_destination(message.destination)
+        said = message.destination
+        destination = self._destinations.get(said) or self._known(said)
         if isinstance(destination, Refusal):
             return destination
-        try:
-            properties = properties_to_bus(message.properties)
-        except GrammarError as error:
-            return Refusal(error.rule, str(error))
+        properties: dict[str, bytes] = {}
+        if message.properties:
+            try:
+                properties = properties_to_bus(message.properties)
+            except GrammarError as error:
+                return Refusal(error.rule, str(error))
         if self._types is not None:
             properties |= self._types.properties()
         if fault := property_fault(properties):
@@ -327,13 +385,12 @@ class MicroMsg2Session(Session):
             topic = wanted.destination.topic
             return [Subscribe(topic, filter=wanted.filter, answer=self._or_end)]
         queue = wanted.destination.queue
-        if wanted.filter is not None:
-            reason = "a queue has no filters: what one consumer does not want would stay in it"
-            return self._end(Refusal("R37", reason))
         self._queues.add(queue)
         acks = self._acks
         credit = 1 if acks is None else min(acks.window, self._settings.window)
-        consume = Consume(queue, credit, acknowledged=acks is not None, answer=self._or_end)
+        acknowledged = acks is not None
+        # The same queue again replaces the filter.
+        consume = Consume(queue, credit, acknowledged, wanted.filter, answer=self._or_end)
 
         def opened(limit: str) -> Sequence[Command]:
             return self._or_end(limit) if limit else [consume]
@@ -350,7 +407,7 @@ class MicroMsg2Session(Session):
         self._outgoing.forget(lambda message: message.queue != queue)
         return [StopConsuming(queue)]
 
-    def _acknowledged(self, number: int) -> Sequence[Command]:
+    def _acknowledged(self, number: int, now: float) -> Sequence[Command]:
         done: dict[bytes, list[int]] = {}
         covered = self._outgoing.window.acknowledge(number)
         for message in covered:
@@ -358,7 +415,8 @@ class MicroMsg2Session(Session):
                 done.setdefault(message.queue, []).append(message.number)
         if not covered:
             return [Discard("A14")]
-        self.deadline = None  # the next one may take as long again
+        self._ack_deadline = None  # the next one may take as long again
+        self._await_acks(now)
         self._has_room = True
         return [Acknowledge(queue, each) for queue, each in done.items()]
 
@@ -367,10 +425,30 @@ class MicroMsg2Session(Session):
         frames = self._outgoing.frames()
         if fault := self._outgoing.fault():
             return self._end(Refusal(fault, "too many messages wait for the client's acks"))
+        self._await_acks(now)
+        commands: list[Command] = [Send(frames)] if frames else []
+        limit, backlog = self._settings.max_backlog_bytes, self._outgoing.backlog
+        if self._holds_until is None and backlog > limit // _HOLD_ABOVE:
+            self._holds_until = now + self._settings.max_hold_s
+            commands.append(HoldPublishers(True))
+        elif self._holds_until is not None and backlog <= limit // _RELEASE_BELOW:
+            self._holds_until = None
+            commands.append(HoldPublishers(False))
+        else:
+            return commands
+        self._set_deadline()
+        return commands
+
+    def _await_acks(self, now: float) -> None:
         timeout = self._settings.ack_timeout_s
-        if self.deadline is None and timeout and len(self._outgoing.window):
-            self.deadline = now + timeout
-        return [Send(frames)] if frames else []
+        if self._ack_deadline is None and timeout and len(self._outgoing.window):
+            self._ack_deadline = now + timeout
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        """Of a connection that is ready: the earlier of the two."""
+        times = [each for each in (self._ack_deadline, self._holds_until) if each is not None]
+        self.deadline = min(times, default=None)
 
     def _or_end(self, limit: str) -> Sequence[Command]:
         """Go on if a command was accepted; who asked for what a limit refuses must know."""
@@ -395,6 +473,19 @@ class MicroMsg2Session(Session):
         self._assembler.close()
         self._outgoing.close()
         self._early = []
+
+
+def _topics_and_bodies(run: bytes) -> tuple[dict[bytes, None], list[bytes]]:
+    topics: dict[bytes, None] = {}
+    bodies = []
+    position, size, header = 0, len(run), HEADER.unpack_from
+    while position < size:
+        _, topic_length, body_length = header(run, position)
+        body = position + HEADER.size + topic_length
+        topics[run[position + HEADER.size : body]] = None
+        position = body + body_length
+        bodies.append(run[body:position])
+    return topics, bodies
 
 
 def _outgoing_message(destination: bytes, properties: Properties, body: bytes) -> OutgoingMessage:
@@ -445,6 +536,7 @@ _TRANSITIONS: dict[_State, dict[type[Any], Callable[..., Sequence[Command]]]] = 
     _State.LOGGING_IN: {},  # nothing is handled yet; READY or, refused, CLOSED
     _State.READY: {
         MessageFrame: MicroMsg2Session._message,
+        MessageRun: MicroMsg2Session._run,
         CommandFrame: MicroMsg2Session._command,
         ExtensionFrame: MicroMsg2Session._extension,
         ErrorFrame: MicroMsg2Session._gives_up,

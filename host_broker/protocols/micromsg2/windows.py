@@ -5,9 +5,11 @@ number and is acknowledged, each fragment, too (A17). Time is an argument.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from struct import Struct
 from typing import Generic, TypeVar
 
+from host_broker.protocols.micromsg2.extensions import MAX_WINDOW
 from host_broker.protocols.micromsg2.negotiation import Acks
 from host_broker.protocols.micromsg2.refusal import Refusal
 
@@ -71,6 +73,16 @@ class SendWindow(Generic[T]):
             self._outstanding.append(item)
         return self._last
 
+    def send_many(self, items: Sequence[T]) -> int:
+        """Note frames, for which there must be room; returns the number of the first of them."""
+        if self.room < len(items):
+            raise ValueError(f"{self._limit} frames wait for an ack, and no more may be sent")
+        first = self._last % LAST_NUMBER + 1
+        self._last = (self._last + len(items) - 1) % LAST_NUMBER + 1
+        if self._limit is not None:
+            self._outstanding.extend(items)
+        return first
+
     def acknowledge(self, number: int) -> list[T]:
         """Return what an ack covers: all up to its number, which is included, whether or not
         numbers have wrapped in between (R29, A13). That makes room again at once (R28).
@@ -83,6 +95,10 @@ class SendWindow(Generic[T]):
         if behind >= len(outstanding) or not 1 <= number <= LAST_NUMBER:
             self.unknown_acks += 1
             return []
+        if not behind:
+            covered = list(outstanding)
+            outstanding.clear()
+            return covered
         return [outstanding.popleft() for _ in range(len(outstanding) - behind)]
 
 
@@ -100,7 +116,7 @@ class ReceiveWindow:
             delay_s = min(delay_s, acks.expire_s / 2)
         self._delay_s = delay_s
         self._last = 0
-        self._seen = 0  # frames, but no more than a window
+        self._seen = 0  # frames, as many as can be told from new ones
         self._unacknowledged = 0  # frames
         self._again = False  # what was acknowledged has come once more
         self.deadline: float | None = None
@@ -110,7 +126,7 @@ class ReceiveWindow:
         """Note a frame; returns whether it is new.
 
         One that was sent again, because its ack came late, is not, and is acknowledged again. A
-        stream keeps its order, so that a frame is either one of the last window's, or new.
+        stream keeps its order, so that a frame is either one of the last ones, or new.
         """
         if not self._limit:
             return True
@@ -122,8 +138,23 @@ class ReceiveWindow:
             self._again = True
             return False
         self._last = number
-        self._seen = min(self._seen + 1, self._limit)
+        # Not only a window: SharpMessaging's ``ack`` sends, and resends, ten.
+        self._seen = min(self._seen + 1, MAX_WINDOW)
         self._unacknowledged += 1
+        if self.deadline is None:
+            self.deadline = now + self._delay_s
+        return True
+
+    def receive_many(self, first: int, count: int, now: float) -> bool:
+        """Note new frames that follow each other; False, and nothing is noted, if the first is not
+        the next one that is awaited."""
+        if not self._limit:
+            return True
+        if first != self._last % LAST_NUMBER + 1:
+            return False
+        self._last = (self._last + count - 1) % LAST_NUMBER + 1
+        self._seen = min(self._seen + count, self._limit)
+        self._unacknowledged += count
         if self.deadline is None:
             self.deadline = now + self._delay_s
         return True

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from boards.bridge.bridge import PortSettings
-from boards.bridge.config import load_config
-from boards.bridge.port_plan import BridgePlan, ExposePlan
+from boards.bridge.config import BridgePlan, ExposePlan, load_config
 from boards.toml_file import TomlError
 from host_broker.address import Address
 

@@ -12,8 +12,8 @@ import pytest
 import serial
 
 from boards.bridge.bridge import PortSettings
+from boards.bridge.config import ExposePlan
 from boards.bridge.expose import ExposedPort, ListenError
-from boards.bridge.port_plan import ExposePlan
 from boards.serial_port import PortError, SerialPort
 from tests.boards.serial_board import DEADLINE_S, Board, eventually
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from boards.bridge.first_line import FirstLine
+from boards.bridge.token_gate import FirstLine
 from boards.serial_port import SerialPort
 from tests.boards.bridge_process import motemq, running, status
 from tests.boards.serial_board import DEADLINE_S, Board, eventually

@@ -63,7 +63,7 @@ def run_check(esp32: VirtualBoard, broker: Broker, tmp_path: Path) -> RunCheck:
         ):
             if on_board:
                 session.repl.exec(on_board, deadline_s=10)
-            return CHECKS[name].run(session)
+            return CHECKS[name].run(session) or []
 
     return run
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from boards.checks.registry import CHECKS
-from boards.session.agent import AgentError
-from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.board_session import AgentError, BoardSession, CheckFailed, Invalid
 from boards.session.plan import Protocol
 from tests.boards.checks.broken_broker import BrokenBroker, Fault, Way, body_of, topic_of
 from tests.boards.checks.conftest import Calls, Lay
+from tests.client_upy.fault_server import FaultServer
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,8 @@ from tests.boards.checks.conftest import Calls, Lay
         ("reconnect_black_hole", "lightmq"),
         ("reconnect_refused", "fmqp"),
         ("reconnect_restart", "fmqp"),
+        ("confirmed", "fmqp"),
+        ("confirmed", "lightmq"),
         ("ping_lost", "fmqp"),
         ("ping_idle", "lightmq"),
         ("ping_idle", "fmqp"),
@@ -29,7 +31,7 @@ from tests.boards.checks.conftest import Calls, Lay
     ],
 )
 def test_a_good_board_passes_and_is_measured(lay: Lay, name: str, protocol: Protocol) -> None:
-    samples = CHECKS[name].run(lay(protocol))
+    samples = CHECKS[name].run(lay(protocol)) or []
     assert [each.of for each in samples] == list(CHECKS[name].measures)
     assert all(value > 0 for each in samples for value in each.values)
 
@@ -54,6 +56,31 @@ def test_a_board_that_does_not_try_again_fails(lay: Lay, calls: Calls) -> None:
     _connecting(calls, retry_ms=0)
     with pytest.raises(CheckFailed, match=r"was not back in \d+ ms; it says 'closed'"):
         CHECKS["reconnect_fin"].run(lay("fmqp"))
+
+
+def test_a_broker_that_acknowledges_what_it_loses_fails(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = lay("fmqp")
+    own = session.own_broker()
+    with FaultServer() as server:
+        liar = {**own.facing, "micromsg2": f"127.0.0.1:{server.ports['micromsg2_echo']}"}
+        monkeypatch.setattr(own, "facing", liar)
+        lost = r"60 readings that the broker had confirmed did not arrive: \[0, 1, "
+        with pytest.raises(CheckFailed, match=lost):
+            CHECKS["confirmed"].run(session)
+
+
+def test_a_board_that_is_not_confirmed_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = lay("lightmq")
+    own = session.own_broker()
+    monkeypatch.setattr("boards.checks.confirmed._TIMEOUT_MS", 4000)
+    monkeypatch.setattr("boards.checks.confirmed._CUTS", ())
+    with FaultServer() as server:
+        deaf = {**own.facing, "micromsg2": f"127.0.0.1:{server.ports['micromsg2_deaf']}"}
+        monkeypatch.setattr(own, "facing", deaf)
+        with pytest.raises(CheckFailed, match="readings were not confirmed in"):
+            CHECKS["confirmed"].run(session)
 
 
 def test_a_subscription_that_is_forgotten_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +180,7 @@ def test_a_line_that_swallows_bytes_fails(
 
 
 def test_a_burst_that_was_held_back_passes(lay: Lay) -> None:
-    assert CHECKS["stream_held_back"].run(lay("fmqp")) == []
+    CHECKS["stream_held_back"].run(lay("fmqp"))  # raises nothing
 
 
 def test_a_message_that_is_lost_while_it_is_held_back_fails(

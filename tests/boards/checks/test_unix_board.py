@@ -58,7 +58,7 @@ def session(
 def test_a_unix_board_passes(session: BoardSession, name: str) -> None:
     check = CHECKS[name]
     assert not check.why_not(session.plan.protocol, session.plan.has)
-    samples = check.run(session)
+    samples = check.run(session) or []
     assert [each.of for each in samples] == list(check.measures)
 
 

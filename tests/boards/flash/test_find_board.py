@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from boards.flash.errors import NotThere
 from boards.flash.find_board import await_running, find_board, open_repl
+from boards.flash.target import NotThere
 from boards.inventory.board_file import load_board
 from boards.inventory.target import BoardHandle
 from boards.inventory.usb import UsbDevice

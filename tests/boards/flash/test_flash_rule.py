@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from boards.flash.errors import FlashError, NoWayIn, WrongBoard
 from boards.flash.image_identity import Image, check_image
 from boards.flash.ledger import Ledger
 from boards.flash.rule import Flashed, flash_board
+from boards.flash.target import FlashError, NoWayIn, WrongBoard
 from boards.inventory.board_file import load_board
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import all_models
@@ -21,7 +21,13 @@ from boards.inventory.target import BoardHandle
 from boards.repl import Repl
 from boards.virtual.board import BoardKind, VirtualBoard
 from firmware.build import ensure
-from tests.boards.desk_files import desk_board, motemq_rig, write_rig, write_virtual
+from tests.boards.desk_files import (
+    desk_board,
+    motemq_rig,
+    running_esp32,
+    write_rig,
+    write_virtual,
+)
 from tests.boards.fault_boards import SilentBoard
 
 _KINDS: dict[BoardKind, str] = {"esp32": "vesp32", "rp2040": "rpi_pico"}
@@ -297,14 +303,17 @@ def _without_buttons(path: Path) -> BoardHandle:
 
 def test_a_board_without_buttons_is_flashed_by_dtr_and_rts(tmp_path: Path) -> None:
     """As a real ESP32: esptool drives EN and IO0 through RFC 2217, asks, writes, and resets."""
-    with VirtualBoard.start("esp32", "b1", tmp_path / "b1") as blank:
-        url = blank.address.serial_urls["rfc2217"]
-        path = write_virtual(tmp_path, blank)
-        path.write_text(path.read_text().replace(blank.address.serial_url, url))
-        board = _without_buttons(path)
-        done = _flash(board, _image("esp32"), tmp_path)
+    # It runs: a blank one would be asked for eight seconds first. The rest is esptool's, 0.2 s a
+    # command, as pyserial's client polls.
+    with running_esp32(tmp_path / "b1", "b1") as board:
+        url = board.address.serial_urls["rfc2217"]
+        path = write_virtual(tmp_path, board)
+        path.write_text(path.read_text().replace(board.address.serial_url, url))
+        boots = board.control.state()["boots"]
+        done = _flash(_without_buttons(path), _image("esp32"), tmp_path, force=True)
         assert done.written
-        assert done.running.uid == blank.address.uid
-        path.write_text(path.read_text().replace(blank.address.uid, "0123456789ab"))
+        assert done.running.uid == board.address.uid
+        assert board.control.state()["boots"] > boots
+        path.write_text(path.read_text().replace(board.address.uid, "0123456789ab"))
         with pytest.raises(WrongBoard, match="nothing was written"):
             _flash(_without_buttons(path), _image("esp32"), tmp_path, force=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from boards.flash import methods
-from boards.flash.errors import FlashError, WrongBoard
 from boards.flash.image_identity import check_image
 from boards.flash.methods import METHODS, Job
 from boards.flash.picotool_flash import Rp2Chip, flash_picotool, read_rp2_chip
+from boards.flash.target import FlashError, WrongBoard
 from boards.inventory.board_file import load_board
 from boards.inventory.target import BoardHandle
 from boards.inventory.usb import read_usb

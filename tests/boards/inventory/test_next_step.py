@@ -8,8 +8,8 @@ import click
 import pytest
 
 from boards.inventory import findings
+from boards.inventory.findings import next_step
 from boards.inventory.locks import BoardLock
-from boards.inventory.next_step import next_step
 from boards.inventory.rig_file import Rig, load_rig
 from boards.inventory.states import inventory_states
 from boards.inventory.usb import read_usb

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from boards.flash.errors import WrongBoard
+from boards.flash.target import WrongBoard
 from boards.inventory import unresponsive
 from boards.inventory.board_file import Power, load_board
-from boards.inventory.power import PowerError, cycle, switch
+from boards.inventory.power import PowerError, switch
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl
 from boards.session.reset_ladder import NotBack, admit, bring_back
@@ -38,8 +38,9 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTools:
 
 def test_uhubctl_is_told_hub_port_and_action(tools: FakeTools) -> None:
     tools.add("uhubctl", {"-a": (0, "Current status for hub 1-1.2\nNew status for hub 1-1.2")})
-    power = Power("uhubctl", hub="1-1.2", port=3, off_s=0.01)
-    cycle(power)
+    power = Power("uhubctl", hub="1-1.2", port=3)
+    for on in (False, True):
+        switch(power, on=on)
     where = ["uhubctl", "-f", "-l", "1-1.2", "-p", "3", "-a"]
     assert tools.calls() == [[*where, "off"], [*where, "on"]]
 
@@ -52,10 +53,10 @@ def test_a_hub_that_switches_nothing_is_an_error(tools: FakeTools) -> None:
 
 def test_commands_are_run_and_their_failure_told(tools: FakeTools) -> None:
     tools.add("strip", {"3 on": (0, ""), "3 off": (4, "no such strip")})
-    power = Power("command", on=("strip", "3", "on"), off=("strip", "3", "off"), off_s=0.01)
+    power = Power("command", on=("strip", "3", "on"), off=("strip", "3", "off"))
     switch(power, on=True)
     with pytest.raises(PowerError, match="strip: exit code 4: no such strip"):
-        cycle(power)
+        switch(power, on=False)
     with pytest.raises(PowerError, match="nowhere is not installed"):
         switch(Power("command", on=("nowhere",), off=("nowhere",)), on=True)
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from boards.flash.errors import NotThere
-from boards.flash.target import Place
+from boards.flash.target import NotThere, Place
 from boards.inventory.board_file import load_board
 from boards.inventory.target import BoardHandle
 from boards.inventory.usb import UsbDevice, read_usb

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from boards.session.events import RunFiles
+from boards.session.event_writer import RunFiles
 
 S = 1_000_000_000
 _STEPS = ("start", "flash", "install", "check", "telemetry", "stop")

@@ -13,7 +13,7 @@ from boards.reports.junit import junit_xml
 from boards.reports.markdown import markdown
 from boards.reports.page import html_page
 from boards.reports.record import read_run
-from boards.session.events import _BOARD_COLUMNS, _EVENT_COLUMNS, _SAMPLE_COLUMNS
+from boards.session.event_writer import _BOARD_COLUMNS, _EVENT_COLUMNS, _SAMPLE_COLUMNS
 
 _LEAD: dict[str, Any] = {"schema_version": 1, "run_id": "r", "rig": "g", "ts": "", "mono_ns": 0}
 _EVENTS = [

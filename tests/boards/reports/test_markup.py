@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boards.reports.markup import templates, visible
+from boards.reports.page import templates
+from host_broker.printable import printable_lines
 
 _PARAGRAPH = templates().from_string('<p title="{{ title }}">{{ inside }}</p>')
 
@@ -47,7 +48,7 @@ def test_ordinary_text_is_shown_as_it_is(words: str) -> None:
 @pytest.mark.parametrize("sign", ["\u202e", "\x00", "\x1b", "\u2066", "\ud800", "\x9b", "\u2028"])
 def test_what_could_hide_words_is_made_visible(sign: str) -> None:
     shown = f"a\\x{ord(sign):02x}b" if ord(sign) < 256 else f"a\\u{ord(sign):04x}b"
-    assert visible(f"a{sign}b") == shown
+    assert printable_lines(f"a{sign}b") == shown
     assert _PARAGRAPH.render(inside=f"a{sign}b", title="") == f'<p title="">{shown}</p>'
 
 

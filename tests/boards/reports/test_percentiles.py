@@ -2,7 +2,7 @@
 
 import pytest
 
-from boards.reports.percentiles import percentile
+from boards.reports.axes import percentile
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ def test_two_runs_are_compared_in_the_order_in_which_they_are_named(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "name one RUN"),
         (["OUT", "--compare", "OUT", "OUT"], "name one RUN"),
         (["--compare", "OUT", "OUT"], "--compare goes with --html FILE"),
         (["OUT/rig", "--html", "x.html"], "neither a run's folder nor the --out of one"),
@@ -56,6 +55,18 @@ def test_wrong_words_are_usage_errors(out: Path, arguments: list[str], complaint
     done = motemq_rig("report", *(word.replace("OUT", str(out)) for word in arguments))
     assert done.returncode == 2
     assert complaint in done.stdout
+
+
+def test_without_a_word_it_is_the_last_run_of_this_folder(
+    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here" / "out").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    none = motemq_rig("report")
+    assert none.returncode == 2
+    assert "out/rig: neither a run's folder nor the --out of one" in none.stdout
+    Path("out/rig").symlink_to(out)
+    assert motemq_rig("report").stdout == motemq_rig("report", out).stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["--html", "PAGE"]])

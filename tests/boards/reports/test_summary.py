@@ -12,10 +12,8 @@ import pytest
 from rich.console import Console
 
 from boards.reports.board_state import BoardState
-from boards.reports.live_table import LiveTable
-from boards.reports.rerun import rerun_command
-from boards.reports.summary import print_summary
-from boards.reports.time_estimate import TimeEstimate
+from boards.reports.live_table import LiveTable, TimeEstimate
+from boards.reports.summary import print_summary, rerun_command
 from boards.session.event_writer import _event
 from boards.session.plan import BoardPlan, Job
 from motemq.cli import main

@@ -29,6 +29,8 @@ from tests.boards.rig_process import (
 
 _KILLS = int(os.environ.get("MOTEMQ_RIG_KILLS", "2"))
 _BOARDS = ("e1", "p1")
+# One that talks, one that ends: the other steps have more of the time in which it is killed.
+_CHECKS = ("--checks", "pubsub_up,will_clean")
 _OWN_FILES = {"main.py": "greenhouse = 1\n" * 90, "boot.py": "# the board's own\n"}
 
 
@@ -46,7 +48,7 @@ def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
         for board in (esp32, pico):
             write_virtual(tmp_path, board)
         began = time.monotonic()
-        first = run_rig(out, broker, "--rig", str(rig))
+        first = run_rig(out, broker, "--rig", str(rig), *_CHECKS)
         assert first.returncode == 0, first.stdout
         whole_s = time.monotonic() - began
         for board in (esp32, pico):
@@ -54,7 +56,7 @@ def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
         for number in range(_KILLS):
             at_s = chance.uniform(0.0, whole_s)
             # --force: each life writes flash, so that some die in the middle of it.
-            _kill_after(at_s, rig_command(out, broker, "--rig", str(rig), "--force"))
+            _kill_after(at_s, rig_command(out, broker, "--rig", str(rig), "--force", *_CHECKS))
             where = f"kill {number}, after {at_s:.2f} of {whole_s:.2f} s, seed {seed}"
             eventually(lambda: not _left_over(out), 20, f"{where}: {_left_over(out)}")
             for id in _BOARDS:
@@ -62,7 +64,7 @@ def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
                 assert unresponsive.why(tmp_path / ".rig", id) == "", where
             if list((out / "rig").glob("date=*/rig=*/run=*/events.jsonl")):
                 assert rows(out, "events.jsonl"), where
-            again = run_rig(out, broker, "--rig", str(rig))
+            again = run_rig(out, broker, "--rig", str(rig), *_CHECKS)
             assert again.returncode == 0, f"{where}\n{again.stdout}"
             for board in (esp32, pico):
                 assert _own_files(board) == _OWN_FILES, where

@@ -2,7 +2,7 @@
 
 import pytest
 
-from boards.pytest_groups import group_of
+from boards.pytest_plugin import group_of
 
 _IDS = ["pico", "pico-1", "esp32-a"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from boards.commands.add import identify
-from boards.flash.errors import NotThere
+from boards.flash.target import NotThere
 from boards.inventory import unresponsive
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import all_models
@@ -170,8 +170,19 @@ def test_another_board_does_not_clear_a_mark(
     assert "deaf" in unresponsive.why(tmp_path / ".rig", "b1")
 
 
+def test_a_virtual_boards_power_is_cut_and_comes_back(rig: Path, board: VirtualBoard) -> None:
+    boots = board.control.state()["boots"]
+    for what, state in (("off", "held"), ("on", "running"), ("cycle", "running")):
+        result = motemq_rig("power", "b1", what, "--rig", rig)
+        assert (result.returncode, result.stdout) == (0, f"b1: {what}\n")
+        assert board.control.state()["state"] == state
+    assert board.control.state()["boots"] == boots + 2
+
+
 def test_power_without_a_driver_is_a_fault_with_the_remedy(rig: Path) -> None:
-    result = motemq_rig("power", "b1", "off", "--rig", rig)
+    file = rig.parent / "boards" / "u1.toml"
+    file.write_text('id = "u1"\nmodel = "unix"\nserial_url = "/dev/null"\n')
+    result = motemq_rig("power", "u1", "off", "--rig", rig)
     assert result.returncode == 3
     assert "this board has no [power] driver" in result.stdout
 

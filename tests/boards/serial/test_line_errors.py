@@ -4,7 +4,7 @@ import os
 import pty
 import struct
 
-from boards.line_errors import counted, line_errors
+from boards.serial_port import counted, line_errors
 
 
 def test_the_kernels_structure_is_read_at_the_right_places() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from boards.session.events import RunFiles
+from boards.session.event_writer import RunFiles
 
 _PAGE = Path(__file__).parents[3] / "docs" / "rig-events.md"
 

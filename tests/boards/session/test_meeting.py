@@ -1,6 +1,6 @@
 """Who does a check together."""
 
-from boards.session.meeting import WAIT_S, Meeting
+from boards.session.worker_pool import WAIT_S, Meeting
 
 
 def test_nobody_begins_while_others_may_come() -> None:

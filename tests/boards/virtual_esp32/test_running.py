@@ -1,5 +1,6 @@
 """A board that runs MicroPython, driven by the real mpremote."""
 
+import re
 import socket
 import threading
 import time
@@ -180,3 +181,24 @@ def test_the_board_opens_tcp_connections_to_the_host(running: VirtualBoard, mpre
         )
         server.join(20)
     assert "b'HELLO'" in said
+
+
+def test_what_a_program_does_not_read_in_time_is_lost_as_in_a_uart(
+    running: VirtualBoard, mpremote: Tool
+) -> None:
+    """The driver of an ESP32's UART holds 260 bytes, and says nothing of what it drops."""
+    code = (
+        "import sys, time, select\ntime.sleep(1)\np = select.poll()\n"
+        "p.register(sys.stdin, 1)\nn = 0\nwhile p.poll(300):\n"
+        "    sys.stdin.buffer.read(1)\n    n += 1\nprint('had', n)"
+    )
+    mpremote(running, "exec", "--no-follow", code)
+    port = int(running.address.serial_urls["socket"].rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), 10) as line:
+        line.settimeout(20)
+        line.sendall(b"x" * 1000)
+        said = b""
+        while b"had" not in said or not said.endswith(b">"):
+            said += line.recv(4096)
+    (count,) = re.findall(rb"had (\d+)", said)
+    assert 200 <= int(count) <= 264

@@ -2,7 +2,7 @@
 
 Arguments: a file, JSON ({"faults": {name: port}, "good": {protocol: port}, "ca": a file beside
 it}); what they are reached through (tcp, tls, uart); which part of the matrix, as 0/3, 1/3 or 2/3;
-the driver (sync, aio).
+the protocols, as fmqp+lightmq, for a small heap does not hold them all; the driver (sync, aio).
 """
 
 import gc
@@ -13,8 +13,6 @@ from checks import check, equal, now, run, since
 from drivers import Changeable, Driver, to_end
 from line_uart import LineMachine
 
-from umotemq.fmqp import FmqpClient
-from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError
 from umotemq.tcp import Tcp
 
@@ -53,17 +51,34 @@ def leave(transport):
 
 
 def fmqp(transport, got):
-    client = FmqpClient(transport, **_options())
-    client.subscribe(b"faults/*", lambda topic, payload: got.append(payload))
-    return client
+    from umotemq.fmqp import FmqpClient
+
+    return _subscribed(FmqpClient(transport, **_options()), got)
 
 
 def lightmq(transport, got):
+    from umotemq.lightmq import LightmqClient
+
     def handler(data):
         got.append(data)
         return b""
 
     return LightmqClient(transport, "-".join(sys.argv[2:]).encode(), handler=handler, **_options())
+
+
+def micromsg2(transport, got):
+    from umotemq.micromsg2 import MicroMsg2Client
+
+    return _subscribed(MicroMsg2Client(transport, **_options()), got)
+
+
+def _subscribed(client, got):
+    client.subscribe(b"faults/*", lambda topic, payload: got.append(payload))
+    return client
+
+
+_EACH = [make for make in (fmqp, lightmq, micromsg2) if make.__name__ in sys.argv[4].split("+")]
+_FIRST = _EACH[0]  # which publishes
 
 
 def _options():
@@ -147,8 +162,10 @@ def is_ours():
     return _count[0] % _PARTS == _PART
 
 
-def each(fault, configured_ms, kinds, protocols=(fmqp, lightmq), work=None):
+def each(fault, configured_ms, kinds, protocols=(fmqp, lightmq, micromsg2), work=None):
     for make in protocols:
+        if make not in _EACH:
+            continue
         name = make.__name__ + "_" + fault if fault[:4] == "then" else fault
         if is_ours():
             to_end(notice(make, name, configured_ms, kinds, work))
@@ -180,6 +197,7 @@ def a_peer_that_answers_no_more():
 @check
 def half_a_message_then_silence():
     each("half_connack", _TIMEOUT, _SILENT, (lightmq,))
+    each("half_reply", _TIMEOUT, _SILENT, (micromsg2,))
     each("then_half", _KEEPALIVE + _TIMEOUT, _SILENT)
     each("then_long_half", _KEEPALIVE + _TIMEOUT, _SILENT)
 
@@ -216,7 +234,7 @@ def a_peer_that_stops_reading():
                     return start
                 # Nobody answers here; the next one is tried at once.
 
-    each("then_reads_nothing", _TIMEOUT, ("timeout",), (fmqp,), publish)
+    each("then_reads_nothing", _TIMEOUT, ("timeout",), (fmqp, micromsg2), publish)
     each("then_reads_nothing", _TIMEOUT, ("timeout",), (lightmq,), send)
 
 
@@ -230,6 +248,7 @@ def a_close_and_a_reset():
 @check
 def a_refusal():
     each("refusal", 0, ("refused",), (lightmq,))
+    each("error", 0, ("refused",), (micromsg2,))
 
 
 @check
@@ -244,7 +263,7 @@ def one_byte_at_a_time():
         equal([int(data) for data in got], list(range(50)), repr(client.error))
         leave(transport)
 
-    for make in (fmqp, lightmq):
+    for make in _EACH:
         if is_ours():
             to_end(all_of_it(make))
             print("%s bytewise, %s: survived" % (make.__name__, _THROUGH))
@@ -255,7 +274,7 @@ def a_watchdog_is_fed_only_while_the_link_is_proven_alive():
     async def feeding(port, until):
         fed = []
         transport = path(port)
-        client = fmqp(transport, [])
+        client = _FIRST(transport, [])
         client.alive = lambda: fed.append(client.up)
         async with Driver(client) as link:
             await link.until(lambda: until(client, fed))
@@ -267,9 +286,9 @@ def a_watchdog_is_fed_only_while_the_link_is_proven_alive():
     if not is_ours():
         return
     counts = []
-    to_end(feeding(_GIVEN["good"]["fmqp"], lambda client, fed: len(fed) >= 5))
+    to_end(feeding(_GIVEN["good"][_FIRST.__name__], lambda client, fed: len(fed) >= 5))
     # It was up, and was asked; what it did not answer feeds nothing.
-    silent = _GIVEN["faults"]["fmqp_then_silent"]
+    silent = _GIVEN["faults"][_FIRST.__name__ + "_then_silent"]
     to_end(feeding(silent, lambda client, fed: client.connects and client.error))
     equal(counts[1] <= 1, True, "fed %d times" % counts[1])
     print("watchdog, %s: fed by the living only" % _THROUGH)
@@ -280,8 +299,9 @@ def awake_for_one_value():
     # What a board does between two deep sleeps: connect, publish, ask whether it came, close.
     async def wake():
         start = now()
-        transport = path(_GIVEN["good"]["fmqp"])
-        client = FmqpClient(transport, timeout_ms=_LATE)
+        transport = path(_GIVEN["good"][_FIRST.__name__])
+        client = _FIRST(transport, [])
+        client.timeout_ms = _LATE
         async with Driver(client) as link:
             await link.until(lambda: client.up)
             await link.publish(b"cellar/temperature", b"8.5")

@@ -22,6 +22,10 @@ def way(peer):
     if sys.argv[1] == "memory":
         from loop_stream import Loop
 
+        if peer == "micromsg2_echo":
+            from loop_stream import Acknowledging
+
+            return Acknowledging()
         return Loop(b"\x02\0\x01\0" if peer == "lightmq_echo" else b"", peer == "silent")
     from umotemq.tcp import Tcp
 
@@ -131,6 +135,51 @@ def lightmq_pings_without_allocating():
             client.ping(2000)
 
     none(ping, "LightMQ ping")
+    client.close()
+
+
+@check
+def micromsg2_publishes_and_receives_without_allocating():
+    from umotemq.micromsg2 import MicroMsg2Client
+
+    client = MicroMsg2Client(way("micromsg2_echo"), window=10)
+    counter = Counter()
+    client.subscribe(b"x/y/zz", counter.raw, raw=True)
+    connected(client)
+    client.subscribe(b"a/b/c", counter.raw, raw=True)
+    none(round_trips(client, counter), "MicroMsg2 round trip")
+    payload = bytearray(64)
+
+    def publish(count):
+        for n in range(count):
+            client.publish(topics[n % len(topics)], payload)
+            client.poll(0)
+
+    for topics in ([b"telemetry/one"], ["telemetry/one"], [b"telemetry/one", b"telemetry/two"]):
+        none(publish, "MicroMsg2 publish to %s" % topics)
+    client.close()
+
+
+@check
+def confirmed_messages_take_no_heap():
+    from umotemq.micromsg2 import MicroMsg2Client
+    from umotemq.outage import Ring
+
+    client = MicroMsg2Client(way("micromsg2_echo"), window=10, outage=Ring(2000))
+    connected(client)
+    payload = bytearray(64)
+
+    def publish(count):
+        for _ in range(count):
+            client.publish(b"telemetry/one", payload, confirm=True)
+            # What has to wait for its window is sliced, which takes heap.
+            while client.outage.count > 5:
+                client.poll(10)
+
+    none(publish, "MicroMsg2 confirmed")
+    client.ping(2000)
+    client.poll(0)
+    equal((client.outage.count, client.outage.dropped), (0, 0))
     client.close()
 
 

@@ -1,4 +1,4 @@
-"""Six ways for a peer to fail, by both drivers and both protocols; over streams in memory.
+"""Six ways for a peer to fail, by both drivers and each protocol; over streams in memory.
 
 So boards without a network run them, too: ``check_faults`` does the same over real ones. The last
 argument is the driver: sync or aio.
@@ -8,9 +8,11 @@ from checks import Blocked, check, equal, run, since
 from checks import now as instant
 from clients_in_memory import broker
 from drivers import Driver, raised, to_end
+from micromsg2_peer import answers
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
+from umotemq.micromsg2 import MicroMsg2Client
 
 _TIMEOUT_MS = 300
 _KEEPALIVE_MS = 200
@@ -24,7 +26,10 @@ class Fmqp:
     half = b"\0\x01\0\0\0\x05a12"
     huge = b"\0\x01\x0b\xeb\xc2\0a"
     absurd = "wire"
-    answer = staticmethod(broker)
+
+    @staticmethod
+    def answer(stream):
+        return broker
 
     @staticmethod
     def client(stream):
@@ -43,10 +48,13 @@ class Lightmq:
     absurd = "timeout"
 
     @staticmethod
-    def answer(data):
-        if data[0] == 1:
-            return b"\x02\0\x01\0"
-        return b"\x04" + data[1:] if data[0] == 3 else b""
+    def answer(stream):
+        def answer(data):
+            if data[0] == 1:
+                return b"\x02\0\x01\0"
+            return b"\x04" + data[1:] if data[0] == 3 else b""
+
+        return answer
 
     @staticmethod
     def client(stream):
@@ -57,8 +65,25 @@ class Lightmq:
         await link.post(b"x", _TIMEOUT_MS)
 
 
+class MicroMsg2:
+    """The same of a MicroMsg2 client."""
+
+    half = b"\0\0\x01\x07topic/a\0\0\x0512"
+    huge = b"\x08\0\x01\x07topic/a\0\0\x0b\xeb\xc2\0"
+    absurd = "wire"
+    answer = staticmethod(answers)
+
+    @staticmethod
+    def client(stream):
+        return MicroMsg2Client(stream, name=b"n", **_OPTIONS)
+
+    @staticmethod
+    async def publish(link):
+        await link.publish(b"a", b"x")
+
+
 def notice(spoil, within_ms, word=None, publish=False, mute=False):
-    """Both protocols notice in time what ``spoil(stream, kind)`` does, and come back after it."""
+    """Each protocol notices in time what ``spoil(stream, kind)`` does, and come back after it."""
 
     async def main(kind):
         stream = Blocked()
@@ -66,7 +91,7 @@ def notice(spoil, within_ms, word=None, publish=False, mute=False):
         told = []
         client.on_down = lambda: told.append(client.error.args[0])
         if not mute:
-            stream.answer = kind.answer
+            stream.answer = kind.answer(stream)
         async with Driver(client) as link:
             start = instant()
             if not mute:
@@ -79,11 +104,11 @@ def notice(spoil, within_ms, word=None, publish=False, mute=False):
             equal(since(start) < within_ms + _GRACE_MS, True, "%d ms" % since(start))
             equal((told or client.error.args)[0], word or kind.absurd)
             connects = client.connects
-            stream.answer = kind.answer
+            stream.answer = kind.answer(stream)
             stream.room = 1 << 20
             await link.until(lambda: client.connects > connects or client.up)
 
-    for kind in (Fmqp, Lightmq):
+    for kind in (Fmqp, Lightmq, MicroMsg2):
         to_end(main(kind))
 
 

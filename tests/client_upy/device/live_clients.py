@@ -44,6 +44,14 @@ def lightmq(client_id, port="lightmq", **options):
     return LightmqClient(way(port), client_id, **options)
 
 
+def micromsg2(name, port="micromsg2", kind=None, **options):
+    """Return a client that is not connected yet."""
+    from umotemq.micromsg2 import MicroMsg2Client
+
+    options.setdefault("timeout_ms", SOON_MS)
+    return (kind or MicroMsg2Client)(way(port), name=name, **options)
+
+
 def up(client):
     """Connect; return the client."""
     client.connect(timeout_ms=SOON_MS)

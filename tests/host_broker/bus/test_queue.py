@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from host_broker.bus.delivery import QueuedMessage
-from host_broker.bus.publication import NO_PROPERTIES
+from host_broker.bus.delivery import Filter, QueuedMessage
+from host_broker.bus.publication import NO_PROPERTIES, Properties
 from host_broker.bus.queue import QUEUE_POLICIES, Queue, QueuePolicy
 
 BIG = 1 << 30
@@ -202,6 +202,13 @@ class _NaiveConsumer:
     acknowledged: bool
     ready: bool = True
     in_flight: list[int] = field(default_factory=list)
+    parity: int | None = None  # of the lengths of bodies that it wants
+
+
+_OF: list[Filter] = [
+    lambda topic, properties, body: len(body) % 2 == 0,
+    lambda topic, properties, body: len(body) % 2 == 1,
+]
 
 
 class QueueAgainstNaive(RuleBasedStateMachine):
@@ -221,7 +228,7 @@ class QueueAgainstNaive(RuleBasedStateMachine):
         self.had: set[int] = set()  # was in flight once
         self.ring: list[int] = []
         self.consumers: dict[int, _NaiveConsumer] = {}
-        self.settled: set[int] = set()
+        self.lengths: dict[int, int] = {}
 
     def _is_full(self) -> bool:
         return len(self.sizes) >= self.most or sum(self.sizes.values()) >= self.most_bytes
@@ -236,17 +243,23 @@ class QueueAgainstNaive(RuleBasedStateMachine):
         if taken:
             self.last += 1
             self.sizes[self.last] = 1 + len(body)
+            self.lengths[self.last] = len(body)
             self.waiting.append(self.last)
         assert self.queue.put(b"t", body, NO_PROPERTIES) == taken
         if self.policy == "drop-oldest":  # never what is in flight, and one may wait behind it
             in_flight = len(self.sizes) - len(self.waiting)
             assert len(self.queue) <= max(self.most, in_flight + 1)
 
-    @rule(who=st.integers(1, 4), credit=st.integers(0, 4), acknowledged=st.booleans())
-    def consume(self, who: int, credit: int, acknowledged: bool) -> None:
-        self.queue.consume(who, credit, acknowledged)
+    @rule(
+        who=st.integers(1, 4),
+        credit=st.integers(0, 4),
+        acknowledged=st.booleans(),
+        parity=st.sampled_from([None, None, 0, 1]),
+    )
+    def consume(self, who: int, credit: int, acknowledged: bool, parity: int | None) -> None:
+        self.queue.consume(who, credit, acknowledged, None if parity is None else _OF[parity])
         known = self.consumers.setdefault(who, _NaiveConsumer(credit, acknowledged))
-        known.credit, known.acknowledged = credit, acknowledged
+        known.credit, known.acknowledged, known.parity = credit, acknowledged, parity
         if who not in self.ring:
             self.ring.append(who)
 
@@ -277,11 +290,18 @@ class QueueAgainstNaive(RuleBasedStateMachine):
     @rule()
     def assign(self) -> None:
         expected: dict[int, list[tuple[int, bool]]] = {}
-        while self.waiting:
-            able = [who for who in self.ring if self._room(self.consumers[who])]
+        while True:
+            able = [
+                (who, number)
+                for who in self.ring
+                if self._room(self.consumers[who])
+                for number in self.waiting
+                if self.consumers[who].parity in (None, self.lengths[number] % 2)
+            ]
             if not able:
                 break
-            who, number = able[0], self.waiting.pop(0)
+            who, number = able[0]
+            self.waiting.remove(number)
             expected.setdefault(who, []).append((number, number in self.had))
             if self.consumers[who].acknowledged:
                 self.consumers[who].in_flight.append(number)
@@ -308,6 +328,46 @@ class QueueAgainstNaive(RuleBasedStateMachine):
 
 TestQueueAgainstNaive = QueueAgainstNaive.TestCase
 TestQueueAgainstNaive.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_a_filter_is_asked_once_about_each_message() -> None:
+    """However long the backlog is, and however often somebody publishes."""
+    asked: list[bytes] = []
+
+    def late(topic: bytes, properties: Properties, body: bytes) -> bool:
+        asked.append(body)
+        return int(body) >= 1000
+
+    made = queue()
+    put(made, *(b"%d" % number for number in range(1000)))
+    made.consume(1, 2, acknowledged=True, filter=late)
+    assert assigned(made) == {}
+    assert len(asked) == 1000
+    put(made, *(b"%d" % number for number in range(1000, 1005)))
+    assert assigned(made) == {1: [b"1000", b"1001"]}
+    assert len(asked) == 1002
+    made.consume(2, 3, acknowledged=True)
+    assert assigned(made) == {2: [b"0", b"1", b"2"]}
+    made.acknowledge(1, [1001, 1002])
+    assert assigned(made) == {1: [b"1002", b"1003"]}
+    made.leave(1)
+    made.consume(3, 9, acknowledged=True, filter=late)
+    assert marked(made) == {3: [(1003, True), (1004, True), (1005, False)]}
+    assert (len(made), made.waiting) == (1003 - 3 + 3, 997)
+
+
+def test_what_is_taken_from_the_middle_is_cleared_away() -> None:
+    made = queue()
+    made.consume(1, BIG, acknowledged=True, filter=_OF[1])
+    for _ in range(1000):
+        put(made, b"22", b"1")
+        assert assigned(made) == {1: [b"1"]}
+    assert (made.waiting, len(made)) == (1000, 2000)
+    assert len(made._waiting) <= 2 * made.waiting + 64
+    made.leave(1)
+    made.consume(2, BIG, acknowledged=False)
+    numbers = [number for number, _ in marked(made)[2]]
+    assert numbers == list(range(1, 2001))
 
 
 def test_a_message_knows_its_size() -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from host_broker.client import Client, ClientError, connect
-from host_broker.client_errors import ConnectionLost
+from host_broker.client_errors import ConnectionLost, Refused
 from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, spawn, until
+from tests.host_broker.net.certificates import Authority
 from tests.host_broker.net.journal_decoder import read_journal
 
 OPTIONS = (
@@ -66,6 +67,23 @@ def is_full(running: BrokerProcess) -> bool:
         return bool(json.loads(connection.getresponse().read())["journal"]["full"])
     finally:
         connection.close()
+
+
+def held(running: BrokerProcess) -> int:
+    """Return how many connections are read no further."""
+    connection = http.client.HTTPConnection("127.0.0.1", running.ports["auto"], timeout=30)
+    try:
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+    finally:
+        connection.close()
+    return int(float(next(line for line in lines if line.startswith("motemq_clients_held "))[20:]))
+
+
+def came_back(url: str) -> bool:
+    with contextlib.suppress(Refused), connect(url, timeout_s=60.0):
+        return True
+    return False
 
 
 def post(running: BrokerProcess) -> int:
@@ -158,4 +176,32 @@ def test_the_exit_code_of_pub_is_what_journal_ack_promises(
         assert code(2) == (0 if ack == "memory" else 1)
         limit(running, resource.RLIM_INFINITY)
         assert code(50) == 0
+        assert running.end()[0] == 0
+
+
+@pytest.mark.parametrize("scheme", ["lightmq", "lightmqs"])
+def test_a_board_that_restarts_meanwhile_gets_its_name_back(tmp_path: Path, scheme: str) -> None:
+    """Nobody reads that its former self has hung up: it waits, as all who publish do."""
+    authority = Authority(tmp_path, "ours")
+    cert, key = authority.issue("broker")
+    secure = f"autos://127.0.0.1:0?cert={cert}&key={key}"
+    with broker("--data", str(tmp_path / "data"), *OPTIONS, "--listen", secure) as running:
+        of = "auto" if scheme == "lightmq" else "autos"
+        url = f"{scheme}://127.0.0.1:{running.ports[of]}/kitchen?ca={authority.file}"
+        if of == "auto":
+            url = url.partition("?")[0]
+        limit(running, LIMIT_BYTES)
+        publisher = connected(running, "fmqp")
+        filling = fill(publisher, retain=False)
+        until(lambda: is_full(running))
+        former = connect(url, timeout_s=60.0)
+        former.publish("up", b"held from here on")
+        until(lambda: held(running) > 1)
+        with pytest.raises(Refused):
+            connect(url, timeout_s=60.0)
+        former.abort()
+        until(lambda: came_back(url))
+        limit(running, resource.RLIM_INFINITY)
+        filling.join(60.0)
+        publisher.close()
         assert running.end()[0] == 0

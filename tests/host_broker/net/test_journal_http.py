@@ -422,7 +422,8 @@ def test_a_broker_stops_while_somebody_waits(running: BrokerProcess) -> None:
     _publish(port, [b"1"])
     _until_kept(port, 2)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("GET", "/journal/0?from=1000000&wait_ms=30000")
+    following = _json(port, "/journal")["partitions"][0]["next"]
+    connection.request("GET", f"/journal/0?from={following}&wait_ms=30000")
     began = time.monotonic()
     code, _ = running.end()
     assert code == 0

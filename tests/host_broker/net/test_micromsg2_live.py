@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,24 @@ def test_thousands_of_messages_by_windows(running: BrokerProcess) -> None:
             publisher.publish("topic/live/bulk", b"%d" % number)
         publisher.sync(_WAIT_S)
         assert [_next(reader)[1] for _ in range(20_000)] == [b"%d" % n for n in range(20_000)]
+
+
+def test_a_fast_publisher_waits_for_a_slow_reader(running: BrokerProcess) -> None:
+    """R26: 40 MB, of which at most 16 MiB may wait; nothing is missing."""
+    count = 40_000
+
+    def publish() -> None:
+        with _at(running, "fmqp") as program:
+            for number in range(count):
+                program.publish("live/flood", b"%d" % number + bytes(1000))
+            program.sync(_WAIT_S)
+
+    with _at(running) as reader, ThreadPoolExecutor(1) as pool:
+        reader.subscribe("topic/live/flood", confirm=True)
+        published = pool.submit(publish)
+        for number in range(count):
+            assert int(_next(reader)[1].rstrip(b"\0")) == number
+        published.result(_WAIT_S)
 
 
 def test_a_long_message(running: BrokerProcess) -> None:

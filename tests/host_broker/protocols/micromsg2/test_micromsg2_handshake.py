@@ -17,6 +17,7 @@ from host_broker.protocols.micromsg2.extensions import (
 )
 from host_broker.protocols.micromsg2.grammar import read_extensions, spell_extensions
 from host_broker.protocols.micromsg2.negotiation import (
+    SHARPMESSAGING,
     Agreement,
     Offer,
     choose,
@@ -177,7 +178,8 @@ def test_every_pair_of_offers(client: Offer, server: Offer) -> None:
         & has["board"]
         & has["broker"]
     )
-    assert both_wanted - set(names) <= {"ack", "batch-ack"}
+    if at_client.version != SHARPMESSAGING:  # of which no suggestion is taken
+        assert both_wanted - set(names) <= {"ack", "batch-ack"}
     if {"ack", "batch-ack"} <= set(names):
         assert {"ack", "batch-ack"} <= must["board"] | must["broker"]
 
@@ -337,6 +339,23 @@ def test_what_the_client_requires_is_not_repeated() -> None:
         "",
     )
     assert _chosen(_offer("c", "json:a=1"), "json") == ("json:a=1", "")
+
+
+def test_sharpmessaging_s_habits() -> None:
+    """A28, A29: its client fails if what it requires is not repeated, and its server suggests
+    whatever it was told, which it need not have."""
+    server = _offer("s", "", "", "ack;batch-ack:max-count=50")
+    said = _list("ack:MessagesPerAck=10,AckExpireTime=1000")
+    answer = reply(server, Handshake(1, 1, "MyClient", said))
+    assert isinstance(answer, Handshake)
+    assert (answer.required, answer.optional, answer.minor) == (said, (), 0)
+    client = _offer("c", "batch-ack:max-count=80", "pubsub;json")
+    required = _list("batch-ack:MessagesPerAck=10,AckExpireTime=1000")
+    found = choose(client, Handshake(1, 1, "SERVER", required, _list("pubsub;json")))
+    assert not isinstance(found, Refusal)
+    final, agreement = found
+    assert [each.name for each in agreement.extensions] == ["batch-ack"]
+    assert (final.optional, agreement.acks and agreement.acks.window) == ((), 10)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from host_broker.protocols.micromsg2.events import (
     MessageFrame,
 )
 from host_broker.protocols.micromsg2.grammar import read_extensions
+from tests.host_broker.desk import Desk
 from tests.host_broker.protocols.micromsg2.peer import (
     Peer,
     micromsg2_desk,
@@ -85,6 +86,38 @@ def test_a_subscription_filters() -> None:
     writer.publish("topic/t", b"y", "n:N1")
     writer.publish("topic/t", b"z", "n:N2;unit:TK")
     assert payloads(reader.heard()) == [b"y"]
+
+
+def test_consumers_of_a_queue_filter() -> None:
+    """R36, R37: each gets what it wants, in order; the rest waits for one that wants it."""
+    desk = micromsg2_desk()
+    low, writer = Peer(desk, "pubsub;batch-ack"), Peer(desk)
+    assert low.subscribe("jobs", "n<N5") == []
+    for number in (1, 7, 2, 8, 3):
+        writer.publish("jobs", b"%d" % number, f"n:N{number}")
+    assert payloads(low.heard()) == [b"1", b"2", b"3"]
+    high = Peer(desk)
+    assert payloads(high.subscribe("jobs", "n>N7")) == [b"8"]
+    low.acknowledge(2)
+    low.close()
+    high.close()
+    anybody = Peer(desk)
+    assert payloads(anybody.subscribe("jobs")) == [b"7", b"3"]
+    assert payloads(anybody.subscribe("jobs", "n=N9")) == []  # again: another filter
+    for number in (1, 9):
+        writer.publish("jobs", b"%d" % number, f"n:N{number}")
+    assert payloads(anybody.heard()) == [b"9"]
+
+
+def test_who_asks_for_too_many_filters_of_a_long_queue_is_disconnected() -> None:
+    """R37: each has to look at all that waits."""
+    desk = micromsg2_desk(bus={"max_steps_per_s": 1000})
+    writer, reader = Peer(desk), Peer(desk)
+    for _ in range(100):
+        writer.publish("jobs", b"x", "n:N1")
+    for _ in range(5):
+        reader.subscribe("jobs", "n=N2")
+    assert reader.why_closed.startswith("bus.max_steps_per_s")
 
 
 def test_publishers_are_acknowledged() -> None:
@@ -383,7 +416,6 @@ def test_what_is_retained_comes_first() -> None:
         (spell_command_frame("dance"), "R24"),
         (spell_command_frame("subscribe"), "R24"),
         (spell_command_frame("subscribe", [("topic", b"a"), ("filter", b"n>=N1")]), "R39"),
-        (spell_command_frame("subscribe", [("queue", b"a"), ("filter", b"n=N1")]), "R37"),
         (spell_command_frame("unsubscribe"), "R24"),
         (spell_extension(9, b""), "R23"),
         (spell_extension(2, b"\0"), "R32"),
@@ -554,3 +586,65 @@ def test_who_comes_while_the_broker_stops_is_told_so() -> None:
     events = Codec("client").receive_data(desk.got(connection))
     assert events == [ErrorFrame("the broker is stopping")]
     assert [close.connection for close in desk.closes] == [connection]
+
+
+def _behind(desk: Desk) -> tuple[Peer, int]:
+    """A client that has acknowledged nothing of what an FMQP program publishes, which waits."""
+    reader = Peer(desk, "pubsub;batch-ack")
+    reader.subscribe("topic/t")
+    program = desk.open()
+    for number in range(10):
+        desk.pub(program, "t", b"%09d" % number)
+    assert not desk.held
+    for number in range(10, 40):
+        desk.pub(program, "t", b"%09d" % number)
+        if desk.held:
+            break
+    assert desk.held == {(program, "queue")}
+    return reader, program
+
+
+def test_publishers_wait_for_a_client_that_is_behind() -> None:
+    """R26: and nothing is lost; they go on when it has caught up."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
+    reader, program = _behind(desk)
+    got = payloads(reader.heard())
+    while desk.held:
+        got += payloads(reader.acknowledge(len(got)))
+    assert reader.why_closed == ""
+    desk.pub(program, "t", b"last")
+    while (more := payloads(reader.acknowledge(len(got)))) or got[-1] != b"last":
+        got += more
+    assert got[:-1] == [b"%09d" % number for number in range(len(got) - 1)]
+    desk.advance(30.0)
+    assert reader.why_closed == ""  # it is behind no more
+
+
+def test_publishers_do_not_wait_for_ever() -> None:
+    """A client may let them wait for so long; then it is gone, and so it is if it leaves."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600, "max_hold_s": 5.0})
+    reader, program = _behind(desk)
+    heard = payloads(reader.heard())
+    reader.acknowledge(len(heard) // 2)  # which is not enough
+    desk.advance(4.9)
+    assert desk.held
+    desk.advance(0.2)
+    assert reader.why_closed.startswith("micromsg2.max_hold_s")
+    assert not desk.held
+    leaving, program = _behind(desk)
+    leaving.close()
+    assert not desk.held
+    other, program = _behind(desk)
+    desk.close(program)
+    assert other.why_closed == ""
+
+
+def test_nobody_waits_for_itself() -> None:
+    """What it is behind with would never be read then."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
+    talker = Peer(desk, "pubsub;batch-ack")
+    talker.subscribe("topic/t")
+    for number in range(40):
+        talker.publish("topic/t", b"%09d" % number)
+    assert not desk.held
+    assert talker.why_closed == ""
