@@ -11,6 +11,7 @@ from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.failures import of_java
 from motemq_pipeline.sessions import (
     _driver_address,
+    _python_sockets,
     _submitted,
     address_for,
     is_local,
@@ -32,6 +33,15 @@ def test_a_driver_is_reached_at_the_address_by_which_it_reaches_the_master() -> 
         except OSError:  # a machine without a way out
             ours = ""
     assert address_for("spark://192.0.2.1:7077") == ours
+
+
+def test_java_and_python_of_one_machine_talk_by_sockets_in_our_own_folder() -> None:
+    brief = Path("/tmp/motemq-spark-12345678")
+    settings = _python_sockets("local[2]", brief)
+    assert settings["spark.python.unix.domain.socket.enabled"] == "true"
+    assert settings["spark.python.unix.domain.socket.dir"] == str(brief)
+    assert _python_sockets("local[2]", brief / ("x" * 50)) == {}  # too long for a socket
+    assert _python_sockets("spark://127.0.0.1:7077", brief) == {}
 
 
 def test_only_a_cluster_reaches_the_driver_by_more_than_loopback() -> None:
