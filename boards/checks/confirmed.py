@@ -10,8 +10,7 @@ import time
 from boards.checks.declared import Check, Measurement, Samples
 from boards.faults.control import Route
 from boards.faults.trace import How
-from boards.session.board_session import BoardSession, CheckFailed, Invalid
-from boards.session.message_line import set_silence
+from boards.session.board_session import BoardSession, CheckFailed, Invalid, set_silence
 from boards.session.observer import Observer
 
 _COUNT = 60
