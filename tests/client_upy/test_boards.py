@@ -55,7 +55,10 @@ _RUNS: dict[BoardKind, list[_Run]] = {
         ("heap", "/live/faults.json"),
         *(
             (name, "/live/ports.json")
-            for name in ("broker", "broker_micromsg2", "chunks", "aio", "aio_handlers", "aio_loss")
+            for name in (
+                *("broker", "chunks", "aio", "aio_handlers", "aio_loss"),
+                *("broker_micromsg2", "aio_micromsg2"),
+            )
         ),
         ("soak", "/live/ports.json", "5000", "10"),
         ("tls", "/tls"),

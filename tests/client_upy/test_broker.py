@@ -14,7 +14,15 @@ from tests.client_upy.interpreters import (
     run_checks,
 )
 
-_NAMES = ["broker", "broker_micromsg2", "chunks", "aio", "aio_handlers", "aio_loss"]
+_NAMES = [
+    "broker",
+    "chunks",
+    "aio",
+    "aio_handlers",
+    "aio_loss",
+    "broker_micromsg2",
+    "aio_micromsg2",
+]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,8 @@
 import io
 
 from checks import check, equal, raises, run
-from live_clients import SOON_MS, fmqp, micromsg2, until, up
+from live_clients import SOON_MS, fmqp, until, up
+from live_micromsg2 import micromsg2
 
 from umotemq.fragments import FragmentClient
 from umotemq.outage import Ring
@@ -75,8 +76,8 @@ def a_queue_gives_each_message_to_one_and_none_is_lost():
 @check
 def long_payloads_go_in_fragments_and_come_whole():
     got = []
-    payload = b"0123456789abcdef!" * 180
-    client = micromsg2(b"long", kind=FragmentClient, rx_size=3400, message_size=0, window=4)
+    payload = b"0123456789abcdef!" * 90
+    client = micromsg2(b"long", kind=FragmentClient, rx_size=1700, message_size=0, window=4)
     client.subscribe("long/1", lambda topic, data: got.append(data))
     up(client)
     client.publish_from("long/1", len(payload), io.BytesIO(payload))

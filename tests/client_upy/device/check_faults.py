@@ -9,6 +9,9 @@ import gc
 import json
 import sys
 
+if "micromsg2" in sys.argv:
+    # First: to compile it takes more in one piece than a small heap has once it is in use.
+    import umotemq.micromsg2  # noqa: F401
 from checks import check, equal, now, run, since
 from drivers import Changeable, Driver, to_end
 from line_uart import LineMachine

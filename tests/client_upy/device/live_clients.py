@@ -10,9 +10,6 @@ import time
 
 from checks import is_kind
 
-from umotemq.fmqp import FmqpClient
-from umotemq.lightmq import LightmqClient
-
 SOON_MS = 30000  # a busy machine's broker may take seconds for what takes no time elsewhere
 
 with open(sys.argv[1]) as _file:
@@ -30,26 +27,25 @@ def way(port):
     return Tcp("127.0.0.1", PORTS[port])
 
 
-def fmqp(port="fmqp", kind=FmqpClient, **options):
+# Each imports its own: a small heap does not hold all protocols.
+
+
+def fmqp(port="fmqp", kind=None, **options):
     """Return a client that is not connected yet."""
+    from umotemq.fmqp import FmqpClient
+
     if isinstance(PORTS[port], list):
         options.setdefault("keepalive_ms", 500)  # a raw bridge ends the session of a silent board
     options.setdefault("timeout_ms", SOON_MS)
-    return kind(way(port), **options)
+    return (kind or FmqpClient)(way(port), **options)
 
 
 def lightmq(client_id, port="lightmq", **options):
     """Return a client that is not connected yet."""
+    from umotemq.lightmq import LightmqClient
+
     options.setdefault("timeout_ms", SOON_MS)
     return LightmqClient(way(port), client_id, **options)
-
-
-def micromsg2(name, port="micromsg2", kind=None, **options):
-    """Return a client that is not connected yet."""
-    from umotemq.micromsg2 import MicroMsg2Client
-
-    options.setdefault("timeout_ms", SOON_MS)
-    return (kind or MicroMsg2Client)(way(port), name=name, **options)
 
 
 def up(client):

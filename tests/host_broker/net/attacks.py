@@ -267,7 +267,7 @@ def unknown(port: int) -> Iterator[tuple[str, int]]:
         b"GET / HTTP/1.1\r\n\r\n" + bytes(200_000),
         bytes.fromhex("cc50cafeaaaa"),
         bytes.fromhex("16030102000100"),
-        bytes.fromhex("0100000000000000"),
+        b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00",
     ]
     for number in range(10_000):
         sock = _connected(port)

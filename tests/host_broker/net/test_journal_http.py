@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from host_broker.client import connect
-from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.certificates import Authority
 from tests.host_broker.net.journal_decoder import read_blocks
 
@@ -341,6 +341,8 @@ def test_groups_are_kept_across_a_restart_and_trim_what_all_have_read(tmp_path: 
         assert running.end() == (0, "")
     with broker(*options) as running:
         port = running.ports["auto"]
+        # The journal's thread deletes, when it begins.
+        until(lambda: _json(port, "/journal")["partitions"][0]["first"] > 0)
         overview = _json(port, "/journal")
         assert overview["groups"]["alerts"]["positions"] == {"0": 30}
         first = overview["partitions"][0]["first"]
