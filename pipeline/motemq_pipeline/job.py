@@ -101,8 +101,8 @@ def _read_journal(spark: SparkSession, sources: Sources, place: Storage) -> list
 class _JournalTables(DataSource):
     """Files of ``_TARGETS`` that tasks write as they read a journal; rows are those of ``FOUND``.
 
-    Messages go from the journal to Parquet in the Python of one task. Through Spark's own rows, to
-    read and to write them, they would be copied four times: three quarters of all that it costs.
+    Messages go from the journal to Parquet in the Python of one task. Through Spark's own rows they
+    would be copied twice for bronze, and twice again for silver.
     """
 
     @classmethod

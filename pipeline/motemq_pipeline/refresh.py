@@ -46,6 +46,8 @@ FROM_SILVER: Final = (
 )
 _SILVER: Final = "silver_telemetry"
 _STREAMS: Final = "gold_streams"
+_MINUTES: Final = "gold_rollup_minute"
+_HOURS: Final = "gold_rollup_hour"
 _FROM_STREAMS: Final = FROM_SILVER[4:]
 _HOURS_OF: Final = {"gold_sensor_rollup": "hour"}  # the column of time, where not window_start
 _MOST_BEHIND: Final = 50  # versions without rows, after which a table notes that it has seen them
@@ -160,8 +162,8 @@ class Refresh:
 
     def _rollup_of(self, name: str, hours: Sequence[datetime] | None, version: int) -> DataFrame:
         """Return a roll-up of some hours, or of all."""
-        of_minutes = name == "gold_rollup_hour"
-        source = self._table("gold_rollup_minute" if of_minutes else _SILVER)
+        of_minutes = name == _HOURS
+        source = self._table(_MINUTES if of_minutes else _SILVER)
         column = "window_start" if of_minutes else "event_time"
         files = source.files(at=None if of_minutes else version)
         if hours is not None:
@@ -237,12 +239,20 @@ class Refresh:
     def _news(self, name: str) -> _News:
         source = self._table(_STREAMS if name in _FROM_STREAMS else _SILVER)
         handle = source.handle()
-        version = handle.version()
         app = f"refresh {handle.metadata().id}"
-        table = self._table(name)
-        seen = table.handle().transaction_version(app) if table.exists() else None
+        version = handle.version()
+        if name == _HOURS:
+            # Made of minutes, it has seen no more than these: silver may have got rows since.
+            of_minutes = self._seen(_MINUTES, app)
+            version = version if of_minutes is None else of_minutes
+        seen = self._seen(name, app)
         files = None if seen is None else source.added(seen, version)
         return _News(version, app, seen, files)
+
+    def _seen(self, name: str, app: str) -> int | None:
+        """Return the version of its source that a table has noted, None if it has none."""
+        table = self._table(name)
+        return table.handle().transaction_version(app) if table.exists() else None
 
     def _written(self, name: str, rows: DataFrame) -> list[File]:
         targets = [Target(name)]
@@ -264,8 +274,8 @@ class Refresh:
 
 ROLLUPS: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
     "gold_sensor_rollup": rollups.by_simulated_time,
-    "gold_rollup_minute": rollups.by_minute,
-    "gold_rollup_hour": rollups.by_hour,
+    _MINUTES: rollups.by_minute,
+    _HOURS: rollups.by_hour,
 }
 
 

@@ -173,6 +173,29 @@ def test_a_refresh_that_was_killed_between_two_tables_is_gone_on_with(
     assert not tables.refresh().follow()
 
 
+def test_what_comes_between_minutes_and_hours_gets_into_both(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = _Tables(spark, tmp_path)
+    tables.add([_reading(1, _NOON)])
+    refresh = tables.refresh()
+    really = Refresh._follow
+
+    def followed(refresh: Refresh, name: str) -> bool:
+        found = really(refresh, name)
+        if name == "gold_rollup_minute":
+            tables.add([_reading(2, _NOON + timedelta(hours=1))])
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Refresh, "_follow", followed)
+        refresh.follow()
+    assert refresh.follow()
+    for name in ("gold_rollup_minute", "gold_rollup_hour"):
+        hours = [row["window_start"] for row in rows_of(tmp_path, name)]
+        assert hours == [_NOON, _NOON + timedelta(hours=1)], name
+
+
 def test_a_refresh_reads_hours_that_changed_and_leaves_the_files_of_others(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
