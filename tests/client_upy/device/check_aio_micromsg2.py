@@ -92,6 +92,7 @@ def long_payloads_go_in_fragments():
         got = []
         payload = b"0123456789abcdef!" * 50
         client = micromsg2(b"pieces", kind=FragmentClient, rx_size=1000, message_size=0, window=2)
+        client.retry_ms = 60000  # the next link would hide why this one ended
         client.subscribe("long/aio", lambda topic, data: got.append(data))
         async with Aio(client) as link:
             await link.connect(timeout_ms=SOON_MS)
