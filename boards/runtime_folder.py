@@ -4,6 +4,7 @@ Sockets of bridges and files of virtual boards are there. A file of a board may 
 switches its power, so whoever can write one can have us run what he likes.
 """
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -42,7 +43,9 @@ def make_private(folder: Path) -> None:
     One that was too open for reading is closed. Raises ``Untrusted``, ``OSError``.
     """
     _check_way_to(folder)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Not exist_ok: it would follow a link, which some kernels refuse with an error of their own.
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
     check_private(folder)
 
 

@@ -77,7 +77,7 @@ def open_rig(file: Path | None) -> Rig:
         raise PlanError(
             f"there is no {RIG_FILE} here or above, and no virtual board is up; make one with "
             "'motemq rig add', name one with --rig FILE, or take a virtual board: "
-            "motemq rig virtual up rp2040:1"
+            "'motemq rig virtual up rp2040:1', or for one run --virtual rp2040:1"
         )
     return load_rig(file)
 

@@ -258,7 +258,7 @@ def test_who_was_not_measured_has_an_empty_cell_and_no_verdict() -> None:
         "| a row | 3.000 | 5.000 |  | 0 of 6 |",
         "| a row | 1.000 |  |  | 1 of 1 |",
     ]
-    assert costs[2] == "| a row | 0.33 | 0.20 |  | 0 of 6 |"
+    assert costs[2] == "| a row | 0.3333 | 0.2000 |  | 0 of 6 |"
     assert ratios[2:] == [
         "| a row | motemq / nats-server | not measured | 3 |  |",
         "|  | motemq / byte relay | 0.60 (0.40–0.80) | 0.5 | yes |",  # noqa: RUF001

@@ -74,7 +74,9 @@ _UNABLE: dict[BoardKind, dict[_Run, str]] = {
     "rp2040": dict.fromkeys(
         [
             ("broker", "/live/ports.json"),
+            ("broker_micromsg2", "/live/ports.json"),
             ("aio_loss", "/live/ports.json"),
+            ("aio_micromsg2", "/live/ports.json"),
             ("soak", "/live/ports.json"),
             ("tls", "/tls"),
             ("faults", "/faults/tcp.json", "tcp", "0/1", "fmqp+lightmq", "sync"),

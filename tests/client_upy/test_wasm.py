@@ -47,7 +47,7 @@ def test_it_is_micropython_1_28(wasm: Interpreter, tmp_path: Path) -> None:
     assert (code, text) == (1, "('micropython', (1, 28, 0, '')) argument\n")
 
 
-_VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_link"]
+_VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_micromsg2", "vectors_link"]
 _NAMES = [
     "topic",
     "fmqp",
@@ -55,6 +55,9 @@ _NAMES = [
     "fmqp_peer",
     "lightmq",
     "lightmq_peer",
+    "micromsg2",
+    "micromsg2_peer",
+    "fragments",
     "link",
     "outage",
     "reliable",
@@ -62,17 +65,21 @@ _NAMES = [
     "recovery",
     "misuse",
     "confirm",
+    "confirm_micromsg2",
     "store",
     "peers",
 ]
 # What this build cannot do, and what it says then.
 _UNABLE = {
     **dict.fromkeys(
-        ["broker", "chunks", "faults", "soak", "tls"],
+        ["broker", "broker_micromsg2", "chunks", "faults", "soak", "tls"],
         "ImportError: no module named 'socket'",
     ),
     # Its asyncio is the browser's.
-    **dict.fromkeys(["aio", "aio_handlers", "aio_loss"], "module 'asyncio' has no attribute 'run'"),
+    **dict.fromkeys(
+        ["aio", "aio_handlers", "aio_loss", "aio_micromsg2"],
+        "module 'asyncio' has no attribute 'run'",
+    ),
     "uart": "FAIL asyncio_works_over_it",
     "heap": "a_long_run_leaves_nothing_behind",  # it collects between two calls from JavaScript
 }
@@ -85,7 +92,8 @@ def runs(
     none = tmp_path_factory.mktemp("none") / "ports.json"
     none.write_text('{"fmqp": 1, "cut": 1}')
     arguments = {name: [vectors[name.removeprefix("vectors_")]] for name in _VECTORS}
-    arguments |= {name: ["sync"] for name in ("recovery", "misuse", "confirm", "peers")}
+    arguments |= {name: ["sync"] for name in ("recovery", "misuse", "peers")}
+    arguments |= {name: ["sync"] for name in ("confirm", "confirm_micromsg2")}
     arguments |= {name: [str(none)] for name in _UNABLE} | {"heap": ["memory"]}
     names = [*reversed(_NAMES), *_VECTORS, *_UNABLE]
     chosen = [(name, *arguments.get(name, [])) for name in names]

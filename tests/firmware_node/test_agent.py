@@ -116,7 +116,7 @@ def test_ping(protocol: str, request: pytest.FixtureRequest) -> None:
 
 def test_a_failing_step_says_why(fmqp_agent: AgentProcess, lightmq_agent: AgentProcess) -> None:
     for name, arguments, reason in (
-        ("fly", {}, "no step 'fly'; there are: close, connect, echo, info"),
+        ("fly", {}, "no step 'fly'; there are: close, confirmed, connect, echo, info"),
         ("ping", {}, "run the step connect first"),
         ("ping", {"height": 3}, "TypeError"),
     ):
