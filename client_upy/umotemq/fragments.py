@@ -90,7 +90,8 @@ class FragmentClient(MicroMsg2Client):
 
     def _push(self):
         # No message may come between fragments: what a handler publishes waits for the last one.
-        while self._source or (self._last and self._full):
+        # Under umotemq.aio a message that is beyond the window waits in the transmit buffer.
+        while self._source or (self._blocking and self._last and self._full):
             if not self._blocking:
                 raise LinkError("size", "a long message has %d bytes to go" % self._left)
             self._await(self.timeout_ms, True)

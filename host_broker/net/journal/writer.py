@@ -315,8 +315,10 @@ class Journal:
         longer than ``deadline_s``.
         """
         thread = self._thread
-        if thread is None:
-            return  # it never started
+        if thread is None:  # it never started
+            if self._stage is not None:
+                self._stage.close()
+            return
         self._closing.set()
         if self._timer is not None:
             self._timer.cancel()

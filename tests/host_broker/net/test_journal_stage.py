@@ -84,6 +84,9 @@ def _run(folder: Path, steps: Callable[[_Kept], Awaitable[None]]) -> None:
 def _started(folder: Path, how: JournalSettings = _NEVER_BY_ITSELF) -> dict[int, list[Stored]]:
     """Start after a kill; returns what every partition has then."""
     kept = _Kept(folder, how)
+    closing = kept.journal.close(_LONG_S)
+    with pytest.raises(StopIteration):  # without its thread there is nothing to wait for
+        closing.send(None)
     kept.store.close()
     return read_journal(folder / "journal")
 
