@@ -35,7 +35,9 @@ _ANYWHERE: list[_Run] = [
     *((name,) for name in ("micromsg2", "micromsg2_peer", "fragments")),
     *(
         (name, "-", driver)
-        for name in ("recovery", "misuse", "confirm", "confirm_micromsg2", "peers")
+        for name in (
+            *("recovery", "misuse", "confirm", "confirm_micromsg2", "fragments_window", "peers"),
+        )
         for driver in ("sync", "aio")
     ),
     ("vectors_fmqp", "/vectors/fmqp.jsonl"),

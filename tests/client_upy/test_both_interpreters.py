@@ -25,7 +25,9 @@ _DRIVERS = ["uart", "wifi"]
 # By either driver.
 _DRIVEN = [
     (name, driver)
-    for name in ("recovery", "misuse", "confirm", "confirm_micromsg2", "peers")
+    for name in (
+        *("recovery", "misuse", "confirm", "confirm_micromsg2", "fragments_window", "peers"),
+    )
     for driver in ("sync", "aio")
 ]
 _VECTORS = ["vectors_fmqp", "vectors_lightmq", "vectors_micromsg2", "vectors_link"]

@@ -7,7 +7,6 @@ from checks import Memory, check, equal, run
 from drivers import Driver, raised, to_end
 from micromsg2_peer import ack, answers
 
-from umotemq.fragments import FragmentClient
 from umotemq.micromsg2 import MicroMsg2Client
 from umotemq.outage import Ring
 
@@ -41,9 +40,9 @@ class Server(Memory):
         return found
 
 
-def micromsg2(kind=MicroMsg2Client, **options):
+def micromsg2(**options):
     stream = Server()
-    return kind(stream, name=b"n", retry_ms=20, **options), stream
+    return MicroMsg2Client(stream, name=b"n", retry_ms=20, **options), stream
 
 
 @check
@@ -109,8 +108,8 @@ def what_is_sent_again_keeps_to_the_window():
 
 @check
 def without_a_ring_a_full_window_waits():
-    async def main(kind, **options):
-        client, stream = micromsg2(kind, window=3, keepalive_ms=60000, **options)
+    async def main():
+        client, stream = micromsg2(window=3, keepalive_ms=60000)
         async with Driver(client) as link:
             await link.connect(_SOON_MS)
             for n in range(40):
@@ -123,8 +122,7 @@ def without_a_ring_a_full_window_waits():
                 await link.publish(b"m", b"%d" % n)
             await raised("timeout", link.publish(b"m", b"9"))
 
-    to_end(main(MicroMsg2Client))
-    to_end(main(FragmentClient, message_size=0))
+    to_end(main())
 
 
 run()
