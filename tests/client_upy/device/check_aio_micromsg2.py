@@ -49,9 +49,13 @@ def topics_queues_and_filters():
 @check
 def many_tasks_share_a_small_window():
     async def main():
-        heard = []
+        heard = bytearray(120)  # how often each came; a list that grows wants more and more at once
+
+        def hear(topic, payload):
+            heard[int(payload)] += 1
+
         listener = micromsg2(b"ear", rx_size=500)
-        listener.subscribe("win/*", lambda topic, payload: heard.append(int(payload)))
+        listener.subscribe("win/*", hear)
         async with Aio(listener) as ear, Aio(micromsg2(b"mouth", window=3, rx_size=300)) as link:
             await ear.connect(timeout_ms=SOON_MS)
             await ear.ping(SOON_MS)
@@ -63,8 +67,8 @@ def many_tasks_share_a_small_window():
 
             await asyncio.gather(*[publish(first) for first in (0, 40, 80)])
             await link.ping(SOON_MS)
-            await soon(lambda: len(heard) == 120)
-            equal(sorted(heard), list(range(120)))
+            await soon(lambda: sum(heard) == 120)
+            equal(min(heard), 1)
 
     ran(main())
 
