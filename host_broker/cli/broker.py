@@ -179,8 +179,8 @@ def _run(options: ServiceOptions, next_step: str) -> int:
     keep_freed_memory()
     # An ended connection is freed by its reference count, so the collector finds next to nothing. A
     # full collection looks at all of 10 000 clients for 30 ms, and while so many came there were
-    # three; now there is one for every million and a half objects that stay. Of what the journal has
-    # yet to write there are some thousands at any time; they are looked at once or not at all.
+    # three; now there is one for every million and a half objects that stay. Of what the
+    # journal has yet to write there are thousands at any time, which are so looked at once at most.
     gc.set_threshold(10_000, 10, 14)
 
     def say_listening(where: list[str]) -> None:
