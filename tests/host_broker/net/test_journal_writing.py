@@ -2,8 +2,12 @@
 
 import asyncio
 import os
+import random
 import threading
+import time
+from collections import deque
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -91,3 +95,84 @@ def test_what_is_no_record_ends_the_journal_and_what_came_before_is_written(tmp_
     asyncio.run(keep())
     assert [type(error) for error in lost] == [JournalError]
     assert [stored.body for stored in read_journal(tmp_path)[0]] == [b"x"]
+
+
+_ONE = Record(2, 1, "", 1, b"\0\1\0\0\0\1ax")
+_LARGE = Record(2, 1, "", 1, b"\0\1" + (2**20).to_bytes(4, "big") + b"a" + bytes(2**20))
+_WITHIN_S = 60.0
+
+
+def test_the_thread_wakes_the_loop_only_for_those_who_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has written for nobody is found when the next comes; then nothing waits any more."""
+
+    async def keep() -> None:
+        loop = asyncio.get_running_loop()
+        woken: list[object] = []
+        wake = loop.call_soon_threadsafe
+
+        def noted(function: object, *arguments: object) -> object:
+            woken.append(function)
+            return wake(function, *arguments)  # type: ignore[arg-type]
+
+        progress: list[int] = []
+        written = threading.Event()
+
+        class Done(deque[Any]):
+            def append(self, group: object) -> None:
+                super().append(group)
+                written.set()
+
+        journal = Journal(tmp_path, JournalSettings(partitions=1, ack="memory"))
+        monkeypatch.setattr(journal, "_done", Done())
+        journal.start(loop, lambda error: None, lambda: progress.append(journal.written))
+        monkeypatch.setattr(loop, "call_soon_threadsafe", noted)
+        journal.append(1, [_LARGE])  # so much that it is written at once
+        assert written.wait(_WITHIN_S)
+        assert journal.waiting_bytes == 0
+        assert (journal.nexts, journal.written, progress, woken) == ([1], 0, [], [])
+        journal.append(2, [_ONE])
+        assert (journal.written, progress) == (1, [1])
+        await journal.reach(2, _WITHIN_S, "written")
+        assert (journal.written, journal.waiting_bytes, len(woken)) == (2, 0, 1)
+        grown = journal.grown()
+        journal.append(3, [_ONE])
+        await asyncio.wait_for(grown, _WITHIN_S)
+        assert len(woken) == 2
+        await journal.close(_WITHIN_S)
+
+    asyncio.run(keep())
+
+
+@pytest.mark.parametrize("ack", ["memory", "written", "synced"])
+def test_whoever_waits_is_told_however_the_thread_and_the_loop_meet(
+    tmp_path: Path, ack: Literal["memory", "written", "synced"]
+) -> None:
+    async def keep() -> None:
+        chance = random.Random(4711)
+        told = asyncio.Event()
+        journal = Journal(tmp_path, JournalSettings(flush_s=0.0005, partitions=1, ack=ack))
+        journal.start(asyncio.get_running_loop(), lambda error: None, told.set)
+        for turn in range(150):
+            for _ in range(chance.randrange(1, 4)):
+                position = journal.append(turn, [_ONE])
+            until = time.perf_counter() + chance.choice([0.0, 0.00005, 0.0002, 0.001])
+            while time.perf_counter() < until:  # the thread works meanwhile
+                pass
+            if chance.random() < 0.3:
+                await asyncio.sleep(0)
+            if chance.random() < 0.5:
+                await journal.reach(position, _WITHIN_S, chance.choice(["kept", "written"]))
+            else:
+                async with asyncio.timeout(_WITHIN_S):
+                    while journal.kept < position:
+                        told.clear()
+                        journal.hurry()
+                        if journal.kept < position:
+                            await told.wait()
+        await journal.reach(journal.appended, _WITHIN_S, "written")
+        assert journal.waiting_bytes == 0
+        await journal.close(_WITHIN_S)
+
+    asyncio.run(keep())
