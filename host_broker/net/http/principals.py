@@ -16,7 +16,7 @@ from host_broker.net.access.peers import peer_of
 from host_broker.net.http.mistake import mistake
 from host_broker.stats import Stats
 
-PRINCIPAL = "principal"  # the key of a request under which it is
+PRINCIPAL = web.RequestKey("principal", Principal)  # under which a request has it
 _CHALLENGE = 'Bearer realm="motemq", Basic realm="motemq", charset="UTF-8"'
 _SAY_WHO = "say who you are: Authorization: Bearer TOKEN, or Basic with name and password"
 
@@ -70,7 +70,7 @@ class HttpAccess:
         self, request: web.Request, action: Action, path: bytes | str
     ) -> web.Response | None:
         """Return the answer to who may not do that; None: it may."""
-        who: Principal = request[PRINCIPAL]
+        who = request[PRINCIPAL]
         decision = self._access.allows(who, action, path)
         if decision:
             return None

@@ -150,6 +150,13 @@ def test_logins() -> None:
     assert isinstance(access.log_in("nobody", "secret", "10.0.0.1", 0.0), Undecided)
 
 
+def test_a_name_whose_user_has_only_a_token_is_answered_at_once() -> None:
+    """docs/security.md says so. A thousand boards with an old token must not have the broker hash
+    a thousand times; that somebody has a token is no secret."""
+    verdict = _access().log_in("kitchen", "a wrong long token", "10.0.0.1", 0.0)
+    assert isinstance(verdict, Refused)
+
+
 def test_a_password_that_was_changed_while_it_was_looked_at_is_wrong() -> None:
     access = _access()
     asked = access.log_in("alice", "old", "10.0.0.1", 0.0)
