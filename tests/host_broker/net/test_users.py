@@ -342,9 +342,23 @@ def test_other_machines_need_tls_and_authentication(tmp_path: Path) -> None:
         assert "--insecure-bind" in stderr
     code, stderr = _fails("--listen", "auto://0.0.0.0:0", *_options(tmp_path))
     assert (code, "without encryption and authentication" in stderr) == (1, True)
+    # What a listener says of everybody proves nothing.
+    code, stderr = _fails(
+        "--listen", f"fmqps://0.0.0.0:0?{cert}&principal=kitchen", *_options(tmp_path)
+    )
+    assert (code, "principal=NAME is nobody's proof" in stderr) == (1, True)
+    # Neither does a name alone, which one client of this list has.
+    clients = tmp_path / "clients.toml"
+    clients.write_text(f'[lightmq.clients]\nhall = "{token_hash("x")}"\nkitchen = ""\n')
+    listed = ("--config", str(clients))
+    code, stderr = _fails("--listen", f"lightmqs://0.0.0.0:0?{cert}", *listed)
+    assert (code, "without authentication" in stderr) == (1, True)
+    proved = tmp_path / "proved.toml"
+    proved.write_text(f'[lightmq.clients]\nhall = "{token_hash("x")}"\n')
     for address, options in [
         (f"autos://0.0.0.0:0?{cert}&client_ca={tmp_path}/ca/ca.pem", []),
         (f"autos://0.0.0.0:0?{cert}", _options(tmp_path)),
+        (f"lightmqs://0.0.0.0:0?{cert}", ["--config", str(proved)]),
     ]:
         with broker("--listen", address, *options) as running:
             assert running.end() == (0, "")
