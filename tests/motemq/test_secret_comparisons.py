@@ -266,7 +266,9 @@ def suspicious(source: str) -> list[str]:
     for node in ast.walk(ast.parse(source)):
         compared: list[ast.expr] = []
         if isinstance(node, ast.Compare):
-            if not all(isinstance(one, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for one in node.ops):
+            if not all(
+                isinstance(one, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for one in node.ops
+            ):
                 continue
             compared = [node.left, *node.comparators]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

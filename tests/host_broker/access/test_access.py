@@ -111,6 +111,20 @@ def test_who_only_says_so_is_nobody() -> None:
     assert not access.allows(claimed, "publish", "alice/x")
 
 
+def test_without_users_the_brokers_own_account_administrates() -> None:
+    access = Access(own_uid=998)
+    for peer, may in [
+        (Peer(uid=998), True),
+        (Peer(uid=0), False),
+        (Peer(), False),
+        (Peer("127.0.0.1", certificate="uid:998"), True),  # our CA has signed that
+        (Peer("10.0.0.1", loopback=False), False),
+    ]:
+        principal = access.identify(peer)
+        assert bool(access.allows(principal, "admin", "backup")) == may, peer
+        assert not access.allows(principal, "signal", "$/signals/stop")
+
+
 def test_a_user_who_was_removed_may_nothing() -> None:
     access = _access()
     assert access.allows(_user("alice"), "publish", "site/lamp")

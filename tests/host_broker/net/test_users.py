@@ -217,6 +217,25 @@ def test_http_asks_who_it_is(guarded: Guarded) -> None:
     assert guarded.ask("DELETE", "/journal/groups/x", **basic)[0] == 403
 
 
+def test_what_is_refused_is_logged_with_who_and_which_line(guarded: Guarded) -> None:
+    with connect(f"fmqp+unix://{guarded.folder}/board.sock") as board:
+        board.publish("site/alarm", b"off")
+        board.sync()
+    tunnelled = guarded.running.ports["lightmq+fmqp"]
+    secret = guarded.folder / "alice"
+    secret.write_text(_PASSWORD)
+    url = f"lightmq+fmqp://127.0.0.1:{tunnelled}/alice?token_file={secret}"
+    with connect(url) as alice:
+        alice.publish("site/alarm", b"off")
+        alice.sync()
+    guarded.hang_up()
+    said = guarded.said
+    assert "'board' at uid " in said
+    assert "may not publish 'site/alarm': no rule lets 'board' publish there" in said
+    assert "'alice' at 127.0.0.1 may not publish 'site/alarm': " in said
+    assert '[principals.alice] deny.publish = "site/alarm"' in said
+
+
 def test_a_certificate_says_who_it_is(guarded: Guarded) -> None:
     port, ca = guarded.running.ports["autos"], guarded.authority
     tls = f"ca={ca}/ca.pem&cert={ca}/%s.pem&key={ca}/%s-key.pem"

@@ -75,7 +75,7 @@ def test_a_stranger_hears_all_and_speaks_anywhere_but_for_others(
         later.subscribe("site/alarm")
         assert _next(later) == ("site/alarm", b"off")
         later.publish("site/alarm", b"", retain=True)  # and anybody may clear it
-    assert b"private" in _page(running, "/journal/0?from=0")
+    assert b"private" in _page(running, "/journal/0?from=0&topics=lightmq/hall/up")
 
 
 def test_any_client_id_is_believed(kept: tuple[BrokerProcess, Path]) -> None:
@@ -118,6 +118,17 @@ def test_who_may_subscribe_learns_who_is_connected(kept: tuple[BrokerProcess, Pa
     assert seen["lightmq/cellar/status"] == b"online"
 
 
+def test_a_backup_is_for_whoever_may_read_the_journal(
+    kept: tuple[BrokerProcess, Path],
+) -> None:
+    """All that is in it can be read otherwise, too; with users it needs ``admin``."""
+    running, _ = kept
+    with _at(running) as client:
+        client.publish("site/lamp", b"in the backup", retain=True)
+        client.sync()
+    assert b"in the backup" in _page(running, "/backup")
+
+
 # ---- on the broker's machine ----
 
 
@@ -130,7 +141,7 @@ def test_the_brokers_own_account_reads_its_files_and_its_memory(
     with _at(running) as client:
         client.publish("site/secret", canary, retain=True)
         client.sync()
-        assert canary in _page(running, "/journal/0?from=0")  # it is written
+        _page(running, "/journal")  # what waits is written then
         files = [path for path in data.rglob("*") if path.is_file()]
         assert any(canary in path.read_bytes() for path in files)
         assert _is_in_memory(running.process.pid, canary)
