@@ -232,7 +232,7 @@ async def _serve(
         from host_broker.net.metrics import Figures
 
         publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
-        access = HttpAccess(broker.access, passwords, broker.stats)
+        access = HttpAccess(broker.access, passwords, broker.stats, server.log_denial)
         figures = Figures(
             broker, server, live, slots, pending, handshakes, journal, passwords, began
         )

@@ -75,6 +75,9 @@ class Browser:
         target = self.call("Target.createTarget", url=url)["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
+        until = time.monotonic() + _ANSWER_S
+        while self.ask("location.href + document.readyState") != f"{url}complete":
+            assert time.monotonic() < until, "the page did not load"
 
     def ask(self, expression: str, *, wait: bool = False) -> Any:
         """Return the value of a JavaScript expression on the page; ``wait``: it is a promise."""

@@ -151,7 +151,13 @@ def test_not_with_a_password_either(tmp_path: Path) -> None:
         )
         assert _ask(running, "GET", "/healthz", {})[0] == 401
         assert _ask(running, "GET", "/metrics", {})[0] == 401
-        assert running.end() == (0, "")
+        code, said = running.end()
+    assert code == 0
+    assert said.splitlines() == [
+        "broker: 'alice' at 127.0.0.1 may not journal '**': no rule lets 'alice' journal there",
+        "broker: 'anonymous' at 127.0.0.1 may not connect by HTTP: no rule lets 'anonymous' "
+        "connect there",
+    ]
 
 
 _ATTACK = """<!doctype html><title>free kittens</title>
