@@ -887,6 +887,9 @@ class Broker:
                 self._deny(client, "publish", topic)
             return
         if route is None:
+            if topic_fault(topic):  # who has a route is known to have none
+                self.stats.discard(client.spec.name, "bus.topic")
+                return
             route = self._bus.route(topic) if own else self._permitted_route(client, topic)
             if route is None:
                 self._deny(client, "publish", topic)
@@ -1211,6 +1214,9 @@ class Broker:
 
     def _subscribe(self, client: Client, command: Subscribe) -> None:
         subscriber = client.connection
+        if not command.prefix and topic_fault(command.topic):
+            self._answer(client, command, "bus.topic")
+            return
         if not self.access.is_open and not self._decide(
             client, "subscribe", command.topic, prefix=command.prefix
         ):
