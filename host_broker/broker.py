@@ -62,7 +62,13 @@ from host_broker.bus.publication import (
     unpack_one,
     unpack_properties,
 )
-from host_broker.bus.queue import Queue
+from host_broker.bus.queue import (
+    Queue,
+    read_attributes,
+    read_place,
+    spell_attributes,
+    spell_place,
+)
 from host_broker.bus.retained import RetainedMessage
 from host_broker.bus.routes import Match, Route
 from host_broker.bus.subscriptions import Interest, SubscriberId, SubscriptionKey
@@ -197,9 +203,9 @@ class Broker:
     ``now`` is seconds on any clock that never goes back, the same for all calls. What the calls
     want done gathers until ``take`` gives it. ``random_u16`` returns 0 to 65535; the edge passes a
     real source, without one ids are a fixed sequence. ``journalled``: the edge wants
-    ``Outputs.records``. ``specs``: the protocols, by name; the registered ones by default.
-    ``access``: users and their rights; by default there are no users. Raises ``RegistryError`` if
-    a protocol's server cannot be made.
+    ``Outputs.records``, and keeps what durable queues have. ``specs``: the protocols, by name; the
+    registered ones by default. ``access``: users and their rights; by default there are no users.
+    Raises ``RegistryError`` if a protocol's server cannot be made.
     """
 
     def __init__(
@@ -219,7 +225,9 @@ class Broker:
         self.access = access
         self._servers: dict[str, ProtocolServer] = {}
         self._limits = settings.bus
-        self._bus = Bus(settings.bus, SERVICE, lambda topic: access.rights.is_guarded(topic))
+        self._bus = Bus(
+            settings.bus, SERVICE, lambda topic: access.rights.is_guarded(topic), stores=journalled
+        )
         self._work = self._bus.work
         self._topics = self._bus.topics
         self._journalled = journalled
@@ -250,6 +258,8 @@ class Broker:
             own = None if spec.settings is None else settings.section(section, spec.settings)
             try:
                 self._servers[name] = spec.server(own, context)
+            except RegistryError:
+                raise
             except Exception as error:  # whatever somebody else's protocol may raise
                 raise RegistryError(f"the protocol {name!r} cannot start: {error!r}") from error
         # Of the call under way: its time, and whose read it is about.
@@ -277,6 +287,30 @@ class Broker:
                 raise ValueError(f"what was kept for {topic!r} is no retained message of it")
             self._bus.retained.put(topic, packet, unpack_properties(spelled))
         return self.retained_refused - refused
+
+    def restore_queues(self, entries: Iterable[tuple[bytes, bytes, bytes]]) -> int:
+        """Take back what ``Outputs.queued`` gave (key, and the two parts), in the order of queues
+        and numbers.
+
+        Call it before anything else. Returns how many messages there are; ValueError if one is
+        none.
+        """
+        count = 0
+        for key, first, second in entries:
+            name, number = read_place(key)
+            if number == 0:
+                how = read_attributes(first)
+                queue = self._bus.open_queue(name, durable=True, restored=True, **how)
+                if queue is not None:
+                    queue.given, queue.is_stored = int(second), True
+                continue
+            queue = self._bus.queues.get(name)
+            if queue is None:
+                raise ValueError(f"a message of the queue {name!r}, which is not there")
+            _, topic, body = unpack_one(first)
+            queue.restore(number, topic, body, unpack_properties(second))
+            count += 1
+        return count
 
     def opened(
         self,
@@ -1310,6 +1344,7 @@ class Broker:
             permanent=command.permanent,
             max_messages=command.max_messages,
             max_bytes=command.max_bytes,
+            durable=command.durable,
         )
         if queue is not None:
             self._answer(client, command, "")
@@ -1343,6 +1378,9 @@ class Broker:
         ):
             self._deny(client, "subscribe", command.queue)
             return
+        if queue.durable:
+            for number in (0, *queue.numbers):
+                self._outputs.queued[spell_place(queue.name, number)] = None
         for connection in queue.consumers:
             consumer = self._clients.get(connection)
             if consumer is not None and consumer.queues is not None:
@@ -1359,11 +1397,11 @@ class Broker:
         queue = self._queue_for(client, command, command.queue)
         if queue is None:
             return
-        taken = self._put(client, queue, command.queue, command.body, command.properties)
+        packet = pack(0, command.queue, command.body)
+        taken = self._put(client, queue, command.queue, command.body, command.properties, packet)
         if taken:
             self.stats.publications += 1
             client.published += 1
-            packet = pack(0, command.queue, command.body)
             self._record_one(client, packet, command.properties)
         self._answer(client, command, "" if taken else "queue.full")
         self._deliver_queue(queue)
@@ -1376,19 +1414,53 @@ class Broker:
             return  # deleted by what another receiver of this run has said
         for _, topic, body in unpack(run):
             wanted = match.ids or self._wanting(match, topic, properties, body)
-            if wanted and not self._put(client, queue, topic, body, properties):
+            if not wanted:
+                continue
+            packet = pack(0, topic, body) if queue.durable else b""
+            if not self._put(client, queue, topic, body, properties, packet):
                 self.stats.discard(client.spec.name, "queue.full")
         self._deliver_queue(queue)
 
     def _put(
-        self, client: Client, queue: Queue, topic: bytes, body: bytes, properties: Properties
+        self,
+        client: Client,
+        queue: Queue,
+        topic: bytes,
+        body: bytes,
+        properties: Properties,
+        packet: bytes,
     ) -> bool:
-        """Put a message into a queue, and hold its publisher if it must; False: it was dropped."""
+        """Put a message into a queue, and hold its publisher if it must; False: it was dropped.
+
+        ``packet``: as a durable queue has it stored.
+        """
         if not queue.put(topic, body, properties):
             return False
+        if queue.durable:
+            if not queue.is_stored:
+                self._store_queue(queue)
+            self._forget_done(queue)
+            key = spell_place(queue.name, queue.last_number)
+            self._outputs.queued[key] = packet, pack_properties(properties)
         if queue.is_blocking:
             self._hold_publisher(queue.name)
         return True
+
+    def _store_queue(self, queue: Queue) -> None:
+        """Have a durable queue itself stored: it comes back as it is, if anything waits in it."""
+        entry = spell_attributes(queue), b"%d" % queue.given
+        self._outputs.queued[spell_place(queue.name, 0)] = entry
+        queue.is_stored = True
+
+    def _forget_done(self, queue: Queue) -> None:
+        """Have those messages of a durable queue forgotten that are done with."""
+        queued = self._outputs.queued
+        for number in queue.take_forgotten():
+            key = spell_place(queue.name, number)
+            if queued.get(key) is not None:
+                del queued[key]  # it came in this turn: nobody needs to know of it
+            else:
+                queued[key] = None
 
     def _hold_publisher(self, what: bytes) -> None:
         """Have whose read this is about wait for a full queue, or for a session (``_behind``)."""
@@ -1411,7 +1483,14 @@ class Broker:
         self._delivering.add(queue.name)
         cause = self._cause
         try:
-            while given := queue.assign(_STEP_BYTES):
+            while True:
+                before = queue.given
+                given = queue.assign(_STEP_BYTES)
+                if queue.given != before:
+                    self._store_queue(queue)
+                    self._outputs.queued_first = True
+                if not given:
+                    break
                 for connection, messages in given.items():
                     receiver = self._clients.get(connection)
                     if receiver is None or receiver.closing or not queue.has(connection):
@@ -1423,6 +1502,8 @@ class Broker:
                         self._outputs.paced.append(connection)
         finally:
             self._delivering.discard(queue.name)
+            if queue.durable:
+                self._forget_done(queue)
             self._cause = cause
         if queue.name in self._held and not queue.full:
             self._release_publishers(queue.name)
@@ -1538,6 +1619,9 @@ class Broker:
             ended = self._clients.get(command.connection)
         if ended is None or ended.closing:
             return
+        if command.failure is not None:
+            failure = Failure("extension", ended.connection, command.failure)
+            self._outputs.failures.append(failure)
         self.stats.close(ended.spec.name, command.reason)
         self._outputs.closes.append(Close(ended.connection, command.reason, command.abort))
         self._leave(ended)

@@ -1,7 +1,8 @@
 """What the pure broker asks its edge to do.
 
-The edge executes an ``Outputs`` in this order: records and retained together, forwards, closes,
-rests, holds, releases, suspects, signal; then it calls ``Broker.proceed`` for those in ``paced``.
+The edge executes an ``Outputs`` in this order: records, retained and queued together, forwards,
+closes, rests, holds, releases, suspects, signal; then it calls ``Broker.proceed`` for those in
+``paced``.
 It is an accumulator, not a list of command objects, because one read may touch fifty receivers and
 nobody needs fifty objects to say so.
 """
@@ -72,11 +73,12 @@ class Failure:
     """Something of a protocol raised an exception, or returned what is no command.
 
     ``part`` is what failed: the session of a connection, which is closed; a filter of it, which
-    wanted nothing then (``connection`` 0: of a queue); or a protocol's server, that was told
-    something (``connection`` 0).
+    wanted nothing then (``connection`` 0: of a queue); a protocol's server, that was told
+    something (``connection`` 0); or an extension of a protocol, whose session has ended the
+    connection for it.
     """
 
-    part: Literal["session", "filter", "server"]
+    part: Literal["session", "filter", "server", "extension"]
     connection: ConnectionId
     error: Exception
 
@@ -88,6 +90,10 @@ class Outputs:
     ``retained``: entries that changed, topic to packet (encoding 1) and properties (as spelled), or
     None (forgotten), for an edge that keeps them across restarts; what the broker itself says is
     not among them. ``retained_by``: the connections that changed them.
+    ``queued``: the same for durable queues, by ``bus.queue.spell_place``: messages as packet and
+    properties, None for those that are done with; of a queue itself (number 0) its policy and
+    limits, and up to which number consumers may have been given messages. ``queued_first``: that
+    has changed, and is to be kept before anything is sent.
     ``rests``: connections that are to be read no further for so many seconds.
     ``holds`` are to be read no further until they are among ``releases`` for the same reason.
     ``suspects``: connections that are to end if their peers have hung up. Of those on hold nobody
@@ -104,6 +110,8 @@ class Outputs:
     records: list[Record]
     retained: dict[bytes, tuple[bytes, bytes] | None]
     retained_by: dict[bytes, ConnectionId]
+    queued: dict[bytes, tuple[bytes, bytes] | None]
+    queued_first: bool
     forwards: list[Forward]
     closes: list[Close]
     rests: dict[ConnectionId, float]
@@ -122,6 +130,8 @@ class Outputs:
         self.records = []
         self.retained = {}
         self.retained_by = {}
+        self.queued = {}
+        self.queued_first = False
         self.forwards = []
         self.closes = []
         self.rests = {}

@@ -88,6 +88,8 @@ class OpenQueue:
     """Have a queue of this name; what is there already stays as it is.
 
     ``permanent``: it outlives its consumers; any other goes when the last one has left it.
+    ``durable``: what waits in it outlives the broker, if it is permanent and the broker has a place
+    for that (``--data``).
     ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those. A name is
     as that of a normal topic (``topic_fault``); any other is refused as "queue.name".
     """
@@ -97,6 +99,7 @@ class OpenQueue:
     permanent: bool = True
     max_messages: int = 0
     max_bytes: int = 0
+    durable: bool = True
     answer: Answer | None = None
 
 
@@ -176,11 +179,15 @@ class HoldPublishers:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """End a connection (None: the session's own); nothing more is read from or sent to it."""
+    """End a connection (None: the session's own); nothing more is read from or sent to it.
+
+    ``failure``: somebody else's code that the session has called raised this; for the log.
+    """
 
     reason: str
     abort: bool = False
     connection: ConnectionId | None = None
+    failure: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)

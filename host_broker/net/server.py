@@ -92,6 +92,7 @@ class Server:
         self._now = time.monotonic()  # of this turn
         self._stalls = StallHistory(live.net.stalled_receiver_s)
         self._filters_log = RateLimitedLog(self._loop.call_later, "failures of filters")
+        self._extensions_log = RateLimitedLog(self._loop.call_later, "failures of extensions")
         self._denials_log = RateLimitedLog(self._loop.call_later, "refusals")
         self._passwords = passwords
         self._logins: set[asyncio.Task[None]] = set()
@@ -451,7 +452,7 @@ class Server:
 
     def _log_failures(self, failures: Iterable[Failure]) -> None:
         """Log a session's or server's failure with its traceback; a filter's, which may fail for
-        every publication, as one line."""
+        every publication, and an extension's, for every client, as one line."""
         for failure in failures:
             self.failures[failure.part] += 1
             if failure.part == "filter":
@@ -459,6 +460,10 @@ class Server:
                 error = failure.error
                 text = f"a filter of {whose} failed, which counts as unwanted: {error!r}"
                 self._filters_log.write(whose, type(error).__name__, text)
+            elif failure.part == "extension":
+                whose = f"connection {failure.connection}"
+                text = f"{whose} is closed: {failure.error}"
+                self._extensions_log.write(whose, str(failure.error), text)
             else:
                 what = "a session failed" if failure.connection else "a protocol's server failed"
                 self._log_failure(what, failure.connection, failure.error)

@@ -19,7 +19,8 @@ from host_broker.wire.budget import Budget
 class OutgoingMessage:
     """One message. ``number``: its place in the queue ``queue``; 0: it is of a topic.
 
-    ``type``: of .NET, said before it. ``position``: so much of the payload is sent.
+    ``before``: frames of extensions that go just before it. ``type``: of .NET, said before it.
+    ``position``: so much of the payload is sent.
     """
 
     destination: bytes
@@ -29,6 +30,7 @@ class OutgoingMessage:
     queue: bytes = b""
     number: int = 0
     position: int = 0
+    before: bytes = b""
 
 
 class Outgoing:
@@ -88,6 +90,8 @@ class Outgoing:
             start = message.position
             end = start + MAX_FRAGMENT
             continued = end < len(message.payload)
+            if start == 0 and message.before:
+                frames.append(message.before)
             if start == 0 and message.type and self._dotnet is not None:
                 frames.append(spell_extension(self._dotnet, message.type))
             sequence = window.send(None if continued else message)
@@ -133,4 +137,5 @@ class Outgoing:
 
 
 def _size(message: OutgoingMessage) -> int:
-    return len(message.payload) + len(message.properties) + len(message.destination)
+    before = len(message.before) + len(message.destination)
+    return len(message.payload) + len(message.properties) + before

@@ -64,6 +64,12 @@ from host_broker.protocols.micromsg2.values import (
     properties_to_bus,
     properties_to_wire,
 )
+from host_broker.protocols.micromsg2.vendor import (
+    ExtensionFailed,
+    Message,
+    OpenExtensions,
+    VendorExtension,
+)
 from host_broker.protocols.micromsg2.windows import ReceiveWindow, read_ack, spell_ack
 from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
@@ -99,6 +105,7 @@ class MicroMsg2Session(Session):
         max_body: int,
         budget: Budget,
         now: float,
+        vendors: Sequence[VendorExtension] = (),
     ) -> None:
         self.client = ""
         self.deadline: float | None = now + settings.handshake_timeout_s
@@ -108,7 +115,10 @@ class MicroMsg2Session(Session):
         self._codec = Codec(
             "server", max_body, budget, extension_flag_4=settings.legacy_ext_flag4, runs=True
         )
+        self._max_body = max_body
         self._assembler = Assembler(max_body, budget)
+        self._vendors = vendors
+        self._extensions = OpenExtensions()  # those of vendors
         self._state = _State.WAIT_REQUEST
         self._request = Handshake(1, 0, "")
         self._agreement: Agreement | None = None
@@ -135,7 +145,10 @@ class MicroMsg2Session(Session):
                 self._early += events[position:]
                 return commands
             handler = _TRANSITIONS[self._state].get(type(event), MicroMsg2Session._unexpected)
-            commands += handler(self, event, now)
+            try:
+                commands += handler(self, event, now)
+            except ExtensionFailed as failed:
+                commands += self._failed(failed)
             if self._state is _State.CLOSED:
                 return commands
         number = self._incoming.take_early()
@@ -154,19 +167,29 @@ class MicroMsg2Session(Session):
         """Send messages as far as the client's window goes; the rest waits for its acks."""
         if self._state is not _State.READY:
             return NOTHING
+        try:
+            return self._deliver(delivery, now)
+        except ExtensionFailed as failed:
+            return self._failed(failed)
+
+    def _deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
         too_long = 0
         if isinstance(delivery, QueueDelivery):
             for each in delivery.messages:
                 properties = dict(each.properties)
                 if each.redelivered:
                     properties.pop(REDELIVERED, None)
-                message = _outgoing_message(delivery.queue, properties, each.body)
+                message = self._for_client(delivery.queue, properties, each.body)
+                if isinstance(message, Refusal):
+                    return self._end(message)
                 message.queue, message.number = delivery.queue, each.number
                 if each.redelivered:
                     message.properties = _with_mark(message.properties)
                 self._outgoing.add(message)
         else:
-            frames = None if delivery.properties else self._frames_of(delivery.run)
+            frames = None
+            if not (delivery.properties or self._extensions.change_outgoing):
+                frames = self._frames_of(delivery.run)
             if frames is not None:
                 self._await_acks(now)
                 return [Send(frames)]
@@ -174,13 +197,29 @@ class MicroMsg2Session(Session):
                 destination = spell_destination(ToTopic(topic))
                 if destination is None:
                     too_long += 1
-                else:
-                    message = _outgoing_message(destination, delivery.properties, body)
-                    self._outgoing.add(message)
+                    continue
+                message = self._for_client(destination, delivery.properties, body)
+                if isinstance(message, Refusal):
+                    return self._end(message)
+                self._outgoing.add(message)
         commands = self._push(now)
         if too_long:
             commands.append(Discard("R17", too_long))
         return commands
+
+    def _for_client(
+        self, destination: bytes, properties: Properties, body: bytes
+    ) -> OutgoingMessage | Refusal:
+        """Spell a message as the client is to be sent it."""
+        if not self._extensions.change_outgoing:
+            return _outgoing_message(destination, properties, body)
+        message = Message(destination, dict(properties), body)
+        before = self._extensions.outgoing(message)
+        if isinstance(before, Refusal):
+            return before
+        spelled = _outgoing_message(destination, message.properties, message.payload)
+        spelled.before = before
+        return spelled
 
     def _frames_of(self, run: bytes) -> bytes | None:
         """Return the frames of publications of one topic, if they can be sent at once."""
@@ -239,6 +278,8 @@ class MicroMsg2Session(Session):
         dotnet = agreement.index(DOTNET)
         self._outgoing = Outgoing(acks, dotnet, self._settings.max_backlog_bytes, self._budget)
         self._types = None if dotnet is None else TypeOfMessages()
+        if refusal := self._extensions.open(agreement, self._vendors):
+            return self._end(refusal)
         if agreement.index(LOGIN) is None:
             return self._log_in(agreement.identity)
         if not agreement.identity:
@@ -291,6 +332,7 @@ class MicroMsg2Session(Session):
             not isinstance(destination, ToTopic)
             or not self._assembler.is_idle
             or self._types is not None
+            or self._extensions.change_incoming
             or self._ready.index(JSON) is not None
             or not self._incoming.receive_many(event.sequence, count, now)
         ):
@@ -336,7 +378,10 @@ class MicroMsg2Session(Session):
         if spec.name == DOTNET and self._types is not None:
             refusal = self._types.said(event.payload)
             return NOTHING if refusal is None else self._end(refusal)
-        return NOTHING  # it has no frames (A27)
+        said = self._extensions.received(event.index, event.payload)
+        if isinstance(said, Refusal):
+            return self._end(said)
+        return [Send(said)] if said else NOTHING  # what has no frames is skipped (A27)
 
     def _gives_up(self, event: ErrorFrame, now: float) -> Sequence[Command]:
         self._close()
@@ -368,13 +413,22 @@ class MicroMsg2Session(Session):
                 return Refusal(error.rule, str(error))
         if self._types is not None:
             properties |= self._types.properties()
+        payload = message.payload
+        if self._extensions.change_incoming:
+            shown = Message(message.destination, properties, payload)
+            if refusal := self._extensions.incoming(shown):
+                return refusal
+            properties, payload = shown.properties, shown.payload
+            if len(payload) > self._max_body:
+                reason = f"an extension makes {len(payload)} bytes of it; bus.max_body is "
+                return Refusal("bus.max_body", f"{reason}{self._max_body}")
         if fault := property_fault(properties):
             return Refusal("bus.properties", fault)
-        if self._ready.index(JSON) is not None and (fault := _json_fault(message.payload)):
+        if self._ready.index(JSON) is not None and (fault := _json_fault(payload)):
             return Refusal("micromsg2.json", fault)
         if isinstance(destination, ToTopic):
-            return Publish(destination.topic, message.payload, properties=properties)
-        return Enqueue(destination.queue, message.payload, properties, answer=self._or_end)
+            return Publish(destination.topic, payload, properties=properties)
+        return Enqueue(destination.queue, payload, properties, answer=self._or_end)
 
     def _subscribe(self, event: CommandFrame) -> Sequence[Command]:
         wanted = read_subscribe(event)
@@ -464,6 +518,14 @@ class MicroMsg2Session(Session):
         return [
             Send(spell_error(refusal.reason)),
             Disconnect(f"{refusal.rule}: {logged or refusal.reason}"),
+        ]
+
+    def _failed(self, failed: ExtensionFailed) -> list[Command]:
+        """End a connection of which an extension has failed; the client is not told how."""
+        self._close()
+        return [
+            Send(spell_error(f"the extension {failed.name} failed")),
+            Disconnect(str(failed), failure=failed),
         ]
 
     def _close(self) -> None:
