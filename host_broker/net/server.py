@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.writer import Journal
 from host_broker.net.live_settings import LiveSettings
 from host_broker.net.rate_limited_log import RateLimitedLog
-from host_broker.net.storage.retained_store import Entry, RetainedStoreError
+from host_broker.net.storage.message_store import NO_CHANGES, Changes, Entry, MessageStoreError
 from host_broker.net.timer import Timer
 from host_broker.outputs import Close, ConnectionId, Failure, Forward, Login, Outputs, Record
 from host_broker.protocol import ProtocolSpec
@@ -82,7 +82,7 @@ class Server:
         self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
         # What this turn brought, while receivers are sent it: it gets the journal's next position.
-        self._announced: tuple[list[Record], Mapping[bytes, Entry | None]] | None = None
+        self._announced: tuple[list[Record], Changes, Changes] | None = None
         self._held_by_journal: set[Connection] = set()
         self._withheld: dict[ConnectionId, Withheld] = {}
         self._answering: dict[Connection, None] = {}  # those whose answers wait for the journal
@@ -307,7 +307,7 @@ class Server:
             return
         try:
             await journal.reach(journal.appended, deadline_s)
-        except (TimeoutError, JournalError, RetainedStoreError):
+        except (TimeoutError, JournalError, MessageStoreError):
             _log.warning(
                 "%d connections are not answered: the journal does not have what they published",
                 len(self._answering),
@@ -348,10 +348,13 @@ class Server:
         """Do what the broker wants done for all that came in since the last time."""
         self._run_is_due = False
         outputs = self._broker.take()
-        if self._journal is not None and (outputs.records or outputs.retained):
+        if self._journal is not None and (outputs.records or outputs.retained or outputs.queued):
             if self._withheld:
                 self._withhold(outputs)
-            self._announce(outputs.records, outputs.retained)
+            self._announce(outputs.records, outputs.retained, outputs.queued)
+            if outputs.queued_first:
+                self._keep_announced()
+                self._journal.keep_now()
         for forward in outputs.forwards:
             self._forward(forward)
         if self.unflushed:
@@ -489,20 +492,20 @@ class Server:
             if identity in connections:
                 connections[identity].release(reason)
 
-    def keep(self, records: list[Record], retained: Mapping[bytes, Entry | None]) -> None:
+    def keep(self, records: list[Record], retained: Changes) -> None:
         """Hand records and retained messages to the journal; while it is full, hold those who
         made the records."""
         if self._journal is not None and (records or retained):
-            self._announce(records, retained)
+            self._announce(records, retained, NO_CHANGES)
             self._keep_announced()
 
-    def _announce(self, records: list[Record], retained: Mapping[bytes, Entry | None]) -> None:
+    def _announce(self, records: list[Record], retained: Changes, queued: Changes) -> None:
         """Say to publishers which position their records get, before the journal has them.
 
         Receivers need not wait while its columns are filled; answers look at the positions.
         """
         self._keep_announced()
-        self._announced = records, retained
+        self._announced = records, retained, queued
         position = self._position
         connections = self.connections
         for record in records:
@@ -516,8 +519,8 @@ class Server:
         if announced is None or journal is None:
             return
         self._announced = None
-        records, retained = announced
-        journal.append(time.time_ns(), records, retained)
+        records, retained, queued = announced
+        journal.append(time.time_ns(), records, retained, queued)
         if journal.full:
             for record in records:
                 publisher = self.connections.get(record.connection)

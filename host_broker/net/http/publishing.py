@@ -14,7 +14,7 @@ from host_broker.bus.publication import HEADER
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.writer import Journal, Level
 from host_broker.net.server import Server
-from host_broker.net.storage.retained_store import RetainedStoreError
+from host_broker.net.storage.message_store import MessageStoreError
 from host_broker.outputs import ConnectionId, Record
 from host_broker.registry import STORED_FORM, protocols
 
@@ -148,7 +148,7 @@ class Publishing:
             return
         try:
             await self._journal.reach(self._journal.appended, _WRITE_S, level)
-        except (TimeoutError, JournalError, RetainedStoreError):
+        except (TimeoutError, JournalError, MessageStoreError):
             raise Busy from None
 
     async def _publish(self, packets: bytes) -> None:

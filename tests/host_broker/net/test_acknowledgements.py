@@ -9,7 +9,7 @@ import pytest
 
 from host_broker.bus.publication import pack
 from host_broker.net.journal import segment
-from host_broker.net.storage.retained_store import RetainedStore
+from host_broker.net.storage.message_store import MessageStore
 from host_broker.protocols.fmqp.spelling import encode_subscription
 from host_broker.protocols.lightmq.codec import Codec
 from tests.host_broker.net.gated_disk import Gate, gated_disk
@@ -150,7 +150,7 @@ def test_what_is_staged_is_answered_while_segments_take_nothing(
     assert b"first" in bodies(tmp_path / "data" / "journal")
     with served(data=tmp_path / "killed"):
         assert {b"first", b"kept"} <= set(bodies(tmp_path / "killed" / "journal"))
-    store = RetainedStore(tmp_path / "killed" / "retained.sqlite")
+    store = MessageStore(tmp_path / "killed" / "retained.sqlite")
     assert (b"t", retained, b"") in store.entries()
     store.close()
 

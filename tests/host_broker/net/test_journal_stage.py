@@ -25,7 +25,7 @@ from host_broker.net.journal.identity import identity_of
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.stage import STAGE_FILE, Stage, read
 from host_broker.net.journal.writer import Journal
-from host_broker.net.storage.retained_store import Entry, RetainedStore
+from host_broker.net.storage.message_store import Entry, MessageStore
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
 from tests.host_broker.net.journal_decoder import Stored, read_journal
@@ -57,7 +57,7 @@ class _Kept:
         self._copies = itertools.count()
         self.lost: list[Exception] = []
         folder.mkdir(exist_ok=True)
-        self.store = RetainedStore(folder / "retained.sqlite")
+        self.store = MessageStore(folder / "retained.sqlite")
         self.journal = Journal(folder / "journal", how, self.store)
 
     def start(self) -> None:
@@ -98,7 +98,7 @@ def _bodies(found: dict[int, list[Stored]]) -> dict[int, list[bytes]]:
 
 
 def _retained(folder: Path) -> dict[bytes, Entry]:
-    store = RetainedStore(folder / "retained.sqlite")
+    store = MessageStore(folder / "retained.sqlite")
     found = {topic: (packet, properties) for topic, packet, properties in store.entries()}
     store.close()
     return found
