@@ -88,7 +88,7 @@ from host_broker.outputs import (
 )
 from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
 from host_broker.registry import RegistryError, protocols
-from host_broker.settings import Settings, live_names
+from host_broker.settings import Settings, SlowPolicy, live_names
 from host_broker.stats import Stats
 from host_broker.wire.budget import Budget
 
@@ -130,9 +130,9 @@ class Client:
     or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
     publications. ``queues`` are those it consumes. ``held_by``: full queues it has to wait for.
     ``congested``: its connection takes no more for now; ``holds``: its session takes no more, so
-    that who publishes to it has to wait. ``principal`` is who it is. ``topics`` are
-    those it may publish, with their routes: that is one table for all who may the same.
-    ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a verdict.
+    that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
+    ``topics`` are those it may publish, with their routes: that is one table for all who may the
+    same. ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a verdict.
     """
 
     connection: ConnectionId
@@ -144,6 +144,7 @@ class Client:
     published: int = 0
     congested: bool = False
     holds: bool = False
+    slow: SlowPolicy = "pause"
     answers: deque[_RetainedAnswer] | None = None
     suspended: deque[Command] | None = None
     queues: set[bytes] | None = None
@@ -236,6 +237,7 @@ class Broker:
         self._refused: dict[ConnectionId, Client] = {}  # to be told that the broker is ending
         self._deadlines = Deadlines()
         self._leaving: GradualUnsubscribe[Client] = GradualUnsubscribe(self._bus)
+        self._behind_count = 0  # clients that have publishers wait
         self._held: dict[bytes, dict[ConnectionId, Client]] = {}  # who waits for full queues
         self._permitted: PermittedTables[tuple[Principal, str], Route] = PermittedTables(
             self._bus.forget_permitted
@@ -321,11 +323,13 @@ class Broker:
         internal: bool = False,
         peer: Peer | None = None,
         principal: Principal | None = None,
+        slow: SlowPolicy = "pause",
     ) -> None:
         """Begin a connection; ``connection`` is from 1 and never used again.
 
         ``loopback``: its peer is on this machine. ``internal``: it is a part of this process, which
-        acts for ``principal``. ``peer`` is what is known of the other end of any other one. While
+        acts for ``principal``. ``peer`` is what is known of the other end of any other one, and
+        ``slow`` what is done if it takes too little. While
         the broker is ending it is only told so, if its protocol has a word for that, or closed.
         ValueError if the protocol is unknown or the connection is already open.
         """
@@ -353,7 +357,9 @@ class Broker:
                 reason = f"{principal} may not connect by {spec.title}: {_why(decision)}"
                 self._outputs.closes.append(Close(connection, reason, abort=True))
                 return
-        client = Client(connection, spec, _NO_SESSION, (connection,), internal, principal=principal)
+        client = Client(
+            connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
+        )
         self._arriving = client
         session = client.session = server.session(connection, now, loopback)
         self._arriving = None
@@ -433,6 +439,16 @@ class Broker:
             queue.ready(connection, not congested)
             self._deliver_queue(queue)
 
+    def stalled(self, connection: ConnectionId, waited_s: float, now: float) -> None:
+        """Disconnect a client that had publishers wait for so long (``Outputs.behind``)."""
+        client = self._clients.get(connection)
+        if client is None or client.closing or self._ending:
+            return
+        self._begin(connection, now)
+        reason = f"publishers had to wait {waited_s:g} s for this client; it did not catch up"
+        self._run_all(client, self._ask(client, client.session.stalled, reason))
+        self._disconnect(client, Disconnect(f"net.stalled_receiver_s: {reason}"))
+
     def logged_in(self, connection: ConnectionId, right: bool | None, now: float) -> None:
         """Go on with a connection of ``Outputs.logins``: whether its secret was right; None: nobody
         had the time to look."""
@@ -497,22 +513,28 @@ class Broker:
             yield found
 
     @property
-    def has_full_queue(self) -> bool:
-        """Whether there is a full ``block`` queue."""
-        return any(queue.is_blocking for queue in self._bus.queues.values())
+    def makes_publishers_wait(self) -> bool:
+        """Whether there is a full ``block`` queue, or a receiver that is behind."""
+        return self._behind_count > 0 or any(
+            queue.is_blocking for queue in self._bus.queues.values()
+        )
 
-    def full_queue(self, topics: Iterable[bytes]) -> bytes | None:
-        """Return the name of a full ``block`` queue that one of these topics would go to.
+    def waits_for(self, topics: Iterable[bytes]) -> str:
+        """Return what a publisher of one of these topics would have to wait for: a full ``block``
+        queue, or a receiver that is behind; "" if for nothing.
 
-        For a publisher that cannot be held, because it has no connection. None if there is none.
+        For a publisher that cannot be held, because it has no connection.
         """
         self._work.left = self._limits.max_steps_per_s
         for topic in topics:
             for match in self._bus.route(topic).matches:
                 queue = self._bus.queue_of(match.subscriber)
                 if queue is not None and queue.is_blocking:
-                    return queue.name
-        return None
+                    return f"the queue {queue.name.decode(errors='replace')} is full"
+                receiver = self._clients.get(match.subscriber)
+                if receiver is not None and receiver.holds and receiver.slow == "pause":
+                    return f"a receiver of {topic.decode(errors='replace')} is behind"
+        return ""
 
     def published(self, connection: ConnectionId) -> int:
         """Return how many publications of a connection were accepted since it was opened."""
@@ -1023,10 +1045,29 @@ class Broker:
         if session.verbatim and type(delivery) is Delivery:
             self._forward(receiver.alone, delivery.run)
             return
+        run = delivery.run if type(delivery) is Delivery and self._cause != connection else b""
+        if run and receiver.holds and receiver.slow == "drop-newest":
+            self._dropped(receiver, sum(1 for _ in unpack(run)), len(run))
+            return
         self._run_all(receiver, self._ask(receiver, session.deliver, delivery, self._now))
-        if receiver.holds and self._cause != connection and type(delivery) is Delivery:
-            self._hold_publisher(_behind(connection))
+        if run and receiver.holds:
+            if receiver.slow == "pause":
+                self._hold_publisher(_behind(connection))
+            elif receiver.slow == "drop-oldest":
+                self._shed(receiver)
         self._deadlines.renew(connection, session.deadline)
+
+    def _shed(self, client: Client) -> None:
+        """Have a client that is behind hear the newest, in the place of what it has not heard."""
+        try:
+            count, size = client.session.shed()
+        except Exception as error:
+            self._fail(client, error)
+        else:
+            self._dropped(client, count, size)
+
+    def _dropped(self, client: Client, count: int, size: int) -> None:
+        self.stats.dropped_of(client.spec.name).add(count, size)
 
     def _ask(
         self, client: Client, ask: Callable[..., Sequence[Command]], *arguments: Any
@@ -1609,9 +1650,19 @@ class Broker:
         self._cause = cause
 
     def _hold_publishers(self, client: Client, command: HoldPublishers) -> None:
-        if client.holds and not command.held:
-            self._release_publishers(_behind(client.connection))
-        client.holds = command.held and not client.closing
+        holds = command.held and not client.closing
+        if holds == client.holds:
+            return
+        client.holds = holds
+        if client.slow == "disconnect":
+            if holds:
+                reason = "too much waits for its acks (slow=disconnect)"
+                self._disconnect(client, Disconnect(f"net.slow_consumer: {reason}"))
+        elif client.slow == "pause":
+            self._behind_count += 1 if holds else -1
+            self._outputs.behind[client.connection] = None if client.closing else holds
+            if not holds:
+                self._release_publishers(_behind(client.connection))
 
     def _disconnect(self, client: Client, command: Disconnect) -> None:
         ended: Client | None = client

@@ -1,10 +1,9 @@
 """What the pure broker asks its edge to do.
 
 The edge executes an ``Outputs`` in this order: records, retained and queued together, forwards,
-closes, rests, holds, releases, suspects, signal; then it calls ``Broker.proceed`` for those in
-``paced``.
-It is an accumulator, not a list of command objects, because one read may touch fifty receivers and
-nobody needs fifty objects to say so.
+closes, rests, holds, releases, behind, suspects, signal; then it calls ``Broker.proceed`` for those
+in ``paced``. It is an accumulator, not a list of command objects, because one read may touch fifty
+receivers and nobody needs fifty objects to say so.
 """
 
 from collections.abc import Sequence
@@ -96,6 +95,8 @@ class Outputs:
     has changed, and is to be kept before anything is sent.
     ``rests``: connections that are to be read no further for so many seconds.
     ``holds`` are to be read no further until they are among ``releases`` for the same reason.
+    ``behind``: connections that have publishers wait since now (True), or do so no more (None: as
+    they have left).
     ``suspects``: connections that are to end if their peers have hung up. Of those on hold nobody
     else finds out.
     ``paced``: connections for which more is ready; call ``Broker.proceed`` when what they were sent
@@ -117,6 +118,7 @@ class Outputs:
     rests: dict[ConnectionId, float]
     holds: list[tuple[ConnectionId, str]]
     releases: list[tuple[ConnectionId, str]]
+    behind: dict[ConnectionId, bool | None]
     suspects: list[ConnectionId]
     paced: list[ConnectionId]
     failures: list[Failure]
@@ -137,6 +139,7 @@ class Outputs:
         self.rests = {}
         self.holds = []
         self.releases = []
+        self.behind = {}
         self.suspects = []
         self.paced = []
         self.failures = []

@@ -168,10 +168,12 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class HoldPublishers:
-    """Have whoever publishes to this session's subscriptions from now on read no further, until
-    ``held`` is False or the session ends: its peer is behind, and what waits for it is enough.
+    """Say that the peer is behind with topics: what waits for it is enough, until ``held`` ends.
 
-    A session that holds for too long must end. It is never held by itself.
+    What happens to what others publish to its subscriptions from now on is the listener's policy
+    for slow receivers: they are read no further (for as long as one whose socket takes nothing
+    could have them wait; then ``Session.stalled``), it is dropped, what has waited longest is
+    (``Session.shed``), or the peer is disconnected. What the peer itself publishes is delivered.
     """
 
     held: bool

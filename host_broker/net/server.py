@@ -122,7 +122,12 @@ class Server:
         self._enter()
         try:
             self._broker.opened(
-                connection.id, connection.protocol, self._now, connection.local, peer=peer
+                connection.id,
+                connection.protocol,
+                self._now,
+                connection.local,
+                peer=peer,
+                slow=connection.slow,
             )
         except Exception:
             # asyncio closes a connection whose read failed, but not one that failed to begin.
@@ -177,6 +182,15 @@ class Server:
         self._stalls.add(connection.peer, time.monotonic())
         reason = f"it took too little for {grace_s:g} s"
         self.gave_up(connection, reason, "net.stalled_receiver_s")
+
+    def stalled_behind(self, connection: Connection, grace_s: float) -> None:
+        """Disconnect a receiver that did not catch up; the next of its peer has less time."""
+        self._stalls.add(connection.peer, time.monotonic())
+        text = "connection %d is closed: publishers had to wait %g s for it; it did not catch up"
+        _log.warning(text, connection.id, grace_s)
+        self.disconnected["net.stalled_receiver_s"] += 1
+        self._enter()
+        self._broker.stalled(connection.id, grace_s, self._now)
 
     def left_stalling(self, connection: Connection, waited_s: float) -> None:
         """Note that a receiver left while publishers waited for it: no way to have more time."""
@@ -375,6 +389,9 @@ class Server:
                 paced = self.connections.get(identity)
                 if paced is not None:
                     paced.pace()
+        for identity, is_behind in outputs.behind.items():
+            if identity in self.connections:
+                self.connections[identity].be_behind(is_behind)
         for identity in outputs.suspects:
             self._end_if_hung_up(identity)
         for login in outputs.logins:

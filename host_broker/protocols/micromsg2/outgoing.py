@@ -118,6 +118,21 @@ class Outgoing:
         self._taken = self._backlog
         return ""
 
+    def shed(self, most: int) -> tuple[int, int]:
+        """Drop messages of topics that wait, the oldest first, until they are no more than ``most``
+        bytes; what is begun is sent to its end. Returns how many messages and bytes it dropped."""
+        before, excess = self._backlog, self._backlog - most
+        count = 0
+        kept: deque[OutgoingMessage] = deque()
+        for message in self._waiting:
+            if before - self._backlog < excess and not (message.number or message.position):
+                self._backlog -= _size(message)
+                count += 1
+            else:
+                kept.append(message)
+        self._waiting = kept
+        return count, before - self._backlog
+
     def forget(self, wanted: Callable[[OutgoingMessage], bool]) -> None:
         """Forget what waits and is not wanted any more; what is begun is sent to its end."""
         kept: deque[OutgoingMessage] = deque()

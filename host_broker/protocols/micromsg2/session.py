@@ -126,7 +126,7 @@ class MicroMsg2Session(Session):
         self._incoming = ReceiveWindow(None)
         self._outgoing = Outgoing(None, None, 0, budget)
         self._ack_deadline: float | None = None
-        self._holds_until: float | None = None  # publishers wait for the client
+        self._is_behind = False  # what waits for the client's acks is enough
         self._has_room = False  # the client has acknowledged something in this read
         self._types: TypeOfMessages | None = None  # with the extension dotnet
         self._queues: set[bytes] = set()  # consumed
@@ -235,17 +235,21 @@ class MicroMsg2Session(Session):
         text = topic.decode(errors="replace")
         return self._end(Refusal(f"access.{action}", f"this client may not {action}: {text}"))
 
+    def shed(self) -> tuple[int, int]:
+        """Drop the oldest of topics, down to where a client is behind."""
+        return self._outgoing.shed(self._settings.max_backlog_bytes // _HOLD_ABOVE)
+
+    def stalled(self, reason: str) -> Sequence[Command]:
+        """Say ERROR."""
+        return self._end(Refusal("net.stalled_receiver_s", reason))
+
     def tick(self, now: float) -> Sequence[Command]:
         """End a handshake that takes too long, or a client that acknowledges nothing."""
         if self._state is _State.CLOSED or self.deadline is None or now < self.deadline:
             return NOTHING
         if self._state is _State.READY:
-            if self._ack_deadline is None or now < self._ack_deadline:
-                limit, name = self._settings.max_hold_s, "max_hold_s"
-                what = "publishers had to wait for this client; it did not catch up"
-            else:
-                limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
-                what = "no ack"
+            limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
+            what = "no ack"
         else:
             limit, name = self._settings.handshake_timeout_s, "handshake_timeout_s"
             what = "no complete handshake"
@@ -482,27 +486,19 @@ class MicroMsg2Session(Session):
         self._await_acks(now)
         commands: list[Command] = [Send(frames)] if frames else []
         limit, backlog = self._settings.max_backlog_bytes, self._outgoing.backlog
-        if self._holds_until is None and backlog > limit // _HOLD_ABOVE:
-            self._holds_until = now + self._settings.max_hold_s
+        if not self._is_behind and backlog > limit // _HOLD_ABOVE:
+            self._is_behind = True
             commands.append(HoldPublishers(True))
-        elif self._holds_until is not None and backlog <= limit // _RELEASE_BELOW:
-            self._holds_until = None
+        elif self._is_behind and backlog <= limit // _RELEASE_BELOW:
+            self._is_behind = False
             commands.append(HoldPublishers(False))
-        else:
-            return commands
-        self._set_deadline()
         return commands
 
     def _await_acks(self, now: float) -> None:
         timeout = self._settings.ack_timeout_s
         if self._ack_deadline is None and timeout and len(self._outgoing.window):
             self._ack_deadline = now + timeout
-        self._set_deadline()
-
-    def _set_deadline(self) -> None:
-        """Of a connection that is ready: the earlier of the two."""
-        times = [each for each in (self._ack_deadline, self._holds_until) if each is not None]
-        self.deadline = min(times, default=None)
+        self.deadline = self._ack_deadline
 
     def _or_end(self, limit: str) -> Sequence[Command]:
         """Go on if a command was accepted; who asked for what a limit refuses must know."""

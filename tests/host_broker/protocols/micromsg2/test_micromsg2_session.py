@@ -616,27 +616,81 @@ def test_publishers_wait_for_a_client_that_is_behind() -> None:
     while (more := payloads(reader.acknowledge(len(got)))) or got[-1] != b"last":
         got += more
     assert got[:-1] == [b"%09d" % number for number in range(len(got) - 1)]
-    desk.advance(30.0)
-    assert reader.why_closed == ""  # it is behind no more
+    assert desk.behind == {reader.connection: False}
+    assert reader.why_closed == ""
 
 
 def test_publishers_do_not_wait_for_ever() -> None:
-    """A client may let them wait for so long; then it is gone, and so it is if it leaves."""
-    desk = micromsg2_desk({"max_backlog_bytes": 1600, "max_hold_s": 5.0})
+    """R26: the edge says when a client has let them wait for too long, and it is told so; what it
+    leaves behind is released, and so it is if it leaves by itself."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
     reader, program = _behind(desk)
+    assert desk.behind == {reader.connection: True}
     heard = payloads(reader.heard())
     reader.acknowledge(len(heard) // 2)  # which is not enough
-    desk.advance(4.9)
-    assert desk.held
-    desk.advance(0.2)
-    assert reader.why_closed.startswith("micromsg2.max_hold_s")
+    assert desk.behind == {reader.connection: True}
+    desk.broker.stalled(reader.connection, 5.0, desk.now)
+    desk.done()
+    *_, error = reader.heard()
+    why = "publishers had to wait 5 s for this client; it did not catch up"
+    assert error == ErrorFrame(why)
+    assert reader.why_closed == f"net.stalled_receiver_s: {why}"
     assert not desk.held
+    assert desk.behind == {reader.connection: None}
     leaving, program = _behind(desk)
     leaving.close()
     assert not desk.held
+    assert desk.behind[leaving.connection] is None
     other, program = _behind(desk)
     desk.close(program)
     assert other.why_closed == ""
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
+def test_a_listener_may_drop_what_a_client_is_behind_with(policy: Any) -> None:
+    """R26: nobody waits then, it hears the oldest or the newest in order, and all of it again when
+    it has caught up; queues are not concerned."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
+    desk.slow_policy = policy
+    reader = Peer(desk, "pubsub;batch-ack:max-count=4")
+    reader.subscribe("topic/t")
+    reader.subscribe("jobs")
+    program = desk.open()
+    writer = Peer(desk)
+    for number in range(200):
+        desk.pub(program, "t", b"%09d" % number)
+        if number % 20 == 0:
+            writer.publish("jobs", b"job %d" % number)
+    assert not desk.held
+    got = told(reader.heard())
+    while len(more := told(reader.acknowledge(len(got)))):
+        got += more
+    numbers = [int(payload) for _, to, _, payload in got if to == "topic/t"]
+    assert 10 < len(numbers) < 100
+    assert numbers == sorted(numbers)
+    assert numbers[:3] == [0, 1, 2]
+    assert (numbers[-1] == 199) == (policy == "drop-oldest")
+    jobs = [payload for _, to, _, payload in got if to == "jobs"]
+    assert jobs == [b"job %d" % number for number in range(0, 200, 20)]
+    dropped = desk.broker.stats.dropped["micromsg2"]
+    assert dropped.messages == 200 - len(numbers)
+    assert dropped.bytes > 9 * dropped.messages
+    assert reader.why_closed == ""
+    desk.pub(program, "t", b"fresh")
+    assert payloads(reader.heard()) == [b"fresh"]
+
+
+def test_a_listener_may_disconnect_who_is_behind() -> None:
+    """R26: its publishers do not wait."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
+    desk.slow_policy = "disconnect"
+    reader = Peer(desk, "pubsub;batch-ack")
+    reader.subscribe("topic/t")
+    program = desk.open()
+    for number in range(100):
+        desk.pub(program, "t", b"%09d" % number)
+    assert not desk.held
+    assert reader.why_closed.startswith("net.slow_consumer: too much waits for its acks")
 
 
 def test_nobody_waits_for_itself() -> None:
