@@ -132,7 +132,8 @@ class Client:
     ``congested``: its connection takes no more for now; ``holds``: its session takes no more, so
     that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
     ``topics`` are those it may publish, with their routes: that is one table for all who may the
-    same. ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a verdict.
+    same. ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a
+    verdict.
     """
 
     connection: ConnectionId

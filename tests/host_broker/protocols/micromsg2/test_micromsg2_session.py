@@ -601,6 +601,10 @@ def _behind(desk: Desk) -> tuple[Peer, int]:
         if desk.held:
             break
     assert desk.held == {(program, "queue")}
+    # Who publishes by HTTP cannot be held, and is told.
+    assert desk.broker.makes_publishers_wait
+    assert desk.broker.waits_for([b"other", b"t"]) == "a receiver of t is behind"
+    assert desk.broker.waits_for([b"other"]) == ""
     return reader, program
 
 
@@ -617,6 +621,7 @@ def test_publishers_wait_for_a_client_that_is_behind() -> None:
         got += more
     assert got[:-1] == [b"%09d" % number for number in range(len(got) - 1)]
     assert desk.behind == {reader.connection: False}
+    assert not desk.broker.makes_publishers_wait
     assert reader.why_closed == ""
 
 
