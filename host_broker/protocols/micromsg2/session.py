@@ -34,6 +34,7 @@ from host_broker.protocols.micromsg2.codec import (
     spell_handshake,
 )
 from host_broker.protocols.micromsg2.destinations import (
+    NO_DESTINATION,
     SUBSCRIBE,
     TOPIC_PREFIX,
     UNSUBSCRIBE,
@@ -351,7 +352,7 @@ class MicroMsg2Session(Session):
 
     def _known(self, text: bytes) -> Destination | Refusal:
         """Return what a destination is; it is remembered, as few clients have many."""
-        destination = read_destination(text)
+        destination = read_destination(text or NO_DESTINATION)
         if not isinstance(destination, Refusal):
             if len(self._destinations) >= _MAX_DESTINATIONS:
                 self._destinations.clear()

@@ -312,6 +312,22 @@ def test_what_waits_of_topics_is_limited(limits: dict[str, Any], rule: str) -> N
     assert patient.why_closed == writer.why_closed == ""
 
 
+def test_a_message_without_a_destination() -> None:
+    """A24: programs of SharpMessaging send nothing else, single or many."""
+    desk = micromsg2_desk()
+    reader, writer = Peer(desk), Peer(desk, "ack:MessagesPerAck=10;dotnet")
+    reader.subscribe("topic/micromsg2")
+    assert writer.acked(writer.publish("", b"1")) == [1]
+    many = b"".join(writer.spell("", b"%d" % number) for number in range(2, 10))
+    assert writer.acked(writer.say(many)) == [9]
+    plain = Peer(desk)
+    plain.say(plain.spell("", b"10") + plain.spell("", b"11"))
+    assert told(reader.heard()) == [
+        (number, "topic/micromsg2", "", b"%d" % number) for number in range(1, 12)
+    ]
+    assert refused(reader, reader.subscribe("")) == "R17"
+
+
 def test_long_messages_come_in_fragments() -> None:
     """R19, R20, A17: both ways, each with its number, within the window, and nothing between."""
     desk = micromsg2_desk(bus={"max_body": 4 * MAX_FRAGMENT})
@@ -421,7 +437,7 @@ def test_what_is_retained_comes_first() -> None:
         (spell_extension(2, b"\0"), "R32"),
         (spell_extension(3, bytes(5000)), "R33"),
         (b"\3", "R16"),
-        (bytes.fromhex("0000010000000178"), "R17"),
+        (bytes.fromhex("0000010100000178"), "R17"),
         (bytes.fromhex("000001012400000178"), "R17"),
         (bytes.fromhex("000001017100017a0178"), "R40"),
         (bytes.fromhex("00000101710003613a250178"), "R13"),
