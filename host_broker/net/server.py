@@ -579,6 +579,9 @@ class Server:
         _log.info("connection %d is closed: %s", close.connection, close.reason)
         connection.left = True  # of many subscriptions it is taken off the bus step by step
         (connection.transport.abort if close.abort else connection.close)()
+        if connection.waits_for_journal:
+            # Its answers are yet to be sent; its name is free, and its wills do not wait.
+            self._loop.call_soon(self.ended, connection)
 
     def _end_if_hung_up(self, identity: ConnectionId) -> None:
         """End a connection whose peer has gone while we let it wait, and comes back.
