@@ -723,3 +723,43 @@ def test_nobody_waits_for_itself() -> None:
         talker.publish("topic/t", b"%09d" % number)
     assert not desk.held
     assert talker.why_closed == ""
+
+
+def test_a_conversation_with_sharpmessaging() -> None:
+    """A1, A12, A15, A28, A29: as its client holds it, byte for byte; what it says again because it
+    has heard an ack of a part is not published again, and is acknowledged again."""
+    said = b"ack:MessagesPerAck=10,AckExpireTime=1000;dotnet"
+    hello = bytes.fromhex("010100084d79436c69656e74") + bytes([0, len(said)]) + said + bytes(2)
+    desk = micromsg2_desk()
+    reader = Peer(desk)
+    reader.subscribe("topic/micromsg2")
+    reader.subscribe("jobs")
+    connection = desk.open("micromsg2")
+    desk.send(connection, hello)
+    reply = bytes.fromhex("010000066d6f74656d71") + bytes([0, len(said)]) + said + bytes(2)
+    assert desk.got(connection) == reply
+    desk.send(connection, hello)
+    assert desk.got(connection) == b""
+    frames = [bytes.fromhex(f"0000{number:02x}0000000168") for number in range(1, 11)]
+    desk.send(connection, b"".join(frames[:6]))
+    assert desk.got(connection) == bytes.fromhex("0201020006")
+    desk.send(connection, b"".join(frames[6:] + frames[6:]))  # it says the rest twice
+    assert desk.got(connection) == bytes.fromhex("020102000a")
+    desk.send(connection, frames[9])  # and after its ten seconds
+    assert desk.got(connection) == bytes.fromhex("020102000a")
+    assert payloads(reader.heard()) == [b"h"] * 10
+    # Properties without types, the type of what comes, and a long payload of a queue.
+    type_of = b"System.String, mscorlib"
+    desk.send(connection, bytes([2, 2, len(type_of)]) + type_of)
+    properties = b"first_name:jonas;twitter:jgauffin;"
+    head = bytes.fromhex("08000b046a6f6273") + bytes([0, len(properties)]) + properties
+    desk.send(connection, head + (300).to_bytes(4, "big") + bytes(300))
+    assert desk.got(connection) == bytes.fromhex("020102000b")
+    ((_, destination, got, payload),) = told(reader.heard())
+    assert (destination, payload) == ("jobs", bytes(300))
+    assert got == "first_name:Tjonas;twitter:Tjgauffin"  # the reader has not agreed on types
+    # An empty payload ends with its length; a topic's is not delivered, and is acknowledged.
+    desk.send(connection, bytes.fromhex("00000c00000000"))
+    assert desk.got(connection) == bytes.fromhex("020102000c")
+    assert reader.heard() == []
+    assert desk.closes == []
