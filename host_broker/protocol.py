@@ -160,6 +160,16 @@ class Session(Protocol):
         say so in the protocol's words, if it has any."""
         return NOTHING
 
+    def shed(self) -> tuple[int, int]:
+        """Drop what of topics has waited longest, so that no more than enough waits: this session
+        has said ``HoldPublishers``. Returns how many messages and bytes were dropped."""
+        return 0, 0
+
+    def stalled(self, reason: str) -> Sequence[Command]:
+        """The client is disconnected, because others had to wait for it for too long: say so in the
+        protocol's words, if it has any."""
+        return NOTHING
+
     def tick(self, now: float) -> Sequence[Command]:
         """Do what ``deadline`` was set for."""
         return NOTHING

@@ -33,7 +33,7 @@ from host_broker.net.server import Server
 from host_broker.net.settings_source import SettingsError
 from host_broker.net.storage.data_dir import DataDir
 from host_broker.net.storage.deduplicator import Deduplicator
-from host_broker.net.storage.retained_store import RetainedStore
+from host_broker.net.storage.message_store import MessageStore
 from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings
 
@@ -96,7 +96,7 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     and writes journal and retained messages out. ``$/signals/terminate`` only writes out. At a
     SIGHUP the settings that can change, certificates, users and rules are loaded again.
     Raises ``ListenError``, ``AccessError``, ``DataDirError``, ``JournalError`` or
-    ``RetainedStoreError``.
+    ``MessageStoreError``.
     """
     # The journal's thread and the event loop share the interpreter. Who waits for it asks for it
     # after this; with Python's 5 ms an answer can come 5 ms late, as often as the thread has work.
@@ -115,7 +115,7 @@ async def _prepare(
     loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP before the start is no news")
     listeners: list[Listener] = []
     data: DataDir | None = None
-    store: RetainedStore | None = None
+    store: MessageStore | None = None
     journal: Journal | None = None
     access = load_access(settings)
     try:
@@ -128,7 +128,7 @@ async def _prepare(
         )
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:
-            store = RetainedStore(data.retained)
+            store = MessageStore(data.retained)
             journal = Journal(data.journal, settings.journal, store)
             _restore(broker, store)
         deduplicator = Deduplicator(data.published if data is not None else None)
@@ -321,11 +321,14 @@ def _said(changes: Changes, has_users: bool) -> str:
     return text
 
 
-def _restore(broker: Broker, store: RetainedStore) -> None:
+def _restore(broker: Broker, store: MessageStore) -> None:
     try:
         refused = broker.restore(store.entries())
+        waiting = broker.restore_queues(store.queued())
     except ValueError as error:
         raise store.unusable(error) from error
+    if waiting:
+        _log.info("%d messages that waited in queues wait again", waiting)
     if refused:
         _log.warning(
             "%d retained messages were not taken back: bus.max_retained or bus.max_retained_bytes "
