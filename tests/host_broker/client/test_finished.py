@@ -23,6 +23,7 @@ import sys, motemq
 with motemq.connect(sys.argv[1]) as client:
     client.subscribe(sys.argv[2], confirm=True)
     for message in client.messages():
+        sys.stdin.readline()
         print(int(message.payload), (message.properties or {}).get("redelivered", 0), flush=True)
 """
 
@@ -71,19 +72,26 @@ def _expect_at_least_once(heard: list[tuple[int, int]], count: int) -> int:
 def test_what_a_killed_program_had_not_finished_with_comes_back(url: str) -> None:
     """Killed in the middle of what it does with a message, wherever that is."""
     count, kills, dice = 3000, 8, random.Random(18)
+    most = count // (2 * kills)  # messages of one program: some are left for the last one
     _filled(url, "killed", count)
     heard: list[tuple[int, int]] = []
     for _ in range(kills):
         process = subprocess.Popen(
-            [sys.executable, "-c", _CONSUMER, url, "killed"], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", _CONSUMER, url, "killed"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
+        assert process.stdin is not None
         assert process.stdout is not None
-        most = dice.randint(1, count // (kills + 2))
-        heard += [_line(each) for each in itertools.islice(process.stdout, most)]
+        process.stdin.write("\n" * most)
+        process.stdin.flush()
+        heard += [_line(each) for each in itertools.islice(process.stdout, dice.randint(1, most))]
         process.send_signal(signal.SIGKILL)
         # What it has printed it has done, though it was not waited for.
         heard += [_line(each) for each in process.stdout if each.endswith("\n")]
         process.wait(_SOON_S)
+        process.stdin.close()
         process.stdout.close()
     with connect(url) as client:
         client.subscribe("killed", confirm=True)
