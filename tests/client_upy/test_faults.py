@@ -14,8 +14,7 @@ from tests.client_upy.interpreters import Interpreter, run_checks
 # has to be silent before each session.
 _PARTS = {"tcp": 1, "tls": 1, "uart": 3}
 _TWO, _MICROMSG2 = "fmqp+lightmq", "micromsg2"
-# What differs between transports is not the protocol's: one does for the third of them.
-_WAYS = [("tcp", _TWO), ("tls", _TWO), ("uart", _TWO), ("tcp", _MICROMSG2)]
+_WAYS = [(through, protocols) for protocols in (_TWO, _MICROMSG2) for through in _PARTS]
 # Faults that each driver has to notice; and what else it does.
 _NOTICED = {_TWO: 30, _MICROMSG2: 16}
 _ELSE = {
