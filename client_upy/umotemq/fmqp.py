@@ -42,6 +42,7 @@ class FmqpClient(Link):
 
     name = None
     _dispatch = None  # umotemq.handlers', if anybody has subscribed
+    _alike = None  # an umotemq.alike.Alike, once a raw handler's messages begin to repeat
     # ChunkClient's, for a message that is longer than the buffer: True to skip it
     _skip = None
     _lengths = 0  # of the topic and payload that _format is for, which were packed last

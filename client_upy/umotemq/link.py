@@ -198,7 +198,8 @@ class Link:
     def _plan(self):
         # Ask for signs of life, judge the peer, and note when that has to be done again.
         now = ticks_ms()
-        left = self.keepalive_ms - ticks_diff(now, self._asked)
+        if self.up:
+            left = self.keepalive_ms - ticks_diff(now, self._asked)
         if self.up and not self._last:
             if left <= 0:
                 self._asked = now
@@ -234,16 +235,15 @@ class Link:
         self.error = error
         self._due = due
         self.up = False
-        self.stream = self._fd = self._pong = None
+        self.stream = self._pong = None
         self._poll = select.poll()  # waits for nothing: it sleeps
-        # When the peer was asked for a sign of life, or came up; since when it owes us a byte, and
-        # since when it has taken none (0: it does not); how much of the introduction is done; the
-        # bytes not yet parsed (beyond the end: to skip), and those not yet written.
-        self._asked = self._silent = self._stuck = self._greeted = 0
+        # Since when the peer owes us a byte, and since when it has taken none (0: it does not); how
+        # much of the introduction is done; the bytes not yet parsed (beyond the end: to skip), and
+        # those not yet written.
+        self._silent = self._stuck = self._greeted = 0
         self._start = self._end = self._first = self._last = 0
-        # FMQP's: what the last messages were like. No topic that a program may give is the client.
+        # What the last publication was like. No topic that a program may give is the client.
         self._topic = self
-        self._alike = None
         if self.outage is not None:
             self.outage.lost()
         for function in self._on_drop:
