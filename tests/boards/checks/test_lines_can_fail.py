@@ -100,6 +100,23 @@ def test_a_board_that_has_to_encrypt_is_given_time_for_its_handshake(
     assert options_of(session)["answer_ms"] >= 5000
 
 
+@pytest.mark.parametrize("name", ["pubsub_down", "ping_idle"])
+def test_a_frame_that_was_cut_short_before_an_answer_is_no_failure(lay: Lay, name: str) -> None:
+    """It can come on a console that the link shares, where nobody had read for a while."""
+    session = lay("fmqp")
+    noisy = (
+        "import builtins, sys\n"
+        "if not hasattr(builtins, 'said'):\n"
+        "    builtins.said = print\n"
+        "def cut_short(*words):\n"
+        "    sys.stdout.write('\\0\\x07\\x15\\x01q')\n"
+        "    said(*words)\n"
+        "builtins.print = cut_short\n"
+    )
+    session.repl.exec(noisy, deadline_s=10)
+    CHECKS[name].run(session)
+
+
 def test_a_board_that_is_not_confirmed_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
     session = lay("lightmq")
     own = session.own_broker()
