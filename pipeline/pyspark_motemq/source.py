@@ -21,7 +21,8 @@ from pyspark_motemq.folder import Folder, FolderPart
 from pyspark_motemq.options import Options, columns_of
 from pyspark_motemq.sink import SinkOptions, StreamWriter, Writer
 from pyspark_motemq.stream import StreamReader
-from pyspark_motemq.tasks import Range, read_task, settle, task_of, tasks_of
+from pyspark_motemq.tasks import Range, read_task, task_of, tasks_of
+from pyspark_motemq.workers import settle
 
 
 class DefaultSource(DataSource):

@@ -1,9 +1,6 @@
 """What the tasks of a read do: some messages of a partition, what columns and topics of them."""
 
-import functools
-import gc
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +11,7 @@ from pyspark_motemq.columns import batches
 from pyspark_motemq.journal import JournalClient, Part
 from pyspark_motemq.options import Options
 from pyspark_motemq.topics import matching, without_echoes
+from pyspark_motemq.workers import settle
 
 Range = tuple[int, int, int]  # partition, first message, number after the last
 _PATH = "path"
@@ -48,19 +46,6 @@ def tasks_of(
 def task_of(part: Part, options: Options) -> Task:
     """Return the task that reads ``part``."""
     return Task(part, options.columns, options.topics, options.echoes)
-
-
-@functools.cache
-def settle() -> None:
-    """Leave what a worker of Spark has imported out of Python's collections of garbage.
-
-    A worker that is kept for the next task collects after each one: 25 ms of a processor for the
-    objects of pandas, pyarrow and PySpark, more than it takes to read a megabyte. What tasks make
-    later is collected as before. In another process, a driver for one, nothing happens.
-    """
-    if os.environ.get("SPARK_REUSE_WORKER"):
-        gc.collect()
-        gc.freeze()
 
 
 def read_task(task: InputPartition) -> Iterator[pa.RecordBatch]:
