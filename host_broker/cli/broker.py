@@ -25,7 +25,7 @@ from host_broker.net.listening.listen_error import ListenError
 from host_broker.net.service import ServiceOptions, configuration_faults, serve
 from host_broker.net.settings_source import SettingsError, load_settings
 from host_broker.net.storage.data_dir import DataDirError
-from host_broker.net.storage.retained_store import RetainedStoreError
+from host_broker.net.storage.message_store import MessageStoreError
 from host_broker.registry import RegistryError
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _NEXT_STEP = (
 )
 _FILES_BESIDE_CONNECTIONS = 64
 _BROKEN = 2  # an installed protocol cannot be used
-_FAILURES = (ListenError, AccessError, DataDirError, JournalError, RetainedStoreError)
+_FAILURES = (ListenError, AccessError, DataDirError, JournalError, MessageStoreError)
 
 
 @click.command()

@@ -1,10 +1,10 @@
 """The journal: the event loop hands over what a turn brought, a thread writes it in groups.
 
-What is written is the journal's records, and after them the retained messages that changed with
-them, so that neither is ever newer than the journal. ``append`` gives each turn a position;
-``written`` and ``synced`` say up to which position all is in segments, which is in the kernel, and
-on the disk. What somebody waits for is staged until then (``stage``), so that nobody waits for the
-thread.
+What is written is the journal's records, and after them what changed with them of retained messages
+and durable queues, so that neither is ever newer than the journal. ``append`` gives each turn a
+position; ``written`` and ``synced`` say up to which position all is in segments, which is in the
+kernel, and on the disk. What somebody waits for is staged until then (``stage``), so that nobody
+waits for the thread.
 
 Policy: while the disk is full, or no file can be opened, everything waits and is tried again:
 ``full`` holds the publishers. A journal that cannot be written for any other reason stops the
@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVarTuple, Unpack
@@ -37,7 +37,13 @@ from host_broker.net.journal.segment import BLOCK_BYTES, Partition
 from host_broker.net.journal.snapshot import Snapshot, take_snapshot
 from host_broker.net.journal.stage import STAGE_FILE, Area, Stage, Taken, recover
 from host_broker.net.storage.files import sync
-from host_broker.net.storage.retained_store import Entry, RetainedStore, RetainedStoreError
+from host_broker.net.storage.message_store import (
+    NO_CHANGES,
+    Changes,
+    Entry,
+    MessageStore,
+    MessageStoreError,
+)
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
 
@@ -70,18 +76,21 @@ class _Group:
 
     assembler: Assembler
     retained: dict[bytes, Entry | None] = field(default_factory=dict)
+    queued: dict[bytes, Entry | None] = field(default_factory=dict)
     position: int = 0  # of its last turn
     cost: int = 0  # of what the loop was not told yet to be written
     sync: bool = False
     area: Area | None = None  # of the stage
     unstaged: list[Taken] = field(default_factory=list)
     unstaged_retained: dict[bytes, Entry | None] = field(default_factory=dict)
+    unstaged_queued: dict[bytes, Entry | None] = field(default_factory=dict)
     unstaged_cost: int = 0
 
     @property
     def is_staged(self) -> bool:
         """Whether all of it is."""
-        return self.area is not None and not (self.unstaged or self.unstaged_retained)
+        unstaged = self.unstaged or self.unstaged_retained or self.unstaged_queued
+        return self.area is not None and not unstaged
 
 
 @dataclass(slots=True, eq=False)
@@ -118,11 +127,11 @@ class Journal:
     """
 
     def __init__(
-        self, folder: Path, settings: JournalSettings, store: RetainedStore | None = None
+        self, folder: Path, settings: JournalSettings, store: MessageStore | None = None
     ) -> None:
         """Find where every partition goes on, after what a killed broker has left in the stage.
 
-        ``store`` is for the retained messages; what it has is right only afterwards. Raises
+        ``store`` is for retained messages and queues; what it has is right only afterwards. Raises
         ``JournalError`` if the journal in ``folder`` is corrupt or cannot be written.
         """
         self.appended = self.written = self.synced = self.kept = 0
@@ -163,7 +172,7 @@ class Journal:
         self._timer: asyncio.TimerHandle | None = None
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._failure: JournalError | RetainedStoreError | None = None
+        self._failure: JournalError | MessageStoreError | None = None
 
     def start(
         self,
@@ -209,7 +218,8 @@ class Journal:
         self,
         time_ns: int,
         records: list[Record],
-        retained: Mapping[bytes, Entry | None] | None = None,
+        retained: Changes = NO_CHANGES,
+        queued: Changes = NO_CHANGES,
     ) -> int:
         """Take what a turn brought (ns since 1970 UTC); returns its position.
 
@@ -225,6 +235,8 @@ class Journal:
         cost = 0
         for record in records:
             cost += len(record.body) + _RECORD_OVERHEAD
+        for entry in queued.values():
+            cost += _RECORD_OVERHEAD + (len(entry[0]) + len(entry[1]) if entry is not None else 0)
         group = self._group
         if records:
             try:
@@ -236,11 +248,15 @@ class Journal:
         group.cost += cost
         if retained:
             group.retained.update(retained)
+        if queued:
+            _put_together(group.queued, queued)
         if self._stage is not None:
             if records:
                 group.unstaged.append((time_ns, records))
             if retained:
                 group.unstaged_retained.update(retained)
+            if queued:
+                _put_together(group.unstaged_queued, queued)
             group.unstaged_cost += cost
         self._pending_bytes += cost
         if self._pending_bytes > self._settings.max_pending_bytes:
@@ -275,9 +291,12 @@ class Journal:
             else:
                 return False
             group.area = stage.begin(numbers)
-        if group.area is None or not group.area.add(group.unstaged, group.unstaged_retained):
+        if group.area is None or not group.area.add(
+            group.unstaged, group.unstaged_retained, group.unstaged_queued
+        ):
             return False
-        group.unstaged, group.unstaged_retained, group.unstaged_cost = [], {}, 0
+        group.unstaged, group.unstaged_cost = [], 0
+        group.unstaged_retained, group.unstaged_queued = {}, {}
         self._staged = self.kept = self.appended
         return True
 
@@ -321,7 +340,7 @@ class Journal:
         ``journal.ack`` says.
 
         Raises ``TimeoutError`` if that takes longer than ``deadline_s``; ``JournalError`` or
-        ``RetainedStoreError`` if it never will be.
+        ``MessageStoreError`` if it never will be.
         """
         self._look()
         if self._reached_by(level) >= position or (level == "kept" and self.keep_now()):
@@ -340,7 +359,7 @@ class Journal:
     async def close(self, deadline_s: float) -> None:
         """Write everything out and end the thread.
 
-        Raises ``JournalError`` or ``RetainedStoreError`` if that failed, earlier or now, or took
+        Raises ``JournalError`` or ``MessageStoreError`` if that failed, earlier or now, or took
         longer than ``deadline_s``.
         """
         thread = self._thread
@@ -483,7 +502,7 @@ class Journal:
             self._failure.__cause__ = error
             self._ended(self._failure)
 
-    def _ended(self, error: JournalError | RetainedStoreError) -> None:
+    def _ended(self, error: JournalError | MessageStoreError) -> None:
         for _, _, waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(error)
@@ -498,7 +517,7 @@ class Journal:
     # ---- the thread ----
 
     def _work(self) -> None:
-        failure: JournalError | RetainedStoreError | None = None
+        failure: JournalError | MessageStoreError | None = None
         try:
             swept = self._sweep()
             while True:
@@ -522,7 +541,7 @@ class Journal:
                 partition.close()
         except OSError as error:
             failure = _refused(self._folder, error)
-        except (JournalError, RetainedStoreError) as error:
+        except (JournalError, MessageStoreError) as error:
             failure = error
         except Exception as error:  # a bug; it must end the broker too, not only this thread
             failure = JournalError(f"the journal's thread failed: {error!r}")
@@ -535,7 +554,7 @@ class Journal:
         """Between two groups: what is retained is as new as what is in segments."""
         try:
             snapshot = take_snapshot(self._folder, self._partitions, self._store)
-        except (OSError, RetainedStoreError, JournalError) as error:
+        except (OSError, MessageStoreError, JournalError) as error:
             self._call_on_loop(wanted.failed, error)
         else:
             self._call_on_loop(wanted.give, snapshot)
@@ -563,9 +582,9 @@ class Journal:
             for partition in self._partitions:
                 partition.sync()
         if self._store is not None:
-            if group.retained:
-                self._store.write(group.retained)
-                group.retained = {}
+            if group.retained or group.queued:
+                self._store.write(group.retained, group.queued)
+                group.retained, group.queued = {}, {}
             if group.sync:
                 self._store.sync()
         if group.area is not None:
@@ -652,6 +671,16 @@ class Journal:
     def _call_on_loop(self, function: Callable[[Unpack[_Ts]], None], *arguments: *_Ts) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _put_together(before: dict[bytes, Entry | None], changes: Changes) -> None:
+    """Add changes of queues. A message that came since, and is done with already, needs to be known
+    to nobody: numbers are not used twice."""
+    for key, entry in changes.items():
+        if entry is None and before.get(key) is not None:
+            del before[key]
+        else:
+            before[key] = entry
 
 
 def _refused(folder: Path, error: OSError) -> JournalError:
