@@ -121,7 +121,7 @@ class Stage:
         self._run = run
         self._boot = _boot_id()
         self._sequence = 0
-        self._rests_until = 0.0  # 0: it does not
+        self._rests_until = 0.0  # by the monotonic clock; 0: it does not rest
         path = journal / STAGE_FILE
         unborn = path.with_suffix(".new")
         self._file = os.open(unborn, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -137,7 +137,7 @@ class Stage:
 
     def begin(self, numbers: list[int]) -> Area | None:
         """Return an area for the next group; None if none is free."""
-        if not self._free or self._rests():
+        if not self._free or (self._rests_until and self._rests()):
             return None
         area = self._free.pop()
         self._sequence += 1
@@ -150,13 +150,14 @@ class Stage:
 
     def takes(self, size: int) -> bool:
         """Whether so many bytes are worth a try."""
-        return size <= _MOST_AT_ONCE and not self._rests()
+        return size <= _MOST_AT_ONCE and not (self._rests_until and self._rests())
 
     def _rests(self) -> bool:
-        """Whether the disk was slow, or refused something, a short while ago."""
-        if self._rests_until and time.monotonic() >= self._rests_until:
-            self._rests_until = 0.0
-        return bool(self._rests_until)
+        """Whether what the disk was slow with, or refused, is a short while ago."""
+        if time.monotonic() < self._rests_until:
+            return True
+        self._rests_until = 0.0
+        return False
 
     def header(self, sequence: int, partitions: int) -> bytes:
         """Return the first bytes of an area."""
