@@ -26,7 +26,11 @@ def session_class(protocol: str) -> type[ClientSession]:
     """Import what speaks a protocol. Raises ``BadArgument`` if no client does."""
     spec = protocols()[protocol]
     if not spec.client:
-        raise BadArgument(f"{spec.title} has no client here")
+        others = ", ".join(each.name for each in protocols().values() if each.client)
+        raise BadArgument(
+            f"the package that brings {protocol}:// has no client for it; to the same broker one "
+            f"can speak {others}"
+        )
     module, _, name = spec.client.partition(":")
     found = getattr(import_module(module), name)
     if not (isinstance(found, type) and issubclass(found, ClientSession)):

@@ -209,6 +209,17 @@ def test_a_wrong_setting_is_named(
     assert said in re.sub(r"\s+", " ", done.stderr.decode())
 
 
+def test_programs_are_told_what_else_the_broker_speaks(
+    line_package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(line_package))
+    done = run("sub", "line://127.0.0.1:1", "a")
+    assert done.returncode == 2
+    said = re.sub(r"\s+", " ", done.stderr.decode())
+    assert "the package that brings line:// has no client for it" in said
+    assert "can speak fmqp, lightmq" in said
+
+
 def test_silence_ends_a_connection(line_package: Path, nc: Start) -> None:
     options = ["--listen", "line://127.0.0.1:0", "--set", "line.idle_timeout_s=0.3"]
     with broker(*options, shell_prefix=finding(line_package)) as running:
