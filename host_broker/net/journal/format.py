@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-from host_broker.net.journal.checksum import crc32
+from host_broker.net.journal.checksum import crc32, crc32_held
 from host_broker.outputs import Buffer
 
 SEGMENT_SUFFIX = ".mjl"
@@ -143,7 +143,7 @@ def block_header(block: Block, parts: Sequence[Buffer]) -> bytes:
     )
     crc = crc32(covered)
     for part in parts:
-        crc = crc32(part, crc)
+        crc = crc32_held(part, crc)
     return BLOCK_MAGIC + _LENGTH_AND_CRC.pack(block.length, crc) + covered
 
 

@@ -85,8 +85,10 @@ class SegmentFile:
             write_all(self._file, buffers)
             if self._fsync:
                 os.fsync(self._file)
-        finally:
-            self._take_written(blocks, count)
+        except BaseException:
+            self._take_written(blocks, count, os.lseek(self._file, 0, os.SEEK_CUR))
+            raise
+        self._take_written(blocks, count, size)
 
     def write_lost(self, count: int) -> None:
         """Write that so many messages are lost that had the next numbers."""
@@ -117,10 +119,10 @@ class SegmentFile:
         with contextlib.suppress(OSError):  # who needs it makes it anew
             self.index.save(self.index.end)
 
-    def _take_written(self, blocks: list[Assembled], count: int) -> None:
-        """Take from ``blocks`` those of the first ``count`` that are whole in the file."""
+    def _take_written(self, blocks: list[Assembled], count: int, end: int) -> None:
+        """Take from ``blocks`` those of the first ``count`` that are whole in the file, which was
+        written up to ``end``."""
         index = self.index
-        end = os.lseek(self._file, 0, os.SEEK_CUR)
         written = 0
         for each in blocks[:count]:
             length = BLOCK_HEADER_LENGTH + each.length
