@@ -355,6 +355,7 @@ class Broker:
             decision = self.access.allows(principal, "connect", spec.name)
             if not decision:
                 self.stats.discard(spec.name, "access.connect")
+                self._note_stranger(principal, spec, _why(decision))
                 reason = f"{principal} may not connect by {spec.title}: {_why(decision)}"
                 self._outputs.closes.append(Close(connection, reason, abort=True))
                 return
@@ -787,6 +788,7 @@ class Broker:
         if command.answer is None:
             self._deny(client, action, path)
         else:
+            self._note_denial(client, action, path)
             self._answer(client, command, f"access.{action}")
 
     def _may_use_queue(
@@ -942,6 +944,9 @@ class Broker:
                 self._deny(client, "publish", topic)
             return
         if route is None:
+            if topic_fault(topic):  # who has a route is known to have none
+                self.stats.discard(client.spec.name, "bus.topic")
+                return
             route = self._bus.route(topic) if own else self._permitted_route(client, topic)
             if route is None:
                 self._deny(client, "publish", topic)
@@ -1159,13 +1164,22 @@ class Broker:
         A client that tries too often rests, as one does that sends what is incorrect.
         """
         self._discard(client, Discard(f"access.{action}", count, count))
+        self._note_denial(client, action, path)
+        if not client.closing:
+            self._run_all(client, self._ask(client, client.session.refused, action, path))
+
+    def _note_denial(self, client: Client, action: Action, path: bytes) -> None:
+        """Have it logged that a client may not do that, and why."""
         if len(self._outputs.denials) < _MOST_DENIALS:
             why = _why(self._decide(client, action, path))
             where = f"{path.decode(errors='replace')!r}: {why}"
-            denial = Denial(client.connection, str(client.principal), action, where)
-            self._outputs.denials.append(denial)
-        if not client.closing:
-            self._run_all(client, self._ask(client, client.session.refused, action, path))
+            self._outputs.denials.append(Denial(str(client.principal), action, where))
+
+    def _note_stranger(self, who: Principal, spec: ProtocolSpec, why: str) -> None:
+        """Have it logged that somebody may not connect, and why."""
+        if len(self._outputs.denials) < _MOST_DENIALS:
+            where = f"by {spec.title}: {why}"
+            self._outputs.denials.append(Denial(str(who), "connect", where))
 
     def _authenticate(self, client: Client, command: Authenticate) -> None:
         """Find out who a client is: by its secret, or because the edge knows it already."""
@@ -1203,6 +1217,7 @@ class Broker:
         name = reason = ""
         if isinstance(verdict, Refused):
             reason = verdict.reason
+            self._note_stranger(client.principal, client.spec, reason)
         else:
             principal = verdict.principal
             name = principal.client or principal.name
@@ -1211,6 +1226,7 @@ class Broker:
                 self._forget_topics(client)
                 client.principal = principal
             else:
+                self._note_stranger(principal, client.spec, _why(decision))
                 reason = f"{principal} may not connect by {client.spec.title}: {_why(decision)}"
         if reason:
             self.stats.discard(client.spec.name, "access.connect")
@@ -1274,6 +1290,9 @@ class Broker:
 
     def _subscribe(self, client: Client, command: Subscribe) -> None:
         subscriber = client.connection
+        if not command.prefix and topic_fault(command.topic):
+            self._answer(client, command, "bus.topic")
+            return
         if not self.access.is_open and not self._decide(
             client, "subscribe", command.topic, prefix=command.prefix
         ):

@@ -61,10 +61,9 @@ class Login:
 class Denial:
     """Somebody tried what the ACL does not allow; for the log."""
 
-    connection: ConnectionId
     who: str
     action: str
-    where: str
+    where: str  # and why not
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ Answer = Callable[[str], Sequence["Command"]]
 
 @dataclass(slots=True)
 class Publish:
-    """Publish one message under a normal topic.
+    """Publish one message under a normal topic (``topic_fault``); any other is not published, and
+    counted as "bus.topic".
 
     ``retain`` keeps it for later subscribers (an empty body clears instead). ``will`` marks a last
     will. ``own`` publishes in the broker's name: journalled as connection 0, and allowed under
@@ -53,7 +54,8 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Subscribe to a normal topic; the same topic and ``id`` again replaces the filter.
+    """Subscribe to a normal topic; any other is refused as "bus.topic". The same topic and ``id``
+    again replaces the filter.
 
     ``id`` is told with each delivery. ``filter`` is asked per publication. ``prefix``: all topics
     that begin with these bytes, instead of those that are equivalent. ``quiet`` subscriptions raise

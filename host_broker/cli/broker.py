@@ -177,13 +177,14 @@ def _run(options: ServiceOptions, next_step: str) -> int:
     strangers = net.max_unrecognised * sum(each.protocol == AUTO for each in options.listen)
     _allow_open_files(net.max_connections + strangers + _FILES_BESIDE_CONNECTIONS)
     keep_freed_memory()
-    gc.freeze()  # what is loaded now stays; the collector need not look at it again
     # An ended connection is freed by its reference count, so the collector finds next to nothing. A
     # full collection looks at all of 10 000 clients for 30 ms, and while so many came there were
-    # three; now there is one for every million and a half objects that stay.
-    gc.set_threshold(700, 10, 200)
+    # three; now there is one for every million and a half objects that stay. Of what the
+    # journal has yet to write there are thousands at any time, which are so looked at once at most.
+    gc.set_threshold(10_000, 10, 14)
 
     def say_listening(where: list[str]) -> None:
+        gc.freeze()  # what is loaded now stays; the collector need not look at it again
         for line in where:
             click.echo(f"listening {line}")
         service_manager.notify("READY=1")

@@ -23,7 +23,16 @@ from host_broker.net.live_settings import LiveSettings
 from host_broker.net.rate_limited_log import RateLimitedLog
 from host_broker.net.storage.message_store import NO_CHANGES, Changes, Entry, MessageStoreError
 from host_broker.net.timer import Timer
-from host_broker.outputs import Close, ConnectionId, Failure, Forward, Login, Outputs, Record
+from host_broker.outputs import (
+    Close,
+    ConnectionId,
+    Denial,
+    Failure,
+    Forward,
+    Login,
+    Outputs,
+    Record,
+)
 from host_broker.protocol import ProtocolSpec
 from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
@@ -101,6 +110,11 @@ class Server:
         self._all_gone = asyncio.Event()
         self._all_gone.set()
         self._closing = False  # all connections, for good
+
+    def log_denial(self, denial: Denial) -> None:
+        """Log what somebody may not do, not too often."""
+        text = f"{denial.who} may not {denial.action} {denial.where}"
+        self._denials_log.write(denial.who, denial.action, text)
 
     # ---- called by connections ----
 
@@ -397,8 +411,7 @@ class Server:
         for login in outputs.logins:
             self._log_in(login)
         for denial in outputs.denials:
-            text = f"{denial.who} may not {denial.action} {denial.where}"
-            self._denials_log.write(denial.who, denial.action, text)
+            self.log_denial(denial)
         if outputs.signal and self._on_signal is not None:
             _log.warning("$/signals/%s came from %s", outputs.signal, outputs.signalled_by)
             self._on_signal(outputs.signal)

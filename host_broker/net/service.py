@@ -232,7 +232,7 @@ async def _serve(
         from host_broker.net.metrics import Figures
 
         publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
-        access = HttpAccess(broker.access, passwords, broker.stats)
+        access = HttpAccess(broker.access, passwords, broker.stats, server.log_denial)
         figures = Figures(
             broker, server, live, slots, pending, handshakes, journal, passwords, began
         )
@@ -273,7 +273,9 @@ async def _serve(
 
 
 def _authenticates(address: Address, settings: Settings) -> bool:
-    """Whether who connects there must say who it is, and is known."""
+    """Whether who connects there must prove who it is."""
+    if "principal" in address.options:  # who it is there is said by the address
+        return False
     if settings.access.users:
         return True
     if address.protocol == HTTP:
@@ -281,7 +283,8 @@ def _authenticates(address: Address, settings: Settings) -> bool:
     spec = protocols().get(address.protocol)
     if spec is None or spec.admits is None or spec.settings is None:
         return False
-    return spec.admits(settings.section(spec.section or spec.name, spec.settings))
+    section = settings.section(spec.section or spec.name, spec.settings)
+    return spec.admits(section) == "proved"
 
 
 def _warn_of_exposed(listeners: Iterable[Listener]) -> None:
@@ -300,6 +303,8 @@ def _reload(live: LiveSettings, wanted: Settings, listeners: Iterable[Listener])
     Raises ``ListenError``.
     """
     certificates = [(each, each.certificate(wanted.net)) for each in listeners]
+    for listener, certificate in certificates:
+        listener.check(certificate, _authenticates(listener.address, wanted))
     for listener, certificate in certificates:
         listener.use_certificate(certificate)
     return live.change(wanted)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 
-from host_broker.net.journal.assembly import assemble, message_lengths
+from host_broker.net.journal.assembly import message_lengths, whole_blocks
 from host_broker.net.journal.checksum import crc32
 from host_broker.net.journal.format import (
     BLOCK_HEADER_LENGTH,
@@ -84,22 +84,19 @@ class Area:
 
         All of it is there, or nothing: of a call that was cut short, recovery reads no part.
         """
-        numbers = list(self.numbers)
-        parts: list[Buffer] = []
+        numbers = self.numbers.copy()
         mark = self._mark
+        parts: list[Buffer] = []
         if not self._used:
             head = self._stage.header(self._sequence, len(numbers))
             (mark,) = _CRC.unpack_from(head, _HEADER.size)
             parts.append(head)
-        for each in assemble(taken, len(numbers), BLOCK_BYTES):
-            partition = each.partition
-            parts += each.block(numbers[partition], _of_partition(mark, partition))
-            numbers[partition] += each.messages
+        parts += whole_blocks(taken, BLOCK_BYTES, numbers, mark)
         if retained:
             parts.append(_pack_changes(_RETAINED_MAGIC, retained, mark))
         if queued:
             parts.append(_pack_changes(_QUEUED_MAGIC, queued, mark))
-        size = sum(map(len, parts))
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if self._used + size > AREA_BYTES:
             return False
         if not self._stage.write(parts, size, self._offset + self._used):
@@ -124,7 +121,7 @@ class Stage:
         self._run = run
         self._boot = _boot_id()
         self._sequence = 0
-        self._rests_until = 0.0
+        self._rests_until = 0.0  # 0: it does not
         path = journal / STAGE_FILE
         unborn = path.with_suffix(".new")
         self._file = os.open(unborn, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -140,7 +137,7 @@ class Stage:
 
     def begin(self, numbers: list[int]) -> Area | None:
         """Return an area for the next group; None if none is free."""
-        if not self._free or time.monotonic() < self._rests_until:
+        if not self._free or self._rests():
             return None
         area = self._free.pop()
         self._sequence += 1
@@ -153,7 +150,13 @@ class Stage:
 
     def takes(self, size: int) -> bool:
         """Whether so many bytes are worth a try."""
-        return size <= _MOST_AT_ONCE and time.monotonic() >= self._rests_until
+        return size <= _MOST_AT_ONCE and not self._rests()
+
+    def _rests(self) -> bool:
+        """Whether the disk was slow, or refused something, a short while ago."""
+        if self._rests_until and time.monotonic() >= self._rests_until:
+            self._rests_until = 0.0
+        return bool(self._rests_until)
 
     def header(self, sequence: int, partitions: int) -> bytes:
         """Return the first bytes of an area."""
@@ -174,7 +177,10 @@ class Stage:
         """Hand parts of ``size`` bytes in all to the kernel; False if it does not take them."""
         began = time.monotonic()
         try:
-            written = os.pwritev(self._file, parts, offset) if len(parts) <= _FEW_PARTS else 0
+            if len(parts) == 1:
+                written = os.pwrite(self._file, parts[0], offset)
+            else:
+                written = os.pwritev(self._file, parts, offset) if len(parts) <= _FEW_PARTS else 0
             if written < size:
                 _write_all(self._file, b"".join(parts)[written:], offset + written)
         except OSError as error:
@@ -426,11 +432,6 @@ def _write_all(file: int, data: bytes, offset: int) -> None:
     written = os.pwrite(file, data, offset)
     while written < len(data):
         written += os.pwrite(file, data[written:], offset + written)
-
-
-def _of_partition(mark: int, partition: int) -> int:
-    """Return what a block of this partition has in the place of its segment's CRC."""
-    return (mark + partition) % 2**32
 
 
 def _boot_id() -> bytes:

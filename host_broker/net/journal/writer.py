@@ -21,10 +21,11 @@ import random
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVarTuple, Unpack
 
 from host_broker.net.journal.assembly import Assembled, Assembler
 from host_broker.net.journal.groups import Groups
@@ -48,7 +49,7 @@ from host_broker.settings import JournalSettings
 
 _log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 Level = Literal["kept", "written", "synced"]
 
@@ -115,9 +116,14 @@ class Journal:
     """Writes docs/journal.md, and what is retained, without ever making the event loop wait.
 
     ``append`` fills columns, it waits for nothing. ``appended``, ``written``, ``synced``: positions
-    of what was taken, what the kernel has, and what the disk has; the thread reports the latter two
-    to the loop, both by one call of ``progressed``. ``full``: more waits to be written than may.
-    ``reader`` and ``groups`` are for those who read it.
+    of what was taken, and of what segments have in the kernel, and on the disk, as far as the loop
+    knows. ``kept``: the position up to which all is where ``journal.ack`` says, so that answers may
+    go out. ``full``: more waits to be written than may. ``reader`` and ``groups`` are for those who
+    read it.
+
+    The thread wakes the loop when it has written a group for which somebody waits. Of any other one
+    the loop learns when it comes here the next time: to be woken for each would cost it, and who
+    publishes meanwhile, more than all else that the journal does.
     """
 
     def __init__(
@@ -128,7 +134,7 @@ class Journal:
         ``store`` is for retained messages and queues; what it has is right only afterwards. Raises
         ``JournalError`` if the journal in ``folder`` is corrupt or cannot be written.
         """
-        self.appended = self.written = self.synced = 0
+        self.appended = self.written = self.synced = self.kept = 0
         self.full = False
         self.deleted_segments = self.deleted_bytes = 0  # since the start; the thread's
         self.waits_for_room = 0  # how often the disk was full
@@ -154,6 +160,8 @@ class Journal:
         self._staged = 0  # the position up to which all is in segments, or staged
         self._pending_bytes = 0
         self._writing: _Group | None = None  # what is with the thread
+        self._done: deque[_Group] = deque()  # written, and the loop has not looked
+        self._awaited = False  # the loop is to be woken when the next one is
         self._hurried = False  # the next one follows at once
         self._waiting: list[tuple[int, Level, asyncio.Future[None]]] = []
         self._handed_over: queue.SimpleQueue[_Group | _Wanted | None] = queue.SimpleQueue()
@@ -174,8 +182,8 @@ class Journal:
     ) -> None:
         """Start the writing thread; everything else may be called from ``loop`` only.
 
-        ``lost`` is called once with the error that ended the journal, ``progressed`` whenever
-        ``written``, ``synced`` or ``full`` have changed for the better.
+        ``lost`` is called once with the error that ended the journal, ``progressed`` when ``kept``
+        or ``full`` have changed for the better, at the latest when what ``hurry`` asked for is so.
         """
         self._loop = loop
         self._lost = lost
@@ -188,26 +196,18 @@ class Journal:
         """Whether the thread runs: also after ``close``, if the disk did not answer."""
         return self._thread is not None and self._thread.is_alive()
 
-    @property
-    def kept(self) -> int:
-        """The position up to which all is where ``journal.ack`` says: answers may go out."""
-        ack = self._settings.ack
-        if ack == "memory":
-            return self.appended
-        return max(self.written, self._staged) if ack == "written" else self.synced
-
     def change(self, settings: JournalSettings) -> None:
         """Have other limits from now on; what is not ``LIVE`` is as it was."""
         self._settings = settings
 
     def statistics(self) -> dict[str, object]:
         """Return what waits to be written, for people and their tools."""
-        return {"full": self.full, "waiting_bytes": self._pending_bytes}
+        return {"full": self.full, "waiting_bytes": self.waiting_bytes}
 
     @property
     def waiting_bytes(self) -> int:
         """How much waits to be written."""
-        return self._pending_bytes
+        return self._pending_bytes - sum(group.cost for group in tuple(self._done))
 
     @property
     def nexts(self) -> list[int]:
@@ -225,7 +225,11 @@ class Journal:
 
         It is written within ``journal.flush_s``, sooner with ``hurry``.
         """
+        if self._done:
+            self._look()
         self.appended += 1
+        if self._settings.ack == "memory":
+            self.kept = self.appended
         if self._failure is not None:
             return self.appended  # which is never reached
         cost = 0
@@ -257,10 +261,11 @@ class Journal:
         self._pending_bytes += cost
         if self._pending_bytes > self._settings.max_pending_bytes:
             self.full = True
+            self._await()
         if group.cost >= _GROUP_BYTES:
             if group.area is not None:
                 self.keep_now()  # who waited for what was before it waits for this, too
-            self.hurry()
+            self._hand_over()
         elif self._timer is None and not self._hurried:
             self._timer = self._loop.call_later(self._settings.flush_s, self._due)
         return self.appended
@@ -271,6 +276,8 @@ class Journal:
         It can be staged if ``journal.ack`` is ``written``, it is not too much, and all before it
         is staged or in segments. If not, ``hurry``.
         """
+        if self._done:
+            self._look()
         if self.kept >= self.appended:
             return True
         group, stage = self._group, self._stage
@@ -290,13 +297,22 @@ class Journal:
             return False
         group.unstaged, group.unstaged_cost = [], 0
         group.unstaged_retained, group.unstaged_queued = {}, {}
-        self._staged = self.appended
+        self._staged = self.kept = self.appended
         return True
 
     def hurry(self) -> None:
         """Write what was taken as soon as the thread is free: somebody waits for it."""
+        self._hand_over()
+        self._await()
+
+    def _hand_over(self) -> None:
+        """Give the group to the thread, as soon as that is free."""
+        if self._done:
+            self._look()
         if self._writing is not None:
             self._hurried = self._group.position > 0
+            if self._hurried:
+                self._await()
         elif self._group.position:
             self._hurried = False
             if self._timer is not None:
@@ -305,7 +321,19 @@ class Journal:
             group, self._group = self._group, self._new_group()
             group.sync |= self._settings.ack == "synced"
             self._writing = group
+            self._awaited = self.full or bool(self._waiting) or self._grown is not None
             self._handed_over.put(group)
+
+    def _await(self) -> None:
+        """Have the thread tell when it has written what it has: somebody waits for it."""
+        self._awaited = True
+        if self._done:  # it may have been so before
+            self._look()
+
+    def _look(self) -> None:
+        """Take note of what the thread has written since the last time."""
+        while self._done:
+            self._reached(self._done.popleft())
 
     async def reach(self, position: int, deadline_s: float, level: Level = "kept") -> None:
         """Wait until everything up to ``position`` is kept, or ``written`` or ``synced``, whatever
@@ -314,6 +342,7 @@ class Journal:
         Raises ``TimeoutError`` if that takes longer than ``deadline_s``; ``JournalError`` or
         ``MessageStoreError`` if it never will be.
         """
+        self._look()
         if self._reached_by(level) >= position or (level == "kept" and self.keep_now()):
             return
         if self._failure is not None:
@@ -347,6 +376,7 @@ class Journal:
             self._group = self._new_group()
         self._handed_over.put(None)
         await asyncio.to_thread(thread.join, deadline_s)
+        self._look()
         if self._stage is not None and not thread.is_alive():
             self._stage.close()
             if self._failure is None:
@@ -361,6 +391,7 @@ class Journal:
 
     async def settle(self, deadline_s: float) -> None:
         """Have what was acknowledged in segments, where readers find it; errors as ``reach``."""
+        self._look()
         if self._staged > self.written:
             await self.reach(self._staged, deadline_s, "written")
 
@@ -389,6 +420,7 @@ class Journal:
         """Return what is done when the journal has more than now, for those who wait for it."""
         if self._grown is None:
             self._grown = self._loop.create_future()
+            self._await()
         return self._grown
 
     def _handed_on(self, cost: int) -> None:
@@ -406,11 +438,14 @@ class Journal:
         self.written = group.position
         if group.sync:
             self.synced = group.position
+        if self._settings.ack != "memory":
+            by_thread = self.written if self._settings.ack == "written" else self.synced
+            self.kept = max(self.kept, by_thread)
         self._writing = None
         if group.area is not None and self._stage is not None:
             self._stage.free(group.area)
         if self._group.cost >= _GROUP_BYTES or (self._hurried and not self._is_enough_staged()):
-            self.hurry()
+            self._hand_over()
         self._handed_on(group.cost)
         self._progressed()
         if self._waiting:
@@ -429,7 +464,7 @@ class Journal:
     def _due(self) -> None:
         """The group has waited for ``flush_s``."""
         self._timer = None
-        self.hurry()
+        self._hand_over()
 
     def _reached_by(self, level: Level) -> int:
         if level == "kept":
@@ -477,6 +512,7 @@ class Journal:
         """The thread cannot write for now; publishers wait until it can."""
         self.full = True
         self.waits_for_room += 1
+        self._await()
 
     # ---- the thread ----
 
@@ -496,7 +532,9 @@ class Journal:
                     self._give_snapshot(group)
                     continue
                 self._write(group)
-                self._call_on_loop(self._reached, group)
+                self._done.append(group)
+                if self._awaited:
+                    self._call_on_loop(self._look)
                 if time.monotonic() - swept > _SWEEP_S:
                     swept = self._sweep()
             for partition in self._partitions:
@@ -630,9 +668,9 @@ class Journal:
             _log.warning(text, len(more), size)
         return time.monotonic()
 
-    def _call_on_loop(self, function: Callable[[_T], None], argument: _T) -> None:
+    def _call_on_loop(self, function: Callable[[Unpack[_Ts]], None], *arguments: *_Ts) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, argument)
+            self._loop.call_soon_threadsafe(function, *arguments)
 
 
 def _put_together(before: dict[bytes, Entry | None], changes: Changes) -> None:

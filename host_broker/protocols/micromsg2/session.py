@@ -1,6 +1,5 @@
 """One MicroMsg2 connection on the server's side: the handshake, then messages both ways."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
@@ -56,6 +55,7 @@ from host_broker.protocols.micromsg2.events import (
 )
 from host_broker.protocols.micromsg2.extensions import ACK, BATCH_ACK, DOTNET, JSON, LOGIN, PUBSUB
 from host_broker.protocols.micromsg2.grammar import GrammarError
+from host_broker.protocols.micromsg2.json_payload import json_fault
 from host_broker.protocols.micromsg2.negotiation import Acks, Agreement, Offer, conclude, reply
 from host_broker.protocols.micromsg2.outgoing import Outgoing, OutgoingMessage
 from host_broker.protocols.micromsg2.refusal import STOPPING, Refusal
@@ -429,7 +429,7 @@ class MicroMsg2Session(Session):
                 return Refusal("bus.max_body", f"{reason}{self._max_body}")
         if fault := property_fault(properties):
             return Refusal("bus.properties", fault)
-        if self._ready.index(JSON) is not None and (fault := _json_fault(payload)):
+        if self._ready.index(JSON) is not None and (fault := json_fault(payload)):
             return Refusal("micromsg2.json", fault)
         if isinstance(destination, ToTopic):
             return Publish(destination.topic, payload, properties=properties)
@@ -560,19 +560,6 @@ def _with_mark(wire: bytes) -> bytes:
     if len(wire) + len(_REDELIVERED) + 1 > MAX_PROPERTIES:
         return wire
     return wire + b";" + _REDELIVERED if wire else _REDELIVERED
-
-
-def _json_fault(payload: bytes) -> str:
-    """Return what keeps a payload from being JSON, "" if nothing does."""
-
-    def constant(name: str) -> None:
-        raise ValueError(f"{name} is not JSON")
-
-    try:
-        json.loads(payload.decode(), parse_constant=constant)
-    except (ValueError, RecursionError) as error:
-        return f"the payload is not JSON: {error}"
-    return ""
 
 
 # By state, what each event does; one that is not here ends the connection (``_unexpected``).
