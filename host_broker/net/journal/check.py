@@ -29,7 +29,7 @@ from host_broker.net.journal.format import (
     unpack_header,
 )
 from host_broker.net.journal.groups import GROUPS_FILE, read_groups
-from host_broker.net.journal.identity import IDENTITY_FILE, read_identity
+from host_broker.net.journal.identity import IDENTITY_FILE, read_identity, stored_identity
 from host_broker.net.journal.index import index_path, load
 from host_broker.net.journal.scan import JournalError, next_whole, version_1
 from host_broker.net.journal.stage import missing
@@ -156,11 +156,8 @@ def other_findings(journal: Path) -> Iterator[Finding]:
     except ValueError as error:
         yield Finding(groups, 0, f"what consumer groups have read cannot be read: {error}")
     path = journal / IDENTITY_FILE
-    try:
-        torn = not path.read_text().strip().endswith("}")
-    except FileNotFoundError:
-        torn = True
-    if torn and read_identity(journal) is not None:
+    known = read_identity(journal)
+    if known is not None and stored_identity(path) != known:
         yield Finding(path, 0, "the journal's id is not here; its segments have it", torn=True)
 
 

@@ -235,6 +235,22 @@ def test_any_damage_is_repaired_and_nothing_is_made_up(
     assert following >= max((stored.seq + 1 for stored in found), default=0)
 
 
+@pytest.mark.parametrize("left", [None, b"", b"{", b"\xb6\xff", b"[]", b'{"id": 5}', bytes(60)])
+def test_a_journals_id_is_in_its_segments_too(tmp_path: Path, left: bytes | None) -> None:
+    journal = tmp_path / "journal"
+    _write(journal, [2])
+    path = journal / "journal.json"
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(left)
+    (finding,) = check(journal).findings
+    assert (finding.path, finding.torn) == (path, True)
+    repair(journal)
+    assert check(journal).findings == []
+    assert identity_of(journal) == JOURNAL
+
+
 def test_a_torn_groups_file_starts_and_trims_nothing(tmp_path: Path) -> None:
     for torn in (b"", b"{", b'{"a": 1}', b"\0" * 100, b"\xff\xfe", b"[]"):
         (tmp_path / "groups.json").write_bytes(torn)
