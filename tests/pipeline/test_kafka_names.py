@@ -165,6 +165,7 @@ def test_spark_has_the_columns_that_were_asked_for(spark: SparkSession, journal:
     read = spark.read.format("motemq").option("path", str(journal))
     kafka = read.option("columns", "kafka").load()
     assert tuple(kafka.columns) == KAFKA_COLUMNS
+    assert [field.name for field in kafka.schema if field.nullable] == ["key", "headers"]
     assert kafka.where("headers[0].key = 'unit'").count() == 1
     two = read.option("columns", "topic,timestamp").load()
     assert two.groupBy("topic").count().sort("topic").collect() == [

@@ -101,7 +101,8 @@ def test_a_table_says_its_version(desk: Tables) -> None:
 
 
 def test_bronze_is_what_the_source_gives_and_its_day() -> None:
-    assert TABLES["bronze_messages"] == f"{spark_schema()}, date date"
+    given = spark_schema().replace(" NOT NULL", "")  # a table does not say so
+    assert TABLES["bronze_messages"] == f"{given}, date date"
 
 
 def test_bronze_holds_every_message(desk: Tables) -> None:
