@@ -1,6 +1,7 @@
 """``motemq rig run``: boards from whatever they are to a verdict."""
 
 import hashlib
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -57,6 +58,23 @@ def _pairs(
     if not all(pairs.values()):
         raise click.BadParameter(f"write {parameter.metavar}")
     return pairs
+
+
+def _seconds(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, float]:
+    seconds = {}
+    for step, text in _pairs(context, parameter, values).items():
+        if step not in STEP_LIMITS_S:
+            known = ", ".join(STEP_LIMITS_S)
+            raise click.BadParameter(f"no step {step!r}; there are {known}")
+        try:
+            seconds[step] = float(text)
+        except ValueError:
+            seconds[step] = 0.0
+        if not 0 < seconds[step] < math.inf:
+            raise click.BadParameter(f"step {step}: {text!r} is no number of seconds")
+    return seconds
 
 
 def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -127,7 +145,7 @@ def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bo
     "--limit",
     "limits",
     multiple=True,
-    callback=_pairs,
+    callback=_seconds,
     metavar="STEP=SECONDS",
     help=f"How long a step may take; steps: {', '.join(STEP_LIMITS_S)}.",
 )
@@ -181,7 +199,7 @@ def command(
     force: bool,
     trust_ledger: bool,
     images: dict[str, str],
-    limits: dict[str, str],
+    limits: dict[str, float],
     patterns: tuple[str, ...],
     retries: int,
     repeat: int,
@@ -341,18 +359,10 @@ def _fitting(checks: list[Check], plan: BoardPlan) -> list[Check]:
     return [check for check in checks if not check.why_not(plan.protocol, plan.has)]
 
 
-def _limits(limits: dict[str, str], checks: list[Check], repeat: int) -> dict[str, float]:
+def _limits(limits: dict[str, float], checks: list[Check], repeat: int) -> dict[str, float]:
     # Of a step that hangs, the pool tells; no single check may take the others' time.
     most_s = repeat * sum(check.deadline_s for check in checks)
-    chosen = {**STEP_LIMITS_S, "check": max(STEP_LIMITS_S["check"], most_s)}
-    for step, text in limits.items():
-        if step not in chosen:
-            raise PlanError(f"no step {step!r}; there are {', '.join(chosen)}")
-        try:
-            chosen[step] = float(text)
-        except ValueError:
-            raise PlanError(f"step {step}: {text!r} is no number of seconds") from None
-    return chosen
+    return {**STEP_LIMITS_S, "check": max(STEP_LIMITS_S["check"], most_s), **limits}
 
 
 def _say_what_is_kept(rig: Rig, plans: list[BoardPlan]) -> None:

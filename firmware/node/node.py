@@ -133,12 +133,12 @@ class Connection:
         else:
             self.client.post(payload, _ANSWER_MS)
 
-    def confirm(self):
+    def confirm(self, timeout_ms=_ANSWER_MS):
         """Return when the broker has processed all that was sent. Raises OSError."""
         if self.is_fmqp:
-            self.client.ping(_ANSWER_MS)
+            self.client.ping(timeout_ms)
         else:
-            self.client.flush(_ANSWER_MS)
+            self.client.flush(timeout_ms)
 
 
 def _value(phase, middle, half, period):

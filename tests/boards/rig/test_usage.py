@@ -19,6 +19,8 @@ from tests.boards.rig_process import Broker, run_rig
         (["--virtual", "rp2040:1", "--image", "vpico-1"], "write BOARD=FILE"),
         (["--virtual", "rp2040:1", "--limit", "nap=3"], "no step 'nap'"),
         (["--virtual", "rp2040:1", "--limit", "flash=soon"], "'soon' is no number"),
+        (["--virtual", "rp2040:1", "--limit", "flash=-5"], "'-5' is no number of seconds"),
+        (["--virtual", "rp2040:1", "--limit", "flash=nan"], "'nan' is no number of seconds"),
         (["--virtual", "rp2040:1", "--fmqp", "nowhere"], "not HOST:PORT"),
         (["--virtual", "rp2040:1", "--fmqp", "mqtt://h:1"], "not fmqp://HOST:PORT"),
         (["--virtual", "rp2040:1", "--lightmq", "lightmqs://h:1"], "not lightmq://HOST:PORT"),
@@ -33,6 +35,7 @@ def test_usage_errors_are_exit_code_2_with_the_remedy(
     assert result.returncode == 2, result.stdout
     assert words in result.stdout
     assert "Traceback" not in result.stdout
+    assert not (tmp_path / "out").exists()  # it is told at once
 
 
 def test_a_board_that_is_not_on_the_desk_is_named_with_those_that_are(
