@@ -1,4 +1,4 @@
-"""Messages that begin as the one before did, for the same one raw handler. fmqp imports it for those.
+"""Messages that begin as the one before did, for the same one raw handler. For fmqp's raw handlers.
 
 They need no look at their head: its bytes are compared, nothing is parsed or looked up.
 """
