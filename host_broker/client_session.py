@@ -11,15 +11,19 @@ session answers it by exactly one ``Done`` or ``Failed``, unless the connection 
 Why so long: an interface is read as one page.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from host_broker.client_errors import ClientError, ConnectionLost, NotSupported
 
 ECHO_TOPICS = "motemq/echo/"  # what clients tell themselves, to see that the broker is there
+PropertyValue = str | bytes | int | float | datetime  # of messages; datetime with its timezone
+
 DOUBT = "; is it the right port and protocol?"  # for errors of a peer that may be no broker at all
 
 
@@ -50,6 +54,7 @@ class Message:
     ``retain``, ``will``: the flags as published, where the protocol passes them on. ``kept``: the
     broker kept it when the subscription began. ``feedback``: it tells who subscribes, not what was
     published. ``answer``: what the session needs for ``respond``; None: nobody awaits an answer.
+    ``receipt``: what it needs for ``acknowledge``; None: nobody awaits that.
     """
 
     topic: str
@@ -60,7 +65,19 @@ class Message:
     kept: bool = False
     feedback: bool = False
     answer: object = None
-    properties: Mapping[str, str | bytes | int | float] | None = None
+    properties: Mapping[str, PropertyValue] | None = None
+    receipt: object = None
+
+    def json(self) -> Any:
+        """Return what the payload says as JSON. Raises ``ValueError`` if it is none."""
+        try:
+            return json.loads(self.payload.decode(), parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"the payload of {self.topic} is not JSON: {error}") from error
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 @dataclass(slots=True)
@@ -118,7 +135,7 @@ class Publication:
     payload: bytes
     retain: bool = False
     will: bool = False
-    properties: Mapping[str, str | bytes | int | float] | None = None
+    properties: Mapping[str, PropertyValue] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +316,11 @@ class ClientSession(ABC):
     def respond(self, message: Message, payload: bytes, now: float) -> None:
         """Answer a message."""
         raise self.not_supported(Ability.RESPOND)
+
+    def acknowledge(self, message: Message) -> None:
+        """The program has finished with a message: it need not come again. A message of another
+        connection is none of ours."""
+        return None
 
     def forget(self, operation: int) -> None:
         """Nobody awaits the answer to an operation any more."""

@@ -20,6 +20,7 @@ from benchmarks.broker.peers import PeerFailed, Running
 _LAST = 65535
 _READ_BYTES = 256 * 1024
 _WARM_UP_S = 0.3
+_AGAIN_S = 0.02  # until a message is published again that nobody has heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,10 @@ def measure(
         _say(subscriber, *wire.subscribe)
         publisher = stack.enter_context(_client(wire, broker, "says", window))
         poll = stack.enter_context(contextlib.closing(select.epoll()))
-        _wait_until_heard(wire, publisher, subscriber, blob[:sent_bytes], delivery)
+        sent = acked = heard = wait_until_heard(wire, publisher, subscriber, size)
         for each in (publisher, subscriber):
             each.setblocking(False)
             poll.register(each.fileno(), select.EPOLLIN)
-        sent = acked = heard = 1
         heard_rest = acked_rest = b""
         times: deque[float] = deque()
         acks_ms: list[float] = []
@@ -104,22 +104,32 @@ def measure(
         return Exchange(meter.stop(heard - began), sorted(acks_ms))
 
 
-def _wait_until_heard(
-    wire: AckedWire,
-    publisher: socket.socket,
-    subscriber: socket.socket,
-    first: memoryview,
-    delivery: int,
-) -> None:
-    """Send the first message, which shows that the subscription is active."""
-    # MicroMsg2 has no word for that, and the broker reads one connection after the other.
-    time.sleep(0.1)
-    publisher.sendall(first)
+def wait_until_heard(
+    wire: AckedWire, publisher: socket.socket, subscriber: socket.socket, size: int
+) -> int:
+    """Publish until the subscriber hears it; returns how many messages that took.
+
+    MicroMsg2 has no word for a subscription that is active, and a broker reads one connection after
+    the other. All are acknowledged, and all that the subscriber hears of them it has heard.
+    """
+    sent, unread = 0, b""
+    until = time.monotonic() + STALL_S
+    while True:
+        if time.monotonic() > until:
+            raise PeerFailed(f"{wire.name}: a subscriber hears nothing, {sent} sent")
+        sent += 1
+        publisher.sendall(wire.publication(sent, b"%0*d" % (size, sent % 10**size)))
+        while not wire.acked(unread, sent)[0]:
+            unread += _exactly(publisher, 1)
+        unread = unread[wire.acked(unread, sent)[1] :]
+        if select.select([subscriber], [], [], _AGAIN_S)[0]:
+            break
+    delivery = wire.delivery_bytes(size)
     data = _exactly(subscriber, delivery)
-    subscriber.sendall(wire.acks(data, 1, delivery))
-    data = b""
-    while not wire.acked(data, 1)[0]:
-        data += _exactly(publisher, 1)
+    heard = (sent - int(data[-size:])) % 10**size + 1
+    data += _exactly(subscriber, (heard - 1) * delivery)
+    subscriber.sendall(wire.acks(data, heard, delivery))
+    return sent
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from host_broker.cli import message_format
 from host_broker.cli.message_format import Format, arrival_ns
+from host_broker.cli.property_option import properties_text
 from host_broker.client import Message
 from host_broker.printable import printable
 
@@ -27,6 +28,7 @@ _FIELDS: dict[str, _Piece] = {
     "x": lambda message, at_ns: message.payload.hex(),
     "X": lambda message, at_ns: message.payload.hex().upper(),
     "l": lambda message, at_ns: str(len(message.payload)),
+    "P": lambda message, at_ns: properties_text(message),
     "r": lambda message, at_ns: str(int(message.kept)),
     "w": lambda message, at_ns: str(int(message.will)),
     "j": lambda message, at_ns: message_format.as_json(message).decode().rstrip("\n"),

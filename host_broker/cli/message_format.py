@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from host_broker.cli.property_option import properties_json
 from host_broker.client import Message
 from host_broker.printable import json_text, printable
 
@@ -58,6 +59,8 @@ def as_json(message: Message, *, pretty: bool = False) -> bytes:
         "feedback": message.feedback,
         "kept": message.kept,
     }
+    if message.properties:
+        fields["properties"] = properties_json(message)
     return json_text(fields, indent=2 if pretty else None).encode() + b"\n"
 
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import click
 
 from host_broker.cli.completion import complete_url
 from host_broker.cli.outages import Outages
 from host_broker.client import AddressError, BadArgument, Client, check, connect, parse_address
+from host_broker.client_session import PropertyValue
 from host_broker.printable import printable
 from host_broker.registry import RegistryError
 
@@ -54,11 +55,24 @@ def speaker(name: str, quiet: bool) -> Callable[[str], None]:
     return say
 
 
-def require_topics(url: str, topics: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
-    """Raise ``UsageError`` for what is no topic or pattern: at once, not when a broker is there at
-    last."""
+def require_topics(
+    url: str,
+    topics: Iterable[str] = (),
+    patterns: Iterable[str] = (),
+    *,
+    filter: str = "",
+    properties: Mapping[str, PropertyValue] | None = None,
+) -> None:
+    """Raise ``UsageError`` for what is no topic or pattern, or not for one: at once, not when a
+    broker is there at last."""
     with usage_errors():
-        check(parse_address(url), topics=topics, patterns=patterns)
+        check(
+            parse_address(url),
+            topics=topics,
+            patterns=patterns,
+            filter=filter,
+            properties=properties,
+        )
 
 
 @contextlib.contextmanager

@@ -22,10 +22,12 @@ from host_broker.cli.options import (
     url_argument,
 )
 from host_broker.cli.outages import Outages
+from host_broker.cli.property_option import property_option
 from host_broker.cli.source import Source, content
 from host_broker.cli.standard_input import StandardInput
 from host_broker.cli.standard_output import put
 from host_broker.client import BadArgument, Client, ClientError
+from host_broker.client_session import PropertyValue
 from host_broker.printable import json_text
 
 
@@ -51,6 +53,7 @@ from host_broker.printable import json_text
 @click.option(
     "-r", "--retain", is_flag=True, help="The broker keeps it for later subscribers (FMQP)."
 )
+@property_option
 @click.option("--will", is_flag=True, help="The broker publishes it when we disconnect (FMQP).")
 @click.option(
     "--will-payload", metavar="TEXT", help="Beside the message, a last will of this text."
@@ -108,6 +111,7 @@ def command(
     lines: bool,
     null: bool,
     retain: bool,
+    properties: dict[str, PropertyValue],
     will: bool,
     will_payload: str | None,
     will_topic: str | None,
@@ -126,7 +130,8 @@ def command(
 
     Ends when the broker has processed everything. URL is fmqp://host:port, or
     lightmq://host:port/client-id, where TOPIC is 'up' and the broker carries the message as
-    lightmq/CLIENT-ID/up.
+    lightmq/CLIENT-ID/up. Or micromsg2://host:port, where TOPIC is 'topic/a/b', or the name of a
+    queue.
 
     LightMQ's dialect gbaranski is for brokers that never answer a SEND: none is waited for, and a
     PING at the end shows that they were taken.
@@ -157,13 +162,13 @@ def command(
     if will and reconnect and (lines or repeat != 1):
         raise click.UsageError("with --reconnect, --will is for one message")
     last_topic = topic if will_topic is None else will_topic
-    require_topics(url, topics=[topic, last_topic])
+    require_topics(url, topics=[topic, last_topic], properties=properties or None)
     body = _bytes(payload or text or "") if file is None else content(file)
     source = Source(body, whole, lines, repeat)
     say = speaker("pub", quiet)
     outages = Outages(say, lambda: say("connected again")) if reconnect else None
     with failing_clearly("pub", ClientError), contextlib.ExitStack() as stack:
-        outlet = _Outlet(topic, retain, will, wait_s, reconnect, say)
+        outlet = _Outlet(topic, retain, will, properties or None, wait_s, reconnect, say)
         stack.enter_context(_telling_what_may_be_lost(outlet))
         if as_json:
             stack.enter_context(_accounting(url, outlet))
@@ -188,6 +193,7 @@ class _Outlet:
         topic: str,
         retain: bool,
         will: bool,
+        properties: dict[str, PropertyValue] | None,
         wait_s: float | None,
         reconnect: bool,
         say: Callable[[str], None],
@@ -201,6 +207,7 @@ class _Outlet:
         self.client: Client | None = None
         self._retain = retain
         self._will = will
+        self._properties = properties
         self._wait_s = wait_s
         self._limit_s = math.inf if reconnect else None
         self._say = say
@@ -224,7 +231,12 @@ class _Outlet:
         self.processed = False
         self._last = payload
         client.publish(
-            self.topic, payload, retain=self._retain, will=self._will, timeout_s=self._limit_s
+            self.topic,
+            payload,
+            retain=self._retain,
+            will=self._will,
+            properties=self._properties,
+            timeout_s=self._limit_s,
         )
         self.sent += 1
         self.sent_bytes += len(payload)
@@ -237,7 +249,9 @@ class _Outlet:
     def _restate(self) -> None:
         client = self.client
         if client is not None and self.repeats_last and not client.unconfirmed:
-            client.publish(self.topic, self._last or b"", retain=self._retain)
+            client.publish(
+                self.topic, self._last or b"", retain=self._retain, properties=self._properties
+            )
 
     def _say_waiting(self) -> None:
         self._say(f"nobody subscribes to {self.topic} yet; waiting")

@@ -66,6 +66,14 @@ from host_broker.client import Ability, ClientError
     help="Leave out messages of TOPIC, as often as wanted; a level '*' is any level.",
 )
 @click.option(
+    "--filter",
+    "filters",
+    multiple=True,
+    metavar="FILTER",
+    help="Only messages with such a property, as often as wanted: 'level>N5', 'room=Tkitchen' "
+    "(MicroMsg2).",
+)
+@click.option(
     "--retained-only", is_flag=True, help="Print what the broker keeps of TOPIC now, and stop."
 )
 @click.option(
@@ -99,6 +107,7 @@ def command(
     count: int | None,
     wait_s: float | None,
     unwanted: tuple[str, ...],
+    filters: tuple[str, ...],
     retained_only: bool,
     no_retained: bool,
     remove_retained: bool,
@@ -117,6 +126,12 @@ def command(
     where TOPIC is 'down': what the broker SENDs to this client, i.e. what is published under
     lightmq/CLIENT-ID/down; each is answered with an empty response. 'subscribed' is said on
     stderr when the subscription is active.
+
+    Or micromsg2://host:port, where TOPIC is 'topic/a/b', or the name of a queue, each of whose
+    messages goes to one consumer: it is acknowledged when it is printed, and whoever is next gets
+    those that were not. A FILTER is a property, one of = != < <= > & ~ and N5, Ttext or D and
+    seconds since 1970; of text '<' is 'begins with', '>' 'ends with', '&' 'has in it', '~' 'has
+    not in it'. All filters must hold; in a value, write %25 for '%'.
 
     Without a TOPIC it is everything: all topics of 1 to 128 levels, which is as far as patterns
     reach, but for the broker's own (below '$') and clients' echoes (below 'motemq/echo').
@@ -140,7 +155,10 @@ def command(
     if (will_topic is None) != (will_payload is None) or (will_retain and will_topic is None):
         raise click.UsageError("a will needs --will-topic and --will-payload")
     wills = [] if will_topic is None else [will_topic]
-    require_topics(url, topics=wills, patterns=[*topics, *unwanted])
+    # One that is said by itself may have what stands between several.
+    conditions = ";".join(each.replace(";", "%3B") for each in filters)
+    require_topics(url, topics=wills, patterns=unwanted)
+    require_topics(url, patterns=topics, filter=conditions)
     wanted = Wanted(
         count,
         None if wait_s is None else time.monotonic() + wait_s,
@@ -176,6 +194,7 @@ def command(
                 *(topics or client.everything()),
                 feedback=feedback,
                 uncounted=debug or not (topics or feedback),
+                filter=conditions,
             )
             wanted.print_from(client, subscription, subscribed)
         if count is not None and wanted.printed < count and not retained_only:

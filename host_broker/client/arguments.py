@@ -1,5 +1,31 @@
 """What programs give a client that types alone do not check."""
 
+import json
+
+from host_broker.client_errors import BadArgument
+
+
+class _NoJson:
+    def __repr__(self) -> str:
+        return "NO_JSON"
+
+
+NO_JSON = _NoJson()  # None is a value
+
+
+def json_or_bytes(payload: bytes, value: object) -> bytes:
+    """Return a payload, or the JSON of ``value``. Raises ``BadArgument`` for both at once and for
+    numbers that JSON has not; TypeError for what is no value of JSON."""
+    if value is NO_JSON:
+        return payload
+    if payload != b"":
+        raise BadArgument("give a payload, or json, not both")
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+    except (ValueError, RecursionError) as error:
+        raise BadArgument(f"no JSON can say this: {error}") from error
+
 
 def payload_bytes(payload: object) -> bytes:
     """Return a payload as bytes that its owner cannot change later; TypeError for anything else."""

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator, Generator, Mapping
 from typing import Self
 
 from host_broker.address import Address
+from host_broker.client.arguments import NO_JSON, json_or_bytes
 from host_broker.client.face import ClientFace, SubscriptionFace
 from host_broker.client.shell import Settings, Shell
 from host_broker.client.subscriptions import Subscribed
-from host_broker.client_session import Message, Publication
+from host_broker.client_session import Message, PropertyValue, Publication
 
 
 class AsyncSubscription(SubscriptionFace):
@@ -42,15 +43,17 @@ class AsyncClient(ClientFace):
     async def publish(
         self,
         topic: str,
-        payload: bytes,
+        payload: bytes = b"",
         *,
+        json: object = NO_JSON,
         retain: bool = False,
         will: bool = False,
-        properties: Mapping[str, str | bytes | int | float] | None = None,
+        properties: Mapping[str, PropertyValue] | None = None,
         confirm: bool = False,
         timeout_s: float | None = None,
     ) -> None:
         """See ``Client.publish``."""
+        payload = json_or_bytes(payload, json)
         limit_s = self._shell.settings.timeout_s if timeout_s is None else timeout_s
         await self._shell.room(limit_s)
         self._shell.publish(Publication(topic, payload, retain, will, properties))
@@ -110,7 +113,8 @@ class AsyncClient(ClientFace):
 
     async def close(self) -> None:
         """See ``Client.close``."""
-        await self._calling.close(self._shell.settings.timeout_s)
+        self._shell.finish()
+        await self._closing()
 
     async def abort(self) -> None:
         """See ``Client.abort``."""
@@ -119,8 +123,14 @@ class AsyncClient(ClientFace):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, error: object, *_: object) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self._closing()  # it did not finish with what it has in hand
+
+    async def _closing(self) -> None:
+        await self._calling.close(self._shell.settings.timeout_s)
 
 
 class Connecting:
@@ -135,8 +145,8 @@ class Connecting:
     async def __aenter__(self) -> AsyncClient:
         return await self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
+    async def __aexit__(self, *error: object) -> None:
+        await self._client.__aexit__(*error)
 
     async def _open(self) -> AsyncClient:
         await self._client._calling.open()

@@ -16,12 +16,13 @@ from typing import Any, Self, TypeVar
 
 from host_broker.address import Address
 from host_broker.client import loop_thread
+from host_broker.client.arguments import NO_JSON, json_or_bytes
 from host_broker.client.face import ClientFace, SubscriptionFace
 from host_broker.client.inbox import Mark
 from host_broker.client.shell import Settings, Shell
 from host_broker.client.subscriptions import Subscribed
 from host_broker.client_errors import ClientError
-from host_broker.client_session import Message, Publication
+from host_broker.client_session import Message, PropertyValue, Publication
 
 T = TypeVar("T")
 
@@ -79,22 +80,26 @@ class Client(ClientFace):
     def publish(
         self,
         topic: str,
-        payload: bytes,
+        payload: bytes = b"",
         *,
+        json: object = NO_JSON,
         retain: bool = False,
         will: bool = False,
-        properties: Mapping[str, str | bytes | int | float] | None = None,
+        properties: Mapping[str, PropertyValue] | None = None,
         confirm: bool = False,
         timeout_s: float | None = None,
     ) -> None:
         """Publish ``payload`` under ``topic``.
 
-        ``retain``: the broker keeps it for later subscribers. ``will``: the broker publishes it
-        when this connection has ended, however, and not now. ``confirm``: return when the broker
-        has processed it; otherwise this returns when it is in the buffer of what will be sent,
-        which holds 1 MiB. While that is full, the caller waits.
+        ``json``: publish this value as JSON instead; ``Message.json`` reads it. ``retain``: the
+        broker keeps it for later subscribers. ``will``: the broker publishes it when this
+        connection has ended, however, and not now. ``properties``: text, numbers, and dates with
+        their timezone, where the protocol has properties. ``confirm``: return when the broker has
+        processed it; otherwise this returns when it is in the buffer of what will be sent, which
+        holds 1 MiB. While that is full, the caller waits.
         """
         shell = self._shell
+        payload = json_or_bytes(payload, json)
         limit_s = shell.settings.timeout_s if timeout_s is None else timeout_s
         with shell.lock:
             if not shell.may_publish():
@@ -128,12 +133,12 @@ class Client(ClientFace):
         return Subscribing(self, subscribed)
 
     def begin_subscribing(
-        self, *patterns: str, feedback: bool = False, uncounted: bool = False
+        self, *patterns: str, feedback: bool = False, uncounted: bool = False, filter: str = ""
     ) -> Subscribing:
         """The same with ``confirm``, without waiting: the object's ``active`` will tell, after
         what the broker kept."""
         subscribed = self._shell.subscribe(
-            patterns, confirm=True, feedback=feedback, uncounted=uncounted
+            patterns, confirm=True, feedback=feedback, uncounted=uncounted, filter=filter
         )
         return Subscribing(self, subscribed)
 
@@ -144,7 +149,10 @@ class Client(ClientFace):
     def receive(self, timeout_s: float) -> Message | None:
         """Return the next message, None if none comes within ``timeout_s``; 0 does not wait.
 
-        Raises ``ConnectionLost`` when all that came was returned and nothing more will come.
+        A message of a queue is acknowledged when the program has finished with it: when it asks
+        for the next one, unsubscribes, or closes the client. What it had not finished with comes
+        again, to whoever consumes the queue then. Raises ``ConnectionLost`` when all that came was
+        returned and nothing more will come.
         """
         if timeout_s <= 0:
             self._look()
@@ -195,7 +203,8 @@ class Client(ClientFace):
 
     def close(self) -> None:
         """Send what is waiting, then close the connection; the broker publishes the wills."""
-        self._end(lambda: self._calling.close(self._shell.settings.timeout_s))
+        self._shell.finish()
+        self._end(self._closing)
 
     def abort(self) -> None:
         """Reset the connection, as when a client dies; the broker publishes the wills."""
@@ -204,8 +213,14 @@ class Client(ClientFace):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._end(self._closing)  # it did not finish with what it has in hand
+
+    def _closing(self) -> Coroutine[Any, Any, None]:
+        return self._calling.close(self._shell.settings.timeout_s)
 
     def __del__(self) -> None:
         if not getattr(self, "_released", True) and self._pid == os.getpid():

@@ -115,7 +115,12 @@ class Connection(asyncio.Protocol):
         for data in out:
             self._backlog.append(data)
             self._backlog_bytes += len(data)
-        if self._backlog and not self._write_is_due:
+        if self._backlog:
+            self.send_soon()
+
+    def send_soon(self) -> None:
+        """Have the loop send what the session has by then. From any thread, with the lock held."""
+        if not self._write_is_due and self.ended is None:
             self._write_is_due = True
             if threading.get_ident() == self._thread:
                 self._loop.call_soon(self._write_due)

@@ -19,10 +19,15 @@ class Mark:
 
 
 class Inbox:
-    """Not safe by itself: its user holds a lock. ``waiting``: tasks that wait for more."""
+    """Not safe by itself: its user holds a lock. ``waiting``: tasks that wait for more.
+
+    ``in_hand``: the message that was taken last, if the broker is to be told when the program has
+    finished with it, which is when it asks for the next one.
+    """
 
     def __init__(self) -> None:
         self.items: deque[Message | Mark] = deque()
+        self.in_hand: Message | None = None
         self.waiting: list[asyncio.Future[None]] = []
 
     def put(self, items: Iterable[Message | Mark]) -> None:

@@ -12,6 +12,7 @@ from host_broker.client_session import (
     Ability,
     CallByTopics,
     ClientSession,
+    PropertyValue,
     Publication,
     Setup,
     Subscription,
@@ -82,13 +83,26 @@ def new_session(
     )
 
 
-def check(address: Address, *, topics: Iterable[str] = (), patterns: Iterable[str] = ()) -> None:
-    """Raise ``BadArgument`` for what can be no topic or pattern there, without a connection."""
+def check(
+    address: Address,
+    *,
+    topics: Iterable[str] = (),
+    patterns: Iterable[str] = (),
+    filter: str = "",
+    properties: Mapping[str, PropertyValue] | None = None,
+) -> None:
+    """Raise ``BadArgument`` for what can be no topic or pattern there, without a connection.
+
+    ``filter`` is that of the patterns, ``properties`` those of what is published.
+    """
     session = new_session(address, option_values(address))
-    for topic in topics:
-        session.publish(Publication(topic, b""), 0.0)
-    for number, pattern in enumerate(patterns):
-        session.subscribe(Subscription(number, (pattern,)), 0.0)
+    try:
+        for topic in topics:
+            session.publish(Publication(topic, b"0", properties=properties), 0.0)
+        for number, pattern in enumerate(patterns):
+            session.subscribe(Subscription(number, (pattern,), filter=filter), 0.0)
+    except NotSupported as error:
+        raise with_who_can(error) from None
 
 
 def by_topics() -> type[CallByTopics]:

@@ -306,6 +306,7 @@ class Shell:
             self._end(error)
             return
         self._unconfirmed.lost()
+        self._subscriptions.lost()
         self._marks.clear()
         for subscribed in self._subscriptions:
             self._subscriptions.mark(subscribed, active=False)
@@ -391,6 +392,7 @@ class Shell:
         for event in events:
             if isinstance(event, Messages):
                 self._subscriptions.deliver(event)
+                self._acknowledge()
             elif isinstance(event, Done):
                 self._settle(event.operation, event.result)
             elif isinstance(event, Active):
@@ -438,6 +440,7 @@ class Shell:
         None if there is nothing; raises why, if nothing will come any more. With the lock held.
         """
         item = self._subscriptions.take(subscribed)
+        self._acknowledge()
         if item is None:
             if subscribed is not None and subscribed.refused is not None:
                 raise subscribed.refused
@@ -448,6 +451,23 @@ class Shell:
             if unread_bytes <= self.settings.unread_bytes // 2:
                 self._resume()
         return item
+
+    def finish(self) -> None:
+        """The program has finished with all that it took."""
+        with self.lock:
+            self._subscriptions.finish()
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Tell the broker what the program has finished with, together with what else is sent."""
+        finished, connection = self._subscriptions.finished, self._connection
+        if not finished:
+            return
+        if connection is not None:
+            for message in finished:
+                connection.session.acknowledge(message)
+            connection.send_soon()
+        finished.clear()
 
     def claim(self, subscribed: Subscribed) -> None:
         """What comes for a subscription is for who reads it, from now on."""
@@ -565,13 +585,15 @@ class Shell:
         with self.lock:
             if subscribed not in self._subscriptions:
                 return
-            self._subscriptions.remove(subscribed)
-            if self._fatal is not None:
-                return
+            self._subscriptions.finish(subscribed)
+            self._acknowledge()
             connection = self._connection
             if connection is not None:
                 connection.session.unsubscribe(subscribed.spec, time.monotonic())
                 connection.collect(time.monotonic())
+            # What the program did not take is the broker's again, which knows that by now.
+            self._subscriptions.remove(subscribed)
+            self._acknowledge()
 
     def unsubscribe_pattern(self, pattern: str, *, feedback: bool) -> None:
         """End the subscriptions to exactly this pattern, also one that was never made."""

@@ -35,16 +35,22 @@ class Subscriptions:
 
     A message is for every subscription that is read by itself and matches it; if there is none, it
     is for ``inbox``. ``unread_bytes`` is about the memory of all that was not taken yet.
+    ``finished``: messages of which the broker is to be told that nobody needs them any more; its
+    user empties it. The program has finished with a message when it asks for the next one.
     """
 
     def __init__(self, matches: Callable[[str, str], bool]) -> None:
         self.inbox = Inbox()
         self.unread_bytes = 0
+        self.finished: list[Message] = []
         self._matches = matches
         self._all: dict[int, Subscribed] = {}
         self._attached: list[Subscribed] = []
         self._routes: dict[tuple[str, bool], tuple[Inbox, ...]] = {}
         self._ignores_others = False
+        self._has_left = False  # some subscription has ended
+        # Of messages that are in several inboxes, by their id: how many have not finished.
+        self._copies: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[Subscribed]:
         return iter(list(self._all.values()))
@@ -61,27 +67,52 @@ class Subscriptions:
         self._all[subscribed.spec.number] = subscribed
 
     def remove(self, subscribed: Subscribed) -> None:
-        """Deliver for it no longer. What has come can still be taken."""
+        """Deliver for it no longer. What has come can still be taken, but for what the broker will
+        deliver again because it is not acknowledged."""
         self._all.pop(subscribed.spec.number, None)
+        self._has_left = True
         if subscribed in self._attached:
             self._attached.remove(subscribed)
             self._routes.clear()
+        for inbox in filter(None, (self.inbox, subscribed.inbox)):
+            self._drop(inbox, self._is_left)
+        if subscribed.inbox is not None:
+            self._hand_over(subscribed.inbox)
 
     def ignore_others(self) -> None:
         """Keep no message for ``inbox`` any more."""
         self._ignores_others = True
-        self.inbox.items = deque(item for item in self.inbox.items if isinstance(item, Mark))
-        self.unread_bytes = 0
-        for subscribed in self._attached:
-            items = self.inbox_of(subscribed).items
-            self.unread_bytes += sum(
-                len(item.payload) + OVERHEAD_BYTES for item in items if isinstance(item, Message)
-            )
+        self._drop(self.inbox, lambda message: True)
+
+    def finish(self, subscribed: Subscribed | None = None) -> None:
+        """The program has finished with what it took last: of a subscription (also if that is not
+        read by itself), or of any."""
+        attached = self._attached if subscribed is None else [subscribed]
+        for inbox in filter(None, (self.inbox, *(each.inbox for each in attached))):
+            message = inbox.in_hand
+            if message is None:
+                continue
+            if subscribed is None or self._is_for(subscribed.spec, message):
+                inbox.in_hand = None
+                self._finish(message)
+
+    def lost(self) -> None:
+        """The connection has ended, and there will be another one: by that the broker delivers
+        again what is not acknowledged, and the program is to have it once."""
+        self._copies.clear()
+        for inbox in filter(None, (self.inbox, *(each.inbox for each in self._attached))):
+            inbox.in_hand = None
+            self._drop(inbox, lambda message: message.receipt is not None)
+        self.finished.clear()
 
     def deliver(self, event: Messages) -> None:
         """Put messages where they will be looked for. In the loop's thread, as tasks are woken."""
         messages = event.messages
+        if self._has_left:
+            messages = self._without_left(messages)
         if self._ignores_others and not self._attached:
+            for message in messages:
+                self._finish(message)
             return
         self.unread_bytes += len(messages) * OVERHEAD_BYTES
         self.unread_bytes += sum([len(message.payload) for message in messages])
@@ -100,6 +131,8 @@ class Subscriptions:
                 inbox.put((message,))
             if len(inboxes) > 1:
                 self.unread_bytes += (len(inboxes) - 1) * (len(message.payload) + OVERHEAD_BYTES)
+                if message.receipt is not None:
+                    self._copies[id(message)] = len(inboxes)
         self._drop_others()
 
     def mark(self, subscribed: Subscribed, *, active: bool) -> None:
@@ -113,11 +146,17 @@ class Subscriptions:
 
     def take(self, subscribed: Subscribed | None) -> Message | Mark | None:
         """Return the next that has come, for a subscription or (None) for nobody else."""
-        items = self.inbox.items if subscribed is None else self.inbox_of(subscribed).items
+        inbox = self.inbox if subscribed is None else self.inbox_of(subscribed)
+        items = inbox.items
+        if inbox.in_hand is not None:
+            self._finish(inbox.in_hand)
+            inbox.in_hand = None
         while items:
             item = items.popleft()
             if type(item) is Message:
                 self.unread_bytes -= len(item.payload) + OVERHEAD_BYTES
+                if item.receipt is not None:
+                    inbox.in_hand = item
                 return item
             if subscribed is not None and isinstance(item, Mark):
                 subscribed.active = item.active
@@ -140,10 +179,59 @@ class Subscriptions:
                 subscribed.inbox.wake()
 
     def _drop_others(self) -> None:
-        while self._ignores_others and self.inbox.items:
-            item = self.inbox.items.popleft()
-            if isinstance(item, Message):
+        if self._ignores_others and self.inbox.items:
+            self._drop(self.inbox, lambda message: True)
+            self.inbox.items.clear()
+
+    def _drop(self, inbox: Inbox, unwanted: Callable[[Message], bool]) -> None:
+        """Throw messages away that were not taken. Marks stay."""
+        kept: deque[Message | Mark] = deque()
+        for item in inbox.items:
+            if isinstance(item, Message) and unwanted(item):
                 self.unread_bytes -= len(item.payload) + OVERHEAD_BYTES
+                self._finish(item)
+            else:
+                kept.append(item)
+        inbox.items = kept
+
+    def _hand_over(self, inbox: Inbox) -> None:
+        """Give what nobody reads here any more to another subscription that wants it."""
+        waiting = [
+            item for item in inbox.items if isinstance(item, Message) and item.receipt is not None
+        ]
+        for message in reversed(waiting):
+            inbox.items.remove(message)
+            if id(message) in self._copies:
+                self.unread_bytes -= len(message.payload) + OVERHEAD_BYTES
+                self._finish(message)
+            else:
+                self.inbox.items.appendleft(message)
+
+    def _is_left(self, message: Message) -> bool:
+        """Whether the broker delivers it again, and to others: nobody here subscribes to it."""
+        return message.receipt is not None and not any(
+            self._is_for(each.spec, message) for each in self._all.values()
+        )
+
+    def _without_left(self, messages: list[Message]) -> list[Message]:
+        """Return messages without those that were under way when their subscription ended."""
+        kept: list[Message] = []
+        for message in messages:
+            if self._is_left(message):
+                self._finish(message)
+            else:
+                kept.append(message)
+        return kept
+
+    def _finish(self, message: Message) -> None:
+        """Note that one inbox has finished with a message."""
+        if message.receipt is None:
+            return
+        left = self._copies.pop(id(message), 1) - 1
+        if left:
+            self._copies[id(message)] = left
+        else:
+            self.finished.append(message)
 
     def _route(self, message: Message) -> tuple[Inbox, ...]:
         found = tuple(

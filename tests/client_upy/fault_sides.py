@@ -11,6 +11,7 @@ from tests.host_broker.net.broker_process import BrokerProcess
 from tests.host_broker.net.certificates import Authority
 
 THROUGH = ("tcp", "tls", "uart")
+_PROTOCOLS = ("fmqp", "lightmq", "micromsg2")
 
 
 @contextlib.contextmanager
@@ -21,14 +22,14 @@ def fault_sides(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         plain = stack.enter_context(FaultServer())
         inside = stack.enter_context(FaultServer((cert, key)))
-        listen = [f"{name}://127.0.0.1:0" for name in ("fmqp", "lightmq", "micromsg2")]
-        listen += [f"{name}://127.0.0.1:0?cert={cert}&key={key}" for name in ("fmqps", "lightmqs")]
+        listen = [f"{name}://127.0.0.1:0" for name in _PROTOCOLS]
+        listen += [f"{name}s://127.0.0.1:0?cert={cert}&key={key}" for name in _PROTOCOLS]
         broker = BrokerProcess(
             "--ephemeral", *(word for url in listen for word in ("--listen", url))
         )
         stack.callback(broker.end)
-        good = {name: broker.ports[name] for name in ("fmqp", "lightmq", "micromsg2")}
-        inside_good = {name: broker.ports[name + "s"] for name in ("fmqp", "lightmq")}
+        good = {name: broker.ports[name] for name in _PROTOCOLS}
+        inside_good = {name: broker.ports[name + "s"] for name in _PROTOCOLS}
         faulty_lines = stack.enter_context(SerialLines(plain.ports))
         good_lines = stack.enter_context(SerialLines(good))
         for through, faults, brokers in (

@@ -232,25 +232,46 @@ client = LightmqClient(Tcp("127.0.0.1", PORT), b"kitchen")
 client.connect()
 print(client.send(b"hello"))
 """,
+    "micromsg2": """
+from umotemq.micromsg2 import MicroMsg2Client
+from umotemq.outage import Ring
+from umotemq.store import FileStore
+store = FileStore("/readings", 4096)
+client = MicroMsg2Client(Tcp("127.0.0.1", PORT), outage=Ring(256, store=store, always=True))
+client.subscribe(b"jobs", lambda name, payload: print(name, payload), queued=True)
+client.publish(b"jobs", b"b", queued=True, confirm=True)
+client.connect()
+while client.outage.count:
+    client.poll(1000)
+client.ping()
+""",
 }
-_SAID = {"fmqp": "b'a' b'b'", "lightmq": "b''"}
+_SAID = {"fmqp": "b'a' b'b'", "lightmq": "b''", "micromsg2": "b'jobs' b'b'"}
 _REMOVE = """
 import os
+try: os.remove("/readings")
+except OSError: pass
 for name in os.listdir("/lib/umotemq"):
     os.remove("/lib/umotemq/" + name)
 os.rmdir("/lib/umotemq")
 """
 
 
+def _listen() -> list[str]:
+    return [word for name in _USE for word in ("--listen", f"{name}://127.0.0.1:0")]
+
+
 @pytest.mark.parametrize(
     ("package", "protocols"),
     [
-        ("{client}/package.json", ["fmqp", "lightmq"]),
+        ("{client}/package.json", ["fmqp", "lightmq", "micromsg2"]),
         ("{client}/package-fmqp.json", ["fmqp"]),
         ("{client}/package-lightmq.json", ["lightmq"]),
-        ("{compiled}/package.json", ["fmqp", "lightmq"]),
+        ("{client}/package-micromsg2.json", ["micromsg2"]),
+        ("{compiled}/package.json", ["fmqp", "lightmq", "micromsg2"]),
         ("{compiled}/package-fmqp.json", ["fmqp"]),
-        ("{web}", ["fmqp", "lightmq"]),
+        ("{compiled}/package-micromsg2.json", ["micromsg2"]),
+        ("{web}", ["fmqp", "lightmq", "micromsg2"]),
     ],
 )
 def test_it_installs_and_works(
@@ -263,7 +284,7 @@ def test_it_installs_and_works(
 
     source = package.format(client=CLIENT, compiled=compiled, web=published)
     assert "Done" in tool("mip", "install", source)
-    with broker() as running:
+    with broker(*_listen()) as running:
         for protocol in protocols:
             setup = "from umotemq.tcp import Tcp\nimport umotemq, sys\nprint(umotemq.__file__)\n"
             use = _USE[protocol].replace("PORT", str(running.ports[protocol]))
@@ -285,16 +306,18 @@ def test_it_installs_from_an_index(installing: VirtualBoard, tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     url = installing.address.serial_url
-    with served(tmp_path / "index") as index, broker() as running:
-        for name, flags, suffix in (
-            ("umotemq-fmqp", [], ".mpy"),
-            (f"umotemq-fmqp@{umotemq.__version__}", ["--no-mpy"], ".py"),
+    with served(tmp_path / "index") as index, broker(*_listen()) as running:
+        for protocol, version, flags, suffix in (
+            ("fmqp", "", [], ".mpy"),
+            ("fmqp", f"@{umotemq.__version__}", ["--no-mpy"], ".py"),
+            ("micromsg2", "", [], ".mpy"),
         ):
+            name = f"umotemq-{protocol}{version}"
             mpremote(url, ["mip", "install", "--index", index, *flags, name], deadline_s=_WAIT_S)
             setup = "from umotemq.tcp import Tcp\nimport umotemq, sys\nprint(umotemq.__file__)\n"
-            use = _USE["fmqp"].replace("PORT", str(running.ports["fmqp"]))
+            use = _USE[protocol].replace("PORT", str(running.ports[protocol]))
             said = mpremote(url, ["soft-reset", "exec", setup + use], deadline_s=_WAIT_S)
-            assert said.splitlines() == [f"/lib/umotemq/__init__{suffix}", _SAID["fmqp"]]
+            assert said.splitlines() == [f"/lib/umotemq/__init__{suffix}", _SAID[protocol]]
             mpremote(url, ["exec", _REMOVE], deadline_s=_WAIT_S)
 
 

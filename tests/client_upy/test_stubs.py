@@ -10,8 +10,10 @@ from tests.client_upy.board_typings import check_types, run_module
 from tests.client_upy.interpreters import CLIENT
 from umotemq.chunks import ChunkClient
 from umotemq.fmqp import FmqpClient
+from umotemq.fragments import FragmentClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import Link
+from umotemq.micromsg2 import MicroMsg2Client
 from umotemq.tcp import Tcp
 
 _PACKAGE = CLIENT / "umotemq"
@@ -74,6 +76,10 @@ def test_every_option_is_known() -> None:
     assert link | _fields("fmqp.pyi", "_FmqpOptions") == _options(FmqpClient)
     assert _options(FmqpClient) | _fields("chunks.pyi", "_ChunkOptions") == _options(ChunkClient)
     assert link | _fields("lightmq.pyi", "_LightmqOptions") == _options(LightmqClient)
+    micromsg2 = _options(MicroMsg2Client) - {"properties"}  # which is no option but what was said
+    assert link | _fields("micromsg2.pyi", "_MicroMsg2Options") == micromsg2
+    fragments = micromsg2 | _fields("fragments.pyi", "_FragmentOptions")
+    assert fragments == _options(FragmentClient) - {"properties"}
 
 
 def test_every_attribute_is_known() -> None:
@@ -82,6 +88,7 @@ def test_every_attribute_is_known() -> None:
     for client, file in (
         (FmqpClient(tcp), "fmqp.pyi"),
         (LightmqClient(tcp, b"kitchen"), "lightmq.pyi"),
+        (MicroMsg2Client(tcp), "micromsg2.pyi"),
     ):
         known = _fields("link.pyi", "Link") | _fields(file, type(client).__name__)
         public = {name for name in vars(client) if not name.startswith("_")}

@@ -1,14 +1,15 @@
 """MicroMsg2: negotiated extensions, acknowledged messages, filtered subscriptions.
 
 ``events`` what is said; ``grammar`` the three small languages inside frames; ``codec`` bytes to
-events and back; ``extensions`` those that there are; ``negotiation`` the handshake;
+events and back; ``extensions`` those that there are; ``vendor`` those that packages bring;
+``negotiation`` the handshake;
 ``windows`` who acknowledges what, and when; ``assembly`` fragments to messages; ``values`` what
 properties and filters are made of; ``filters`` what a subscription wants; ``destinations`` topics,
 queues, and the commands of pub/sub; ``dotnet`` the type of a message; ``refusal`` why a connection
-ends; ``outgoing`` what a peer is yet to be sent; ``session`` a connection; ``server`` makes them;
-``client`` the other side; ``settings`` the section [micromsg2].
-R and A numbers are those of the requirements and ambiguities in ``NOTES.md``, which also says what
-is still to come.
+ends; ``outgoing`` what a peer is yet to be sent; ``receipts`` what a client may acknowledge while
+its program works; ``json_payload`` what the extension json allows; ``session`` a connection;
+``server`` makes them; ``client`` the other side; ``settings`` the section [micromsg2].
+R and A numbers are those of the requirements and ambiguities in ``NOTES.md``.
 """
 
 from host_broker.protocol import (
@@ -41,7 +42,7 @@ MICROMSG2 = ProtocolSpec(
         FirstBytes((b"\x01\x01\x00", byte_range(1, 0xFE)), rank=30),  # 1.1 with an identity
     ),
     path="client",
-    connect_options=("token_file",),
+    connect_options=("token_file", "window", "json"),
     client="host_broker.protocols.micromsg2.client:MicroMsg2ClientSession",
     answers_until_stopped=True,
     authenticates=True,

@@ -2,7 +2,8 @@
 
 Topics are destinations as the protocol writes them: ``topic/home/kitchen`` is a topic of the bus,
 ``jobs`` a queue, each of whose messages goes to one consumer. What is published is acknowledged,
-and so is what comes, as soon as it has been read.
+and so is what comes: of topics when it has been read, of queues when the program has finished with
+it (``receipts``), as the broker delivers that again to others.
 
 The protocol has no ping. What stands in for it is a message without a payload under
 ``topic/motemq/echo/ping``, which nobody is sent: its ack says that the broker has processed all
@@ -12,6 +13,7 @@ Why so long: it is one state machine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
 
@@ -32,6 +34,7 @@ from host_broker.client_session import (
     Event,
     Message,
     Messages,
+    PropertyValue,
     Publication,
     Ready,
     Setup,
@@ -62,7 +65,14 @@ from host_broker.protocols.micromsg2.events import (
     MessageFrame,
     MessageRun,
 )
-from host_broker.protocols.micromsg2.extensions import BATCH_ACK, LOGIN, PUBSUB, WINDOW_KEY
+from host_broker.protocols.micromsg2.extensions import (
+    BATCH_ACK,
+    JSON,
+    LOGIN,
+    MAX_WINDOW,
+    PUBSUB,
+    WINDOW_KEY,
+)
 from host_broker.protocols.micromsg2.filters import compile_filters
 from host_broker.protocols.micromsg2.grammar import (
     GrammarError,
@@ -71,6 +81,7 @@ from host_broker.protocols.micromsg2.grammar import (
     spell_properties,
     url_encode,
 )
+from host_broker.protocols.micromsg2.json_payload import json_fault
 from host_broker.protocols.micromsg2.negotiation import (
     SHARPMESSAGING,
     Acks,
@@ -80,9 +91,15 @@ from host_broker.protocols.micromsg2.negotiation import (
     request,
 )
 from host_broker.protocols.micromsg2.outgoing import Outgoing, OutgoingMessage
+from host_broker.protocols.micromsg2.receipts import Receipt, Receipts
 from host_broker.protocols.micromsg2.refusal import STOPPING, Refusal
 from host_broker.protocols.micromsg2.values import MAX_PROPERTIES, read_number, read_value
-from host_broker.protocols.micromsg2.windows import ReceiveWindow, read_ack, spell_ack
+from host_broker.protocols.micromsg2.windows import (
+    LAST_NUMBER,
+    ReceiveWindow,
+    read_ack,
+    spell_ack,
+)
 from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
 
@@ -94,6 +111,9 @@ _UNLIMITED = 1 << 62  # bytes: what waits is bounded by the client's own limits
 _DEEPEST = 124  # levels: as many ``*`` fill a destination's 255 bytes
 _MAX_NAMES = 8192  # destinations whose text is remembered
 _PING = TOPIC_PREFIX + f"{ECHO_TOPICS}ping".encode()
+_JSON_PING = b"null"  # where every payload has to be JSON
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _UNANSWERED = "did not acknowledge a message"
 
 # What an ack was awaited for: told when it came, it returns what that means.
@@ -110,7 +130,9 @@ class _State(Enum):
 class MicroMsg2ClientSession(ClientSession):
     """One connection to a MicroMsg2 server, with the extension ``batch-ack``.
 
-    Every ``credit``: as many messages are on their way without an ack as was agreed on.
+    Options of the address: ``window``, so many messages may be without an ack, each way; ``json``,
+    which is 1 to require the extension of that name. Every ``credit``: as many messages are on
+    their way without an ack as was agreed on.
     """
 
     can = frozenset({Ability.NAME, Ability.PROPERTIES, Ability.FILTER, Ability.WILDCARD})
@@ -120,9 +142,13 @@ class MicroMsg2ClientSession(ClientSession):
         super().__init__(setup)
         self.name = setup.name
         self._secret = self._read_secret()
-        required = [Extension(BATCH_ACK, ((WINDOW_KEY, str(WINDOW)),))]
+        self._json = self._reads_json()
+        window = self._read_window()
+        required = [Extension(BATCH_ACK, ((WINDOW_KEY, str(window)),))]
         if self._secret:
             required.insert(0, Extension(LOGIN))
+        if self._json:
+            required.append(Extension(JSON))
         self._offer = Offer(self.name, tuple(required), (Extension(PUBSUB),))
         with callers_mistakes():
             self._hello = spell_handshake(request(self._offer))
@@ -130,9 +156,10 @@ class MicroMsg2ClientSession(ClientSession):
         self._assembler = Assembler(_LARGEST_BODY)
         self._state = _State.WAIT_REPLY
         self._agreement: Agreement | None = None
-        self._ping = b""
+        self._ping = _JSON_PING if self._json else b""
         self._incoming = ReceiveWindow(None)
-        self._outgoing = Outgoing(Acks(1, WINDOW), None, _UNLIMITED, Budget(_UNLIMITED))
+        self._receipts = Receipts()
+        self._outgoing = Outgoing(Acks(1, window), None, _UNLIMITED, Budget(_UNLIMITED))
         self._last_await = 0
         self._awaited: dict[int, _Awaited] = {}  # by the number of the message
         # What is subscribed to: the filters, and whose subscriptions it is.
@@ -170,10 +197,15 @@ class MicroMsg2ClientSession(ClientSession):
                 events += taken
         if batch:
             events.append(Messages(batch))
-        number = self._incoming.take_early()
-        if number is not None and self._agreement is not None and self._agreement.acks is not None:
-            self._out.append(spell_extension(self._agreement.acks.index, spell_ack(number)))
         return events
+
+    def data_to_send(self) -> list[bytes]:
+        self._say_ack()
+        return super().data_to_send()
+
+    def acknowledge(self, message: Message) -> None:
+        if isinstance(message.receipt, Receipt):
+            self._receipts.settle(message.receipt)
 
     def receive_end(self, error: ConnectionLost) -> ClientError:
         self._state = _State.CLOSED
@@ -190,6 +222,8 @@ class MicroMsg2ClientSession(ClientSession):
         said = publication.properties
         properties = _spelled_properties(said) if said else b""
         payload = publication.payload
+        if self._json and (fault := json_fault(payload)):
+            raise BadArgument(f"{fault} (and {self.setup.where} has the option {JSON})")
         if self._state is _State.READY and len(payload) <= MAX_FRAGMENT and self._outgoing.has_room:
             sequence = self._outgoing.window.send(None)
             self._out.append(spell_message(sequence, destination, properties, payload))
@@ -238,6 +272,7 @@ class MicroMsg2ClientSession(ClientSession):
         return ()
 
     def unsubscribe(self, subscription: Subscription, now: float) -> None:
+        self._say_ack()  # before the broker takes back what is not acknowledged
         for pattern in subscription.patterns:
             destination = self._destination(pattern)
             _, numbers = self._subscribed.get(destination, ("", {subscription.number}))
@@ -299,7 +334,7 @@ class MicroMsg2ClientSession(ClientSession):
         acks = self._agreement.acks
         if acks is None:
             return self._gives_up(Refusal("R6", f"it does without {BATCH_ACK}"))
-        if (reply.major, reply.minor) == SHARPMESSAGING:
+        if (reply.major, reply.minor) == SHARPMESSAGING and not self._json:
             self._ping = b"\n"  # it takes one without a payload only when the next byte comes
         self._outgoing.agree(acks)
         self._incoming = ReceiveWindow(acks)
@@ -320,13 +355,20 @@ class MicroMsg2ClientSession(ClientSession):
     def _message(
         self, frame: MessageFrame, received_ns: int, now: float
     ) -> Message | Refusal | None:
+        receipts = self._receipts
         if not self._incoming.receive(frame.sequence, now):
-            return None  # it was sent again, and is acknowledged again
+            receipts.again()  # it was sent again, and is acknowledged again
+            return None
         whole = self._assembler.add(frame)
         if not isinstance(whole, MessageFrame):
+            receipts.came(frame.sequence)
             return whole
         name = self._names.get(whole.destination) or self._named(whole.destination)
         message = Message(name, whole.payload, received_ns)
+        if whole.destination.startswith(TOPIC_PREFIX):
+            receipts.came(frame.sequence)
+        else:
+            message.receipt = receipts.hold(frame.sequence)
         if whole.properties:
             try:
                 message.properties = _read_properties(whole.properties)
@@ -339,7 +381,15 @@ class MicroMsg2ClientSession(ClientSession):
             run.sequence, len(run.payloads), now
         ):
             name = self._names.get(run.destination) or self._named(run.destination)
-            return [Message(name, payload, received_ns) for payload in run.payloads]
+            messages = [Message(name, payload, received_ns) for payload in run.payloads]
+            first = run.sequence - 1
+            if run.destination.startswith(TOPIC_PREFIX):
+                self._receipts.came((first + len(messages) - 1) % LAST_NUMBER + 1)
+            else:
+                for position, message in enumerate(messages):
+                    number = (first + position) % LAST_NUMBER + 1
+                    message.receipt = self._receipts.hold(number)
+            return messages
         found = (self._message(frame, received_ns, now) for frame in run.each())
         return [message for message in found if isinstance(message, Message)]
 
@@ -374,6 +424,14 @@ class MicroMsg2ClientSession(ClientSession):
 
     # ---- what goes ----
 
+    def _say_ack(self) -> None:
+        """Acknowledge all that can be, together."""
+        if self._state not in (_State.WAIT_ACK, _State.READY):
+            return
+        number = self._receipts.take()
+        if number is not None and self._agreement is not None and self._agreement.acks is not None:
+            self._out.append(spell_extension(self._agreement.acks.index, spell_ack(number)))
+
     def _await_ack(self, awaited: _Awaited) -> None:
         """Send a ping; ``awaited`` is told when it is acknowledged."""
         self._last_await += 1
@@ -406,6 +464,21 @@ class MicroMsg2ClientSession(ClientSession):
         name = self._names[destination] = destination.decode(errors="replace")
         return name
 
+    def _read_window(self) -> int:
+        said = self.setup.options.get("window", str(WINDOW))
+        is_short = said.isascii() and said.isdigit() and len(said) <= len(str(MAX_WINDOW))
+        if not (is_short and 1 <= int(said) <= MAX_WINDOW):
+            raise BadArgument(
+                f"{self.setup.where}: the window is a number from 1 to {MAX_WINDOW}, not '{said}'"
+            )
+        return int(said)
+
+    def _reads_json(self) -> bool:
+        said = self.setup.options.get(JSON, "0")
+        if said not in ("0", "1"):
+            raise BadArgument(f"{self.setup.where}: {JSON} is 1 or 0, not '{said}'")
+        return said == "1"
+
     def _read_secret(self) -> str:
         secret = self.setup.options.get("token_file", "").strip()
         if secret and not self.setup.name:
@@ -423,29 +496,43 @@ def _levels(destination: str) -> list[str] | None:
     return destination.removeprefix(prefix).strip("/").split("/")
 
 
-def _spelled_properties(properties: Mapping[str, str | bytes | int | float]) -> bytes:
+def _spelled_properties(properties: Mapping[str, PropertyValue]) -> bytes:
     said = []
     for name, value in properties.items():
         if fault := field_fault(name):
             raise BadArgument(f"a property's name: {fault}")
-        if isinstance(value, str | bytes):
-            raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-            said.append((name, b"T" + url_encode(raw)))
-            continue
-        digits = format(Decimal(repr(value) if isinstance(value, float) else int(value)), "f")
-        if read_number(digits.encode()) is None:
-            raise BadArgument(f"the property {name}={value!r} is no number of 64 bits")
-        said.append((name, b"N" + url_encode(digits.encode())))
+        said.append((name, _spelled_value(name, value)))
     wire = spell_properties(said)
     if len(wire) > MAX_PROPERTIES:
         raise BadArgument(f"properties have at most {MAX_PROPERTIES} bytes, these {len(wire)}")
     return wire
 
 
-def _read_properties(wire: bytes) -> dict[str, str | bytes | int | float]:
-    """Return properties as what they are: numbers and dates as int or float, text as str if it is
-    UTF-8."""
-    found: dict[str, str | bytes | int | float] = {}
+def _spelled_value(name: str, value: PropertyValue) -> bytes:
+    if isinstance(value, str | bytes):
+        raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+        return b"T" + url_encode(raw)
+    letter = b"N"
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise BadArgument(f"the property {name}: a date has a timezone, this has none: {value}")
+        letter, number = b"D", Decimal((value - _EPOCH) // _MICROSECOND) / 1_000_000
+    elif isinstance(value, int | float):
+        number = Decimal(repr(value) if isinstance(value, float) else int(value))
+    else:
+        raise BadArgument(
+            f"the property {name} is text, a number or a date, not {type(value).__name__}"
+        )
+    digits = format(number, "f").encode()
+    if read_number(digits) is None:
+        raise BadArgument(f"the property {name}={value!r} is no number of 64 bits")
+    return letter + url_encode(digits)
+
+
+def _read_properties(wire: bytes) -> dict[str, PropertyValue]:
+    """Return properties as what they are: text as str if it is UTF-8, numbers as int or float,
+    dates as datetime if they are in its years."""
+    found: dict[str, PropertyValue] = {}
     for name, encoded in read_properties(wire).items():
         value = read_value(encoded)
         if value.number is None:
@@ -453,8 +540,17 @@ def _read_properties(wire: bytes) -> dict[str, str | bytes | int | float]:
                 found[name] = value.text.decode()
             except UnicodeDecodeError:
                 found[name] = value.text
-        elif value.kind == "N" and value.number == value.number.to_integral_value():
+        elif value.kind == "D":
+            found[name] = _read_date(value.number)
+        elif value.number == value.number.to_integral_value():
             found[name] = int(value.number)
         else:
             found[name] = float(value.number)
     return found
+
+
+def _read_date(seconds: Decimal) -> datetime | float:
+    try:
+        return _EPOCH + int(seconds * 1_000_000) * _MICROSECOND
+    except OverflowError:
+        return float(seconds)

@@ -1,6 +1,7 @@
 """Whole commands on boards that come and go as USB devices do, seen in /sys and /dev alone."""
 
 import hashlib
+import re
 import shlex
 import shutil
 import struct
@@ -142,7 +143,7 @@ def test_a_pico_from_blank_to_verdict_by_its_only_cable(
 # What a page's command is called with besides, or what it is to say before Ctrl-C ends it.
 _BESIDES = {"run": ["--checks", "pubsub_up"], "add": ["--wait", "30"]}
 _UNTIL = {
-    "monitor": "Ctrl-C ends",
+    "monitor": "MPY: soft reboot",
     "watch": "a program",
     "shell": "Connected to MicroPython",
     "lock": "is yours",
@@ -159,9 +160,7 @@ def test_the_verbs_of_the_page_in_a_fresh_home(board: VirtualBoard, tmp_path: Pa
         usb_desk(tmp_path, pico(running, "1-1.2")) as desk,
     ):
         (desk.folder / "app").mkdir()
-        # What is said before its port is there again, nobody hears.
-        program = "import time\nfor _ in range(20):\n    print('a program')\n    time.sleep(0.2)\n"
-        (desk.folder / "app" / "main.py").write_text(program)
+        (desk.folder / "app" / "main.py").write_text("print('a program', 6 * 7)\n")
         for words in _verbs():
             verb, arguments = words[0], words[1:]
             if verb == "power":
@@ -188,6 +187,42 @@ def test_the_verbs_of_the_page_in_a_fresh_home(board: VirtualBoard, tmp_path: Pa
                     + desk.hub("1-1.2")
                 )
         assert (desk.folder / "out" / "junit.xml").is_file()
+
+
+# In its first life it says a few words and resets itself, port and all.
+_TWO_LIVES = """\
+import machine, os, time
+print("first words")
+if "lived" in os.listdir():
+    for number in range(50):
+        print("second life", number)
+        time.sleep(0.2)
+open("lived", "w").close()
+machine.reset()
+"""
+
+
+def test_a_pico_is_heard_from_its_first_word_and_again_after_its_port_was_gone(
+    board: VirtualBoard, tmp_path: Path
+) -> None:
+    board.stop()
+    preload("rp2040", tmp_path / "p", ensure("rpi_pico"))
+    with (
+        VirtualBoard.start("rp2040", "p", tmp_path / "p") as running,
+        usb_desk(tmp_path, pico(running, "1-1.2", back_s=1.5)) as desk,
+    ):
+        _blank_pico(desk, running)
+        (desk.folder / "app").mkdir()
+        (desk.folder / "app" / "main.py").write_text(_TWO_LIVES)
+        ports = len(desk.seen())
+        said = desk.rig_until("second life", "watch", "app")
+        words = re.findall(r"first words|-- pico-1: not plugged in|second life", said)
+        assert words[:3] == ["first words", "-- pico-1: not plugged in", "second life"], said
+        assert len(desk.seen()) == ports + 1
+        # Its second life goes on from its first word, and its port stays.
+        said = desk.rig_until("second life 0", "monitor", "pico-1", "--reset")
+        assert re.search(r"first words\r?\n.*second life 0", said), said
+        assert len(desk.seen()) == ports + 1
 
 
 def _verbs() -> list[list[str]]:

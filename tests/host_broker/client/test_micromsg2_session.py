@@ -1,5 +1,7 @@
 """MicroMsg2's client session, in simulated time and without a socket."""
 
+import itertools
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -202,10 +204,121 @@ def test_what_comes_is_acknowledged_once_a_read() -> None:
     assert [each.payload for each in messages(got)] == [b"1", b"2", b"3"]
     (ack,) = server.heard()
     assert read_ack(ack.payload) == 3
-    again = fed(server.session, [frames + spell_message(4, b"q", b"", b"4")])
-    assert [(each.topic, each.payload) for each in messages(again)] == [("q", b"4")]
+    again = fed(server.session, [frames + spell_message(4, b"topic/u", b"", b"4")])
+    assert [(each.topic, each.payload) for each in messages(again)] == [("topic/u", b"4")]
     (ack,) = server.heard()
     assert read_ack(ack.payload) == 4
+
+
+def test_what_comes_of_a_queue_is_acknowledged_when_it_is_finished_with() -> None:
+    """R28, R29: an ack covers all before it, so the first that is not keeps back the rest."""
+    server = _ready()
+    session = server.session
+    wire = [spell_message(1, b"topic/t", b"", b"1")]
+    wire += [spell_message(n, b"q", b"", b"%d" % n) for n in (2, 3, 4)]
+    wire += [spell_message(5, b"topic/t", b"", b"5"), spell_message(6, b"q", b"", b"6")]
+    got = messages(fed(session, [b"".join(wire)]))
+    assert _acks(server) == [1]
+    assert [each.receipt is None for each in got] == [True, False, False, False, True, False]
+    session.acknowledge(got[2])
+    session.acknowledge(got[0])  # a topic's has nothing to be finished with
+    assert _acks(server) == []
+    session.acknowledge(got[1])
+    assert _acks(server) == [3]
+    # What comes again is no message, and what was said of it is said again.
+    assert messages(fed(session, [wire[1] + wire[3]])) == []
+    assert _acks(server) == [3]
+    session.acknowledge(got[3])
+    session.acknowledge(got[3])
+    assert _acks(server) == [5]
+    # Before what is not acknowledged goes back to the queue.
+    session.acknowledge(got[5])
+    session.unsubscribe(Subscription(0, ("q",)), 1.0)
+    ack, command = server.heard()
+    assert (read_ack(ack.payload), command.name) == (6, "unsubscribe")
+
+
+def test_receipts_of_another_connection_mean_nothing() -> None:
+    old, new = _ready(), _ready()
+    frame = spell_message(1, b"q", b"", b"1")
+    (lost,) = messages(fed(old.session, [frame]))
+    (found,) = messages(fed(new.session, [frame]))
+    new.session.acknowledge(lost)
+    assert _acks(new) == []
+    new.session.acknowledge(found)
+    assert _acks(new) == [1]
+
+
+def test_fragments_are_acknowledged_as_they_come_but_for_the_last() -> None:
+    """A17: or a window of one would never see the second."""
+    server = _ready()
+    for number, continued in ((1, True), (2, True), (3, False)):
+        frame = spell_message(number, b"q", b"", b"x" * 300, continued)
+        whole = messages(fed(server.session, [frame]))
+        assert _acks(server) == ([number] if continued else [])
+    server.session.acknowledge(whole[0])
+    assert _acks(server) == [3]
+
+
+@given(
+    frames=st.lists(
+        st.tuples(st.sampled_from([b"q", b"topic/t"]), st.sampled_from([1, 200, 300])), min_size=1
+    ),
+    cuts=st.lists(st.integers(1, 5000), max_size=10),
+)
+def test_whatever_comes_in_whatever_reads_is_finished_with_one_by_one(
+    frames: list[tuple[bytes, int]], cuts: list[int]
+) -> None:
+    _finish_each(_ready(), 1, frames, cuts)
+
+
+def test_runs_of_a_queue_are_finished_with_across_the_wrap() -> None:
+    server = _ready()
+    before = [spell_message(n, b"topic/t", b"", b"x") for n in range(1, 65_531)]
+    fed(server.session, [b"".join(before)])
+    assert _acks(server) == [65_530]
+    _finish_each(server, 65_531, [(b"q", 1)] * 10 + [(b"topic/t", 1), (b"q", 300)], [100])
+
+
+def _finish_each(
+    server: _Server, first: int, frames: list[tuple[bytes, int]], cuts: list[int]
+) -> None:
+    """Finish with all that comes: each ack says what is before the next that is not."""
+    numbers = [(first - 1 + place) % 65_535 + 1 for place in range(len(frames) + 1)]
+    wire = b"".join(
+        spell_message(number, destination, b"", bytes(size))
+        for number, (destination, size) in zip(numbers, frames, strict=False)
+    )
+    edges = [0, *sorted(cuts), len(wire)]
+    got = messages(fed(server.session, [wire[a:b] for a, b in itertools.pairwise(edges)]))
+    assert [(each.topic.encode(), len(each.payload)) for each in got] == frames
+    said = _acks(server)[-1:]
+    for place, message in enumerate(got):
+        server.session.acknowledge(message)
+        said = _acks(server) or said
+        rest = [each.receipt is not None for each in got[place + 1 :]]
+        covered = place + 1 + (rest.index(True) if True in rest else len(rest))
+        assert said == [numbers[covered - 1]]
+
+
+def _acks(server: _Server) -> list[int]:
+    return [int(read_ack(each.payload)) for each in server.heard()]
+
+
+def test_a_window_and_json_of_the_address() -> None:
+    server = _Server(options={"window": "3", "json": "1"})
+    assert isinstance(server.request, Handshake)
+    required = [(each.name, each.properties) for each in server.request.required]
+    assert required == [("batch-ack", (("max-count", "3"),)), ("json", ())]
+    (ping,) = server.first
+    assert ping.payload == b"null"  # every payload is checked
+    with pytest.raises(BadArgument, match="the payload is not JSON"):
+        server.session.publish(Publication("topic/t", b"x"), 1.0)
+    session = _session(options={"json": "1"})
+    session.begin(0.0)
+    (closed,) = fed(session, [spell_error("unsupported extension: json")])
+    assert isinstance(closed, Closed)
+    assert "unsupported extension: json" in str(closed.error)
 
 
 def test_fragments_both_ways() -> None:
@@ -225,15 +338,16 @@ def test_fragments_both_ways() -> None:
 
 
 def test_properties_both_ways() -> None:
-    """R40: numbers, text and bytes; dates come as numbers of seconds."""
+    """R40: numbers, text, bytes and dates; one beyond the years of datetime is its seconds."""
     server = _ready()
     said = {"level": 7, "ratio": 0.25, "name": "x y;z", "raw": b"\xff", "big": 2**63 - 1}
     server.session.publish(Publication("topic/t", b"1", properties=said), 1.0)
     (frame,) = server.heard()
     assert frame.properties.split(b";")[:3] == [b"level:N7", b"ratio:N0.25", b"name:Tx%20y%3Bz"]
-    wire = spell_message(1, b"topic/t", frame.properties + b";at:D1413198000.0", b"1")
-    (message,) = messages(fed(server.session, [wire]))
-    assert message.properties == {**said, "at": 1413198000.0}
+    wire = frame.properties + b";at:D1413198000.0;far:D9999999999999999999"
+    (message,) = messages(fed(server.session, [spell_message(1, b"topic/t", wire, b"1")]))
+    noon = datetime(2014, 10, 13, 11, tzinfo=UTC)
+    assert message.properties == {**said, "at": noon, "far": 1e19}
     for wrong in ({"Level": 1}, {"a b": 1}, {"level": float("nan")}, {"level": 10**30}):
         with pytest.raises(BadArgument):
             server.session.publish(Publication("topic/t", b"1", properties=wrong), 1.0)

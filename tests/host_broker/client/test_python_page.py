@@ -15,10 +15,16 @@ _PROGRAMS = re.findall(r"^```python\n(.*?)^```", _PAGE, re.DOTALL | re.MULTILINE
 
 
 def test_its_programs_run(capsys: pytest.CaptureFixture[str]) -> None:
-    with broker() as running:
-        blocking, asynchronous = (
-            program.replace("fmqp://127.0.0.1:8765", running.urls["fmqp"]) for program in _PROGRAMS
+    listen = ("--listen", "fmqp://127.0.0.1:0", "--listen", "micromsg2://127.0.0.1:0")
+    with broker(*listen) as running:
+        blocking, asynchronous, queue = (
+            program.replace("fmqp://127.0.0.1:8765", running.urls["fmqp"]).replace(
+                "micromsg2://127.0.0.1:8767", running.urls["micromsg2"]
+            )
+            for program in _PROGRAMS
         )
+        exec(compile(queue, "docs/python.md", "exec"), {})
+        assert "b'water' {'bed': 3, 'by': 'desk', 'at': datetime" in capsys.readouterr().out
         exec(compile(blocking, "docs/python.md", "exec"), {})
         assert "home/kitchen/temperature b'21.5' True" in capsys.readouterr().out
         # The second one would go on for ever.

@@ -218,6 +218,76 @@ def test_pub_sub_and_ping(running: BrokerProcess) -> None:
     assert len(json.loads(done.stdout)["round_trips_us"]) == 5
 
 
+def _listening(*words: str) -> "subprocess.Popen[str]":
+    """Return a ``motemq sub`` whose subscription is active."""
+    listening = subprocess.Popen(
+        motemq("sub", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert listening.stderr is not None
+    assert listening.stderr.readline() == "subscribed\n"
+    return listening
+
+
+def test_properties_and_filters_on_the_command_line(running: BrokerProcess) -> None:
+    """R37, R40: several filters must all hold; what is printed says the properties."""
+    address, topic = url(running, "micromsg2"), "topic/cli/props"
+    words = ["--filter", "level>N5", "--filter", "room&T;", "--filter", "at<D1413198001"]
+    listening = _listening(address, topic, *words, "--json", "--count", "2")
+    spoken = _listening(address, topic, "--format", "%p|%P", "--count", "4")
+    for payload, properties in (
+        ("1", ["level=N5", "room=Ta;b", "at=D1413198000.25"]),
+        ("2", ["level=N5.5", "room=Ta;b\n", "at=D2014-10-13T12:00:00.25+01:00"]),
+        ("3", ["level=N6", "room=Tab", "at=D0"]),
+        ("4", ["level=N+7", "room=T;", "at=D-1", "empty=T"]),
+    ):
+        options = [word for each in properties for word in ("--property", each)]
+        subprocess.run(
+            motemq("pub", address, topic, payload, *options), check=True, timeout=_WAIT_S
+        )
+    stdout, _ = listening.communicate(timeout=_WAIT_S)
+    assert listening.returncode == 0
+    second, fourth = (json.loads(line) for line in stdout.splitlines())
+    assert (second["payload"], second["properties"]) == (
+        "2",
+        {"level": 5.5, "room": "a;b\\n", "at": "2014-10-13T11:00:00.250000Z"},
+    )
+    assert (fourth["payload"], fourth["properties"]) == (
+        "4",
+        {"level": 7, "room": ";", "at": "1969-12-31T23:59:59Z", "empty": ""},
+    )
+    stdout, _ = spoken.communicate(timeout=_WAIT_S)
+    assert stdout.splitlines()[2:] == [
+        "3|level:6 room:ab at:1970-01-01T00:00:00Z",
+        "4|level:7 room:; at:1969-12-31T23:59:59Z empty:",
+    ]
+
+
+def test_sub_takes_from_a_queue_what_it_prints(running: BrokerProcess) -> None:
+    """R36: what it did not print is for the next, marked; filters leave the rest to others."""
+    address = url(running, "micromsg2")
+    with _at(running) as publisher:
+        for number in range(30):
+            properties = {"odd": number % 2}
+            publisher.publish("cli/queue", b"%d" % number, properties=properties)
+        publisher.sync()
+    for words, said in (
+        (["--count", "3", "--filter", "odd=N1"], ["1 odd:1", "3 odd:1", "5 odd:1"]),
+        (["--count", "2"], ["0 odd:0", "2 odd:0"]),
+        (["--count", "2"], ["4 odd:0 redelivered:1", "6 odd:0 redelivered:1"]),
+    ):
+        done = subprocess.run(
+            motemq("sub", address, "cli/queue", "--format", "%p %P", *words),
+            capture_output=True,
+            text=True,
+            timeout=_WAIT_S,
+        )
+        assert (done.returncode, done.stdout.splitlines()) == (0, said)
+    with _at(running) as reader:
+        reader.subscribe("cli/queue", confirm=True)
+        rest = [int(_next(reader)[1]) for _ in range(30 - 7)]
+        assert rest == [number for number in range(30) if number not in (0, 1, 2, 3, 4, 5, 6)]
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
