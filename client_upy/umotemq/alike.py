@@ -1,6 +1,7 @@
-"""Messages that begin as the one before did, for the same one raw handler. For fmqp's raw handlers.
+"""Messages that begin as the one before did, for the same one raw handler.
 
-They need no look at their head: its bytes are compared, nothing is parsed or looked up.
+fmqp imports it for those. Nothing of them is parsed or looked up: the bytes of their head are
+compared.
 """
 
 from micropython import const

@@ -57,7 +57,9 @@ def _read_late(process: "subprocess.Popen[str]", ours: int) -> None:
     time.sleep(0.1)  # so late we are
     got = 0
     while got < 200_064 and select.select([ours], [], [], 5)[0]:
-        got += len(os.read(ours, 65536))
+        data = os.read(ours, 65536)
+        assert data, f"it has ended after {got} bytes"
+        got += len(data)
     assert process.stderr.readline().split()[:2] == ["200000", "200000"]
     # From here on nobody reads: what has begun is given up, after half a second at most.
     _, cut, took_ms = map(int, process.stderr.readline().split())

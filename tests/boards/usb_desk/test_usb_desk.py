@@ -1,10 +1,8 @@
 """Whole commands on boards that come and go as USB devices do, seen in /sys and /dev alone."""
 
-import hashlib
 import re
 import shlex
 import shutil
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,29 +11,11 @@ import pytest
 from boards.virtual.board import VirtualBoard
 from boards.virtual.preload import preload
 from firmware.build import ensure
-from tests.boards.lan_possible import require_lan
 from tests.boards.rig_process import outcomes
 from tests.boards.usb_desk.desk import UsbDesk, adapter, own_usb, pico, usb_desk
+from tests.boards.usb_desk.real_image import GREENHOUSE, real_image
 
 _CHECKS = ("pubsub_up", "pubsub_down", "will_reboot", "will_power")
-# Two that nothing but their place tells apart, of a model of the desk's own.
-_MODEL = """\
-id = "GREENHOUSE"
-about = "an ESP32 behind a CP210x"
-kind = "esp32"
-prefix = "green"
-machine = "(MicroPython unix port, not ESP32 code)"
-resets = ["repl", "power"]
-[usb]
-CP210x = { vid = 0x10c4, pid = 0xea60 }
-[flash]
-method = "esptool"
-image = "IMAGE"
-chip_ids = [0]
-offset = 0x1000
-[link]
-transport = "tcp"
-"""
 # One with USB of its own, which has another id in its ROM than in MicroPython.
 _OWN_USB = """\
 id = "OWN_USB"
@@ -71,29 +51,9 @@ protocol = "{protocol}"
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The virtual ESP32's firmware as the rig takes one for real chips: with a segment before it.
-
-    These boards are on the desk as real ones, and theirs alone may be written to such.
-    """
-    data = ensure("vesp32").read_bytes()
-    head, (length,) = bytearray(data[:24]), struct.unpack_from("<I", data, 28)
-    head[1] = 2
-    before = struct.pack("<II4s", 0x3FFB0000, 4, b"real")
-    made = bytes(head) + before + data[24 : 32 + length]
-    made += bytes(15 - len(made) % 16)
-    checksum = 0xEF
-    for byte in b"real" + data[32 : 32 + length]:
-        checksum ^= byte
-    made += bytes([checksum])
     path = tmp_path_factory.mktemp("image") / "vesp32.bin"
-    path.write_bytes(made + hashlib.sha256(made).digest())
+    real_image(path)
     return path
-
-
-@pytest.fixture(autouse=True)
-def root() -> None:
-    """What a LAN needs, a mount namespace needs too."""
-    require_lan()
 
 
 @pytest.fixture
@@ -245,7 +205,9 @@ def test_two_adapters_with_one_serial_number_are_told_by_their_places(
             'name = "usb"\n[broker]\nbind = "127.0.0.1"\n[wifi]\nssid = "greenhouse"\n'
         )
         (desk.folder / "models").mkdir()
-        (desk.folder / "models" / "GREENHOUSE.toml").write_text(_MODEL.replace("IMAGE", str(image)))
+        (desk.folder / "models" / "GREENHOUSE.toml").write_text(
+            GREENHOUSE.replace("IMAGE", str(image))
+        )
         (desk.folder / "boards").mkdir()
         for number, board in boards.items():
             (desk.folder / "boards" / f"green-{number}.toml").write_text(
