@@ -70,8 +70,8 @@ class FmqpClient(Link):
         ``tx_size`` or no broker takes the topic, LinkError while the link is down and no
         ``outage`` keeps it.
         """
-        if isinstance(payload, str):
-            payload = payload.encode()
+        if not isinstance(payload, bytes):
+            payload = encoded(payload)
         flags = _RETAIN if retain else 0
         if will or again:
             if confirm:
@@ -88,7 +88,7 @@ class FmqpClient(Link):
                 self._last = end
                 return self._flush() or self._push()
         if self._send(flags, self._normalised(topic), payload, confirm):
-            if not isinstance(topic, bytearray):  # that may change
+            if isinstance(topic, bytes) or isinstance(topic, str):  # others may change
                 self._topic = topic
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):

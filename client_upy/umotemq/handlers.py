@@ -35,10 +35,10 @@ def dispatch(client, start, first, stop, body, end):
         if len(pattern) != stop - first or not topic.startswith(pattern, first):
             if not levels and topic.find(b"*", first, stop) < 0:
                 continue
-            from umotemq.topic import is_like
+            import umotemq.topic  # `from` would make a tuple on the heap, for each message
 
             # What equals a valid topic is valid; others are looked through, if copied.
-            if not is_like(levels or pattern, topic, first, stop, raw):
+            if not umotemq.topic.is_like(levels or pattern, topic, first, stop, raw):
                 continue
         if not raw and payload is None:
             payload = bytes(view[body:end])

@@ -30,8 +30,12 @@ class LinkError(OSError):
 
 
 def encoded(data):
-    """Return ``data`` as UTF-8 if it is a str, or the bytes that it is."""
-    return data.encode() if isinstance(data, str) else data
+    """Return ``data`` as UTF-8 if it is a str, or the bytes that it is. Raises TypeError."""
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytes) or isinstance(data, bytearray):
+        return data
+    return bytes(memoryview(data))  # an array has fewer items than bytes
 
 
 class Link:
@@ -350,16 +354,16 @@ class Link:
             raise LinkError("size", text) if fits else ValueError(text)
         return end
 
-    def _send(self, kind, name, data, confirm=None):
+    def _send(self, type, name, data, confirm=None):
         # Send one message, or have the ``outage`` keep it if ``confirm`` is True or False. Returns
         # whether it stands at the start of the transmit buffer.
         if confirm is not None and self.outage is not None:
-            return self.outage.send(self, confirm, kind, name, data)
+            return self.outage.send(self, confirm, type, name, data)
         if confirm:
-            raise ValueError("confirm without outage")
+            raise ValueError("needs an outage")
         self._push()
         is_first = not self._last
-        self._pack(kind, name, data)
+        self._pack(type, name, data)
         self._push()
         return is_first
 

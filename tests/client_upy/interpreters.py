@@ -27,6 +27,7 @@ INTERPRETERS = (
 )
 _AT_ONCE = 4
 _LWIP = Path(__file__).parent / "lwip"
+_WRAPPING = Path(__file__).parent / "wrapping"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,14 @@ def micropython_lwip(executable: Path, client: Path) -> Interpreter:
 def micropython_32(executable: Path, client: Path = CLIENT) -> Interpreter:
     """Return 32-bit MicroPython with the heap of a small board."""
     return micropython(executable, client, HEAP_32)
+
+
+def micropython_wrapping(executable: Path, client: Path) -> Interpreter:
+    """Return 32-bit MicroPython whose ticks start again in the middle of each check.
+
+    Not for asyncio, a part of which looks at the port's own clock.
+    """
+    return Interpreter((str(executable), "-X", f"heapsize={HEAP_32}"), client, _WRAPPING)
 
 
 def run_checks(interpreter: Interpreter, name: str, *arguments: str) -> str:

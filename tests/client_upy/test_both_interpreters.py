@@ -1,10 +1,17 @@
 """The same checks on CPython, on MicroPython from source, and from the .mpy a board gets."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.client_upy.interpreters import Begun, Interpreter, begun, judged
+from tests.client_upy.interpreters import (
+    Begun,
+    Interpreter,
+    begun,
+    judged,
+    micropython_wrapping,
+)
 
 # Over streams in memory; over scripted drivers; the wire contract.
 _NAMES = [
@@ -50,3 +57,17 @@ def test_checks(runs: Begun, name: str) -> None:
 @pytest.mark.parametrize("run", _DRIVEN, ids="-".join)
 def test_driven_checks(runs: Begun, run: tuple[str, ...]) -> None:
     judged(*runs[run].result())
+
+
+# Those that wait, or have somebody wait.
+_TIMED = [
+    *((name, "sync") for name in ("recovery", "confirm", "peers")),
+    *((name,) for name in ("link", "fmqp_peer", "lightmq_peer", "micromsg2_peer", "outage")),
+]
+
+
+def test_ticks_may_start_again(unix32_port: Path, board_files: Path) -> None:
+    """As after 12 days: in the middle of each check, 50 ms after its beginning."""
+    with begun(micropython_wrapping(unix32_port, board_files / "lib"), _TIMED) as runs:
+        for run in _TIMED:
+            judged(*runs[run].result())

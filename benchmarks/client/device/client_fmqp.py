@@ -3,6 +3,8 @@
 from counting import Counting
 from traffic import TOPIC
 
+import umotemq.alike  # what a raw subscription imports is none of the client's bytes
+import umotemq.handlers  # noqa: F401
 from umotemq.fmqp import FmqpClient
 from umotemq.tcp import Tcp
 

@@ -126,6 +126,25 @@ def fmqp_receives_without_allocating():
 
 
 @check
+def fmqp_hears_patterns_without_allocating():
+    client = fmqp("echo")
+    counter = Counter()
+    client.subscribe(b"*/b/c", counter.raw, raw=True)
+    payload = b"x" * 64
+    topics = b"a/b/c", b"d/b/c"  # in turn: none begins as the last one did
+
+    def work(count):
+        for n in range(count):
+            want = counter.count + 1
+            client.publish(topics[n & 1], payload)
+            while counter.count < want:
+                client.poll(2000)
+
+    none(work, "FMQP round trip by a pattern")
+    client.close()
+
+
+@check
 def lightmq_pings_without_allocating():
     client = LightmqClient(way("lightmq_echo"), b"me")
     connected(client)

@@ -4,6 +4,7 @@ The last argument is the driver: sync or aio.
 """
 
 import time
+from array import array
 
 from checks import Blocked, Memory, check, equal, publication, raises, run
 from clients_in_memory import named
@@ -86,6 +87,39 @@ def text_is_sent_as_utf_8():
 
 
 @check
+def what_has_bytes_is_sent_whole():
+    """An array has fewer items than bytes; what may change is not taken for what it was."""
+    numbers = array("H", [1, 2, 3])
+    changing = bytearray(b"abc")
+
+    async def main():
+        client, stream = named()
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            stream.take()
+            for payload in (numbers, memoryview(numbers), memoryview(b"12345678")[1:7]):
+                for _ in range(2):
+                    await link.publish(b"t", payload)
+                    equal(stream.take(), publication(b"t", bytes(memoryview(payload))))
+            for topic in (changing, memoryview(changing)):
+                for _ in range(2):
+                    await link.publish(topic, changing)
+                    equal(stream.take(), publication(bytes(changing), bytes(changing)))
+                    changing[0] += 1
+
+    async def requests():
+        client, stream = lightmq()
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            stream.take()
+            await link.post(numbers, 100)
+            equal(stream.take()[6:], bytes(memoryview(numbers)))
+
+    to_end(main())
+    to_end(requests())
+
+
+@check
 def no_ping_is_answered_without_a_name():
     async def main():
         stream = Blocked()
@@ -149,7 +183,7 @@ def every_handler_gets_a_message_whatever_the_others_do():
     to_end(main())
 
 
-class Megabyte:
+class Megabyte(bytes):
     """A payload that is five bytes longer."""
 
     def __len__(self):
