@@ -1,5 +1,6 @@
 """The host's view of boards: consoles, flashing, bridges, checks and the rig.
 
+child                  programs of ours that end with us
 serial_port, repl, …   a serial line under deadlines; ``repl`` alone imports mpremote's transport
 toml_file              TOML files as typed data, mistakes with file and line
 inventory/             which boards there are: models, files, USB, locks, power

@@ -1,7 +1,7 @@
 """A control port: JSON lines over TCP on loopback, one answer per request.
 
-Request ``{"do": NAME, …}``, answer ``{"ok": true, …}`` or ``{"ok": false, "error": "…"}``. Virtual
-boards and the fault proxy have one.
+Request ``{"do": NAME, …}``, answer ``{"ok": true, …}`` or ``{"ok": false, "error": "…"}``. A line
+that is no JSON ends the connection. Virtual boards and the fault proxy have one.
 """
 
 import json
@@ -111,17 +111,25 @@ class ControlServer:
         if not data or len(buffer) > _MAX_REQUEST_BYTES:
             self._drop(client)
             return
-        while (end := buffer.find(b"\n")) >= 0:
+        while client in self._clients and (end := buffer.find(b"\n")) >= 0:
             line = bytes(buffer[:end])
             del buffer[: end + 1]
-            self._serve(line, lambda result: self._send(client, result))
+            try:
+                request = json.loads(line)
+            except ValueError as error:
+                # A page in a browser can have requests sent to any port of this machine. What
+                # follows its first line, which is HTTP's, could be one of ours.
+                self._send(client, {"ok": False, "error": f"this is no JSON: {error}"})
+                self._drop(client)
+                return
+            self._serve(request, lambda result: self._send(client, result))
 
-    def _serve(self, line: bytes, send: Callable[[Mapping[str, Any]], None]) -> None:
+    def _serve(self, request: object, send: Callable[[Mapping[str, Any]], None]) -> None:
         try:
-            request = json.loads(line)
-            name = request.get("do") if isinstance(request, dict) else None
-            action = self._actions.get(str(name))
-            if action is None:
+            action = (
+                self._actions.get(str(request.get("do"))) if isinstance(request, dict) else None
+            )
+            if action is None or not isinstance(request, dict):
                 raise Refused(f"a request is {{'do': NAME}}, NAME one of {sorted(self._actions)}")
             action(request, lambda result: send({"ok": True, **result}))
         except (Refused, ValueError) as error:

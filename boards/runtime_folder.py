@@ -7,6 +7,7 @@ switches its power, so whoever can write one can have us run what he likes.
 import contextlib
 import os
 import stat
+import warnings
 from pathlib import Path
 
 import platformdirs
@@ -34,7 +35,10 @@ def runtime_folder() -> Path:
         return Path(given)
     if os.environ.get(_OLD_VARIABLE):
         raise Untrusted(f"{_OLD_VARIABLE} is called {VARIABLE} now; set that one instead")
-    return platformdirs.user_runtime_path("motemq")
+    with warnings.catch_warnings():
+        # That the system has none, and one for temporary files is taken, is said above.
+        warnings.simplefilter("ignore")
+        return platformdirs.user_runtime_path("motemq")
 
 
 def make_private(folder: Path) -> None:

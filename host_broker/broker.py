@@ -62,7 +62,13 @@ from host_broker.bus.publication import (
     unpack_one,
     unpack_properties,
 )
-from host_broker.bus.queue import Queue
+from host_broker.bus.queue import (
+    Queue,
+    read_attributes,
+    read_place,
+    spell_attributes,
+    spell_place,
+)
 from host_broker.bus.retained import RetainedMessage
 from host_broker.bus.routes import Match, Route
 from host_broker.bus.subscriptions import Interest, SubscriberId, SubscriptionKey
@@ -82,7 +88,7 @@ from host_broker.outputs import (
 )
 from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
 from host_broker.registry import RegistryError, protocols
-from host_broker.settings import Settings, live_names
+from host_broker.settings import Settings, SlowPolicy, live_names
 from host_broker.stats import Stats
 from host_broker.wire.budget import Budget
 
@@ -124,9 +130,10 @@ class Client:
     or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
     publications. ``queues`` are those it consumes. ``held_by``: full queues it has to wait for.
     ``congested``: its connection takes no more for now; ``holds``: its session takes no more, so
-    that who publishes to it has to wait. ``principal`` is who it is. ``topics`` are
-    those it may publish, with their routes: that is one table for all who may the same.
-    ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a verdict.
+    that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
+    ``topics`` are those it may publish, with their routes: that is one table for all who may the
+    same. ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a
+    verdict.
     """
 
     connection: ConnectionId
@@ -138,6 +145,7 @@ class Client:
     published: int = 0
     congested: bool = False
     holds: bool = False
+    slow: SlowPolicy = "pause"
     answers: deque[_RetainedAnswer] | None = None
     suspended: deque[Command] | None = None
     queues: set[bytes] | None = None
@@ -197,9 +205,9 @@ class Broker:
     ``now`` is seconds on any clock that never goes back, the same for all calls. What the calls
     want done gathers until ``take`` gives it. ``random_u16`` returns 0 to 65535; the edge passes a
     real source, without one ids are a fixed sequence. ``journalled``: the edge wants
-    ``Outputs.records``. ``specs``: the protocols, by name; the registered ones by default.
-    ``access``: users and their rights; by default there are no users. Raises ``RegistryError`` if
-    a protocol's server cannot be made.
+    ``Outputs.records``, and keeps what durable queues have. ``specs``: the protocols, by name; the
+    registered ones by default. ``access``: users and their rights; by default there are no users.
+    Raises ``RegistryError`` if a protocol's server cannot be made.
     """
 
     def __init__(
@@ -219,7 +227,9 @@ class Broker:
         self.access = access
         self._servers: dict[str, ProtocolServer] = {}
         self._limits = settings.bus
-        self._bus = Bus(settings.bus, SERVICE, lambda topic: access.rights.is_guarded(topic))
+        self._bus = Bus(
+            settings.bus, SERVICE, lambda topic: access.rights.is_guarded(topic), stores=journalled
+        )
         self._work = self._bus.work
         self._topics = self._bus.topics
         self._journalled = journalled
@@ -228,6 +238,7 @@ class Broker:
         self._refused: dict[ConnectionId, Client] = {}  # to be told that the broker is ending
         self._deadlines = Deadlines()
         self._leaving: GradualUnsubscribe[Client] = GradualUnsubscribe(self._bus)
+        self._behind_count = 0  # clients that have publishers wait
         self._held: dict[bytes, dict[ConnectionId, Client]] = {}  # who waits for full queues
         self._permitted: PermittedTables[tuple[Principal, str], Route] = PermittedTables(
             self._bus.forget_permitted
@@ -250,6 +261,8 @@ class Broker:
             own = None if spec.settings is None else settings.section(section, spec.settings)
             try:
                 self._servers[name] = spec.server(own, context)
+            except RegistryError:
+                raise
             except Exception as error:  # whatever somebody else's protocol may raise
                 raise RegistryError(f"the protocol {name!r} cannot start: {error!r}") from error
         # Of the call under way: its time, and whose read it is about.
@@ -278,6 +291,30 @@ class Broker:
             self._bus.retained.put(topic, packet, unpack_properties(spelled))
         return self.retained_refused - refused
 
+    def restore_queues(self, entries: Iterable[tuple[bytes, bytes, bytes]]) -> int:
+        """Take back what ``Outputs.queued`` gave (key, and the two parts), in the order of queues
+        and numbers.
+
+        Call it before anything else. Returns how many messages there are; ValueError if one is
+        none.
+        """
+        count = 0
+        for key, first, second in entries:
+            name, number = read_place(key)
+            if number == 0:
+                how = read_attributes(first)
+                queue = self._bus.open_queue(name, durable=True, restored=True, **how)
+                if queue is not None:
+                    queue.given, queue.is_stored = int(second), True
+                continue
+            queue = self._bus.queues.get(name)
+            if queue is None:
+                raise ValueError(f"a message of the queue {name!r}, which is not there")
+            _, topic, body = unpack_one(first)
+            queue.restore(number, topic, body, unpack_properties(second))
+            count += 1
+        return count
+
     def opened(
         self,
         connection: ConnectionId,
@@ -287,11 +324,13 @@ class Broker:
         internal: bool = False,
         peer: Peer | None = None,
         principal: Principal | None = None,
+        slow: SlowPolicy = "pause",
     ) -> None:
         """Begin a connection; ``connection`` is from 1 and never used again.
 
         ``loopback``: its peer is on this machine. ``internal``: it is a part of this process, which
-        acts for ``principal``. ``peer`` is what is known of the other end of any other one. While
+        acts for ``principal``. ``peer`` is what is known of the other end of any other one, and
+        ``slow`` what is done if it takes too little. While
         the broker is ending it is only told so, if its protocol has a word for that, or closed.
         ValueError if the protocol is unknown or the connection is already open.
         """
@@ -316,10 +355,13 @@ class Broker:
             decision = self.access.allows(principal, "connect", spec.name)
             if not decision:
                 self.stats.discard(spec.name, "access.connect")
+                self._note_stranger(principal, spec, _why(decision))
                 reason = f"{principal} may not connect by {spec.title}: {_why(decision)}"
                 self._outputs.closes.append(Close(connection, reason, abort=True))
                 return
-        client = Client(connection, spec, _NO_SESSION, (connection,), internal, principal=principal)
+        client = Client(
+            connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
+        )
         self._arriving = client
         session = client.session = server.session(connection, now, loopback)
         self._arriving = None
@@ -399,6 +441,16 @@ class Broker:
             queue.ready(connection, not congested)
             self._deliver_queue(queue)
 
+    def stalled(self, connection: ConnectionId, waited_s: float, now: float) -> None:
+        """Disconnect a client that had publishers wait for so long (``Outputs.behind``)."""
+        client = self._clients.get(connection)
+        if client is None or client.closing or self._ending:
+            return
+        self._begin(connection, now)
+        reason = f"publishers had to wait {waited_s:g} s for this client; it did not catch up"
+        self._run_all(client, self._ask(client, client.session.stalled, reason))
+        self._disconnect(client, Disconnect(f"net.stalled_receiver_s: {reason}"))
+
     def logged_in(self, connection: ConnectionId, right: bool | None, now: float) -> None:
         """Go on with a connection of ``Outputs.logins``: whether its secret was right; None: nobody
         had the time to look."""
@@ -463,22 +515,28 @@ class Broker:
             yield found
 
     @property
-    def has_full_queue(self) -> bool:
-        """Whether there is a full ``block`` queue."""
-        return any(queue.is_blocking for queue in self._bus.queues.values())
+    def makes_publishers_wait(self) -> bool:
+        """Whether there is a full ``block`` queue, or a receiver that is behind."""
+        return self._behind_count > 0 or any(
+            queue.is_blocking for queue in self._bus.queues.values()
+        )
 
-    def full_queue(self, topics: Iterable[bytes]) -> bytes | None:
-        """Return the name of a full ``block`` queue that one of these topics would go to.
+    def waits_for(self, topics: Iterable[bytes]) -> str:
+        """Return what a publisher of one of these topics would have to wait for: a full ``block``
+        queue, or a receiver that is behind; "" if for nothing.
 
-        For a publisher that cannot be held, because it has no connection. None if there is none.
+        For a publisher that cannot be held, because it has no connection.
         """
         self._work.left = self._limits.max_steps_per_s
         for topic in topics:
             for match in self._bus.route(topic).matches:
                 queue = self._bus.queue_of(match.subscriber)
                 if queue is not None and queue.is_blocking:
-                    return queue.name
-        return None
+                    return f"the queue {queue.name.decode(errors='replace')} is full"
+                receiver = self._clients.get(match.subscriber)
+                if receiver is not None and receiver.holds and receiver.slow == "pause":
+                    return f"a receiver of {topic.decode(errors='replace')} is behind"
+        return ""
 
     def published(self, connection: ConnectionId) -> int:
         """Return how many publications of a connection were accepted since it was opened."""
@@ -730,6 +788,7 @@ class Broker:
         if command.answer is None:
             self._deny(client, action, path)
         else:
+            self._note_denial(client, action, path)
             self._answer(client, command, f"access.{action}")
 
     def _may_use_queue(
@@ -885,6 +944,9 @@ class Broker:
                 self._deny(client, "publish", topic)
             return
         if route is None:
+            if topic_fault(topic):  # who has a route is known to have none
+                self.stats.discard(client.spec.name, "bus.topic")
+                return
             route = self._bus.route(topic) if own else self._permitted_route(client, topic)
             if route is None:
                 self._deny(client, "publish", topic)
@@ -989,10 +1051,29 @@ class Broker:
         if session.verbatim and type(delivery) is Delivery:
             self._forward(receiver.alone, delivery.run)
             return
+        run = delivery.run if type(delivery) is Delivery and self._cause != connection else b""
+        if run and receiver.holds and receiver.slow == "drop-newest":
+            self._dropped(receiver, sum(1 for _ in unpack(run)), len(run))
+            return
         self._run_all(receiver, self._ask(receiver, session.deliver, delivery, self._now))
-        if receiver.holds and self._cause != connection and type(delivery) is Delivery:
-            self._hold_publisher(_behind(connection))
+        if run and receiver.holds:
+            if receiver.slow == "pause":
+                self._hold_publisher(_behind(connection))
+            elif receiver.slow == "drop-oldest":
+                self._shed(receiver)
         self._deadlines.renew(connection, session.deadline)
+
+    def _shed(self, client: Client) -> None:
+        """Have a client that is behind hear the newest, in the place of what it has not heard."""
+        try:
+            count, size = client.session.shed()
+        except Exception as error:
+            self._fail(client, error)
+        else:
+            self._dropped(client, count, size)
+
+    def _dropped(self, client: Client, count: int, size: int) -> None:
+        self.stats.dropped_of(client.spec.name).add(count, size)
 
     def _ask(
         self, client: Client, ask: Callable[..., Sequence[Command]], *arguments: Any
@@ -1083,13 +1164,22 @@ class Broker:
         A client that tries too often rests, as one does that sends what is incorrect.
         """
         self._discard(client, Discard(f"access.{action}", count, count))
+        self._note_denial(client, action, path)
+        if not client.closing:
+            self._run_all(client, self._ask(client, client.session.refused, action, path))
+
+    def _note_denial(self, client: Client, action: Action, path: bytes) -> None:
+        """Have it logged that a client may not do that, and why."""
         if len(self._outputs.denials) < _MOST_DENIALS:
             why = _why(self._decide(client, action, path))
             where = f"{path.decode(errors='replace')!r}: {why}"
-            denial = Denial(client.connection, str(client.principal), action, where)
-            self._outputs.denials.append(denial)
-        if not client.closing:
-            self._run_all(client, self._ask(client, client.session.refused, action, path))
+            self._outputs.denials.append(Denial(str(client.principal), action, where))
+
+    def _note_stranger(self, who: Principal, spec: ProtocolSpec, why: str) -> None:
+        """Have it logged that somebody may not connect, and why."""
+        if len(self._outputs.denials) < _MOST_DENIALS:
+            where = f"by {spec.title}: {why}"
+            self._outputs.denials.append(Denial(str(who), "connect", where))
 
     def _authenticate(self, client: Client, command: Authenticate) -> None:
         """Find out who a client is: by its secret, or because the edge knows it already."""
@@ -1127,6 +1217,7 @@ class Broker:
         name = reason = ""
         if isinstance(verdict, Refused):
             reason = verdict.reason
+            self._note_stranger(client.principal, client.spec, reason)
         else:
             principal = verdict.principal
             name = principal.client or principal.name
@@ -1135,6 +1226,7 @@ class Broker:
                 self._forget_topics(client)
                 client.principal = principal
             else:
+                self._note_stranger(principal, client.spec, _why(decision))
                 reason = f"{principal} may not connect by {client.spec.title}: {_why(decision)}"
         if reason:
             self.stats.discard(client.spec.name, "access.connect")
@@ -1198,6 +1290,9 @@ class Broker:
 
     def _subscribe(self, client: Client, command: Subscribe) -> None:
         subscriber = client.connection
+        if not command.prefix and topic_fault(command.topic):
+            self._answer(client, command, "bus.topic")
+            return
         if not self.access.is_open and not self._decide(
             client, "subscribe", command.topic, prefix=command.prefix
         ):
@@ -1310,6 +1405,7 @@ class Broker:
             permanent=command.permanent,
             max_messages=command.max_messages,
             max_bytes=command.max_bytes,
+            durable=command.durable,
         )
         if queue is not None:
             self._answer(client, command, "")
@@ -1343,6 +1439,9 @@ class Broker:
         ):
             self._deny(client, "subscribe", command.queue)
             return
+        if queue.durable:
+            for number in (0, *queue.numbers):
+                self._outputs.queued[spell_place(queue.name, number)] = None
         for connection in queue.consumers:
             consumer = self._clients.get(connection)
             if consumer is not None and consumer.queues is not None:
@@ -1359,11 +1458,11 @@ class Broker:
         queue = self._queue_for(client, command, command.queue)
         if queue is None:
             return
-        taken = self._put(client, queue, command.queue, command.body, command.properties)
+        packet = pack(0, command.queue, command.body)
+        taken = self._put(client, queue, command.queue, command.body, command.properties, packet)
         if taken:
             self.stats.publications += 1
             client.published += 1
-            packet = pack(0, command.queue, command.body)
             self._record_one(client, packet, command.properties)
         self._answer(client, command, "" if taken else "queue.full")
         self._deliver_queue(queue)
@@ -1376,19 +1475,53 @@ class Broker:
             return  # deleted by what another receiver of this run has said
         for _, topic, body in unpack(run):
             wanted = match.ids or self._wanting(match, topic, properties, body)
-            if wanted and not self._put(client, queue, topic, body, properties):
+            if not wanted:
+                continue
+            packet = pack(0, topic, body) if queue.durable else b""
+            if not self._put(client, queue, topic, body, properties, packet):
                 self.stats.discard(client.spec.name, "queue.full")
         self._deliver_queue(queue)
 
     def _put(
-        self, client: Client, queue: Queue, topic: bytes, body: bytes, properties: Properties
+        self,
+        client: Client,
+        queue: Queue,
+        topic: bytes,
+        body: bytes,
+        properties: Properties,
+        packet: bytes,
     ) -> bool:
-        """Put a message into a queue, and hold its publisher if it must; False: it was dropped."""
+        """Put a message into a queue, and hold its publisher if it must; False: it was dropped.
+
+        ``packet``: as a durable queue has it stored.
+        """
         if not queue.put(topic, body, properties):
             return False
+        if queue.durable:
+            if not queue.is_stored:
+                self._store_queue(queue)
+            self._forget_done(queue)
+            key = spell_place(queue.name, queue.last_number)
+            self._outputs.queued[key] = packet, pack_properties(properties)
         if queue.is_blocking:
             self._hold_publisher(queue.name)
         return True
+
+    def _store_queue(self, queue: Queue) -> None:
+        """Have a durable queue itself stored: it comes back as it is, if anything waits in it."""
+        entry = spell_attributes(queue), b"%d" % queue.given
+        self._outputs.queued[spell_place(queue.name, 0)] = entry
+        queue.is_stored = True
+
+    def _forget_done(self, queue: Queue) -> None:
+        """Have those messages of a durable queue forgotten that are done with."""
+        queued = self._outputs.queued
+        for number in queue.take_forgotten():
+            key = spell_place(queue.name, number)
+            if queued.get(key) is not None:
+                del queued[key]  # it came in this turn: nobody needs to know of it
+            else:
+                queued[key] = None
 
     def _hold_publisher(self, what: bytes) -> None:
         """Have whose read this is about wait for a full queue, or for a session (``_behind``)."""
@@ -1411,7 +1544,14 @@ class Broker:
         self._delivering.add(queue.name)
         cause = self._cause
         try:
-            while given := queue.assign(_STEP_BYTES):
+            while True:
+                before = queue.given
+                given = queue.assign(_STEP_BYTES)
+                if queue.given != before:
+                    self._store_queue(queue)
+                    self._outputs.queued_first = True
+                if not given:
+                    break
                 for connection, messages in given.items():
                     receiver = self._clients.get(connection)
                     if receiver is None or receiver.closing or not queue.has(connection):
@@ -1423,6 +1563,8 @@ class Broker:
                         self._outputs.paced.append(connection)
         finally:
             self._delivering.discard(queue.name)
+            if queue.durable:
+                self._forget_done(queue)
             self._cause = cause
         if queue.name in self._held and not queue.full:
             self._release_publishers(queue.name)
@@ -1528,9 +1670,19 @@ class Broker:
         self._cause = cause
 
     def _hold_publishers(self, client: Client, command: HoldPublishers) -> None:
-        if client.holds and not command.held:
-            self._release_publishers(_behind(client.connection))
-        client.holds = command.held and not client.closing
+        holds = command.held and not client.closing
+        if holds == client.holds:
+            return
+        client.holds = holds
+        if client.slow == "disconnect":
+            if holds:
+                reason = "too much waits for its acks (slow=disconnect)"
+                self._disconnect(client, Disconnect(f"net.slow_consumer: {reason}"))
+        elif client.slow == "pause":
+            self._behind_count += 1 if holds else -1
+            self._outputs.behind[client.connection] = None if client.closing else holds
+            if not holds:
+                self._release_publishers(_behind(client.connection))
 
     def _disconnect(self, client: Client, command: Disconnect) -> None:
         ended: Client | None = client
@@ -1538,6 +1690,9 @@ class Broker:
             ended = self._clients.get(command.connection)
         if ended is None or ended.closing:
             return
+        if command.failure is not None:
+            failure = Failure("extension", ended.connection, command.failure)
+            self._outputs.failures.append(failure)
         self.stats.close(ended.spec.name, command.reason)
         self._outputs.closes.append(Close(ended.connection, command.reason, command.abort))
         self._leave(ended)

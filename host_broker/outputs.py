@@ -1,9 +1,9 @@
 """What the pure broker asks its edge to do.
 
-The edge executes an ``Outputs`` in this order: records and retained together, forwards, closes,
-rests, holds, releases, suspects, signal; then it calls ``Broker.proceed`` for those in ``paced``.
-It is an accumulator, not a list of command objects, because one read may touch fifty receivers and
-nobody needs fifty objects to say so.
+The edge executes an ``Outputs`` in this order: records, retained and queued together, forwards,
+closes, rests, holds, releases, behind, suspects, signal; then it calls ``Broker.proceed`` for those
+in ``paced``. It is an accumulator, not a list of command objects, because one read may touch fifty
+receivers and nobody needs fifty objects to say so.
 """
 
 from collections.abc import Sequence
@@ -61,10 +61,9 @@ class Login:
 class Denial:
     """Somebody tried what the ACL does not allow; for the log."""
 
-    connection: ConnectionId
     who: str
     action: str
-    where: str
+    where: str  # and why not
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +71,12 @@ class Failure:
     """Something of a protocol raised an exception, or returned what is no command.
 
     ``part`` is what failed: the session of a connection, which is closed; a filter of it, which
-    wanted nothing then (``connection`` 0: of a queue); or a protocol's server, that was told
-    something (``connection`` 0).
+    wanted nothing then (``connection`` 0: of a queue); a protocol's server, that was told
+    something (``connection`` 0); or an extension of a protocol, whose session has ended the
+    connection for it.
     """
 
-    part: Literal["session", "filter", "server"]
+    part: Literal["session", "filter", "server", "extension"]
     connection: ConnectionId
     error: Exception
 
@@ -88,8 +88,14 @@ class Outputs:
     ``retained``: entries that changed, topic to packet (encoding 1) and properties (as spelled), or
     None (forgotten), for an edge that keeps them across restarts; what the broker itself says is
     not among them. ``retained_by``: the connections that changed them.
+    ``queued``: the same for durable queues, by ``bus.queue.spell_place``: messages as packet and
+    properties, None for those that are done with; of a queue itself (number 0) its policy and
+    limits, and up to which number consumers may have been given messages. ``queued_first``: that
+    has changed, and is to be kept before anything is sent.
     ``rests``: connections that are to be read no further for so many seconds.
     ``holds`` are to be read no further until they are among ``releases`` for the same reason.
+    ``behind``: connections that have publishers wait since now (True), or do so no more (None: as
+    they have left).
     ``suspects``: connections that are to end if their peers have hung up. Of those on hold nobody
     else finds out.
     ``paced``: connections for which more is ready; call ``Broker.proceed`` when what they were sent
@@ -104,11 +110,14 @@ class Outputs:
     records: list[Record]
     retained: dict[bytes, tuple[bytes, bytes] | None]
     retained_by: dict[bytes, ConnectionId]
+    queued: dict[bytes, tuple[bytes, bytes] | None]
+    queued_first: bool
     forwards: list[Forward]
     closes: list[Close]
     rests: dict[ConnectionId, float]
     holds: list[tuple[ConnectionId, str]]
     releases: list[tuple[ConnectionId, str]]
+    behind: dict[ConnectionId, bool | None]
     suspects: list[ConnectionId]
     paced: list[ConnectionId]
     failures: list[Failure]
@@ -122,11 +131,14 @@ class Outputs:
         self.records = []
         self.retained = {}
         self.retained_by = {}
+        self.queued = {}
+        self.queued_first = False
         self.forwards = []
         self.closes = []
         self.rests = {}
         self.holds = []
         self.releases = []
+        self.behind = {}
         self.suspects = []
         self.paced = []
         self.failures = []

@@ -19,6 +19,8 @@ from host_broker.stats import Stats
 from host_broker.wire.budget import Budget
 
 NOTHING: Sequence[Command] = ()
+# Whom settings let in: everybody, those who are named, those who are named and prove it.
+Admits = Literal["everybody", "named", "proved"]
 DEFAULT_PORT = 8765  # one port can serve every protocol
 
 # What one byte of a pattern may be.
@@ -110,7 +112,7 @@ class ProtocolSpec(AddressForm):
     ``answers_until_stopped``: a connection that comes while the broker stops is told so in the
     protocol's own words. ``authenticates``: its sessions say ``Authenticate`` before anything else;
     clients of any other protocol are who the edge says. ``client_paths``: where its clients are on
-    the bus. ``admits``: whether its settings alone keep strangers out.
+    the bus. ``admits``: whom its settings alone let in.
     """
 
     journal_code: int
@@ -122,7 +124,7 @@ class ProtocolSpec(AddressForm):
     answers_until_stopped: bool = False
     authenticates: bool = False
     client_paths: ClientPaths | None = None
-    admits: Callable[[Any], bool] | None = None
+    admits: Callable[[Any], Admits] | None = None
 
 
 class Session(Protocol):
@@ -156,6 +158,16 @@ class Session(Protocol):
     def refused(self, action: str, topic: bytes) -> Sequence[Command]:
         """The client may not ``publish`` to a topic, or ``subscribe`` to it, and nothing was done:
         say so in the protocol's words, if it has any."""
+        return NOTHING
+
+    def shed(self) -> tuple[int, int]:
+        """Drop what of topics has waited longest, so that no more than enough waits: this session
+        has said ``HoldPublishers``. Returns how many messages and bytes were dropped."""
+        return 0, 0
+
+    def stalled(self, reason: str) -> Sequence[Command]:
+        """The client is disconnected, because others had to wait for it for too long: say so in the
+        protocol's words, if it has any."""
         return NOTHING
 
     def tick(self, now: float) -> Sequence[Command]:

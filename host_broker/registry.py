@@ -3,16 +3,14 @@
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from host_broker.installed import RegistryError as RegistryError
+from host_broker.installed import installed
 from host_broker.protocol import ProtocolSpec
 from host_broker.protocols.fmqp import FMQP
 from host_broker.protocols.lightmq import LIGHTMQ, tunnel
 from host_broker.protocols.micromsg2 import MICROMSG2
 from host_broker.settings import OWN_SECTIONS
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 BUILT_IN: tuple[ProtocolSpec, ...] = (FMQP, LIGHTMQ, tunnel(FMQP), MICROMSG2)
 # Whose packets are the stored form: programs of this process and HTTP publishers speak it.
@@ -21,10 +19,6 @@ ENTRY_POINTS = "motemq.protocols"
 
 _NAME = re.compile("[a-z][a-z0-9]*")  # a URL scheme, which "s" or "+unix" may follow
 _TAKEN = ("auto", "http", "tls")  # names of listeners, and of what they recognise
-
-
-class RegistryError(Exception):
-    """A protocol of an installed package cannot be used; the text says whose and why."""
 
 
 class _Protocols(Mapping[str, ProtocolSpec]):
@@ -50,30 +44,13 @@ class _Protocols(Mapping[str, ProtocolSpec]):
     def _find_installed(self) -> None:
         if self._complete:
             return
-        # Only now: it takes some 50 ms to import.
-        from importlib.metadata import entry_points
-
         found = dict(self._known)
-        for entry in entry_points(group=ENTRY_POINTS):
-            package = entry.dist.name if entry.dist is not None else "an installed package"
-            whose = f"the protocol {entry.name!r} of {package} ({entry.value})"
-            spec = _load(entry, whose)
+        for whose, spec in installed(ENTRY_POINTS, ProtocolSpec, "protocol"):
             if fault := _fault(spec, found):
                 raise RegistryError(f"{whose} {fault}")
             found[spec.name] = spec
         self._known = found
         self._complete = True
-
-
-def _load(entry: "EntryPoint", whose: str) -> ProtocolSpec:
-    try:
-        spec = entry.load()
-    except Exception as error:  # whatever somebody else's module may raise
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise RegistryError(f"{whose} cannot be loaded: {why}") from error
-    if not isinstance(spec, ProtocolSpec):
-        raise RegistryError(f"{whose} is a {type(spec).__name__}, not a ProtocolSpec")
-    return spec
 
 
 def _fault(spec: ProtocolSpec, others: Mapping[str, ProtocolSpec]) -> str:

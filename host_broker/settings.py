@@ -15,6 +15,9 @@ from typing import Any, ClassVar, Literal, TypeVar, cast
 
 S = TypeVar("S")
 
+# What is done about a receiver that takes too little of what is published to topics.
+SlowPolicy = Literal["pause", "drop-oldest", "drop-newest", "disconnect"]
+
 # A run of up to so much and one message more must fit a journal record, which is at most 16 MiB +
 # 64 KiB (docs/journal.md).
 LARGEST_BODY = 8 * 1024 * 1024
@@ -77,7 +80,7 @@ class NetSettings:
     stalled_receiver_s: float = 30.0  # a receiver above the high mark this long is disconnected
     # What is done about a receiver above the high mark; ?slow= of a listener wins. With the two
     # that drop, a receiver may sleep for ever.
-    slow_consumer: Literal["pause", "drop-oldest", "drop-newest", "disconnect"] = "pause"
+    slow_consumer: SlowPolicy = "pause"
     drain_s: float = 10.0  # at a stop: for messages to be taken, and once more for last wills
     keepalive_idle_s: float = 15.0  # TCP: silence after which the peer is probed
     keepalive_interval_s: float = 5.0  # TCP: between probes; three unanswered ones are the end

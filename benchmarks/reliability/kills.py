@@ -1,8 +1,9 @@
 """Kill a broker at random instants under mixed load, and look for what was acknowledged.
 
 The load goes on through every fall. Some of the kills come while the broker starts. At the end
-every publication that was acknowledged must be in the journal, every batch with a number once and
-whole, and of every retained topic the last message that was acknowledged or a later one be kept.
+every publication that was acknowledged must be in the journal, what went to a queue must have been
+heard by its consumer, every batch with a number must be there once and whole, and of every retained
+topic the last message that was acknowledged or a later one be kept.
 A broker may say that the tail of a segment is torn: what the kernel was writing when it was killed,
 hence acknowledged to nobody. Anything else that it says is a failure.
 """
@@ -29,12 +30,14 @@ from benchmarks.reliability.load import (
     MicroMsg2Publisher,
     NumberedPublisher,
     Publisher,
+    QueueConsumer,
     RetainedPublisher,
     read_kept,
 )
 from benchmarks.reliability.power_loss import Disk
 
 _START_S = 60.0
+_DRAIN_S = 60.0
 _LONGEST_S = 0.6  # between the start and the kill
 _DURING_START = 0.15  # of the kills
 _PR_SET_PDEATHSIG = 1
@@ -97,7 +100,8 @@ def campaign(
         *(HttpPublisher(port, f"h{number}") for number in range(2)),
         *(NumberedPublisher(port, f"n{number}") for number in range(2)),
     ]
-    for publisher in publishers:
+    consumer = QueueConsumer(port, "q0", ["kill/queue/m0", "kill/queue/m1"])
+    for publisher in (*publishers, consumer):
         publisher.start()
     start_s: list[float] = []
     tails = 0
@@ -124,22 +128,27 @@ def campaign(
         _wait_until_listening(process)
         for publisher in publishers:
             publisher.stop()
+        acknowledged = set().union(*(publisher.acknowledged for publisher in publishers))
+        queued = {each for each in acknowledged if each[0] in consumer.queues}
+        unheard = consumer.drain(queued, _DRAIN_S)
+        consumer.stop()
     kept = read_kept(port, [f"kill/kept/{name}/{n}" for name in ("r0", "r1") for n in range(10)])
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=_START_S)
     if process.returncode:
         raise RuntimeError(f"the broker ended with {process.returncode}: {said.decode()}")
     tails += torn_tails(said)
-    for publisher in publishers:
+    for publisher in (*publishers, consumer):
         if publisher.failure is not None:
             raise publisher.failure
-    return _outcome(kills, folder, publishers, kept, start_s, tails)
+    return _outcome(kills, folder, publishers, unheard, kept, start_s, tails)
 
 
 def _outcome(
     kills: int,
     folder: Path,
     publishers: Sequence[Publisher],
+    unheard: set[tuple[str, bytes]],
     kept: dict[str, bytes],
     start_s: Sequence[float],
     tails: int,
@@ -161,7 +170,7 @@ def _outcome(
                 for topic, payload in publisher.kept.items()
                 if not payload <= kept.get(topic, b"") <= publisher.sent[topic]
             ]
-    lost = [each for each in acknowledged if not found[each]]
+    lost = [each for each in acknowledged if not found[each] or each in unheard]
     return Outcome(
         kills,
         len(acknowledged),

@@ -171,11 +171,7 @@ class MicroMsg2Publisher(Publisher):
     def _converse(self) -> None:
         destinations = (f"kill/micromsg2/{self.name}", f"kill/queue/{self.name}")
         with self._connected() as client, client.makefile("rb") as reader:
-            client.sendall(_handshake(self.name))
-            _exactly(reader, _exactly(reader, 4)[3])  # version, flags, length of the identity
-            for _ in range(2):
-                _exactly(reader, int.from_bytes(_exactly(reader, 2), "big"))
-            client.sendall(_handshake(self.name))
+            _shake_hands(client, reader, self.name)
             waiting: deque[tuple[int, Publication]] = deque()
             sequence = 0
             while not self._stop.is_set() or waiting:
@@ -200,6 +196,42 @@ class MicroMsg2Publisher(Publisher):
                     self.acknowledged.add(publication)
                     if acknowledged == number:
                         break
+
+
+class QueueConsumer(Publisher):
+    """Takes what MicroMsg2 publishers put into their queues, and acknowledges it.
+
+    ``heard``: all that came, once or more.
+    """
+
+    def __init__(self, port: int, name: str, queues: Sequence[str]) -> None:
+        super().__init__(port, name)
+        self.heard: set[Publication] = set()
+        self.queues = queues
+
+    def drain(self, wanted: set[Publication], deadline_s: float) -> set[Publication]:
+        """Wait until all of it was heard; returns what was not by then."""
+        ends = time.monotonic() + deadline_s
+        while not wanted <= self.heard and time.monotonic() < ends and self.failure is None:
+            time.sleep(_AGAIN_S)
+        return wanted - self.heard
+
+    def _converse(self) -> None:
+        with self._connected() as client, client.makefile("rb") as reader:
+            client.settimeout(_ANSWER_S / 20)  # so that it sees its end
+            _shake_hands(client, reader, self.name, ";pubsub")
+            for queue in self.queues:
+                text = f"subscribe;destination={queue.replace('/', '%2F')}".encode()
+                client.sendall(bytes([1, len(text)]) + text)
+            while not self._stop.is_set():
+                flags, *sequence, length = _exactly(reader, 4)
+                queue = _exactly(reader, length).decode()
+                _exactly(reader, int.from_bytes(_exactly(reader, 2), "big"))
+                payload = _exactly(reader, _exactly(reader, 1)[0])
+                if flags or queue not in self.queues:
+                    raise ValueError(f"a frame of flags {flags} to {queue!r} is no message of ours")
+                self.heard.add((queue, payload))
+                client.sendall(bytes([2, 1, 2, *sequence]))
 
 
 class HttpPublisher(Publisher):
@@ -284,11 +316,16 @@ def _lightmq(opcode: int, payload: bytes) -> bytes:
     return bytes([opcode]) + len(payload).to_bytes(2, "big") + payload
 
 
-def _handshake(identity: str) -> bytes:
-    """Return MicroMsg2's request, and final message, of a client that requires batch-ack."""
-    name, required = identity.encode(), f"batch-ack:max-count={_MICROMSG2_WINDOW}".encode()
+def _shake_hands(client: socket.socket, reader: BinaryIO, identity: str, more: str = "") -> None:
+    """Hold the handshake of MicroMsg2, as a client that requires batch-ack, and ``more``."""
+    name, required = identity.encode(), f"batch-ack:max-count={_MICROMSG2_WINDOW}{more}".encode()
     lists = len(required).to_bytes(2, "big") + required + bytes(2)
-    return bytes([1, 0, 0, len(name)]) + name + lists
+    said = bytes([1, 0, 0, len(name)]) + name + lists  # twice: the answer changes nothing
+    client.sendall(said)
+    _exactly(reader, _exactly(reader, 4)[3])  # version, flags, length of the identity
+    for _ in range(2):
+        _exactly(reader, int.from_bytes(_exactly(reader, 2), "big"))
+    client.sendall(said)
 
 
 def _send(sequence: int, destination: str, payload: bytes, *, topic: bool) -> bytes:

@@ -7,16 +7,24 @@ too; LightMQ's presence, said by the broker, does the same, also where two clien
 ClientID.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from boards.checks.declared import Check, Measurement, Samples
 from boards.faults.control import Route
 from boards.faults.trace import How, Side, Trace
-from boards.session.board_session import BoardSession, CheckFailed, Invalid, NotRun, set_silence
+from boards.session.board_session import (
+    AgentError,
+    BoardSession,
+    CheckFailed,
+    Invalid,
+    NotRun,
+    set_silence,
+)
 from boards.session.broker_process import PATIENT, QUICK, BrokerTiming
 from boards.session.observer import Observer, Seen
 from boards.session.plan import Need
@@ -67,6 +75,7 @@ class _WillWatcher:
     before: int  # messages of earlier connections, retained
     number: int  # of the connection, at the proxy; 0: without one
     stalls: SchedulingDelay
+    patience_ms: float = math.inf  # of its broker, with a client that says nothing
 
     @property
     def slack_ms(self) -> float:
@@ -114,6 +123,8 @@ class _WillWatcher:
         if proof is not None:
             proof()
         after = self.observer.seen()[self.before :]
+        if after and after[0].at_ns < since_ns + (least_ms - _EARLY_MS) * 1e6:
+            self.require_heard(after[0].at_ns)
         if not arrived:
             raise CheckFailed(
                 f"expected {self.expected!r} on {self.topic}, nothing came in {most_ms:.0f} ms and "
@@ -136,6 +147,20 @@ class _WillWatcher:
             )
         return delay_ms
 
+    def require_heard(self, until_ns: int = 0) -> None:
+        """Raise ``Invalid`` if the broker had to take the board for dead before ``until_ns``.
+
+        Between two steps nobody serves the board's link, and how long that lasts is up to the rig.
+        Default: now.
+        """
+        if self.number:
+            silence_ms = self.trace().silence_ms(until_ns or time.monotonic_ns())
+            if silence_ms >= self.patience_ms - _EARLY_MS:
+                raise Invalid(
+                    f"for {silence_ms:.0f} ms the board was not asked to say a word, and its "
+                    f"broker has patience for {self.patience_ms:.0f} ms: the rig was too slow"
+                )
+
     def _await_will(self, since_ns: int, most_ms: float) -> bool:
         """Wait until something came, or what is still in time cannot come any more."""
         began = time.monotonic()
@@ -150,30 +175,44 @@ class _WillWatcher:
 
 @contextmanager
 def _watch_will(
-    board: BoardSession, check: str, broker: str = "", **options: Any
+    board: BoardSession, check: str, timing: BrokerTiming | None = None, **options: Any
 ) -> Iterator[_WillWatcher]:
     """Connect the board with a will and prove that it is alive and the will has not come yet.
 
-    ``broker``: where to observe, HOST:PORT of an FMQP listener; default the run's. ``options`` go
-    before node.json. Raises ``CheckFailed``, ``Invalid``.
+    ``timing``: of the rig's own broker, to which the board's way leads; None: it is the run's.
+    ``options`` go before node.json. Raises ``CheckFailed``, ``Invalid``.
     """
+    broker, patience_ms = board.broker, math.inf
+    if timing is not None:
+        broker = board.own_broker(timing).addresses["fmqp"]
+        patience_ms = timing.window_ms(options.get("protocol", board.plan.protocol))[0]
     has_will = board.is_fmqp or options.get("protocol") == "carried"
     will = (board.topic(check), _WILL) if has_will else None
     topic, expected = will or (f"lightmq/{board.client_id}/status", "offline")
     known = _last_number(board)
-    with SchedulingDelay() as stalls, Observer(broker or board.broker, topic) as observer:
+    with SchedulingDelay() as stalls, Observer(broker, topic) as observer:
         board.connect(will, **options)
-        board.call("ping", count=1, timeout_ms=_PING_MS)
+        number = _last_number(board)
+        watched = _WillWatcher(board, observer, topic, expected, 0, number, stalls, patience_ms)
+        try:
+            board.call("ping", count=1, timeout_ms=_PING_MS)
+        except AgentError:
+            watched.require_heard()
+            raise
         # The retained "offline" of an earlier check comes first.
         if will is None and not observer.wait_for(_is_online, _ONLINE_S):
-            raise CheckFailed(f"expected presence 'online', got {_texts(observer.seen())}")
-        before = len(observer.seen())
+            seen = observer.seen()
+            if "online" in _texts(seen):
+                watched.require_heard(seen[-1].at_ns)
+            raise CheckFailed(f"expected presence 'online', got {_texts(seen)}")
+        before = watched.before = len(observer.seen())
         if observer.wait_for(lambda seen: len(seen) > before, _QUIET_S) or (will and before):
-            raise CheckFailed(f"{_texts(observer.seen())[-1]!r} arrived before the end")
-        number = _last_number(board)
-        if number and number != known + 1:
-            raise Invalid(f"the board connected {number - known} times instead of once")
-        yield _WillWatcher(board, observer, topic, expected, before, number, stalls)
+            last = observer.seen()[-1]
+            watched.require_heard(last.at_ns)
+            raise CheckFailed(f"{last.text!r} arrived before the end")
+        if number and (last_number := _last_number(board)) != known + 1:
+            raise Invalid(f"the board connected {last_number - known} times instead of once")
+        yield watched
 
 
 def _last_number(board: BoardSession) -> int:
@@ -189,13 +228,6 @@ def _is_online(seen: list[Seen]) -> bool:
 
 def _texts(seen: list[Seen]) -> list[str]:
     return [message.text for message in seen]
-
-
-def _watch(
-    board: BoardSession, check: str, timing: BrokerTiming, **options: Any
-) -> AbstractContextManager[_WillWatcher]:
-    """Watch at the rig's own broker of that timing (see ``_watch_will``)."""
-    return _watch_will(board, check, board.own_broker(timing).addresses["fmqp"], **options)
 
 
 def _prompt(
@@ -311,7 +343,7 @@ def will_silent(board: BoardSession) -> list[Samples]:
     protocol = board.plan.protocol
     with (
         board.disturbed(board.own_broker().facing[protocol]) as route,
-        _watch(board, "will_silent", QUICK, **_TIMING) as watched,
+        _watch_will(board, "will_silent", QUICK, **_TIMING) as watched,
     ):
         return _fall_silent(watched, route, QUICK.window_ms(protocol))
 
@@ -320,7 +352,7 @@ def will_carried(board: BoardSession) -> list[Samples]:
     """FMQP carried in LightMQ: its last will comes when the PONG of a silent board is missing."""
     with (
         board.disturbed(board.own_broker().facing["lightmq+fmqp"]) as route,
-        _watch(board, "will_carried", QUICK, protocol="carried", **_TIMING) as watched,
+        _watch_will(board, "will_carried", QUICK, protocol="carried", **_TIMING) as watched,
     ):
         return _fall_silent(watched, route, QUICK.window_ms("lightmq"))
 
@@ -331,14 +363,34 @@ def will_slow(board: BoardSession) -> list[Samples]:
     window_ms = PATIENT.window_ms(protocol)
     with (
         board.disturbed(board.own_broker(PATIENT).facing[protocol]) as route,
-        _watch(board, "will_slow", PATIENT, **_SLOW_TIMING) as watched,
+        _watch_will(board, "will_slow", PATIENT, **_SLOW_TIMING) as watched,
     ):
         idle_ms = int(window_ms[1]) + _SLOW_MORE_MS
-        result = board.call("live", ms=idle_ms, deadline_s=2 * idle_ms / 1e3 + 30)
+        served_ns: list[int] = []  # since when the board has served its link
+        result = board.call(
+            "live",
+            ms=idle_ms,
+            on_ready=lambda: served_ns.append(time.monotonic_ns()),
+            deadline_s=2 * idle_ms / 1e3 + 30,
+        )
         if not result["up"] or result["changes"]:
+            watched.require_heard(served_ns[0])
+            _require_pace(watched, result, served_ns[0])
             raise CheckFailed(f"an idle link did not stay up for {idle_ms} ms: {result}")
         watched.saw([])  # nobody took it for dead
         return _fall_silent(watched, route, window_ms)
+
+
+def _require_pace(watched: _WillWatcher, result: dict[str, Any], served_ns: int) -> None:
+    """Raise ``Invalid`` if this machine held a virtual board up until its keepalives were late."""
+    if watched.board.target.model.virtual:
+        took_ms = (time.monotonic_ns() - served_ns) / 1e6
+        every_ms = _SLOW_TIMING["keepalive_ms"] * took_ms / max(result["ms"], 1)
+        if every_ms + result["overslept_ms"] >= watched.patience_ms:
+            raise Invalid(
+                f"this machine held the board up: {result['ms']} ms of its own clock took "
+                f"{took_ms:.0f} ms, and it overslept {result['overslept_ms']} ms"
+            )
 
 
 def will_reboot(board: BoardSession) -> list[Samples]:
@@ -347,7 +399,7 @@ def will_reboot(board: BoardSession) -> list[Samples]:
     samples = _silent_reset(board, "will_reboot")
     with (
         board.disturbed(own.facing[board.plan.protocol]),
-        _watch_will(board, "will_returned", own.addresses["fmqp"]),
+        _watch_will(board, "will_returned", QUICK),
     ):
         board.hang_up()
     return samples
@@ -360,7 +412,7 @@ def _silent_reset(board: BoardSession, check: str) -> list[Samples]:
     own = board.own_broker()
     with board.disturbed(own.facing[board.plan.protocol]):
         try:
-            with _watch_will(board, check, own.addresses["fmqp"]) as watched:
+            with _watch_will(board, check, QUICK) as watched:
                 reset_ns = board.reset()
                 latest_ms = QUICK.window_ms(board.plan.protocol)[1]
                 delay_ms = watched.will(reset_ns, 0.0, latest_ms, None)
@@ -375,7 +427,7 @@ def will_power(board: BoardSession) -> list[Samples]:
     protocol = board.plan.protocol
     with board.disturbed(own.facing[protocol]) as route:
         try:
-            with _watch_will(board, "will_power", own.addresses["fmqp"]) as watched:
+            with _watch_will(board, "will_power", QUICK) as watched:
                 if board.bridge is None and not board.dies_silently:
                     # The kernel that runs a virtual board would say goodbye in its name.
                     route.set_mode("black_hole")
@@ -421,7 +473,7 @@ def will_takeover(board: BoardSession) -> list[Samples]:
     own = board.own_broker()
     with (
         board.disturbed(own.facing["lightmq"]),
-        _watch_will(board, "will_takeover", own.addresses["fmqp"]) as watched,
+        _watch_will(board, "will_takeover", QUICK) as watched,
     ):
         url = f"lightmq://{own.addresses['lightmq']}/{board.client_id}"
         with connect_client(url, timeout_s=10.0):
@@ -443,7 +495,7 @@ def will_reject(board: BoardSession) -> list[Samples]:
     url = f"lightmq://{own.addresses['lightmq']}/{board.client_id}"
     with (
         board.disturbed(own.facing["lightmq"]) as route,
-        _watch(board, "will_reject", PATIENT) as watched,
+        _watch_will(board, "will_reject", PATIENT) as watched,
     ):
         try:
             with connect_client(url, timeout_s=10.0):

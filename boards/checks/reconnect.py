@@ -27,10 +27,12 @@ _LOOK_S = 0.02
 
 # A raw line has no ends: the board has to be silent between two tries for longer than the bridge
 # waits, here 1.2 s. Pauses are between a half and the whole of what they are called.
-_RAW_SILENCE_S = 1.2
+RAW_SILENCE_S = 1.2
 _RAW = {"keepalive_ms": 150, "answer_ms": 1500, "retry_ms": 3000, "retry_max_ms": 3000}
-_RAW_QUIET = {"quiet_ms": 300}  # what an old session left in the line is thrown away
-_QUICK = {"keepalive_ms": 250, "answer_ms": 1000, "retry_ms": 200, "retry_max_ms": 800}
+_RAW |= {"quiet_ms": 300}  # what an old session left in the line is thrown away
+_QUICK = {"keepalive_ms": 250, "retry_ms": 200, "retry_max_ms": 800}
+_ANSWER_MS = 1000
+_TLS_ANSWER_MS = 8000  # in it a handshake is done, too: some seconds without an accelerator
 _TRIES = 4
 _CABLE_S = 2.0  # longer than a board that is not held up needs to notice
 _LATE_S = 5.0  # what a busy machine may take
@@ -124,9 +126,8 @@ def _comes_back(
 ) -> list[Samples]:
     """Let the board serve its link, do ``fault`` to it, and judge how it comes back."""
     topic = board.topic(check)
-    options = _RAW | _RAW_QUIET if _is_raw(board) else _QUICK
-    board.connect(None, **options)
-    set_silence(board.bridge, _RAW_SILENCE_S)
+    board.connect(None, **options_of(board))
+    set_silence(board.bridge, RAW_SILENCE_S)
     with _Numbers(board.sent_to(topic)) as numbers:
 
         def begin() -> None:
@@ -189,6 +190,16 @@ def _cut(route: Route, how: How) -> None:
 
 def _number(route: Route) -> int:
     return route.traces()[-1].number
+
+
+def options_of(board: BoardSession, *, answer_ms: int = _ANSWER_MS) -> dict[str, int]:
+    """Return what a client that is to come back by itself is told, beside node.json.
+
+    ``answer_ms``: for whatever it waits, unless its line takes longer.
+    """
+    if _is_raw(board):
+        return _RAW
+    return _QUICK | {"answer_ms": _TLS_ANSWER_MS if board.by_tls else answer_ms}
 
 
 def _is_raw(board: BoardSession) -> bool:

@@ -50,3 +50,4 @@ class Place:
     bus: int = 0  # USB, for picotool; 0 off the USB
     address: int = 0
     drive: Path | None = None  # the BOOTSEL drive, which may be still to appear
+    own_usb: bool = False  # the chip's own, which leaves the bus when it resets

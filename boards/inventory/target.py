@@ -131,6 +131,7 @@ class BoardHandle:
             bus=device.bus,
             address=device.address,
             drive=device.drive,
+            own_usb=not device.is_adapter,
         )
 
     def controller(self) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 from host_broker.printable import printable
 
 _DEVICE = re.compile(r"\d+-[\d.]+")
+# Who makes chips that join a UART to the USB: such a port stays while the board resets.
+_ADAPTERS = {0x0403: "FTDI", 0x067B: "Prolific", 0x10C4: "Silicon Labs", 0x1A86: "WCH"}
 _MOUNT_ESCAPES = re.compile(r"\\([0-7]{3})")
 
 
@@ -27,6 +29,11 @@ class UsbDevice:
     ttys: tuple[str, ...]  # /dev/…
     drive: Path | None  # where its file system is mounted
     disk: str = ""  # /dev/… of that file system, mounted or not
+
+    @property
+    def is_adapter(self) -> bool:
+        """True if the board is behind a USB-UART chip, False if the USB is its own."""
+        return self.vid in _ADAPTERS
 
     @property
     def text(self) -> str:

@@ -22,6 +22,10 @@ from boards.session.serial_log import SerialLog
 
 INSTALL_S = 120.0
 REPL_S = 30.0
+_SOFT_RESET = b"\x04"  # Ctrl-D at the prompt
+_SETTLED_S = 0.1
+_FORGET_S = 2.0  # of one that never stops talking
+_WRITE_S = 5.0
 _GOES_S = 1.0  # until a board that resets itself has stopped answering
 _QUIET_S = 0.5  # silence after which a line is taken to have no end
 _LOOK_S = 0.1
@@ -99,8 +103,9 @@ class AppBoard:
     def reset(self) -> None:
         """Start the board anew: RESET where that is within reach, else ``machine.reset()``.
 
-        ``expect`` then hears what it says from its start. Raises ``BoardError``, ``NotThere``,
-        ``PortError``, ``ReplError``.
+        A board whose USB is its own is restarted softly, as Ctrl-D does: with a reset its port
+        would go, and nobody could hear how its program begins. ``expect`` hears what it says from
+        its start. Raises ``BoardError``, ``NotThere``, ``PortError``, ``ReplError``.
         """
         buttons = self.target.buttons
         if buttons is not None:
@@ -108,6 +113,12 @@ class AppBoard:
             buttons.reset()
             return
         repl = self.repl()
+        if self.target.place().own_usb:
+            repl.close()
+            port = self._console(REPL_S)
+            self._forget(port, quiet_s=_SETTLED_S)  # the prompt's own words
+            port.write_all(_SOFT_RESET, _WRITE_S)
+            return
         self._forget(None)
         try:
             repl.exec("import machine\nmachine.reset()", deadline_s=_GOES_S)
@@ -217,9 +228,10 @@ class AppBoard:
         said = (self._said + self._decoder.decode(data)).replace("\r\n", "\n")
         self._said = said[-_KEPT:]
 
-    def _forget(self, port: SerialPort | None) -> None:
-        """Pass over what was said until now, also what waits in the port."""
-        while port is not None and port.read(0):
+    def _forget(self, port: SerialPort | None, *, quiet_s: float = 0.0) -> None:
+        """Pass over what was said until now, also what waits in the port, or comes at once."""
+        until = time.monotonic() + _FORGET_S
+        while port is not None and port.read(quiet_s) and time.monotonic() < until:
             pass
         self._said = ""
 

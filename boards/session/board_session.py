@@ -72,10 +72,12 @@ class AgentLink:
         results: list[dict[str, Any]] = []
 
         def look(line: str) -> None:
-            if line == "AGENT-READY" and on_ready is not None:
+            # On a console that the link shares, a frame that was cut short may stand before it.
+            _, is_result, result = line.partition("AGENT {")
+            if line.endswith("AGENT-READY") and on_ready is not None:
                 on_ready()
-            elif line.startswith("AGENT {"):
-                results.append(json.loads(line.removeprefix("AGENT ")))
+            elif is_result:
+                results.append(json.loads("{" + result))
 
         # Not escaped: MicroPython's json does not join the two halves of what is beyond \\uffff.
         text = json.dumps(arguments, ensure_ascii=False)

@@ -70,9 +70,11 @@ def _await_done(
         *lines, pending = (pending + port.read(_LOOK_S)).split(b"\n")
         pending = pending[-_LINE_LIMIT:]
         for line in (raw.decode(errors="replace").strip() for raw in lines):
-            if not line.startswith("node: "):
+            # On a console that the link shares, a frame that was cut short may stand before it.
+            _, is_said, rest = line.partition("node: ")
+            if not is_said:
                 continue
-            last = line
+            last = line = is_said + rest
             progress(line)
             if line.startswith("node: failed"):
                 raise CheckFailed(f"the board says {line!r}")

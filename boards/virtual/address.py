@@ -1,15 +1,12 @@
 """The kinds of virtual boards, how a board's process is called, and where it says that it is."""
 
-import json
-import os
-import select
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from boards.child import ChildError, read_ready
 from boards.virtual.control import BoardError
 
 BoardKind = Literal[
@@ -27,8 +24,8 @@ BoardKind = Literal[
 ]
 KINDS: tuple[BoardKind, ...] = get_args(BoardKind)
 
+LOG = "board.log"  # in its state folder
 _LOG_TAIL_BYTES = 2000
-_READY_LIMIT_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,37 +67,19 @@ def read_address(
     Raises ``BoardError`` with the end of the board's log if none comes in ``timeout_s`` seconds.
     """
     try:
-        return _address(kind, id, read_ready(stdout, timeout_s))
-    except (BoardError, ValueError, KeyError, TypeError) as error:
-        raise BoardError(
-            f"virtual {kind} board {id!r} did not start: {error}{tail(state_dir / 'board.log')}"
-        ) from None
+        return address_of(kind, id, read_ready(stdout, timeout_s))
+    except (ChildError, ValueError, KeyError, TypeError) as error:
+        raise not_started(kind, id, state_dir, error) from None
 
 
-def read_ready(stdout: int, timeout_s: float) -> Mapping[str, Any]:
-    """Read the JSON line that a process prints when it is ready.
-
-    Raises ``BoardError`` if none comes, ``ValueError`` if it is no JSON.
-    """
-    deadline = time.monotonic() + timeout_s
-    line = b""
-    while not line.endswith(b"\n"):
-        left = deadline - time.monotonic()
-        if left <= 0 or not select.select([stdout], [], [], left)[0]:
-            raise BoardError(f"it printed no ready line within {timeout_s:g} s")
-        chunk = os.read(stdout, 4096)
-        if not chunk:
-            raise BoardError("it ended before it was ready")
-        line += chunk
-        if len(line) > _READY_LIMIT_BYTES:
-            raise BoardError("it printed something else than a ready line")
-    ready = json.loads(line)
-    if not isinstance(ready, dict):
-        raise BoardError(f"its ready line is no JSON object: {line!r}")
-    return ready
+def not_started(kind: BoardKind, id: str, state_dir: Path, error: Exception) -> BoardError:
+    """Return the error of a board that did not come up, with the end of its log."""
+    log = tail(state_dir / LOG)
+    return BoardError(f"virtual {kind} board {id!r} did not start: {error}{log}")
 
 
-def _address(kind: BoardKind, id: str, ready: Mapping[str, Any]) -> BoardAddress:
+def address_of(kind: BoardKind, id: str, ready: Mapping[str, Any]) -> BoardAddress:
+    """Return what a board's ready line says. Raises ``ValueError``, ``KeyError``, ``TypeError``."""
     data_url, bootsel_dir = ready.get("data_url"), ready.get("bootsel_dir")
     uart0_url, lan = ready.get("uart0_url"), ready.get("lan")
     return BoardAddress(

@@ -7,14 +7,18 @@ input ends. So a parent that is killed leaves no board behind. Boards with a fau
 (``esp32/faults.py``), each fault a kind of its own.
 """
 
-import os
-import signal
-import subprocess
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from boards.virtual.address import KINDS, BoardAddress, BoardKind, command, read_address
+from boards.child import Child, ChildError
+from boards.virtual.address import (
+    KINDS,
+    LOG,
+    BoardAddress,
+    BoardKind,
+    address_of,
+    command,
+    not_started,
+)
 from boards.virtual.control import BoardControl, BoardError, BoardState
 from boards.virtual.lifetime import handle as process_handle
 from boards.virtual.rp2040.node import NodeError, find_node
@@ -32,16 +36,12 @@ __all__ = [
     "process_handle",
 ]
 
-_STOP_S = 5.0  # for a clean stop; then the process group is killed
 
-
-class VirtualBoard:
+class VirtualBoard(Child):
     """A running virtual board; leaving the ``with`` block stops it."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", address: BoardAddress) -> None:
-        self._process = process
-        self.address = address
-        self.control = BoardControl(address.control_port)
+    address: BoardAddress
+    control: BoardControl
 
     @classmethod
     def start(
@@ -63,54 +63,10 @@ class VirtualBoard:
         """
         state_dir = state_dir.absolute()
         state_dir.mkdir(parents=True, exist_ok=True)
-        log = state_dir / "board.log"
-        with log.open("wb") as stderr:
-            process = subprocess.Popen(
-                command(kind, id, state_dir, lan),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                start_new_session=True,  # Ctrl-C is for the parent; the board stops by its stdin
-            )
         try:
-            if process.stdout is None:
-                raise BoardError("the board's output is not a pipe")
-            stdout = process.stdout.fileno()
-            return cls(process, read_address(kind, id, stdout, state_dir, timeout_s))
-        except BaseException:
-            end_process(process)
-            raise
-
-    @property
-    def pid(self) -> int:
-        """Process id of the board's supervisor."""
-        return self._process.pid
-
-    def stop(self) -> None:
-        """Stop the board and everything it started; harmless when it has stopped already."""
-        end_process(self._process)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-
-def end_process(process: "subprocess.Popen[bytes]") -> None:
-    """End a process that ends with its standard input, and leads a session of its own."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(timeout=_STOP_S)
-    except subprocess.TimeoutExpired:
-        # Its own session was made for it at start, so this reaches its children and nobody else.
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=_STOP_S)
-    if process.stdout is not None:
-        process.stdout.close()
+            board = cls(command(kind, id, state_dir, lan), state_dir / LOG, timeout_s)
+        except ChildError as error:
+            raise not_started(kind, id, state_dir, error) from None
+        board.address = address_of(kind, id, board.ready)
+        board.control = BoardControl(board.address.control_port)
+        return board

@@ -1,6 +1,7 @@
-"""Messages that begin as the one before did, for the same one raw handler. fmqp imports it then.
+"""Messages that begin as the one before did, for the same one raw handler.
 
-They need no look at their head: its bytes are compared, nothing is parsed or looked up.
+fmqp imports it for those. Nothing of them is parsed or looked up: the bytes of their head are
+compared.
 """
 
 from micropython import const
@@ -35,6 +36,6 @@ class Alike:
             handler(view, start + _HEADER, body, body, end)
             count += 1
             start = client._start
-            if client._alike is not self:
-                break  # the handler subscribed, or closed the link
+            if start != end or client._alike is not self:
+                break  # the handler closed the link, or subscribed
         return count

@@ -33,7 +33,7 @@ class Carried:
         self._data = b""
         self._at = self._taking = 0
         session._step()
-        self.pollable = session._fd
+        self.pollable = session.stream and session._fd
         return self
 
     def readinto(self, buffer):

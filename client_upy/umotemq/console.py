@@ -13,7 +13,8 @@ from select import poll
 from micropython import const
 
 _STEP = const(64)  # bytes a write: a console that nobody reads stalls by the packet
-_STALL_MS = const(20)  # how long the middle of a frame waits for room
+_STALL_MS = const(20)  # how long the middle of a frame waits for room, if nobody may be reading
+_READ_MS = const(500)  # and if the last one was read: what is printed must not come into a frame
 
 
 class Console:
@@ -30,6 +31,7 @@ class Console:
         self._out.register(sys.stdout, 4)
         self._byte = bytearray(1)
         self._flip = 0
+        self._stall = _STALL_MS
 
     def open(self):
         """Return the stream."""
@@ -62,13 +64,16 @@ class Console:
         return count or None
 
     def write(self, data):
-        # All of it, if the console is being read: what is printed must not come into a frame.
+        # All of it, if the console is being read.
         write = sys.stdout.buffer.write
         sent = 0
         while sent < len(data):
-            for _ in self._out.ipoll(_STALL_MS if sent else 0):
+            for _ in self._out.ipoll(self._stall if sent else 0):
                 break
             else:
-                break
+                if sent:
+                    self._stall = _STALL_MS
+                return sent or None
             sent += write(data, sent, _STEP) or 0
+        self._stall = _READ_MS
         return sent or None

@@ -41,6 +41,8 @@ class FmqpClient(Link):
     """
 
     name = None
+    _dispatch = None  # umotemq.handlers', if anybody has subscribed
+    _alike = None  # an umotemq.alike.Alike, once a raw handler's messages begin to repeat
     # ChunkClient's, for a message that is longer than the buffer: True to skip it
     _skip = None
     _lengths = 0  # of the topic and payload that _format is for, which were packed last
@@ -50,8 +52,9 @@ class FmqpClient(Link):
         # handler, whether it is raw, the levels if it is a pattern.
         self._standing = []
         Link.__init__(self, transport, options)
+        self.outage = self.outage  # each publication asks, and a class is slow to tell
         if self.name is None:
-            self.name = b"%d" % getrandbits(28)
+            self.name = str(getrandbits(28))
         self._own = self._normalised(b"ping/-/-/-/-/-/-/" + encoded(self.name))
         self._ask(False)  # it must fit, or the link could never come up
         self._last = 0
@@ -67,20 +70,21 @@ class FmqpClient(Link):
         ``tx_size`` or no broker takes the topic, LinkError while the link is down and no
         ``outage`` keeps it.
         """
-        payload = encoded(payload)
-        flags = _RETAIN * retain
+        if isinstance(payload, str):
+            payload = payload.encode()
+        flags = _RETAIN if retain else 0
         if will or again:
             if confirm:
                 raise ValueError("confirm, will or again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
         if topic is self._topic and size == self._lengths >> 8 and flags == self._out[0]:
-            if not (self._last or (confirm and self.outage is None)):
-                # Like the one before, which is still in the transmit buffer but for its payload.
-                end = len(self._part)
-                pack_into(self._tail, self._out, end - size, payload)
-                if self.outage is not None:
-                    return self.outage.send_packed(self, confirm)
+            # Like the one before, which is still in the transmit buffer but for its payload.
+            end = len(self._part)
+            pack_into(self._tail, self._out, end - size, payload)
+            if self.outage is not None:
+                return self.outage.send_packed(self, confirm)
+            if not confirm:
                 self._last = end
                 return self._flush() or self._push()
         if self._send(flags, self._normalised(topic), payload, confirm):
@@ -97,8 +101,9 @@ class FmqpClient(Link):
         must not poll, ping, or publish with ``confirm``. A second subscription to the same topic
         replaces the handler. The broker is told whenever the link comes up.
         """
-        if not callable(handler):
-            raise TypeError("handler")
+        from umotemq.handlers import dispatcher
+
+        self._dispatch = dispatcher(handler, raw)
         self._tell(_SUBSCRIPTION | _FEEDBACK * feedback | _DEBUG * debug, topic, b"", handler, raw)
 
     def unsubscribe(self, topic, *, feedback=False):
@@ -131,11 +136,12 @@ class FmqpClient(Link):
 
     def _normalised(self, topic):
         # Return it as bytes without outer slashes, or ValueError if it is not 1 to 255 bytes of
-        # UTF-8, or has a NUL.
+        # UTF-8, or has a NUL. The messages of a pattern want umotemq.topic, too.
         topic = encoded(topic)
         stripped = topic.strip(b"/")
         if stripped and len(topic) < 256 and min(topic) and max(topic) < 128:
-            return stripped
+            if b"*" not in topic:
+                return stripped
         from umotemq.topic import normalised
 
         return normalised(topic)
@@ -213,53 +219,7 @@ class FmqpClient(Link):
             handled += 1
             if size == 1 and stop - first == len(self._own) and buf.startswith(self._own, first):
                 self._pong = buf[body]
-            elif buf[start] & _SUBSCRIPTION or not self._dispatch(start, first, stop, body, end):
+            elif not (self._dispatch and self._dispatch(self, start, first, stop, body, end)):
                 handled -= 1
                 self.discarded += 1
             self._size = size
-
-    def _dispatch(self, start, first, stop, body, end):
-        # Call every handler of one message; return how many there were. Each of them gets it,
-        # whatever the others do.
-        topic = self._buf
-        view = self._view
-        wanted = _SUBSCRIPTION | topic[start] & _FEEDBACK
-        count = 0
-        failure = payload = only_raw = None
-        for flags, pattern, _, handler, raw, levels in self._standing:
-            if flags & (_SUBSCRIPTION | _FEEDBACK) != wanted:
-                continue
-            is_same = len(pattern) == stop - first and topic.startswith(pattern, first)
-            if not is_same:
-                if not levels and topic.find(b"*", first, stop) < 0:
-                    continue
-                from umotemq.topic import is_like
-
-                # What equals a valid topic is valid; others are looked through, if copied.
-                if not is_like(levels or pattern, topic, first, stop, raw):
-                    continue
-            if not raw and payload is None:
-                payload = bytes(view[body:end])
-                topic = bytes(view[first:stop])
-                stop -= first
-                first = 0
-            count += 1
-            only_raw = None
-            try:
-                if raw:
-                    if is_same and count == 1:
-                        only_raw = handler
-                    handler(view, first, stop, body, end)
-                else:
-                    handler(topic, payload)
-            except Exception as error:
-                failure = failure or error
-        # Twice the same length, nobody subscribed meanwhile, and no slashes around the topic.
-        if only_raw and not self._alike and end - body == self._size:
-            if stop - first == topic[start + 1]:
-                from umotemq.alike import Alike
-
-                self._alike = Alike(self, start, body, end, only_raw)
-        if failure:
-            raise failure
-        return count

@@ -53,7 +53,7 @@ class Link:
     # it was lost or closed. ``outage``: an umotemq.outage.Ring.
     link_up = alive = on_up = on_down = outage = None
     _blocking = True  # umotemq.aio: whoever sends must not wait
-    _asked = 0  # when the peer was asked for a sign of life, or came up
+    _backoff = 0  # the pause before the next try, in ms; 0: the first one
     _ping = 0  # the last sign of life that was asked for; its answer makes ``_pong`` equal
     _part = b""  # a view of what was written last, so that its like needs no new one
 
@@ -67,7 +67,6 @@ class Link:
         self.up = False
         self._on_drop = []  # functions of this package, called when the stream was closed
         self.connects = self.discarded = 0
-        self._backoff = 0  # the pause before the next try, in ms; 0: the first one
         self._buf = bytearray(self.rx_size)
         self._view = memoryview(self._buf)
         self._out = bytearray(self.tx_size)
@@ -141,7 +140,7 @@ class Link:
         number = self._ping
         self._ask(True)
         if self._ping == number:
-            raise ValueError("ping needs a name")  # or nobody answers it
+            raise ValueError("no name to ping")  # or nobody answers it
         self._push()
         return self._ping
 
@@ -170,7 +169,7 @@ class Link:
             if ticks_diff(self._due, now) > 0:
                 return 0
             if self.link_up and not self.link_up():
-                self._due = ticks_add(now, self.retry_ms or 500)
+                self._due = ticks_add(now, 500)  # no network, or not yet
                 return 0
             try:
                 self.stream = stream = self.transport.open()
@@ -199,7 +198,8 @@ class Link:
     def _plan(self):
         # Ask for signs of life, judge the peer, and note when that has to be done again.
         now = ticks_ms()
-        left = self.keepalive_ms - ticks_diff(now, self._asked)
+        if self.up:
+            left = self.keepalive_ms - ticks_diff(now, self._asked)
         if self.up and not self._last:
             if left <= 0:
                 self._asked = now
@@ -235,16 +235,15 @@ class Link:
         self.error = error
         self._due = due
         self.up = False
-        self.stream = self._fd = self._pong = None
+        self.stream = self._pong = None
         self._poll = select.poll()  # waits for nothing: it sleeps
         # Since when the peer owes us a byte, and since when it has taken none (0: it does not); how
         # much of the introduction is done; the bytes not yet parsed (beyond the end: to skip), and
         # those not yet written.
         self._silent = self._stuck = self._greeted = 0
         self._start = self._end = self._first = self._last = 0
-        # FMQP's: what the last messages were like. No topic that a program may give is the client.
+        # What the last publication was like. No topic that a program may give is the client.
         self._topic = self
-        self._alike = None
         if self.outage is not None:
             self.outage.lost()
         for function in self._on_drop:
@@ -338,16 +337,17 @@ class Link:
                 self._first = self._last = 0
                 return True
             self._first = first
+        self._topic = self  # what waits must stay as it is
         return False
 
-    def _end_of(self, last, size):
-        # Return where a message of ``size`` bytes ends that begins at ``last`` in the transmit
+    def _end_of(self, start, size):
+        # Return where a message of ``size`` bytes ends that begins at ``start`` in the transmit
         # buffer. Raises ValueError if it never fits, LinkError if it does not now.
-        end = last + size
+        end = start + size
         if end > self.tx_size:
-            if size > self.tx_size:
-                raise ValueError("%d bytes, tx_size %d" % (size, self.tx_size))
-            raise LinkError("size", "%d bytes wait" % last)
+            fits = size <= self.tx_size
+            text = "%d bytes, tx_size %d" % (end if fits else size, self.tx_size)
+            raise LinkError("size", text) if fits else ValueError(text)
         return end
 
     def _send(self, kind, name, data, confirm=None):
@@ -371,7 +371,6 @@ class Link:
         while not self._flush():
             if not self._blocking:
                 return  # umotemq.aio's: the rest goes by itself
-            left = self.timeout_ms - ticks_diff(ticks_ms(), start)
-            if left <= 0:
+            if ticks_diff(ticks_ms(), start) >= self.timeout_ms:
                 self._fail("timeout")
-            self._wait(left)
+            self._wait(1)

@@ -10,11 +10,12 @@ _LOOK_MS = 10  # how often the link is served
 _CONNECT_MS = 10000
 
 
-def send(way, config, name, topic, count, period_ms, timeout_ms):
+def send(way, config, name, topic, count, period_ms, timeout_ms, connects=1):
     """Publish the numbers from 0 on with ``confirm``, whatever becomes of the link meanwhile.
 
-    Returns when the broker has confirmed all of them, or after ``timeout_ms``. Raises OSError if
-    there is no link at first.
+    At least ``count`` of them, and as long as the link has not come up ``connects`` times; each
+    time that it has is said. Returns when the broker has confirmed all of them, or after
+    ``timeout_ms``. Raises OSError if there is no link at first.
     """
     downs = []
     client = MicroMsg2Client(
@@ -29,11 +30,13 @@ def send(way, config, name, topic, count, period_ms, timeout_ms):
     )
     client.connect(timeout_ms=_CONNECT_MS)
     ring = client.outage
-    print("AGENT-READY")
     start = ticks_ms()
-    number = elapsed = 0
-    while elapsed < timeout_ms and (number < count or ring.count):
-        if number < count and elapsed >= number * period_ms:
+    number = elapsed = told = 0
+    while elapsed < timeout_ms and (number < count or client.connects < connects or ring.count):
+        if client.up and client.connects != told:
+            told = client.connects
+            print("AGENT-READY")
+        if (number < count or client.connects < connects) and elapsed >= number * period_ms:
             client.publish(topic, b"#%d" % number, confirm=True)
             number += 1
         client.poll(0)

@@ -26,6 +26,7 @@ from hmac import compare_digest
 
 MAX_NAME = 128  # bytes of UTF-8; a LightMQ ClientID is it, a colon and the secret, 255 at most
 _TOKEN = re.compile("sha256:([0-9a-f]{64})")
+_NOBODYS_TOKEN = f"sha256:{'-' * 64}"  # which is no token's hash
 _ARGON2 = "$argon2id$"
 _KEYS = ("password", "token", "uid", "certificate")
 
@@ -46,8 +47,8 @@ def name_fault(name: str) -> str:
 
 
 def token_hash(token: str) -> str:
-    """Return what is kept of a token."""
-    return f"sha256:{sha256(token.encode()).hexdigest()}"
+    """Return what is kept of a token; of what is no text, too: an HTTP header has any bytes."""
+    return f"sha256:{sha256(token.encode(errors='surrogateescape')).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +120,17 @@ class Users:
 
     def of_token(self, token: str) -> str | None:
         """Return the name of the user with this token."""
+        # It is searched for by its hash, of which nobody can choose the beginning.
         hashed = token_hash(token)
         name = self._by_token.get(hashed)
-        return (
-            name if name is not None and compare_digest(self._users[name].token, hashed) else None
-        )
+        kept = self._users[name].token if name is not None else _NOBODYS_TOKEN
+        return name if compare_digest(kept, hashed) else None
 
     def has_token(self, name: str, token: str) -> bool:
         """Whether this is the token of that user."""
         user = self._users.get(name)
-        return bool(user and user.token) and compare_digest(
-            self._users[name].token, token_hash(token)
-        )
+        kept = user.token if user is not None and user.token else _NOBODYS_TOKEN
+        return compare_digest(kept, token_hash(token))
 
     def password_of(self, name: str) -> str:
         """Return the hash of a user's password, "" if there is none."""

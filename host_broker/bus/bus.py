@@ -22,9 +22,11 @@ class Bus:
         settings: BusSettings,
         service: bytes,
         is_guarded: Callable[[bytes], bool] = lambda topic: False,
+        stores: bool = False,
     ) -> None:
         """``service``: the first level that no ``*`` equals unless the settings say otherwise.
-        ``is_guarded``: whether not everybody may publish a topic."""
+        ``is_guarded``: whether not everybody may publish a topic. ``stores``: whether there is a
+        place for what waits in durable queues."""
         apart = None if settings.wildcard_matches_service else service
         self._settings = settings
         self.work = Work()
@@ -37,9 +39,13 @@ class Bus:
             settings.max_retained, settings.max_retained_bytes, self.work, apart
         )
         self.queues: dict[bytes, Queue] = {}
+        self._stores = stores
         self._queue_ids: dict[bytes, SubscriberId] = {}
         self._queue_names: dict[SubscriberId, bytes] = {}
         self._last_queue_id = 0
+        # Numbers of durable queues are not used again by a queue of the same name: what is stored
+        # under them may not be forgotten yet.
+        self._last_deleted = 0
 
     # ---- topics ----
 
@@ -110,10 +116,13 @@ class Bus:
         permanent: bool = True,
         max_messages: int = 0,
         max_bytes: int = 0,
+        durable: bool = True,
+        restored: bool = False,
     ) -> Queue | None:
-        """Return the queue of this name, made if there is none; None if there are too many."""
+        """Return the queue of this name, made if there is none; None if there are too many, but
+        for one that is ``restored``. What is not permanent is not durable."""
         queue = self.queues.get(name)
-        if queue is None and len(self.queues) < self._settings.max_queues:
+        if queue is None and (restored or len(self.queues) < self._settings.max_queues):
             most, most_bytes = self._settings.max_queue_messages, self._settings.max_queue_bytes
             queue = self.queues[name] = Queue(
                 name,
@@ -121,7 +130,10 @@ class Bus:
                 permanent=permanent,
                 max_messages=min(max_messages or most, most),
                 max_bytes=min(max_bytes or most_bytes, most_bytes),
+                durable=durable and permanent and self._stores,
+                after=self._last_deleted if durable and permanent and self._stores else 0,
             )
+            queue.wanted_messages, queue.wanted_bytes = max_messages, max_bytes
             self._last_queue_id -= 1
             self._queue_ids[name] = self._last_queue_id
             self._queue_names[self._last_queue_id] = name
@@ -142,5 +154,7 @@ class Bus:
         Until it is, it is a subscriber that gets nothing.
         """
         subscriber = self._queue_ids.pop(name)
+        if self.queues[name].durable:
+            self._last_deleted = max(self._last_deleted, self.queues[name].last_number)
         del self._queue_names[subscriber], self.queues[name]
         return subscriber

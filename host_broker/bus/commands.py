@@ -21,7 +21,8 @@ Answer = Callable[[str], Sequence["Command"]]
 
 @dataclass(slots=True)
 class Publish:
-    """Publish one message under a normal topic.
+    """Publish one message under a normal topic (``topic_fault``); any other is not published, and
+    counted as "bus.topic".
 
     ``retain`` keeps it for later subscribers (an empty body clears instead). ``will`` marks a last
     will. ``own`` publishes in the broker's name: journalled as connection 0, and allowed under
@@ -53,7 +54,8 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Subscribe to a normal topic; the same topic and ``id`` again replaces the filter.
+    """Subscribe to a normal topic; any other is refused as "bus.topic". The same topic and ``id``
+    again replaces the filter.
 
     ``id`` is told with each delivery. ``filter`` is asked per publication. ``prefix``: all topics
     that begin with these bytes, instead of those that are equivalent. ``quiet`` subscriptions raise
@@ -88,6 +90,8 @@ class OpenQueue:
     """Have a queue of this name; what is there already stays as it is.
 
     ``permanent``: it outlives its consumers; any other goes when the last one has left it.
+    ``durable``: what waits in it outlives the broker, if it is permanent and the broker has a place
+    for that (``--data``).
     ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those. A name is
     as that of a normal topic (``topic_fault``); any other is refused as "queue.name".
     """
@@ -97,6 +101,7 @@ class OpenQueue:
     permanent: bool = True
     max_messages: int = 0
     max_bytes: int = 0
+    durable: bool = True
     answer: Answer | None = None
 
 
@@ -165,10 +170,12 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class HoldPublishers:
-    """Have whoever publishes to this session's subscriptions from now on read no further, until
-    ``held`` is False or the session ends: its peer is behind, and what waits for it is enough.
+    """Say that the peer is behind with topics: what waits for it is enough, until ``held`` ends.
 
-    A session that holds for too long must end. It is never held by itself.
+    What happens to what others publish to its subscriptions from now on is the listener's policy
+    for slow receivers: they are read no further (for as long as one whose socket takes nothing
+    could have them wait; then ``Session.stalled``), it is dropped, what has waited longest is
+    (``Session.shed``), or the peer is disconnected. What the peer itself publishes is delivered.
     """
 
     held: bool
@@ -176,11 +183,15 @@ class HoldPublishers:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """End a connection (None: the session's own); nothing more is read from or sent to it."""
+    """End a connection (None: the session's own); nothing more is read from or sent to it.
+
+    ``failure``: somebody else's code that the session has called raised this; for the log.
+    """
 
     reason: str
     abort: bool = False
     connection: ConnectionId | None = None
+    failure: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)

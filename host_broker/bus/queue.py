@@ -1,11 +1,15 @@
-"""An ordered backlog with consumers. Pure: no clock, no file, no socket."""
+"""An ordered backlog with consumers. Pure: no clock, no file, no socket.
+
+A durable queue says what of it is to be stored and forgotten; ``spell_place`` is under which key.
+"""
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Literal, get_args
+from struct import Struct
+from typing import Any, Literal, get_args
 
 from host_broker.bus.delivery import Filter, QueuedMessage
 from host_broker.bus.publication import Properties
@@ -20,8 +24,38 @@ QUEUE_POLICIES: tuple[QueuePolicy, ...] = get_args(QueuePolicy)
 # and comes back is not held by what it has published before, so there must be an end.
 _MOST_OVER = 100_000  # messages
 _MOST_BYTES_OVER = 64 * 1024 * 1024
+# So many messages beyond the last one are marked in advance as what consumers may have had, so that
+# this need not be stored for each.
+_MARKED_AHEAD = 10_000
+_NUMBER = Struct(">Q")
 # Of what was taken from the middle, so much may be there still; more is cleared away.
 _MOST_TAKEN = 64
+
+
+def spell_place(queue: bytes, number: int) -> bytes:
+    """Return the key of a message of a durable queue; number 0 is the queue itself."""
+    return queue + _NUMBER.pack(number)
+
+
+def spell_attributes(queue: "Queue") -> bytes:
+    """Return what a durable queue is opened with when it comes back: its policy and the limits that
+    it was opened with, 0 for those of the settings."""
+    return f"{queue.policy} {queue.wanted_messages} {queue.wanted_bytes}".encode()
+
+
+def read_attributes(text: bytes) -> dict[str, Any]:
+    """Return the arguments to open a queue with. ValueError if they are none."""
+    policy, messages, size = text.decode().split(" ")
+    if policy not in QUEUE_POLICIES:
+        raise ValueError(f"{policy!r} is no policy of a queue")
+    return {"policy": policy, "max_messages": int(messages), "max_bytes": int(size)}
+
+
+def read_place(key: bytes) -> tuple[bytes, int]:
+    """Return the queue and the number of a key. ValueError if it is none."""
+    if len(key) <= _NUMBER.size:
+        raise ValueError(f"{key!r} is no place in a queue")
+    return key[: -_NUMBER.size], _NUMBER.unpack_from(key, len(key) - _NUMBER.size)[0]
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +94,10 @@ class Queue:
     that is younger. ``max_messages`` and ``max_bytes`` bound what waits and what is in flight, but
     for the message by which they are reached; what is in flight is never dropped, and one message
     may always wait behind it.
+
+    ``durable``: its messages are stored elsewhere, too. Whoever does that asks for the numbers of
+    those that are done with (``take_forgotten``), and for ``given``: those up to this number may
+    have been given to a consumer, and are marked as redelivered when they are restored.
     """
 
     def __init__(
@@ -70,17 +108,25 @@ class Queue:
         permanent: bool,
         max_messages: int,
         max_bytes: int,
+        durable: bool = False,
+        after: int = 0,
     ) -> None:
+        """``after``: the number before that of its first message."""
         self.name = name
         self.policy = policy
         self.permanent = permanent
+        self.durable = durable
+        self.wanted_messages = self.wanted_bytes = 0  # as it was opened
+        self.is_stored = False  # a durable queue itself is
+        self.given = 0
+        self._forgotten: list[int] = []
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.dropped = 0  # messages, since the start
         self._waiting: deque[QueuedMessage] = deque()  # by number
         self._taken: set[int] = set()  # numbers of those that are in it still, but do not wait
         self._consumers: dict[ConnectionId, _Consumer] = {}  # who is next comes first
-        self._last_number = 0
+        self._last_number = after
         self._count = 0  # waiting and in flight
         self._bytes = 0
 
@@ -97,6 +143,19 @@ class Queue:
     def waiting(self) -> int:
         """How many messages wait for a consumer."""
         return len(self._waiting) - len(self._taken)
+
+    @property
+    def last_number(self) -> int:
+        """The number of the message that was put last."""
+        return self._last_number
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of all messages, waiting or in flight."""
+        found = [each.number for each in self._waiting if each.number not in self._taken]
+        for consumer in self._consumers.values():
+            found += consumer.in_flight
+        return found
 
     @property
     def consumers(self) -> Sequence[ConnectionId]:
@@ -136,6 +195,22 @@ class Queue:
         self._count += 1
         self._bytes += message.size
         return True
+
+    def restore(self, number: int, topic: bytes, body: bytes, properties: Properties) -> None:
+        """Have a stored message back, whatever the limits say; call it in the order of numbers,
+        with ``given`` as it was stored. ValueError if it is not in that order."""
+        if self._waiting and number <= self._waiting[-1].number:
+            raise ValueError(f"message {number} of {self.name!r} is out of order")
+        message = QueuedMessage(number, topic, body, properties, number <= self.given)
+        self._last_number = max(number, self.given)
+        self._waiting.append(message)
+        self._count += 1
+        self._bytes += message.size
+
+    def take_forgotten(self) -> list[int]:
+        """Return the numbers of what is done with since the last time, of a durable queue."""
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
 
     def consume(
         self,
@@ -224,6 +299,8 @@ class Queue:
                     del able[connection]
                     continue
                 given.setdefault(connection, []).append(message)
+                if self.durable and message.number > self.given:
+                    self.given = self._last_number + _MARKED_AHEAD
                 if consumer.acknowledged:
                     consumer.in_flight[message.number] = message
                 else:
@@ -292,6 +369,9 @@ class Queue:
         for message in returned:
             self._count += 1
             self._bytes += message.size
+        if self.durable:
+            numbers = {message.number for message in returned}
+            self._forgotten = [each for each in self._forgotten if each not in numbers]
         self._give_back(returned)
 
     def is_paced(self, connection: ConnectionId) -> bool:
@@ -308,6 +388,8 @@ class Queue:
     def _forget(self, message: QueuedMessage) -> None:
         self._count -= 1
         self._bytes -= message.size
+        if self.durable:
+            self._forgotten.append(message.number)
 
 
 def _wants(consumer: _Consumer, message: QueuedMessage) -> bool:

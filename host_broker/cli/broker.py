@@ -25,7 +25,7 @@ from host_broker.net.listening.listen_error import ListenError
 from host_broker.net.service import ServiceOptions, configuration_faults, serve
 from host_broker.net.settings_source import SettingsError, load_settings
 from host_broker.net.storage.data_dir import DataDirError
-from host_broker.net.storage.retained_store import RetainedStoreError
+from host_broker.net.storage.message_store import MessageStoreError
 from host_broker.registry import RegistryError
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _NEXT_STEP = (
 )
 _FILES_BESIDE_CONNECTIONS = 64
 _BROKEN = 2  # an installed protocol cannot be used
-_FAILURES = (ListenError, AccessError, DataDirError, JournalError, RetainedStoreError)
+_FAILURES = (ListenError, AccessError, DataDirError, JournalError, MessageStoreError)
 
 
 @click.command()
@@ -177,13 +177,14 @@ def _run(options: ServiceOptions, next_step: str) -> int:
     strangers = net.max_unrecognised * sum(each.protocol == AUTO for each in options.listen)
     _allow_open_files(net.max_connections + strangers + _FILES_BESIDE_CONNECTIONS)
     keep_freed_memory()
-    gc.freeze()  # what is loaded now stays; the collector need not look at it again
     # An ended connection is freed by its reference count, so the collector finds next to nothing. A
     # full collection looks at all of 10 000 clients for 30 ms, and while so many came there were
-    # three; now there is one for every million and a half objects that stay.
-    gc.set_threshold(700, 10, 200)
+    # three; now there is one for every million and a half objects that stay. Of what the
+    # journal has yet to write there are thousands at any time, which are so looked at once at most.
+    gc.set_threshold(10_000, 10, 14)
 
     def say_listening(where: list[str]) -> None:
+        gc.freeze()  # what is loaded now stays; the collector need not look at it again
         for line in where:
             click.echo(f"listening {line}")
         service_manager.notify("READY=1")

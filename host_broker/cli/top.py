@@ -29,7 +29,7 @@ from host_broker.cli.options import (
 from host_broker.cli.outages import Outages
 from host_broker.cli.screen import Quit, Screen, Text, View
 from host_broker.cli.traffic import INFO, Order, Report, Traffic
-from host_broker.client import ECHO_TOPICS, Client, ClientError, Subscribing, Timeout
+from host_broker.client import ECHO_TOPICS, Client, ClientError, Message, Subscribing, Timeout
 
 _ROWS_WITHOUT_TERMINAL = 20
 _FIRST_S = 0.3  # nobody likes to look at nothing for a whole interval
@@ -118,7 +118,10 @@ def command(
     ):
         # First of all: who cannot do this shall hear why.
         wildcards = client.everything(depth)
-        subscription = client.begin_subscribing(*INFO, *(topics or wildcards), uncounted=True)
+        # The broker's words last, and the long patterns first: what it counts since then as sent to
+        # it are else these hundred subscriptions.
+        wanted = topics or wildcards[::-1]
+        subscription = client.begin_subscribing(*wanted, *INFO, uncounted=True)
         timing = _Timing(interval_s, once, bool(topics), timeout_s)
         while _watch(client, subscription, traffic, view, timing):
             traffic.broker_lost()
@@ -140,11 +143,15 @@ def _watch(
     def lost() -> bool:
         return not subscription.active
 
+    def take(message: Message | None) -> None:
+        if message is not None and (timing.echoes or not message.topic.startswith(ECHO_TOPICS)):
+            traffic.heard(message)
+
     answer_by = time.monotonic() + timing.answer_within_s
     while not subscription.active:
         message = subscription.receive(_LOOK_S)
         if message is not None:
-            traffic.heard(message)
+            take(message)
         elif client.connections <= 1 and time.monotonic() >= answer_by and not subscription.active:
             raise Timeout(
                 f"the broker did not answer within {timing.answer_within_s:g} s of subscribing"
@@ -159,8 +166,7 @@ def _watch(
         message = subscription.receive(max(0.001, min(_LOOK_S, remaining_s)))
         if lost():
             return True
-        if message is not None and (timing.echoes or not message.topic.startswith(ECHO_TOPICS)):
-            traffic.heard(message)
+        take(message)
         now = time.monotonic()
         if now - began >= window_s:
             traffic.next_interval(now - began)

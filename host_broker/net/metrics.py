@@ -148,7 +148,6 @@ LIMITS: Mapping[str, str] = {
     "lightmq.max_pending": "motemq_clients_closed",
     "micromsg2.handshake_timeout_s": "motemq_clients_closed",
     "micromsg2.ack_timeout_s": "motemq_clients_closed",
-    "micromsg2.max_hold_s": "motemq_clients_closed",
     "micromsg2.max_backlog_bytes": "motemq_clients_closed",
 }
 

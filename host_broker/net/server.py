@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,9 +21,18 @@ from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.writer import Journal
 from host_broker.net.live_settings import LiveSettings
 from host_broker.net.rate_limited_log import RateLimitedLog
-from host_broker.net.storage.retained_store import Entry, RetainedStoreError
+from host_broker.net.storage.message_store import NO_CHANGES, Changes, Entry, MessageStoreError
 from host_broker.net.timer import Timer
-from host_broker.outputs import Close, ConnectionId, Failure, Forward, Login, Outputs, Record
+from host_broker.outputs import (
+    Close,
+    ConnectionId,
+    Denial,
+    Failure,
+    Forward,
+    Login,
+    Outputs,
+    Record,
+)
 from host_broker.protocol import ProtocolSpec
 from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
@@ -82,7 +91,7 @@ class Server:
         self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
         # What this turn brought, while receivers are sent it: it gets the journal's next position.
-        self._announced: tuple[list[Record], Mapping[bytes, Entry | None]] | None = None
+        self._announced: tuple[list[Record], Changes, Changes] | None = None
         self._held_by_journal: set[Connection] = set()
         self._withheld: dict[ConnectionId, Withheld] = {}
         self._answering: dict[Connection, None] = {}  # those whose answers wait for the journal
@@ -92,6 +101,7 @@ class Server:
         self._now = time.monotonic()  # of this turn
         self._stalls = StallHistory(live.net.stalled_receiver_s)
         self._filters_log = RateLimitedLog(self._loop.call_later, "failures of filters")
+        self._extensions_log = RateLimitedLog(self._loop.call_later, "failures of extensions")
         self._denials_log = RateLimitedLog(self._loop.call_later, "refusals")
         self._passwords = passwords
         self._logins: set[asyncio.Task[None]] = set()
@@ -100,6 +110,11 @@ class Server:
         self._all_gone = asyncio.Event()
         self._all_gone.set()
         self._closing = False  # all connections, for good
+
+    def log_denial(self, denial: Denial) -> None:
+        """Log what somebody may not do, not too often."""
+        text = f"{denial.who} may not {denial.action} {denial.where}"
+        self._denials_log.write(denial.who, denial.action, text)
 
     # ---- called by connections ----
 
@@ -121,7 +136,12 @@ class Server:
         self._enter()
         try:
             self._broker.opened(
-                connection.id, connection.protocol, self._now, connection.local, peer=peer
+                connection.id,
+                connection.protocol,
+                self._now,
+                connection.local,
+                peer=peer,
+                slow=connection.slow,
             )
         except Exception:
             # asyncio closes a connection whose read failed, but not one that failed to begin.
@@ -176,6 +196,15 @@ class Server:
         self._stalls.add(connection.peer, time.monotonic())
         reason = f"it took too little for {grace_s:g} s"
         self.gave_up(connection, reason, "net.stalled_receiver_s")
+
+    def stalled_behind(self, connection: Connection, grace_s: float) -> None:
+        """Disconnect a receiver that did not catch up; the next of its peer has less time."""
+        self._stalls.add(connection.peer, time.monotonic())
+        text = "connection %d is closed: publishers had to wait %g s for it; it did not catch up"
+        _log.warning(text, connection.id, grace_s)
+        self.disconnected["net.stalled_receiver_s"] += 1
+        self._enter()
+        self._broker.stalled(connection.id, grace_s, self._now)
 
     def left_stalling(self, connection: Connection, waited_s: float) -> None:
         """Note that a receiver left while publishers waited for it: no way to have more time."""
@@ -306,7 +335,7 @@ class Server:
             return
         try:
             await journal.reach(journal.appended, deadline_s)
-        except (TimeoutError, JournalError, RetainedStoreError):
+        except (TimeoutError, JournalError, MessageStoreError):
             _log.warning(
                 "%d connections are not answered: the journal does not have what they published",
                 len(self._answering),
@@ -347,10 +376,13 @@ class Server:
         """Do what the broker wants done for all that came in since the last time."""
         self._run_is_due = False
         outputs = self._broker.take()
-        if self._journal is not None and (outputs.records or outputs.retained):
+        if self._journal is not None and (outputs.records or outputs.retained or outputs.queued):
             if self._withheld:
                 self._withhold(outputs)
-            self._announce(outputs.records, outputs.retained)
+            self._announce(outputs.records, outputs.retained, outputs.queued)
+            if outputs.queued_first:
+                self._keep_announced()
+                self._journal.keep_now()
         for forward in outputs.forwards:
             self._forward(forward)
         if self.unflushed:
@@ -371,13 +403,15 @@ class Server:
                 paced = self.connections.get(identity)
                 if paced is not None:
                     paced.pace()
+        for identity, is_behind in outputs.behind.items():
+            if identity in self.connections:
+                self.connections[identity].be_behind(is_behind)
         for identity in outputs.suspects:
             self._end_if_hung_up(identity)
         for login in outputs.logins:
             self._log_in(login)
         for denial in outputs.denials:
-            text = f"{denial.who} may not {denial.action} {denial.where}"
-            self._denials_log.write(denial.who, denial.action, text)
+            self.log_denial(denial)
         if outputs.signal and self._on_signal is not None:
             _log.warning("$/signals/%s came from %s", outputs.signal, outputs.signalled_by)
             self._on_signal(outputs.signal)
@@ -451,7 +485,7 @@ class Server:
 
     def _log_failures(self, failures: Iterable[Failure]) -> None:
         """Log a session's or server's failure with its traceback; a filter's, which may fail for
-        every publication, as one line."""
+        every publication, and an extension's, for every client, as one line."""
         for failure in failures:
             self.failures[failure.part] += 1
             if failure.part == "filter":
@@ -459,6 +493,10 @@ class Server:
                 error = failure.error
                 text = f"a filter of {whose} failed, which counts as unwanted: {error!r}"
                 self._filters_log.write(whose, type(error).__name__, text)
+            elif failure.part == "extension":
+                whose = f"connection {failure.connection}"
+                text = f"{whose} is closed: {failure.error}"
+                self._extensions_log.write(whose, str(failure.error), text)
             else:
                 what = "a session failed" if failure.connection else "a protocol's server failed"
                 self._log_failure(what, failure.connection, failure.error)
@@ -484,20 +522,20 @@ class Server:
             if identity in connections:
                 connections[identity].release(reason)
 
-    def keep(self, records: list[Record], retained: Mapping[bytes, Entry | None]) -> None:
+    def keep(self, records: list[Record], retained: Changes) -> None:
         """Hand records and retained messages to the journal; while it is full, hold those who
         made the records."""
         if self._journal is not None and (records or retained):
-            self._announce(records, retained)
+            self._announce(records, retained, NO_CHANGES)
             self._keep_announced()
 
-    def _announce(self, records: list[Record], retained: Mapping[bytes, Entry | None]) -> None:
+    def _announce(self, records: list[Record], retained: Changes, queued: Changes) -> None:
         """Say to publishers which position their records get, before the journal has them.
 
         Receivers need not wait while its columns are filled; answers look at the positions.
         """
         self._keep_announced()
-        self._announced = records, retained
+        self._announced = records, retained, queued
         position = self._position
         connections = self.connections
         for record in records:
@@ -511,8 +549,8 @@ class Server:
         if announced is None or journal is None:
             return
         self._announced = None
-        records, retained = announced
-        journal.append(time.time_ns(), records, retained)
+        records, retained, queued = announced
+        journal.append(time.time_ns(), records, retained, queued)
         if journal.full:
             for record in records:
                 publisher = self.connections.get(record.connection)
@@ -554,6 +592,9 @@ class Server:
         _log.info("connection %d is closed: %s", close.connection, close.reason)
         connection.left = True  # of many subscriptions it is taken off the bus step by step
         (connection.transport.abort if close.abort else connection.close)()
+        if connection.waits_for_journal:
+            # Its answers are yet to be sent; its name is free, and its wills do not wait.
+            self._loop.call_soon(self.ended, connection)
 
     def _end_if_hung_up(self, identity: ConnectionId) -> None:
         """End a connection whose peer has gone while we let it wait, and comes back.

@@ -33,7 +33,7 @@ from host_broker.net.server import Server
 from host_broker.net.settings_source import SettingsError
 from host_broker.net.storage.data_dir import DataDir
 from host_broker.net.storage.deduplicator import Deduplicator
-from host_broker.net.storage.retained_store import RetainedStore
+from host_broker.net.storage.message_store import MessageStore
 from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings
 
@@ -96,7 +96,7 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     and writes journal and retained messages out. ``$/signals/terminate`` only writes out. At a
     SIGHUP the settings that can change, certificates, users and rules are loaded again.
     Raises ``ListenError``, ``AccessError``, ``DataDirError``, ``JournalError`` or
-    ``RetainedStoreError``.
+    ``MessageStoreError``.
     """
     # The journal's thread and the event loop share the interpreter. Who waits for it asks for it
     # after this; with Python's 5 ms an answer can come 5 ms late, as often as the thread has work.
@@ -115,7 +115,7 @@ async def _prepare(
     loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP before the start is no news")
     listeners: list[Listener] = []
     data: DataDir | None = None
-    store: RetainedStore | None = None
+    store: MessageStore | None = None
     journal: Journal | None = None
     access = load_access(settings)
     try:
@@ -128,7 +128,7 @@ async def _prepare(
         )
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:
-            store = RetainedStore(data.retained)
+            store = MessageStore(data.retained)
             journal = Journal(data.journal, settings.journal, store)
             _restore(broker, store)
         deduplicator = Deduplicator(data.published if data is not None else None)
@@ -232,7 +232,7 @@ async def _serve(
         from host_broker.net.metrics import Figures
 
         publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
-        access = HttpAccess(broker.access, passwords, broker.stats)
+        access = HttpAccess(broker.access, passwords, broker.stats, server.log_denial)
         figures = Figures(
             broker, server, live, slots, pending, handshakes, journal, passwords, began
         )
@@ -273,7 +273,9 @@ async def _serve(
 
 
 def _authenticates(address: Address, settings: Settings) -> bool:
-    """Whether who connects there must say who it is, and is known."""
+    """Whether who connects there must prove who it is."""
+    if "principal" in address.options:  # who it is there is said by the address
+        return False
     if settings.access.users:
         return True
     if address.protocol == HTTP:
@@ -281,7 +283,8 @@ def _authenticates(address: Address, settings: Settings) -> bool:
     spec = protocols().get(address.protocol)
     if spec is None or spec.admits is None or spec.settings is None:
         return False
-    return spec.admits(settings.section(spec.section or spec.name, spec.settings))
+    section = settings.section(spec.section or spec.name, spec.settings)
+    return spec.admits(section) == "proved"
 
 
 def _warn_of_exposed(listeners: Iterable[Listener]) -> None:
@@ -301,6 +304,8 @@ def _reload(live: LiveSettings, wanted: Settings, listeners: Iterable[Listener])
     """
     certificates = [(each, each.certificate(wanted.net)) for each in listeners]
     for listener, certificate in certificates:
+        listener.check(certificate, _authenticates(listener.address, wanted))
+    for listener, certificate in certificates:
         listener.use_certificate(certificate)
     return live.change(wanted)
 
@@ -316,11 +321,14 @@ def _said(changes: Changes, has_users: bool) -> str:
     return text
 
 
-def _restore(broker: Broker, store: RetainedStore) -> None:
+def _restore(broker: Broker, store: MessageStore) -> None:
     try:
         refused = broker.restore(store.entries())
+        waiting = broker.restore_queues(store.queued())
     except ValueError as error:
         raise store.unusable(error) from error
+    if waiting:
+        _log.info("%d messages that waited in queues wait again", waiting)
     if refused:
         _log.warning(
             "%d retained messages were not taken back: bus.max_retained or bus.max_retained_bytes "

@@ -33,6 +33,7 @@ from motemq_pipeline.rules import (
     Sensor,
     wanted_fields,
 )
+from pyspark_motemq.workers import settle
 
 MESSAGE_COLUMNS: Final = ("partition", "seq", "time", "protocol", "connection", "path", "payload")
 SILVER_SCHEMA: Final = (
@@ -76,6 +77,7 @@ def silver_rows(
     """
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         decoding = _Decoding(rules)
         for batch in batches:
             yield decoding.rows(batch)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.schemas import DATE, DATED_BY, arrow_schema
 from motemq_pipeline.storage import Storage
+from pyspark_motemq.workers import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -102,6 +103,7 @@ def _writer(
     place: Storage, targets: tuple[Target, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         writers = [TargetFiles(place, target) for target in targets]
         for batch in batches:
             for writer in writers:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from motemq_pipeline.schemas import TABLES, arrow_schema, shaped
+from pyspark_motemq.workers import settle
 
 MOST_MISSING: Final = 1000  # ranges of a stream; of more the oldest are given up: never filled
 _KEY: Final = ("board", "connection")
@@ -145,6 +146,7 @@ def stream_states(new: DataFrame, previous: DataFrame | None = None) -> DataFram
 
 def _seen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield what each batch has of each stream."""
+    settle()
     for batch in batches:
         if not batch.num_rows:
             continue

@@ -33,6 +33,7 @@ from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.parquet_files import File, file_from_json, file_to_json
 from motemq_pipeline.schemas import DATE, TABLES, arrow_schema
 from motemq_pipeline.storage import Storage
+from pyspark_motemq.workers import settle
 
 FORMAT: Final = "motemq_table"
 _TASK_BYTES: Final = 16 * 1024 * 1024  # of Parquet, about what one task reads
@@ -117,6 +118,7 @@ def _shares(storage: Storage, table: str, files: Sequence[File]) -> list[InputPa
 def _rows(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, _Share):
         return  # Spark reads nothing as one partition without a value
+    settle()
     schema = arrow_schema(partition.table)
     filesystem, root = partition.storage.filesystem()
     for path, day in partition.files:

@@ -387,10 +387,15 @@ def _slice(segment: _Segment, partition: int, start: int, end: int) -> Slice:
 
 
 def _cut(segment: _Segment, whole: Slice) -> Iterator[Slice]:
-    """Yield the slice in parts of about what one task is to read."""
-    begin, first = whole.start, whole.first
-    for offset, number in zip(segment.offsets, segment.numbers, strict=True):
-        if begin + SLICE_BYTES <= offset < whole.end:
-            yield replace(whole, start=begin, first=first, end=offset, until=number)
-            begin, first = offset, number
+    """Yield the slice in even parts of about what one task is to read."""
+    size = whole.end - whole.start
+    parts = max(1, round(size / SLICE_BYTES))
+    begin, first, number = whole.start, whole.first, 1
+    for offset, message in zip(segment.offsets, segment.numbers, strict=True):
+        if offset >= whole.end or number == parts:
+            break
+        if offset > begin and offset >= whole.start + size * number // parts:
+            yield replace(whole, start=begin, first=first, end=offset, until=message)
+            begin, first = offset, message
+            number += 1
     yield replace(whole, start=begin, first=first)

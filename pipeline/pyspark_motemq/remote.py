@@ -215,7 +215,8 @@ class Remote:
         """Return what tasks read for messages ``start`` to ``end`` - 1, which are there."""
         state = self._partitions[partition]
         message_bytes = max(1, state.size // max(1, state.next - state.first))
-        step = max(1, _PART_BYTES // message_bytes)
+        parts = max(1, round((end - start) * message_bytes / _PART_BYTES))
+        step = max(1, -(-(end - start) // parts))
         return [
             RemotePart(
                 self._broker,

@@ -22,6 +22,7 @@ from pyspark_motemq.options import Options, columns_of
 from pyspark_motemq.sink import SinkOptions, StreamWriter, Writer
 from pyspark_motemq.stream import StreamReader
 from pyspark_motemq.tasks import Range, read_task, task_of, tasks_of
+from pyspark_motemq.workers import settle
 
 
 class DefaultSource(DataSource):
@@ -39,6 +40,7 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns (docs/source.md): of ``bronze_messages``, or what is asked for."""
+        settle()
         return spark_schema(columns_of(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -66,6 +68,7 @@ class JournalReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the parts of the tasks; raises ``JournalError``."""
+        settle()
         options = self._options
         if options.everything():
             slices = Folder(Path(options.path)).everything()

@@ -11,6 +11,7 @@ from pyspark_motemq.columns import batches
 from pyspark_motemq.journal import JournalClient, Part
 from pyspark_motemq.options import Options
 from pyspark_motemq.topics import matching, without_echoes
+from pyspark_motemq.workers import settle
 
 Range = tuple[int, int, int]  # partition, first message, number after the last
 _PATH = "path"
@@ -49,6 +50,7 @@ def task_of(part: Part, options: Options) -> Task:
 
 def read_task(task: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a task; raises ``JournalError``."""
+    settle()
     if not isinstance(task, Task):
         return  # Spark reads an empty journal as one partition without a value
     chosen = bool(task.topics) or not task.echoes

@@ -11,7 +11,7 @@ from host_broker.outputs import Buffer, Close, Failure, Outputs, Record
 from host_broker.protocols.fmqp.settings import FmqpSettings
 from host_broker.protocols.fmqp.spelling import encode_publication, encode_subscription
 from host_broker.protocols.lightmq.settings import LightmqSettings
-from host_broker.settings import BusSettings, Settings
+from host_broker.settings import BusSettings, Settings, SlowPolicy
 
 Message = tuple[int, str, bytes]  # flags, topic, body
 
@@ -74,7 +74,9 @@ class Desk:
         self.records: list[Record] = []
         self.closes: list[Close] = []
         self.slow: set[int] = set()
+        self.slow_policy: SlowPolicy = "pause"  # of those that are opened from now on
         self.held: set[tuple[int, str]] = set()
+        self.behind: dict[int, bool | None] = {}
         self.left: set[int] = set()  # they are sent nothing more
         self.failures_expected = False  # otherwise a session that raises fails the test
         self.failures: list[Failure] = []
@@ -88,7 +90,9 @@ class Desk:
     def open(self, protocol: str = "fmqp", loopback: bool = True, peer: Peer | None = None) -> int:
         connection = self._next
         self._next += 1
-        self.broker.opened(connection, protocol, self.now, loopback, peer=peer)
+        self.broker.opened(
+            connection, protocol, self.now, loopback, peer=peer, slow=self.slow_policy
+        )
         self.done()
         return connection
 
@@ -141,6 +145,7 @@ class Desk:
         self.left.update(close.connection for close in done.closes)
         self.held.update(done.holds)
         self.held.difference_update(done.releases)
+        self.behind.update(done.behind)
         for connection in done.paced:
             if connection not in self.slow:
                 self.broker.proceed(connection, self.now)

@@ -79,6 +79,15 @@ def test_sub(running: BrokerProcess, form: tuple[str, ...]) -> None:
         assert len(done.stdout.splitlines()) == len(_TOPICS)
 
 
+def test_raw_output_is_bytes_as_they_came(running: BrokerProcess) -> None:
+    url = f"fmqp://127.0.0.1:{running.ports['auto']}"
+    command = motemq("sub", url, "*/*", "--count", str(len(_TOPICS)), "--output", "raw")
+    done = subprocess.run(command, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert all(name.encode() in done.stdout for name in _TOPICS)
+    assert harm(done.stdout.decode(errors="replace")) != ""
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=str)
 def test_top(running: BrokerProcess, form: tuple[str, ...]) -> None:
     url = f"fmqp://127.0.0.1:{running.ports['auto']}"

@@ -49,7 +49,7 @@ def load_users_and_rules(settings: Settings) -> tuple[Users | None, Rules | None
         if spec.admits is None or spec.settings is None:
             continue
         section = spec.section or spec.name
-        if spec.admits(settings.section(section, spec.settings)):
+        if spec.admits(settings.section(section, spec.settings)) != "everybody":
             raise AccessError(
                 f"{section}.clients and access.users exclude each other; make the clients users: "
                 "motemq users add NAME --token-file FILE"

@@ -1,9 +1,12 @@
 """In which line of an ACL a rule stands."""
 
+import re
 import tomllib
 from typing import Any
 
 from host_broker.access.rules import Rule
+
+_TEXTS = re.compile(r""" "(?:\\.|[^"\\])*" | '[^']*' | \#.* """, re.VERBOSE)  # and comments
 
 
 def line_of(text: str, rule: Rule) -> int:
@@ -11,7 +14,7 @@ def line_of(text: str, rule: Rule) -> int:
 
     Any spelling of TOML will do: it is looked for in beginnings of the document that are whole.
     """
-    lines = text.splitlines()
+    lines = text.split("\n")  # TOML knows no other ends of a line
     low, high = 0, len(lines)  # it is not in the first ``low`` lines, but in ``high``
     while high - low > 1:
         middle = (low + high) // 2
@@ -24,11 +27,18 @@ def line_of(text: str, rule: Rule) -> int:
             high = at
         else:
             low = at
-    wanted = f'"{rule.pattern}"', f"'{rule.pattern}'"
     for number in range(low, high):
-        if any(each in lines[number] for each in wanted):
+        if any(_is_spelled(each, rule.pattern) for each in _TEXTS.findall(lines[number])):
             return number + 1
     return high
+
+
+def _is_spelled(text: str, pattern: str) -> bool:
+    """Whether this spells the pattern, with or without escapes."""
+    try:
+        return not text.startswith("#") and tomllib.loads(f"text = {text}") == {"text": pattern}
+    except tomllib.TOMLDecodeError:  # a part of a text of several lines
+        return False
 
 
 def _whole(lines: list[str], at: int, high: int) -> tuple[int, dict[str, Any] | None]:

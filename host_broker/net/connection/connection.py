@@ -52,6 +52,7 @@ class ConnectionOwner(Protocol):
     def congestion_changed(self, connection: "Connection") -> None: ...
     def gave_up(self, connection: "Connection", reason: str) -> None: ...
     def stalled(self, connection: "Connection", grace_s: float) -> None: ...
+    def stalled_behind(self, connection: "Connection", grace_s: float) -> None: ...
     def stall_grace_s(self, connection: "Connection") -> float: ...
     def left_stalling(self, connection: "Connection", waited_s: float) -> None: ...
     def is_verbatim(self, protocol: str) -> bool: ...
@@ -88,6 +89,8 @@ class Connection(asyncio.Protocol):
         "__weakref__",
         "_answers",
         "_answers_bytes",
+        "_behind_since",
+        "_behind_timer",
         "_closes_after_answers",
         "_drained",
         "_encrypted",
@@ -148,6 +151,8 @@ class Connection(asyncio.Protocol):
         self._answers_bytes = 0
         self._closes_after_answers = False
         self._pacing = False  # the broker waits for the end of what it was given to send
+        self._behind_timer: asyncio.TimerHandle | None = None
+        self._behind_since = 0.0  # by the loop's clock, while that timer runs
         self._stall_timer: asyncio.TimerHandle | None = None
         self._stalling_since = 0.0  # by the loop's clock, while that timer runs
         self._encrypted = False  # by asyncio, which tells nobody what it has sent
@@ -371,6 +376,7 @@ class Connection(asyncio.Protocol):
         self._slow = "pause"
         self._pacing = False
         self._cancel_stall_timer()
+        self.be_behind(False)
         self._drained = asyncio.get_running_loop().create_future()
         if self.transport.is_closing():
             self._say_drained()
@@ -478,6 +484,29 @@ class Connection(asyncio.Protocol):
             publisher.release(self)
 
     # ---- stalled receivers ----
+
+    @property
+    def slow(self) -> Policy:
+        """What is done about it if it takes too little."""
+        return self._slow
+
+    def be_behind(self, is_behind: bool | None) -> None:
+        """Note whether publishers wait for it because of what it has not acknowledged: they may for
+        as long as if its socket took nothing. None: it has left."""
+        loop = asyncio.get_running_loop()
+        if self._behind_timer is not None:
+            self._behind_timer.cancel()
+            self._behind_timer = None
+            if is_behind is None:
+                self._server.left_stalling(self, loop.time() - self._behind_since)
+        if is_behind:
+            grace_s = self._server.stall_grace_s(self)
+            self._behind_since = loop.time()
+            self._behind_timer = loop.call_later(grace_s, self._stalled_behind, grace_s)
+
+    def _stalled_behind(self, grace_s: float) -> None:
+        self._behind_timer = None
+        self._server.stalled_behind(self, grace_s)
 
     def _watch_for_stall(self) -> None:
         """From now on look whether it takes anything, once in the time it has for that."""

@@ -2,13 +2,14 @@
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 from host_broker.bus.publication import HEADER
 from host_broker.outputs import Buffer
+from host_broker.settings import SlowPolicy
 from host_broker.stats import Dropped
 
-Policy = Literal["pause", "drop-oldest", "drop-newest", "disconnect"]
+Policy = SlowPolicy
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 

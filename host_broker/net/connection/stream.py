@@ -18,11 +18,11 @@ from host_broker.outputs import Buffer
 
 # What one read asks for: memory of the smaller size costs nothing to get. More, up to the larger,
 # is wanted once a read was full, and no longer when reads are short again.
-_READ_BYTES = 16 * 1024
-_LONG_READ_BYTES = 256 * 1024
+READ_BYTES = 16 * 1024
+LONG_READ_BYTES = 256 * 1024
 # How long others may wait for what one read brings. 256 KiB of the shortest packets that the broker
 # must look at one by one take 0.1 s; then reads are shorter.
-_READ_S = 0.01
+READ_S = 0.01
 
 _SMALL_BYTES = 4096  # buffers of less are joined: a copy costs less than being one of a list
 _JOINED_BYTES = 64 * 1024
@@ -70,7 +70,7 @@ class Stream(asyncio.Transport):
         self._protocol = protocol
         self._poller = poller
         self._loop = loop
-        self._read_bytes = _READ_BYTES
+        self._read_bytes = READ_BYTES
         self._reading = True
         self._closing = False
         self._gone = False  # connection_lost was called, or will be
@@ -107,8 +107,8 @@ class Stream(asyncio.Transport):
         full = size == wanted
         if full:
             began = perf_counter()
-        elif size < _READ_BYTES:
-            self._read_bytes = _READ_BYTES
+        elif size < READ_BYTES:
+            self._read_bytes = READ_BYTES
         try:
             if size:
                 self._protocol.data_received(data)
@@ -118,8 +118,8 @@ class Stream(asyncio.Transport):
             self._failed(error)
         if full:
             passed_s = max(perf_counter() - began, 1e-6)
-            affordable = int(size * _READ_S / passed_s)
-            self._read_bytes = min(max(affordable, _READ_BYTES), _LONG_READ_BYTES)
+            affordable = int(size * READ_S / passed_s)
+            self._read_bytes = min(max(affordable, READ_BYTES), LONG_READ_BYTES)
         return size
 
     def ready_to_write(self) -> None:

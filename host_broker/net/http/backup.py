@@ -20,7 +20,7 @@ from host_broker.net.http.principals import HttpAccess
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.snapshot import Snapshot, SnapshotFile
 from host_broker.net.journal.writer import Journal
-from host_broker.net.storage.retained_store import RetainedStoreError
+from host_broker.net.storage.message_store import MessageStoreError
 
 _CHUNK_BYTES = 256 * 1024  # of a backup that are in memory
 _TAKE_S = 60.0  # for the journal's thread to come to it
@@ -57,7 +57,7 @@ def routes(
                 files = await asyncio.to_thread(_all_of, snapshot, Path(folder), more)
             except TimeoutError:
                 return mistake(503, "the journal cannot be written now; try again")
-            except (JournalError, RetainedStoreError, OSError, sqlite3.Error) as error:
+            except (JournalError, MessageStoreError, OSError, sqlite3.Error) as error:
                 return mistake(500, f"the backup failed: {error}")
             size = str(sum(file.size for file in files))
             response = web.StreamResponse(

@@ -15,7 +15,7 @@ from host_broker.net.journal.reader import Beyond, Selected, Slice, Trimmed
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.selection import Selection
 from host_broker.net.journal.writer import Journal
-from host_broker.net.storage.retained_store import RetainedStoreError
+from host_broker.net.storage.message_store import MessageStoreError
 
 _USUAL_BYTES = 4 * 1024 * 1024
 _MOST_BYTES = 16 * 1024 * 1024  # of an answer, unless a single block is longer
@@ -65,7 +65,7 @@ def routes(journal: Journal, access: HttpAccess) -> web.RouteTableDef:
 
     async def settle() -> None:
         """Whoever was told that something is kept finds it here."""
-        with contextlib.suppress(TimeoutError, JournalError, RetainedStoreError):
+        with contextlib.suppress(TimeoutError, JournalError, MessageStoreError):
             await journal.settle(_SETTLE_S)
 
     def other_journal(request: web.Request) -> web.Response | None:

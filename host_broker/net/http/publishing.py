@@ -14,7 +14,7 @@ from host_broker.bus.publication import HEADER
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.writer import Journal, Level
 from host_broker.net.server import Server
-from host_broker.net.storage.retained_store import RetainedStoreError
+from host_broker.net.storage.message_store import MessageStoreError
 from host_broker.outputs import ConnectionId, Record
 from host_broker.registry import STORED_FORM, protocols
 
@@ -63,8 +63,8 @@ class Publishing:
         async with self._turn:
             if self._journal is not None and self._journal.full:
                 raise Busy
-            if self._broker.has_full_queue:
-                await self._refuse_for_full_queue(packets)
+            if self._broker.makes_publishers_wait:
+                await self._refuse_to_wait(packets)
             self._connection = self._connection_of(principal)
             before = self._broker.published(self._connection)
             if name:
@@ -133,13 +133,13 @@ class Publishing:
             },
         }
 
-    async def _refuse_for_full_queue(self, packets: bytes) -> None:
+    async def _refuse_to_wait(self, packets: bytes) -> None:
         start = 0
         while start < len(packets):
             end = _end_of_step(packets, start, _MOST_PACKETS)
-            queue = self._broker.full_queue(_topics(packets, start, end))
-            if queue is not None:
-                raise Busy(f"the queue {queue.decode(errors='replace')} is full")
+            reason = self._broker.waits_for(_topics(packets, start, end))
+            if reason:
+                raise Busy(reason)
             start = end
             await asyncio.sleep(0)
 
@@ -148,7 +148,7 @@ class Publishing:
             return
         try:
             await self._journal.reach(self._journal.appended, _WRITE_S, level)
-        except (TimeoutError, JournalError, RetainedStoreError):
+        except (TimeoutError, JournalError, MessageStoreError):
             raise Busy from None
 
     async def _publish(self, packets: bytes) -> None:

@@ -2,13 +2,15 @@
 """The compiled twin of ``assembly.PythonAssembler``: the same methods with the same answers."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, getenv, realloc
-from libc.string cimport memcpy
+from libc.stdlib cimport free, getenv, malloc, realloc
+from libc.string cimport memcpy, memset
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
 
 from host_broker.net.journal.assembly import Assembled
+from host_broker.net.journal.checksum import crc32
 from host_broker.net.journal.mark import PROTOCOL, is_mark
 
 cdef extern from * nogil:
@@ -41,6 +43,9 @@ cdef enum:
     WITH_PROPERTIES = 2
     LONGEST_CLIENT = 65535
     COLUMN_BYTES = 20  # of a record
+    BLOCK_HEADER = 48
+    BEHIND_CRC = 12  # of a block: what its CRC covers begins here
+    SMALL = 4096  # bytes of a body; a copy of less costs less than a buffer of its own
 
 
 cdef inline uint32_t big_endian(const uint8_t *at) noexcept nogil:
@@ -48,13 +53,6 @@ cdef inline uint32_t big_endian(const uint8_t *at) noexcept nogil:
         (<uint32_t> at[0] << 24) | (<uint32_t> at[1] << 16)
         | (<uint32_t> at[2] << 8) | <uint32_t> at[3]
     )
-
-
-cdef void *grown(void *column, Py_ssize_t bytes_each, Py_ssize_t capacity) except NULL:
-    cdef void *fresh = realloc(column, bytes_each * capacity)
-    if fresh == NULL:
-        raise MemoryError
-    return fresh
 
 
 cdef class _Open:
@@ -76,44 +74,66 @@ cdef class _Open:
     cdef object mark
     cdef Py_ssize_t partition
 
-    def __cinit__(self, Py_ssize_t partition):
-        self.partition = partition
+    def __cinit__(self):
         self.clients = []
         self.bodies = []
         self.mark = ""
 
     def __dealloc__(self):
         free(self.times)
-        free(self.connections)
-        free(self.counts)
-        free(self.client_lengths)
-        free(self.protocols)
-        free(self.encodings)
         free(self.lengths)
 
     cdef int room_for_record(self) except -1:
+        """The columns of records are one piece of memory, which begins with the times."""
         cdef Py_ssize_t capacity
+        cdef char *fresh
+        cdef void *left = self.times
         if self.records < self.record_capacity:
             return 0
         capacity = 2 * self.record_capacity if self.record_capacity else 16
-        self.times = <uint64_t *> grown(self.times, 8, capacity)
-        self.connections = <uint32_t *> grown(self.connections, 4, capacity)
-        self.counts = <uint32_t *> grown(self.counts, 4, capacity)
-        self.client_lengths = <uint16_t *> grown(self.client_lengths, 2, capacity)
-        self.protocols = <uint8_t *> grown(self.protocols, 1, capacity)
-        self.encodings = <uint8_t *> grown(self.encodings, 1, capacity)
+        fresh = <char *> malloc(COLUMN_BYTES * capacity)
+        if fresh == NULL:
+            raise MemoryError
+        if left != NULL:
+            self.record_columns(fresh, capacity)
+        self.times = <uint64_t *> fresh
+        self.connections = <uint32_t *> (fresh + 8 * capacity)
+        self.counts = <uint32_t *> (fresh + 12 * capacity)
+        self.client_lengths = <uint16_t *> (fresh + 16 * capacity)
+        self.protocols = <uint8_t *> (fresh + 18 * capacity)
+        self.encodings = <uint8_t *> (fresh + 19 * capacity)
         self.record_capacity = capacity
+        free(left)
         return 0
 
     cdef int room_for_messages(self, Py_ssize_t count) except -1:
         cdef Py_ssize_t capacity = self.message_capacity if self.message_capacity else 16
+        cdef void *fresh
         if self.messages + count <= self.message_capacity:
             return 0
         while capacity < self.messages + count:
             capacity *= 2
-        self.lengths = <uint32_t *> grown(self.lengths, 4, capacity)
+        fresh = realloc(self.lengths, 4 * capacity)
+        if fresh == NULL:
+            raise MemoryError
+        self.lengths = <uint32_t *> fresh
         self.message_capacity = capacity
         return 0
+
+    cdef char *record_columns(self, char *to, Py_ssize_t room) noexcept:
+        """Write down the columns of records, each with ``room`` for so many; returns the end."""
+        memcpy(to, self.times, 8 * self.records)
+        to += 8 * room
+        memcpy(to, self.connections, 4 * self.records)
+        to += 4 * room
+        memcpy(to, self.counts, 4 * self.records)
+        to += 4 * room
+        memcpy(to, self.client_lengths, 2 * self.records)
+        to += 2 * room
+        memcpy(to, self.protocols, self.records)
+        to += room
+        memcpy(to, self.encodings, self.records)
+        return to + room
 
     cdef int add(self, uint64_t time_ns, object record, object body, Py_ssize_t size) except -1:
         cdef Py_ssize_t count = record.count
@@ -178,46 +198,79 @@ cdef class _Open:
             raise ValueError("a record is not as many whole publications as it says")
         return 0
 
-    cdef object take(self):
-        cdef Py_ssize_t columns = COLUMN_BYTES * self.records + 4 * self.messages
-        cdef Py_ssize_t length = columns + self.clients_length + self.body_bytes
-        cdef bint joined = self.records > 1
-        cdef bytes whole = PyBytes_FromStringAndSize(
-            NULL, length if joined else length - self.body_bytes
-        )
-        cdef char *head = PyBytes_AS_STRING(whole)
-        cdef Py_buffer view
+    cdef char *columns(self, char *head) noexcept:
+        """Write down all that comes before the bodies; returns where they begin."""
         cdef bytes name
-        memcpy(head, self.times, 8 * self.records)
-        head += 8 * self.records
-        memcpy(head, self.connections, 4 * self.records)
-        head += 4 * self.records
-        memcpy(head, self.counts, 4 * self.records)
-        head += 4 * self.records
-        memcpy(head, self.client_lengths, 2 * self.records)
-        head += 2 * self.records
-        memcpy(head, self.protocols, self.records)
-        head += self.records
-        memcpy(head, self.encodings, self.records)
-        head += self.records
+        head = self.record_columns(head, self.records)
         memcpy(head, self.lengths, 4 * self.messages)
         head += 4 * self.messages
         for name in self.clients:
             memcpy(head, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
             head += PyBytes_GET_SIZE(name)
+        return head
+
+    cdef int copy_bodies(self, char *to) except -1:
+        cdef Py_buffer view
+        for body in self.bodies:
+            PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+            memcpy(to, view.buf, view.len)
+            to += view.len
+            PyBuffer_Release(&view)
+        return 0
+
+    cdef Py_ssize_t columns_length(self) noexcept:
+        return COLUMN_BYTES * self.records + 4 * self.messages + self.clients_length
+
+    cdef object take(self):
+        cdef Py_ssize_t columns = self.columns_length()
+        cdef Py_ssize_t length = columns + self.body_bytes
+        cdef bint joined = self.records > 1
+        cdef bytes whole = PyBytes_FromStringAndSize(NULL, length if joined else columns)
+        cdef char *bodies = self.columns(PyBytes_AS_STRING(whole))
         parts = [whole]
         if joined:
-            for body in self.bodies:
-                PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
-                memcpy(head, view.buf, view.len)
-                head += view.len
-                PyBuffer_Release(&view)
+            self.copy_bodies(bodies)
         else:
             parts.append(self.bodies[0])
         return Assembled(
             self.partition, self.records, self.messages, self.latest, self.clients_length,
             length, parts, self.mark,
         )
+
+    cdef int append_whole(self, list parts, list numbers, uint32_t mark) except -1:
+        """Append the block, header and all, to ``parts``, and move its partition's number on."""
+        cdef Py_ssize_t columns = self.columns_length()
+        cdef bint joined = self.records > 1 or self.body_bytes <= SMALL
+        cdef Py_ssize_t size = BLOCK_HEADER + columns + (self.body_bytes if joined else 0)
+        cdef bytes whole = PyBytes_FromStringAndSize(NULL, size)
+        cdef char *head = PyBytes_AS_STRING(whole)
+        cdef uint32_t length = <uint32_t> (BLOCK_HEADER + columns + self.body_bytes)
+        cdef uint32_t records = <uint32_t> self.records
+        cdef uint32_t messages = <uint32_t> self.messages
+        cdef uint32_t clients_length = <uint32_t> self.clients_length
+        cdef uint32_t segment = mark + <uint32_t> self.partition
+        cdef uint64_t first = numbers[self.partition]
+        cdef uint32_t crc
+        cdef char *bodies = self.columns(head + BLOCK_HEADER)
+        memcpy(head, b"MBLK", 4)
+        memcpy(head + 4, &length, 4)
+        memset(head + 12, 0, 4)  # flags, and 0
+        memcpy(head + 16, &first, 8)
+        memcpy(head + 24, &self.latest, 8)
+        memcpy(head + 32, &records, 4)
+        memcpy(head + 36, &messages, 4)
+        memcpy(head + 40, &clients_length, 4)
+        memcpy(head + 44, &segment, 4)
+        if joined:
+            self.copy_bodies(bodies)
+        crc = crc32(PyMemoryView_FromMemory(head + BEHIND_CRC, size - BEHIND_CRC, PyBUF_READ))
+        parts.append(whole)
+        if not joined:
+            crc = crc32(self.bodies[0], crc)
+            parts.append(self.bodies[0])
+        memcpy(head + 8, &crc, 4)
+        numbers[self.partition] = first + <uint64_t> self.messages
+        return 0
 
 
 cdef class Assembler:
@@ -229,14 +282,19 @@ cdef class Assembler:
     cdef list closed
     cdef readonly Py_ssize_t messages
 
-    def __init__(self, Py_ssize_t partitions, Py_ssize_t most_bytes):
-        self.partitions = partitions
-        self.most_bytes = most_bytes
+    def __cinit__(self):
         self.filling = {}
         self.closed = []
 
+    def __init__(self, Py_ssize_t partitions, Py_ssize_t most_bytes):
+        self.partitions = partitions
+        self.most_bytes = most_bytes
+
     def add(self, uint64_t time_ns, records not None):
         """Take the records of a read; see the twin."""
+        self.add_all(time_ns, records)
+
+    cdef int add_all(self, uint64_t time_ns, records) except -1:
         cdef Py_ssize_t size, partition, before
         cdef _Open block
         for record in records:
@@ -248,10 +306,13 @@ cdef class Assembler:
                 self.closed.append(block)
                 block = None
             if block is None:
-                block = self.filling[partition] = _Open(partition)
+                block = _Open.__new__(_Open)
+                block.partition = partition
+                self.filling[partition] = block
             before = block.messages
             block.add(time_ns, record, body, size)
             self.messages += block.messages - before
+        return 0
 
     def take(self, Py_ssize_t most_bytes):
         """Return the next blocks; see the twin."""
@@ -269,3 +330,20 @@ cdef class Assembler:
             size += block.body_bytes
             self.messages -= block.messages
         return found
+
+
+def whole_blocks(group, Py_ssize_t most_bytes, list numbers not None, uint32_t mark):
+    """Return the blocks of a group of records, headers and all; see the twin."""
+    cdef Assembler assembler = Assembler.__new__(Assembler)
+    cdef list parts = []
+    cdef _Open block
+    assembler.partitions = len(numbers)
+    assembler.most_bytes = most_bytes
+    for time_ns, records in group:
+        assembler.add_all(time_ns, records)
+    for block in assembler.closed:
+        block.append_whole(parts, numbers, mark)
+    for block in assembler.filling.values():
+        if block.records:
+            block.append_whole(parts, numbers, mark)
+    return parts

@@ -1,7 +1,7 @@
 """Records to the columns of blocks (docs/journal.md, Block).
 
 ``PythonAssembler`` is the twin of ``_assembly.Assembler``, which is compiled where that is
-possible; both have the same methods and give the same answers
+possible, and ``python_whole_blocks`` that of ``_assembly.whole_blocks``; they give the same answers
 (tests/host_broker/net/test_journal_assembly.py). The thread that writes shares the interpreter with
 the event loop: what it did for hundreds of records at once, a publication would wait for. So the
 loop fills the columns as records come, which costs the same in all.
@@ -190,12 +190,30 @@ def message_lengths(record: Record) -> list[int]:
     return lengths
 
 
+def python_whole_blocks(
+    group: Iterable[tuple[int, Sequence[Record]]], most_bytes: int, numbers: list[int], mark: int
+) -> list[Buffer]:
+    """Return the blocks of a group of records, by the times of their reads, headers and all.
+
+    ``numbers``: that of the next message of each partition; they are moved on. A block of partition
+    P says ``mark`` + P, modulo 2^32, of its segment. Raises ValueError as ``Assembler.add``.
+    """
+    parts: list[Buffer] = []
+    for each in assemble(group, len(numbers), most_bytes, PythonAssembler):
+        first = numbers[each.partition]
+        parts += each.block(first, (mark + each.partition) % 2**32)
+        numbers[each.partition] = first + each.messages
+    return parts
+
+
 COMPILED = True
 try:
     from host_broker.net.journal._assembly import Assembler as Assembler
+    from host_broker.net.journal._assembly import whole_blocks as whole_blocks
 except ImportError:  # not wanted, or no compiler where this was installed: slower, and the same
     COMPILED = False
     Assembler = PythonAssembler  # type: ignore[assignment,misc]
+    whole_blocks = python_whole_blocks
 
 
 def assemble(

@@ -15,7 +15,7 @@ from host_broker.net.journal.groups import GROUPS_FILE
 from host_broker.net.journal.identity import IDENTITY_FILE
 from host_broker.net.journal.index import index_path
 from host_broker.net.journal.segment import Partition
-from host_broker.net.storage.retained_store import RetainedStore
+from host_broker.net.storage.message_store import MessageStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class Snapshot:
 
 
 def take_snapshot(
-    folder: Path, partitions: Sequence[Partition], store: RetainedStore | None
+    folder: Path, partitions: Sequence[Partition], store: MessageStore | None
 ) -> Snapshot:
-    """Take it; call it while nobody writes. Raises ``OSError``, ``RetainedStoreError``."""
+    """Take it; call it while nobody writes. Raises ``OSError``, ``MessageStoreError``."""
     files = [*_small(folder, IDENTITY_FILE), *_small(folder, GROUPS_FILE)]
     files += _small(folder.parent, "published.json", "")
     for partition in partitions:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 
-from host_broker.net.journal.assembly import assemble, message_lengths
+from host_broker.net.journal.assembly import message_lengths, whole_blocks
 from host_broker.net.journal.checksum import crc32
 from host_broker.net.journal.format import (
     BLOCK_HEADER_LENGTH,
@@ -30,7 +30,7 @@ from host_broker.net.journal.format import (
     take_column,
 )
 from host_broker.net.journal.segment import BLOCK_BYTES, Partition
-from host_broker.net.storage.retained_store import Entry, RetainedStore
+from host_broker.net.storage.message_store import NO_CHANGES, Changes, Entry, MessageStore
 from host_broker.outputs import Buffer, Record
 from host_broker.settings import JournalSettings
 
@@ -45,15 +45,16 @@ _SLOW_S = 0.005  # a disk that makes the loop wait this long …
 _REST_S = 1.0  # … is not written to by the loop for a while
 
 _MAGIC = b"MOTESTAG"
-_VERSION = 1
+_VERSION = 2
+_READ = (1, 2)  # version 1 had no queues
 _HEADER = Struct("<8sHHIQII16s16s")  # CRC behind it
 _CRC = Struct("<I")
 AREA_HEADER_LENGTH = _HEADER.size + _CRC.size
-_RETAINED_MAGIC = b"MRET"
-_RETAINED = Struct("<4sIII")  # magic, length of all, CRC of what is behind it, mark
-_RETAINED_BEHIND_CRC = 12
-_ENTRY = Struct("<HII")  # lengths of topic, packet, properties
-_FORGOTTEN = 2**32 - 1  # for the length of the packet of a topic that has none any more
+_RETAINED_MAGIC, _QUEUED_MAGIC = b"MRET", b"MQUE"
+_PIECE = Struct("<4sIII")  # magic, length of all, CRC of what is behind it, mark
+_PIECE_BEHIND_CRC = 12
+_ENTRY = Struct("<HII")  # lengths of topic or place, packet, properties
+_FORGOTTEN = 2**32 - 1  # for the length of the packet of what is there no more
 # Of a block: times, connections, counts, lengths of clients, protocols, encodings.
 _COLUMNS = (("Q", 8), ("I", 4), ("I", 4), ("H", 2), ("B", 1), ("B", 1))
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -78,25 +79,24 @@ class Area:
         self._used = 0
         self._sequence = sequence
 
-    def add(self, taken: Sequence[Taken], retained: Mapping[bytes, Entry | None]) -> bool:
+    def add(self, taken: Sequence[Taken], retained: Changes, queued: Changes = NO_CHANGES) -> bool:
         """Hand to the kernel what turns brought; False if it has no room, or the disk none.
 
         All of it is there, or nothing: of a call that was cut short, recovery reads no part.
         """
-        numbers = list(self.numbers)
-        parts: list[Buffer] = []
+        numbers = self.numbers.copy()
         mark = self._mark
+        parts: list[Buffer] = []
         if not self._used:
             head = self._stage.header(self._sequence, len(numbers))
             (mark,) = _CRC.unpack_from(head, _HEADER.size)
             parts.append(head)
-        for each in assemble(taken, len(numbers), BLOCK_BYTES):
-            partition = each.partition
-            parts += each.block(numbers[partition], _of_partition(mark, partition))
-            numbers[partition] += each.messages
+        parts += whole_blocks(taken, BLOCK_BYTES, numbers, mark)
         if retained:
-            parts.append(_pack_retained(retained, mark))
-        size = sum(map(len, parts))
+            parts.append(_pack_changes(_RETAINED_MAGIC, retained, mark))
+        if queued:
+            parts.append(_pack_changes(_QUEUED_MAGIC, queued, mark))
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if self._used + size > AREA_BYTES:
             return False
         if not self._stage.write(parts, size, self._offset + self._used):
@@ -121,7 +121,7 @@ class Stage:
         self._run = run
         self._boot = _boot_id()
         self._sequence = 0
-        self._rests_until = 0.0
+        self._rests_until = 0.0  # 0: it does not
         path = journal / STAGE_FILE
         unborn = path.with_suffix(".new")
         self._file = os.open(unborn, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -137,7 +137,7 @@ class Stage:
 
     def begin(self, numbers: list[int]) -> Area | None:
         """Return an area for the next group; None if none is free."""
-        if not self._free or time.monotonic() < self._rests_until:
+        if not self._free or self._rests():
             return None
         area = self._free.pop()
         self._sequence += 1
@@ -150,7 +150,13 @@ class Stage:
 
     def takes(self, size: int) -> bool:
         """Whether so many bytes are worth a try."""
-        return size <= _MOST_AT_ONCE and time.monotonic() >= self._rests_until
+        return size <= _MOST_AT_ONCE and not self._rests()
+
+    def _rests(self) -> bool:
+        """Whether the disk was slow, or refused something, a short while ago."""
+        if self._rests_until and time.monotonic() >= self._rests_until:
+            self._rests_until = 0.0
+        return bool(self._rests_until)
 
     def header(self, sequence: int, partitions: int) -> bytes:
         """Return the first bytes of an area."""
@@ -171,7 +177,10 @@ class Stage:
         """Hand parts of ``size`` bytes in all to the kernel; False if it does not take them."""
         began = time.monotonic()
         try:
-            written = os.pwritev(self._file, parts, offset) if len(parts) <= _FEW_PARTS else 0
+            if len(parts) == 1:
+                written = os.pwrite(self._file, parts[0], offset)
+            else:
+                written = os.pwritev(self._file, parts, offset) if len(parts) <= _FEW_PARTS else 0
             if written < size:
                 _write_all(self._file, b"".join(parts)[written:], offset + written)
         except OSError as error:
@@ -214,6 +223,7 @@ class Staged:
     is_of_this_boot: bool
     records: list[StagedRecord] = field(default_factory=list)
     retained: dict[bytes, Entry | None] = field(default_factory=dict)
+    queued: dict[bytes, Entry | None] = field(default_factory=dict)
 
 
 def read(journal: Path, identity: uuid.UUID) -> list[Staged]:
@@ -235,12 +245,12 @@ def recover(
     journal: Path,
     identity: uuid.UUID,
     settings: JournalSettings,
-    store: RetainedStore | None = None,
+    store: MessageStore | None = None,
 ) -> int:
     """Put what a killed broker has left in its stage where it belongs; returns the new messages.
 
     It may itself be killed at any instant, and begun again. Raises ``JournalError``,
-    ``RetainedStoreError``, ``OSError``.
+    ``MessageStoreError``, ``OSError``.
     """
     partitions: dict[tuple[int, int], Partition] = {}  # by run and number
     ends: dict[tuple[int, int], int] = {}  # of what segments had before
@@ -260,8 +270,9 @@ def recover(
         messages += added
         # What another start of the machine has left may be older than the store is, unless
         # segments lack some of it.
-        if store is not None and staged.retained and (added or staged.is_of_this_boot):
-            store.write(staged.retained)
+        changes = staged.retained or staged.queued
+        if store is not None and changes and (added or staged.is_of_this_boot):
+            store.write(staged.retained, staged.queued)
     for partition in partitions.values():
         partition.close()
     if messages:
@@ -291,16 +302,19 @@ def read_area(data: memoryview, identity: uuid.UUID, boot: bytes) -> Staged | No
     _, version, _, partitions, sequence, run, _, journal, when = _HEADER.unpack_from(data)
     if mark != crc32(data[: _HEADER.size]):
         return None  # it was being written
-    if version != _VERSION or journal != identity.bytes:
+    if version not in _READ or journal != identity.bytes:
         _log.warning("journal: the stage is of another journal, or version: it is not read")
         return None
     staged = Staged(sequence, run, any(when) and when == boot)
     numbers: dict[int, int] = {}
     at = AREA_HEADER_LENGTH
     with contextlib.suppress(ValueError):  # the end, or what a loss of power has left
-        while at + _RETAINED.size <= len(data):
-            if data[at : at + 4] == _RETAINED_MAGIC:
-                at = _read_retained(data, at, mark, staged.retained)
+        while at + _PIECE.size <= len(data):
+            magic = data[at : at + 4]
+            if magic == _RETAINED_MAGIC:
+                at = _read_changes(data, at, mark, staged.retained)
+            elif magic == _QUEUED_MAGIC:
+                at = _read_changes(data, at, mark, staged.queued)
             else:
                 at = _read_block(data, at, mark, numbers, partitions, staged.records)
     return staged
@@ -371,45 +385,45 @@ def records_of(data: memoryview, at: int, block: Block) -> list[tuple[int, Recor
     return found
 
 
-def _pack_retained(changes: Mapping[bytes, Entry | None], mark: int) -> bytes:
+def _pack_changes(magic: bytes, changes: Changes, mark: int) -> bytes:
     entries: list[bytes] = []
-    for topic, entry in changes.items():
+    for key, entry in changes.items():
         if entry is None:
-            entries += (_ENTRY.pack(len(topic), _FORGOTTEN, 0), topic)
+            entries += (_ENTRY.pack(len(key), _FORGOTTEN, 0), key)
         else:
             packet, properties = entry
-            entries += (_ENTRY.pack(len(topic), len(packet), len(properties)), topic)
+            entries += (_ENTRY.pack(len(key), len(packet), len(properties)), key)
             entries += (packet, properties)
     covered = _CRC.pack(mark) + b"".join(entries)
-    length = _RETAINED.size + len(covered) - _CRC.size
-    return _RETAINED.pack(_RETAINED_MAGIC, length, crc32(covered), mark) + covered[_CRC.size :]
+    length = _PIECE.size + len(covered) - _CRC.size
+    return _PIECE.pack(magic, length, crc32(covered), mark) + covered[_CRC.size :]
 
 
-def _read_retained(data: memoryview, at: int, mark: int, changes: dict[bytes, Entry | None]) -> int:
+def _read_changes(data: memoryview, at: int, mark: int, changes: dict[bytes, Entry | None]) -> int:
     """Add the changes at ``at``; returns their end. ValueError if they are not whole."""
-    _, size, crc, marked = _RETAINED.unpack_from(data, at)
+    _, size, crc, marked = _PIECE.unpack_from(data, at)
     end: int = at + size
-    if marked != mark or size < _RETAINED.size or end > len(data):
+    if marked != mark or size < _PIECE.size or end > len(data):
         raise ValueError
-    with data[at + _RETAINED_BEHIND_CRC : end] as covered:
+    with data[at + _PIECE_BEHIND_CRC : end] as covered:
         if crc32(covered) != crc:
             raise ValueError
-    position = at + _RETAINED.size
+    position = at + _PIECE.size
     found: dict[bytes, Entry | None] = {}
     while position < end:
         if end - position < _ENTRY.size:
             raise ValueError
-        topic_length, packet_length, properties_length = _ENTRY.unpack_from(data, position)
+        key_length, packet_length, properties_length = _ENTRY.unpack_from(data, position)
         forgotten = packet_length == _FORGOTTEN
         position += _ENTRY.size
         parts = []
-        for length in (topic_length, 0 if forgotten else packet_length, properties_length):
+        for length in (key_length, 0 if forgotten else packet_length, properties_length):
             parts.append(bytes(data[position : position + length]))
             position += length
         if position > end:
             raise ValueError
-        topic, packet, properties = parts
-        found[topic] = None if forgotten else (packet, properties)
+        key, packet, properties = parts
+        found[key] = None if forgotten else (packet, properties)
     changes.update(found)
     return end
 
@@ -418,11 +432,6 @@ def _write_all(file: int, data: bytes, offset: int) -> None:
     written = os.pwrite(file, data, offset)
     while written < len(data):
         written += os.pwrite(file, data[written:], offset + written)
-
-
-def _of_partition(mark: int, partition: int) -> int:
-    """Return what a block of this partition has in the place of its segment's CRC."""
-    return (mark + partition) % 2**32
 
 
 def _boot_id() -> bytes:

@@ -1,10 +1,10 @@
 """The journal: the event loop hands over what a turn brought, a thread writes it in groups.
 
-What is written is the journal's records, and after them the retained messages that changed with
-them, so that neither is ever newer than the journal. ``append`` gives each turn a position;
-``written`` and ``synced`` say up to which position all is in segments, which is in the kernel, and
-on the disk. What somebody waits for is staged until then (``stage``), so that nobody waits for the
-thread.
+What is written is the journal's records, and after them what changed with them of retained messages
+and durable queues, so that neither is ever newer than the journal. ``append`` gives each turn a
+position; ``written`` and ``synced`` say up to which position all is in segments, which is in the
+kernel, and on the disk. What somebody waits for is staged until then (``stage``), so that nobody
+waits for the thread.
 
 Policy: while the disk is full, or no file can be opened, everything waits and is tried again:
 ``full`` holds the publishers. A journal that cannot be written for any other reason stops the
@@ -21,10 +21,11 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, TypeVarTuple, Unpack
 
 from host_broker.net.journal.assembly import Assembled, Assembler
 from host_broker.net.journal.groups import Groups
@@ -36,13 +37,19 @@ from host_broker.net.journal.segment import BLOCK_BYTES, Partition
 from host_broker.net.journal.snapshot import Snapshot, take_snapshot
 from host_broker.net.journal.stage import STAGE_FILE, Area, Stage, Taken, recover
 from host_broker.net.storage.files import sync
-from host_broker.net.storage.retained_store import Entry, RetainedStore, RetainedStoreError
+from host_broker.net.storage.message_store import (
+    NO_CHANGES,
+    Changes,
+    Entry,
+    MessageStore,
+    MessageStoreError,
+)
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
 
 _log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 Level = Literal["kept", "written", "synced"]
 
@@ -69,18 +76,21 @@ class _Group:
 
     assembler: Assembler
     retained: dict[bytes, Entry | None] = field(default_factory=dict)
+    queued: dict[bytes, Entry | None] = field(default_factory=dict)
     position: int = 0  # of its last turn
     cost: int = 0  # of what the loop was not told yet to be written
     sync: bool = False
     area: Area | None = None  # of the stage
     unstaged: list[Taken] = field(default_factory=list)
     unstaged_retained: dict[bytes, Entry | None] = field(default_factory=dict)
+    unstaged_queued: dict[bytes, Entry | None] = field(default_factory=dict)
     unstaged_cost: int = 0
 
     @property
     def is_staged(self) -> bool:
         """Whether all of it is."""
-        return self.area is not None and not (self.unstaged or self.unstaged_retained)
+        unstaged = self.unstaged or self.unstaged_retained or self.unstaged_queued
+        return self.area is not None and not unstaged
 
 
 @dataclass(slots=True, eq=False)
@@ -106,20 +116,25 @@ class Journal:
     """Writes docs/journal.md, and what is retained, without ever making the event loop wait.
 
     ``append`` fills columns, it waits for nothing. ``appended``, ``written``, ``synced``: positions
-    of what was taken, what the kernel has, and what the disk has; the thread reports the latter two
-    to the loop, both by one call of ``progressed``. ``full``: more waits to be written than may.
-    ``reader`` and ``groups`` are for those who read it.
+    of what was taken, and of what segments have in the kernel, and on the disk, as far as the loop
+    knows. ``kept``: the position up to which all is where ``journal.ack`` says, so that answers may
+    go out. ``full``: more waits to be written than may. ``reader`` and ``groups`` are for those who
+    read it.
+
+    The thread wakes the loop when it has written a group for which somebody waits. Of any other one
+    the loop learns when it comes here the next time: to be woken for each would cost it, and who
+    publishes meanwhile, more than all else that the journal does.
     """
 
     def __init__(
-        self, folder: Path, settings: JournalSettings, store: RetainedStore | None = None
+        self, folder: Path, settings: JournalSettings, store: MessageStore | None = None
     ) -> None:
         """Find where every partition goes on, after what a killed broker has left in the stage.
 
-        ``store`` is for the retained messages; what it has is right only afterwards. Raises
+        ``store`` is for retained messages and queues; what it has is right only afterwards. Raises
         ``JournalError`` if the journal in ``folder`` is corrupt or cannot be written.
         """
-        self.appended = self.written = self.synced = 0
+        self.appended = self.written = self.synced = self.kept = 0
         self.full = False
         self.deleted_segments = self.deleted_bytes = 0  # since the start; the thread's
         self.waits_for_room = 0  # how often the disk was full
@@ -145,6 +160,8 @@ class Journal:
         self._staged = 0  # the position up to which all is in segments, or staged
         self._pending_bytes = 0
         self._writing: _Group | None = None  # what is with the thread
+        self._done: deque[_Group] = deque()  # written, and the loop has not looked
+        self._awaited = False  # the loop is to be woken when the next one is
         self._hurried = False  # the next one follows at once
         self._waiting: list[tuple[int, Level, asyncio.Future[None]]] = []
         self._handed_over: queue.SimpleQueue[_Group | _Wanted | None] = queue.SimpleQueue()
@@ -155,7 +172,7 @@ class Journal:
         self._timer: asyncio.TimerHandle | None = None
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
-        self._failure: JournalError | RetainedStoreError | None = None
+        self._failure: JournalError | MessageStoreError | None = None
 
     def start(
         self,
@@ -165,8 +182,8 @@ class Journal:
     ) -> None:
         """Start the writing thread; everything else may be called from ``loop`` only.
 
-        ``lost`` is called once with the error that ended the journal, ``progressed`` whenever
-        ``written``, ``synced`` or ``full`` have changed for the better.
+        ``lost`` is called once with the error that ended the journal, ``progressed`` when ``kept``
+        or ``full`` have changed for the better, at the latest when what ``hurry`` asked for is so.
         """
         self._loop = loop
         self._lost = lost
@@ -179,26 +196,18 @@ class Journal:
         """Whether the thread runs: also after ``close``, if the disk did not answer."""
         return self._thread is not None and self._thread.is_alive()
 
-    @property
-    def kept(self) -> int:
-        """The position up to which all is where ``journal.ack`` says: answers may go out."""
-        ack = self._settings.ack
-        if ack == "memory":
-            return self.appended
-        return max(self.written, self._staged) if ack == "written" else self.synced
-
     def change(self, settings: JournalSettings) -> None:
         """Have other limits from now on; what is not ``LIVE`` is as it was."""
         self._settings = settings
 
     def statistics(self) -> dict[str, object]:
         """Return what waits to be written, for people and their tools."""
-        return {"full": self.full, "waiting_bytes": self._pending_bytes}
+        return {"full": self.full, "waiting_bytes": self.waiting_bytes}
 
     @property
     def waiting_bytes(self) -> int:
         """How much waits to be written."""
-        return self._pending_bytes
+        return self._pending_bytes - sum(group.cost for group in tuple(self._done))
 
     @property
     def nexts(self) -> list[int]:
@@ -209,18 +218,25 @@ class Journal:
         self,
         time_ns: int,
         records: list[Record],
-        retained: Mapping[bytes, Entry | None] | None = None,
+        retained: Changes = NO_CHANGES,
+        queued: Changes = NO_CHANGES,
     ) -> int:
         """Take what a turn brought (ns since 1970 UTC); returns its position.
 
         It is written within ``journal.flush_s``, sooner with ``hurry``.
         """
+        if self._done:
+            self._look()
         self.appended += 1
+        if self._settings.ack == "memory":
+            self.kept = self.appended
         if self._failure is not None:
             return self.appended  # which is never reached
         cost = 0
         for record in records:
             cost += len(record.body) + _RECORD_OVERHEAD
+        for entry in queued.values():
+            cost += _RECORD_OVERHEAD + (len(entry[0]) + len(entry[1]) if entry is not None else 0)
         group = self._group
         if records:
             try:
@@ -232,19 +248,24 @@ class Journal:
         group.cost += cost
         if retained:
             group.retained.update(retained)
+        if queued:
+            _put_together(group.queued, queued)
         if self._stage is not None:
             if records:
                 group.unstaged.append((time_ns, records))
             if retained:
                 group.unstaged_retained.update(retained)
+            if queued:
+                _put_together(group.unstaged_queued, queued)
             group.unstaged_cost += cost
         self._pending_bytes += cost
         if self._pending_bytes > self._settings.max_pending_bytes:
             self.full = True
+            self._await()
         if group.cost >= _GROUP_BYTES:
             if group.area is not None:
                 self.keep_now()  # who waited for what was before it waits for this, too
-            self.hurry()
+            self._hand_over()
         elif self._timer is None and not self._hurried:
             self._timer = self._loop.call_later(self._settings.flush_s, self._due)
         return self.appended
@@ -255,6 +276,8 @@ class Journal:
         It can be staged if ``journal.ack`` is ``written``, it is not too much, and all before it
         is staged or in segments. If not, ``hurry``.
         """
+        if self._done:
+            self._look()
         if self.kept >= self.appended:
             return True
         group, stage = self._group, self._stage
@@ -268,16 +291,28 @@ class Journal:
             else:
                 return False
             group.area = stage.begin(numbers)
-        if group.area is None or not group.area.add(group.unstaged, group.unstaged_retained):
+        if group.area is None or not group.area.add(
+            group.unstaged, group.unstaged_retained, group.unstaged_queued
+        ):
             return False
-        group.unstaged, group.unstaged_retained, group.unstaged_cost = [], {}, 0
-        self._staged = self.appended
+        group.unstaged, group.unstaged_cost = [], 0
+        group.unstaged_retained, group.unstaged_queued = {}, {}
+        self._staged = self.kept = self.appended
         return True
 
     def hurry(self) -> None:
         """Write what was taken as soon as the thread is free: somebody waits for it."""
+        self._hand_over()
+        self._await()
+
+    def _hand_over(self) -> None:
+        """Give the group to the thread, as soon as that is free."""
+        if self._done:
+            self._look()
         if self._writing is not None:
             self._hurried = self._group.position > 0
+            if self._hurried:
+                self._await()
         elif self._group.position:
             self._hurried = False
             if self._timer is not None:
@@ -286,15 +321,28 @@ class Journal:
             group, self._group = self._group, self._new_group()
             group.sync |= self._settings.ack == "synced"
             self._writing = group
+            self._awaited = self.full or bool(self._waiting) or self._grown is not None
             self._handed_over.put(group)
+
+    def _await(self) -> None:
+        """Have the thread tell when it has written what it has: somebody waits for it."""
+        self._awaited = True
+        if self._done:  # it may have been so before
+            self._look()
+
+    def _look(self) -> None:
+        """Take note of what the thread has written since the last time."""
+        while self._done:
+            self._reached(self._done.popleft())
 
     async def reach(self, position: int, deadline_s: float, level: Level = "kept") -> None:
         """Wait until everything up to ``position`` is kept, or ``written`` or ``synced``, whatever
         ``journal.ack`` says.
 
         Raises ``TimeoutError`` if that takes longer than ``deadline_s``; ``JournalError`` or
-        ``RetainedStoreError`` if it never will be.
+        ``MessageStoreError`` if it never will be.
         """
+        self._look()
         if self._reached_by(level) >= position or (level == "kept" and self.keep_now()):
             return
         if self._failure is not None:
@@ -311,7 +359,7 @@ class Journal:
     async def close(self, deadline_s: float) -> None:
         """Write everything out and end the thread.
 
-        Raises ``JournalError`` or ``RetainedStoreError`` if that failed, earlier or now, or took
+        Raises ``JournalError`` or ``MessageStoreError`` if that failed, earlier or now, or took
         longer than ``deadline_s``.
         """
         thread = self._thread
@@ -328,6 +376,7 @@ class Journal:
             self._group = self._new_group()
         self._handed_over.put(None)
         await asyncio.to_thread(thread.join, deadline_s)
+        self._look()
         if self._stage is not None and not thread.is_alive():
             self._stage.close()
             if self._failure is None:
@@ -342,6 +391,7 @@ class Journal:
 
     async def settle(self, deadline_s: float) -> None:
         """Have what was acknowledged in segments, where readers find it; errors as ``reach``."""
+        self._look()
         if self._staged > self.written:
             await self.reach(self._staged, deadline_s, "written")
 
@@ -370,6 +420,7 @@ class Journal:
         """Return what is done when the journal has more than now, for those who wait for it."""
         if self._grown is None:
             self._grown = self._loop.create_future()
+            self._await()
         return self._grown
 
     def _handed_on(self, cost: int) -> None:
@@ -387,11 +438,14 @@ class Journal:
         self.written = group.position
         if group.sync:
             self.synced = group.position
+        if self._settings.ack != "memory":
+            by_thread = self.written if self._settings.ack == "written" else self.synced
+            self.kept = max(self.kept, by_thread)
         self._writing = None
         if group.area is not None and self._stage is not None:
             self._stage.free(group.area)
         if self._group.cost >= _GROUP_BYTES or (self._hurried and not self._is_enough_staged()):
-            self.hurry()
+            self._hand_over()
         self._handed_on(group.cost)
         self._progressed()
         if self._waiting:
@@ -410,7 +464,7 @@ class Journal:
     def _due(self) -> None:
         """The group has waited for ``flush_s``."""
         self._timer = None
-        self.hurry()
+        self._hand_over()
 
     def _reached_by(self, level: Level) -> int:
         if level == "kept":
@@ -448,7 +502,7 @@ class Journal:
             self._failure.__cause__ = error
             self._ended(self._failure)
 
-    def _ended(self, error: JournalError | RetainedStoreError) -> None:
+    def _ended(self, error: JournalError | MessageStoreError) -> None:
         for _, _, waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(error)
@@ -458,11 +512,12 @@ class Journal:
         """The thread cannot write for now; publishers wait until it can."""
         self.full = True
         self.waits_for_room += 1
+        self._await()
 
     # ---- the thread ----
 
     def _work(self) -> None:
-        failure: JournalError | RetainedStoreError | None = None
+        failure: JournalError | MessageStoreError | None = None
         try:
             swept = self._sweep()
             while True:
@@ -477,14 +532,16 @@ class Journal:
                     self._give_snapshot(group)
                     continue
                 self._write(group)
-                self._call_on_loop(self._reached, group)
+                self._done.append(group)
+                if self._awaited:
+                    self._call_on_loop(self._look)
                 if time.monotonic() - swept > _SWEEP_S:
                     swept = self._sweep()
             for partition in self._partitions:
                 partition.close()
         except OSError as error:
             failure = _refused(self._folder, error)
-        except (JournalError, RetainedStoreError) as error:
+        except (JournalError, MessageStoreError) as error:
             failure = error
         except Exception as error:  # a bug; it must end the broker too, not only this thread
             failure = JournalError(f"the journal's thread failed: {error!r}")
@@ -497,7 +554,7 @@ class Journal:
         """Between two groups: what is retained is as new as what is in segments."""
         try:
             snapshot = take_snapshot(self._folder, self._partitions, self._store)
-        except (OSError, RetainedStoreError, JournalError) as error:
+        except (OSError, MessageStoreError, JournalError) as error:
             self._call_on_loop(wanted.failed, error)
         else:
             self._call_on_loop(wanted.give, snapshot)
@@ -525,9 +582,9 @@ class Journal:
             for partition in self._partitions:
                 partition.sync()
         if self._store is not None:
-            if group.retained:
-                self._store.write(group.retained)
-                group.retained = {}
+            if group.retained or group.queued:
+                self._store.write(group.retained, group.queued)
+                group.retained, group.queued = {}, {}
             if group.sync:
                 self._store.sync()
         if group.area is not None:
@@ -611,9 +668,19 @@ class Journal:
             _log.warning(text, len(more), size)
         return time.monotonic()
 
-    def _call_on_loop(self, function: Callable[[_T], None], argument: _T) -> None:
+    def _call_on_loop(self, function: Callable[[Unpack[_Ts]], None], *arguments: *_Ts) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, argument)
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _put_together(before: dict[bytes, Entry | None], changes: Changes) -> None:
+    """Add changes of queues. A message that came since, and is done with already, needs to be known
+    to nobody: numbers are not used twice."""
+    for key, entry in changes.items():
+        if entry is None and before.get(key) is not None:
+            del before[key]
+        else:
+            before[key] = entry
 
 
 def _refused(folder: Path, error: OSError) -> JournalError:

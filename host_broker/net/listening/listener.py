@@ -64,12 +64,13 @@ class Listener:
         if self.principal and address.protocol == HTTP:
             raise ListenError(f"--listen {address}: with HTTP each request says who asks")
         self.insecure = False  # open to other machines, though it should not be
+        self._insecure_allowed = insecure
         # Some protocols have a word for whoever comes while the broker stops; FMQP has none (R33).
         spec = protocols().get(address.protocol)
         self.answers_until_stopped = (
             spec.answers_until_stopped if spec is not None else address.protocol == AUTO
         )
-        self._address = address
+        self.address = address
         self._tls = address.transport == "tls"  # from the first byte on
         self._certificate: ssl.SSLContext | None = None  # that of the start
         self._context: ListenerContext | None = None
@@ -80,16 +81,14 @@ class Listener:
             self._inode = os.stat(address.path).st_ino
             return
         self._certificate = self.certificate(settings)
-        if self._certificate is not None and self._tls:
-            authenticated |= self._certificate.verify_mode == ssl.CERT_REQUIRED
-        secure = address.transport == "tls" and authenticated
+        secure = self._is_secure(self._certificate, authenticated)
         self._socket, self.insecure = _bind_tcp(address, secure=secure, insecure=insecure)
 
     def __str__(self) -> str:
         """``fmqp 127.0.0.1:8765``, ``fmqps …``, ``fmqp+unix /path``: the ready line."""
         name = self._socket.getsockname()
         where = name if self._socket.family == socket.AF_UNIX else host_and_port(*name[:2])
-        return f"{self._address.scheme} {where}"
+        return f"{self.address.scheme} {where}"
 
     def start(
         self,
@@ -142,7 +141,18 @@ class Listener:
         """Load the certificate, None if this listener has none. Raises ``ListenError``."""
         if not self._may_have_certificate(settings):
             return None
-        return server_context(self._address, settings)
+        return server_context(self.address, settings)
+
+    def check(self, certificate: ssl.SSLContext | None, authenticated: bool) -> None:
+        """Raise ``ListenError`` if other settings would open it to other machines.
+
+        It was not, so whoever has started it does not expect that. ``authenticated`` as at first.
+        """
+        if self.address.transport == "unix" or self._insecure_allowed:
+            return
+        host = str(self._socket.getsockname()[0])
+        if _is_exposed(host) and not self._is_secure(certificate, authenticated):
+            raise ListenError(_exposed(self.address))
 
     def use_certificate(self, certificate: ssl.SSLContext | None) -> None:
         """Have those who come from now on be shown this one."""
@@ -158,8 +168,14 @@ class Listener:
             self._accepting.close()
         self._socket.close()
 
+    def _is_secure(self, certificate: ssl.SSLContext | None, authenticated: bool) -> bool:
+        """Whether everybody who connects is hidden from others and known."""
+        if not self._tls or certificate is None:
+            return False
+        return authenticated or certificate.verify_mode == ssl.CERT_REQUIRED
+
     def _may_have_certificate(self, settings: NetSettings) -> bool:
-        address = self._address
+        address = self.address
         if address.transport == "unix":
             return False
         return self._tls or (address.protocol == AUTO and has_certificate(address, settings))
@@ -185,19 +201,29 @@ def _bind_tcp(address: Address, *, secure: bool, insecure: bool) -> tuple[socket
     except (OSError, UnicodeError) as error:
         raise ListenError(f"cannot listen on {address}: {error}") from error
     host = str(where[0])
-    exposed = not secure and not ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    exposed = not secure and _is_exposed(host)
     if exposed and not insecure:
-        lacks = "authentication" if address.transport == "tls" else "encryption and authentication"
-        raise ListenError(
-            f"{address} can be reached from other machines, without {lacks}; listen on 127.0.0.1 "
-            f"or with {address.protocol}s://, and with users (access.users) or client_ca=FILE, or "
-            "add --insecure-bind if that is what you want"
-        )
+        raise ListenError(_exposed(address))
     try:
         made = socket.create_server((host, address.port), family=family, backlog=_BACKLOG)
         return made, exposed
     except OSError as error:
         raise ListenError(f"cannot listen on {address}: {_reason(error, address.port)}") from error
+
+
+def _is_exposed(host: str) -> bool:
+    return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
+
+
+def _exposed(address: Address) -> str:
+    """Say why an address is refused."""
+    lacks = "authentication" if address.transport == "tls" else "encryption and authentication"
+    named = "principal=NAME is nobody's proof; " if "principal" in address.options else ""
+    return (
+        f"{address} can be reached from other machines, without {lacks}; {named}listen on "
+        f"127.0.0.1 or with {address.protocol}s://, and with users (access.users) or "
+        "client_ca=FILE, or add --insecure-bind if that is what you want"
+    )
 
 
 def _reason(error: OSError, port: int) -> str:

@@ -9,6 +9,7 @@ R and A numbers are those of the requirements and ambiguities in ``NOTES.md``.
 """
 
 from host_broker.protocol import (
+    Admits,
     BrokerContext,
     EveryByte,
     FirstBytes,
@@ -27,6 +28,12 @@ def _server(settings: LightmqSettings, context: BrokerContext) -> ProtocolServer
     return LightmqServer(settings, context)
 
 
+def _admits(settings: LightmqSettings) -> Admits:
+    if not settings.clients:
+        return "everybody"
+    return "proved" if all(settings.clients.values()) else "named"
+
+
 LIGHTMQ = ProtocolSpec(
     name="lightmq",
     title="LightMQ",
@@ -43,7 +50,7 @@ LIGHTMQ = ProtocolSpec(
     answers_until_stopped=True,
     authenticates=True,
     client_paths=PATHS,
-    admits=lambda settings: bool(settings.clients),
+    admits=_admits,
 )
 
 

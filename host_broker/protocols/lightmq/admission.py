@@ -28,7 +28,5 @@ class Admission:
         if self._tokens.get(client_id) == b"":
             return client_id
         name, _, token = client_id.rpartition(":")
-        expected = self._tokens.get(name)
-        if expected and compare_digest(expected, sha256(token.encode()).digest()):
-            return name
-        return None
+        expected = self._tokens.get(name, b"")  # which is no hash
+        return name if compare_digest(expected, sha256(token.encode()).digest()) else None

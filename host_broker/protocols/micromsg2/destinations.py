@@ -10,6 +10,9 @@ from host_broker.protocols.micromsg2.refusal import Refusal
 
 TOPIC_PREFIX = b"topic/"
 MAX_DESTINATION = 255  # bytes
+# Where messages go that say no destination, as programs of SharpMessaging do, whose server is all
+# that there is to send to.
+NO_DESTINATION = TOPIC_PREFIX + b"micromsg2"
 SUBSCRIBE, UNSUBSCRIBE = "subscribe", "unsubscribe"
 
 _SHOWN = 60

@@ -27,7 +27,7 @@ class ExtensionFault(ValueError):
     """Properties that an extension cannot have; the text says why."""
 
 
-def _as_said(theirs: Pairs, ours: Pairs) -> Pairs:
+def as_said(theirs: Pairs, ours: Pairs) -> Pairs:
     """Agree on what the peer says, of an extension whose properties mean nothing to us."""
     return theirs
 
@@ -45,7 +45,7 @@ class ExtensionSpec:
     name: str
     aliases: tuple[str, ...] = ()
     has_frames: bool = False
-    agree: Callable[[Pairs, Pairs], Pairs] = _as_said
+    agree: Callable[[Pairs, Pairs], Pairs] = as_said
 
 
 def window(properties: Pairs) -> int | None:

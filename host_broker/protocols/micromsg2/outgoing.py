@@ -19,7 +19,8 @@ from host_broker.wire.budget import Budget
 class OutgoingMessage:
     """One message. ``number``: its place in the queue ``queue``; 0: it is of a topic.
 
-    ``type``: of .NET, said before it. ``position``: so much of the payload is sent.
+    ``before``: frames of extensions that go just before it. ``type``: of .NET, said before it.
+    ``position``: so much of the payload is sent.
     """
 
     destination: bytes
@@ -29,6 +30,7 @@ class OutgoingMessage:
     queue: bytes = b""
     number: int = 0
     position: int = 0
+    before: bytes = b""
 
 
 class Outgoing:
@@ -88,6 +90,8 @@ class Outgoing:
             start = message.position
             end = start + MAX_FRAGMENT
             continued = end < len(message.payload)
+            if start == 0 and message.before:
+                frames.append(message.before)
             if start == 0 and message.type and self._dotnet is not None:
                 frames.append(spell_extension(self._dotnet, message.type))
             sequence = window.send(None if continued else message)
@@ -114,6 +118,21 @@ class Outgoing:
         self._taken = self._backlog
         return ""
 
+    def shed(self, most: int) -> tuple[int, int]:
+        """Drop messages of topics that wait, the oldest first, until they are no more than ``most``
+        bytes; what is begun is sent to its end. Returns how many messages and bytes it dropped."""
+        before, excess = self._backlog, self._backlog - most
+        count = 0
+        kept: deque[OutgoingMessage] = deque()
+        for message in self._waiting:
+            if before - self._backlog < excess and not (message.number or message.position):
+                self._backlog -= _size(message)
+                count += 1
+            else:
+                kept.append(message)
+        self._waiting = kept
+        return count, before - self._backlog
+
     def forget(self, wanted: Callable[[OutgoingMessage], bool]) -> None:
         """Forget what waits and is not wanted any more; what is begun is sent to its end."""
         kept: deque[OutgoingMessage] = deque()
@@ -133,4 +152,5 @@ class Outgoing:
 
 
 def _size(message: OutgoingMessage) -> int:
-    return len(message.payload) + len(message.properties) + len(message.destination)
+    before = len(message.before) + len(message.destination)
+    return len(message.payload) + len(message.properties) + before

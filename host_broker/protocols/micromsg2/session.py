@@ -33,6 +33,7 @@ from host_broker.protocols.micromsg2.codec import (
     spell_handshake,
 )
 from host_broker.protocols.micromsg2.destinations import (
+    NO_DESTINATION,
     SUBSCRIBE,
     TOPIC_PREFIX,
     UNSUBSCRIBE,
@@ -63,6 +64,12 @@ from host_broker.protocols.micromsg2.values import (
     MAX_PROPERTIES,
     properties_to_bus,
     properties_to_wire,
+)
+from host_broker.protocols.micromsg2.vendor import (
+    ExtensionFailed,
+    Message,
+    OpenExtensions,
+    VendorExtension,
 )
 from host_broker.protocols.micromsg2.windows import ReceiveWindow, read_ack, spell_ack
 from host_broker.wire.budget import Budget
@@ -99,6 +106,7 @@ class MicroMsg2Session(Session):
         max_body: int,
         budget: Budget,
         now: float,
+        vendors: Sequence[VendorExtension] = (),
     ) -> None:
         self.client = ""
         self.deadline: float | None = now + settings.handshake_timeout_s
@@ -108,7 +116,10 @@ class MicroMsg2Session(Session):
         self._codec = Codec(
             "server", max_body, budget, extension_flag_4=settings.legacy_ext_flag4, runs=True
         )
+        self._max_body = max_body
         self._assembler = Assembler(max_body, budget)
+        self._vendors = vendors
+        self._extensions = OpenExtensions()  # those of vendors
         self._state = _State.WAIT_REQUEST
         self._request = Handshake(1, 0, "")
         self._agreement: Agreement | None = None
@@ -116,7 +127,7 @@ class MicroMsg2Session(Session):
         self._incoming = ReceiveWindow(None)
         self._outgoing = Outgoing(None, None, 0, budget)
         self._ack_deadline: float | None = None
-        self._holds_until: float | None = None  # publishers wait for the client
+        self._is_behind = False  # what waits for the client's acks is enough
         self._has_room = False  # the client has acknowledged something in this read
         self._types: TypeOfMessages | None = None  # with the extension dotnet
         self._queues: set[bytes] = set()  # consumed
@@ -135,7 +146,10 @@ class MicroMsg2Session(Session):
                 self._early += events[position:]
                 return commands
             handler = _TRANSITIONS[self._state].get(type(event), MicroMsg2Session._unexpected)
-            commands += handler(self, event, now)
+            try:
+                commands += handler(self, event, now)
+            except ExtensionFailed as failed:
+                commands += self._failed(failed)
             if self._state is _State.CLOSED:
                 return commands
         number = self._incoming.take_early()
@@ -154,19 +168,29 @@ class MicroMsg2Session(Session):
         """Send messages as far as the client's window goes; the rest waits for its acks."""
         if self._state is not _State.READY:
             return NOTHING
+        try:
+            return self._deliver(delivery, now)
+        except ExtensionFailed as failed:
+            return self._failed(failed)
+
+    def _deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
         too_long = 0
         if isinstance(delivery, QueueDelivery):
             for each in delivery.messages:
                 properties = dict(each.properties)
                 if each.redelivered:
                     properties.pop(REDELIVERED, None)
-                message = _outgoing_message(delivery.queue, properties, each.body)
+                message = self._for_client(delivery.queue, properties, each.body)
+                if isinstance(message, Refusal):
+                    return self._end(message)
                 message.queue, message.number = delivery.queue, each.number
                 if each.redelivered:
                     message.properties = _with_mark(message.properties)
                 self._outgoing.add(message)
         else:
-            frames = None if delivery.properties else self._frames_of(delivery.run)
+            frames = None
+            if not (delivery.properties or self._extensions.change_outgoing):
+                frames = self._frames_of(delivery.run)
             if frames is not None:
                 self._await_acks(now)
                 return [Send(frames)]
@@ -174,13 +198,29 @@ class MicroMsg2Session(Session):
                 destination = spell_destination(ToTopic(topic))
                 if destination is None:
                     too_long += 1
-                else:
-                    message = _outgoing_message(destination, delivery.properties, body)
-                    self._outgoing.add(message)
+                    continue
+                message = self._for_client(destination, delivery.properties, body)
+                if isinstance(message, Refusal):
+                    return self._end(message)
+                self._outgoing.add(message)
         commands = self._push(now)
         if too_long:
             commands.append(Discard("R17", too_long))
         return commands
+
+    def _for_client(
+        self, destination: bytes, properties: Properties, body: bytes
+    ) -> OutgoingMessage | Refusal:
+        """Spell a message as the client is to be sent it."""
+        if not self._extensions.change_outgoing:
+            return _outgoing_message(destination, properties, body)
+        message = Message(destination, dict(properties), body)
+        before = self._extensions.outgoing(message)
+        if isinstance(before, Refusal):
+            return before
+        spelled = _outgoing_message(destination, message.properties, message.payload)
+        spelled.before = before
+        return spelled
 
     def _frames_of(self, run: bytes) -> bytes | None:
         """Return the frames of publications of one topic, if they can be sent at once."""
@@ -196,17 +236,21 @@ class MicroMsg2Session(Session):
         text = topic.decode(errors="replace")
         return self._end(Refusal(f"access.{action}", f"this client may not {action}: {text}"))
 
+    def shed(self) -> tuple[int, int]:
+        """Drop the oldest of topics, down to where a client is behind."""
+        return self._outgoing.shed(self._settings.max_backlog_bytes // _HOLD_ABOVE)
+
+    def stalled(self, reason: str) -> Sequence[Command]:
+        """Say ERROR."""
+        return self._end(Refusal("net.stalled_receiver_s", reason))
+
     def tick(self, now: float) -> Sequence[Command]:
         """End a handshake that takes too long, or a client that acknowledges nothing."""
         if self._state is _State.CLOSED or self.deadline is None or now < self.deadline:
             return NOTHING
         if self._state is _State.READY:
-            if self._ack_deadline is None or now < self._ack_deadline:
-                limit, name = self._settings.max_hold_s, "max_hold_s"
-                what = "publishers had to wait for this client; it did not catch up"
-            else:
-                limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
-                what = "no ack"
+            limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
+            what = "no ack"
         else:
             limit, name = self._settings.handshake_timeout_s, "handshake_timeout_s"
             what = "no complete handshake"
@@ -239,6 +283,8 @@ class MicroMsg2Session(Session):
         dotnet = agreement.index(DOTNET)
         self._outgoing = Outgoing(acks, dotnet, self._settings.max_backlog_bytes, self._budget)
         self._types = None if dotnet is None else TypeOfMessages()
+        if refusal := self._extensions.open(agreement, self._vendors):
+            return self._end(refusal)
         if agreement.index(LOGIN) is None:
             return self._log_in(agreement.identity)
         if not agreement.identity:
@@ -291,6 +337,7 @@ class MicroMsg2Session(Session):
             not isinstance(destination, ToTopic)
             or not self._assembler.is_idle
             or self._types is not None
+            or self._extensions.change_incoming
             or self._ready.index(JSON) is not None
             or not self._incoming.receive_many(event.sequence, count, now)
         ):
@@ -305,7 +352,7 @@ class MicroMsg2Session(Session):
 
     def _known(self, text: bytes) -> Destination | Refusal:
         """Return what a destination is; it is remembered, as few clients have many."""
-        destination = read_destination(text)
+        destination = read_destination(text or NO_DESTINATION)
         if not isinstance(destination, Refusal):
             if len(self._destinations) >= _MAX_DESTINATIONS:
                 self._destinations.clear()
@@ -336,7 +383,10 @@ class MicroMsg2Session(Session):
         if spec.name == DOTNET and self._types is not None:
             refusal = self._types.said(event.payload)
             return NOTHING if refusal is None else self._end(refusal)
-        return NOTHING  # it has no frames (A27)
+        said = self._extensions.received(event.index, event.payload)
+        if isinstance(said, Refusal):
+            return self._end(said)
+        return [Send(said)] if said else NOTHING  # what has no frames is skipped (A27)
 
     def _gives_up(self, event: ErrorFrame, now: float) -> Sequence[Command]:
         self._close()
@@ -368,13 +418,22 @@ class MicroMsg2Session(Session):
                 return Refusal(error.rule, str(error))
         if self._types is not None:
             properties |= self._types.properties()
+        payload = message.payload
+        if self._extensions.change_incoming:
+            shown = Message(message.destination, properties, payload)
+            if refusal := self._extensions.incoming(shown):
+                return refusal
+            properties, payload = shown.properties, shown.payload
+            if len(payload) > self._max_body:
+                reason = f"an extension makes {len(payload)} bytes of it; bus.max_body is "
+                return Refusal("bus.max_body", f"{reason}{self._max_body}")
         if fault := property_fault(properties):
             return Refusal("bus.properties", fault)
-        if self._ready.index(JSON) is not None and (fault := json_fault(message.payload)):
+        if self._ready.index(JSON) is not None and (fault := json_fault(payload)):
             return Refusal("micromsg2.json", fault)
         if isinstance(destination, ToTopic):
-            return Publish(destination.topic, message.payload, properties=properties)
-        return Enqueue(destination.queue, message.payload, properties, answer=self._or_end)
+            return Publish(destination.topic, payload, properties=properties)
+        return Enqueue(destination.queue, payload, properties, answer=self._or_end)
 
     def _subscribe(self, event: CommandFrame) -> Sequence[Command]:
         wanted = read_subscribe(event)
@@ -428,27 +487,19 @@ class MicroMsg2Session(Session):
         self._await_acks(now)
         commands: list[Command] = [Send(frames)] if frames else []
         limit, backlog = self._settings.max_backlog_bytes, self._outgoing.backlog
-        if self._holds_until is None and backlog > limit // _HOLD_ABOVE:
-            self._holds_until = now + self._settings.max_hold_s
+        if not self._is_behind and backlog > limit // _HOLD_ABOVE:
+            self._is_behind = True
             commands.append(HoldPublishers(True))
-        elif self._holds_until is not None and backlog <= limit // _RELEASE_BELOW:
-            self._holds_until = None
+        elif self._is_behind and backlog <= limit // _RELEASE_BELOW:
+            self._is_behind = False
             commands.append(HoldPublishers(False))
-        else:
-            return commands
-        self._set_deadline()
         return commands
 
     def _await_acks(self, now: float) -> None:
         timeout = self._settings.ack_timeout_s
         if self._ack_deadline is None and timeout and len(self._outgoing.window):
             self._ack_deadline = now + timeout
-        self._set_deadline()
-
-    def _set_deadline(self) -> None:
-        """Of a connection that is ready: the earlier of the two."""
-        times = [each for each in (self._ack_deadline, self._holds_until) if each is not None]
-        self.deadline = min(times, default=None)
+        self.deadline = self._ack_deadline
 
     def _or_end(self, limit: str) -> Sequence[Command]:
         """Go on if a command was accepted; who asked for what a limit refuses must know."""
@@ -464,6 +515,14 @@ class MicroMsg2Session(Session):
         return [
             Send(spell_error(refusal.reason)),
             Disconnect(f"{refusal.rule}: {logged or refusal.reason}"),
+        ]
+
+    def _failed(self, failed: ExtensionFailed) -> list[Command]:
+        """End a connection of which an extension has failed; the client is not told how."""
+        self._close()
+        return [
+            Send(spell_error(f"the extension {failed.name} failed")),
+            Disconnect(str(failed), failure=failed),
         ]
 
     def _close(self) -> None:

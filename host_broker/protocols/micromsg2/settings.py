@@ -18,7 +18,6 @@ class MicroMsg2Settings:
     ack_timeout_s: float = ranged(60.0, least=0)
     # Of topics, for one client, beyond its window; more disconnects it.
     max_backlog_bytes: int = 16 * 1024 * 1024
-    # From a quarter of that on publishers wait for the client, down to a sixteenth. One that lets
-    # them wait for so long without a pause is disconnected.
-    max_hold_s: float = 30.0
+    # From a quarter of that on the client is behind, down to a sixteenth: publishers wait, or what
+    # else net.slow_consumer says.
     legacy_ext_flag4: bool = False  # frames with flag 4 are EXTENSION, not ERROR

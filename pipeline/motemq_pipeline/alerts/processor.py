@@ -18,6 +18,7 @@ from motemq_pipeline.alerts.fleet import Fleet
 from motemq_pipeline.alerts.limits import Registry, Rules
 from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.alerts.signals import events
+from pyspark_motemq.workers import settle
 
 OUTPUT = (
     "alert string, kind string, board string, sensor string, raised_ms long, cleared_ms long, "
@@ -36,6 +37,7 @@ class FleetProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Take what Spark keeps for us."""
+        settle()
         self._handle = handle
         self._state: ValueState = handle.getValueState("fleet", "text string, timer_ms long")
 

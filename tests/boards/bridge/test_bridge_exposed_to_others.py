@@ -68,6 +68,21 @@ def test_without_the_token_that_the_bridge_has_made_nobody_gets_in(
         assert not file.exists()
 
 
+def test_who_may_open_the_device_itself_needs_no_token(board: Board, tmp_path: Path) -> None:
+    """The bridge's lock is for programs that ask for it; the device's mode is what keeps others
+    out."""
+    arguments = ("--serial", board.url, "--listen", "0")
+    with running("bridge", *arguments, runtime=tmp_path / "run") as bridge:
+        bridge.wait_for("listening on")
+        device = os.open(board.url, os.O_RDWR | os.O_NOCTTY)
+        try:
+            os.write(device, b"import machine")
+            assert board.receive(14) == b"import machine"
+        finally:
+            os.close(device)
+        assert bridge.end() == 0
+
+
 @pytest.mark.parametrize("said", [_GET, _PAGE])
 def test_a_page_reaches_no_board_even_where_everybody_may_connect(
     board: Board, tmp_path: Path, said: bytes

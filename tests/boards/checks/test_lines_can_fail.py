@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from boards.checks.reconnect import options_of
 from boards.checks.registry import CHECKS
+from boards.faults.trace import How
 from boards.session.board_session import AgentError, BoardSession, CheckFailed, Invalid
 from boards.session.plan import Protocol
 from tests.boards.checks.broken_broker import BrokenBroker, Fault, Way, body_of, topic_of
@@ -69,6 +71,50 @@ def test_a_broker_that_acknowledges_what_it_loses_fails(
         lost = r"60 readings that the broker had confirmed did not arrive: \[0, 1, "
         with pytest.raises(CheckFailed, match=lost):
             CHECKS["confirmed"].run(session)
+
+
+def test_a_line_that_ends_by_itself_is_ended_when_it_is_there_again(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a bad network a link may be gone in the moment in which the rig is to end it."""
+    session = lay("fmqp")
+    cut, asked = session.route.cut, []
+
+    def gone(how: How) -> tuple[int, int]:
+        asked.append(how)
+        at_ns, count = cut(how)
+        return at_ns, 0 if len(asked) == 2 else count
+
+    monkeypatch.setattr(session.route, "cut", gone)
+    CHECKS["confirmed"].run(session)
+    assert asked[:3] == ["rst", "fin", "fin"]
+
+
+def test_a_board_that_has_to_encrypt_is_given_time_for_its_handshake(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = lay("fmqp")
+    assert options_of(session)["answer_ms"] == 1000
+    monkeypatch.setattr(BoardSession, "by_tls", True)
+    assert options_of(session)["answer_ms"] == options_of(session, answer_ms=2000)["answer_ms"]
+    assert options_of(session)["answer_ms"] >= 5000
+
+
+@pytest.mark.parametrize("name", ["pubsub_down", "ping_idle"])
+def test_a_frame_that_was_cut_short_before_an_answer_is_no_failure(lay: Lay, name: str) -> None:
+    """It can come on a console that the link shares, where nobody had read for a while."""
+    session = lay("fmqp")
+    noisy = (
+        "import builtins, sys\n"
+        "if not hasattr(builtins, 'said'):\n"
+        "    builtins.said = print\n"
+        "def cut_short(*words):\n"
+        "    sys.stdout.write('\\0\\x07\\x15\\x01q')\n"
+        "    said(*words)\n"
+        "builtins.print = cut_short\n"
+    )
+    session.repl.exec(noisy, deadline_s=10)
+    CHECKS[name].run(session)
 
 
 def test_a_board_that_is_not_confirmed_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,11 @@ def test_a_cable_that_was_not_pulled_is_no_verdict(
         CHECKS["reconnect_cable"].run(session)
 
 
-def test_what_the_link_keeps_of_each_length_is_no_leak(session: BoardSession) -> None:
+def test_what_the_link_keeps_of_each_length_is_no_leak(
+    session: BoardSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What takes an emulated board long, on a busy machine beyond all that a real one needs, is no
+    # verdict on it.
+    monkeypatch.setattr("boards.checks.streams._STEP_S", 0.3)
     slope, *_ = CHECKS["stream_heap"].run(session)
     assert not beyond(slope.of.limit, {}, slope.values), slope.values

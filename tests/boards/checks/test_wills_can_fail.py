@@ -1,5 +1,6 @@
 """Last wills: a right one passes, a wrong one fails, and no verdict rests on an unproven cause."""
 
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from boards.checks.registry import CHECKS
 from boards.faults.control import Mode, Route
 from boards.faults.trace import How
 from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.broker_process import BrokerTiming
 from boards.session.observer import connect_fmqp
 from boards.session.plan import Protocol
 from tests.boards.checks.conftest import Calls, Lay
@@ -87,6 +89,54 @@ def test_a_will_before_the_end_fails(lay: Lay, calls: Calls) -> None:
     calls(publish)
     with pytest.raises(CheckFailed, match="'gone' arrived before the end"):
         CHECKS["will_rst"].run(session)
+
+
+def _rig_sleeps(monkeypatch: pytest.MonkeyPatch, calls: Calls, step: str) -> None:
+    """Have the rig be late with this step, for longer than its brokers are patient."""
+    brief = BrokerTiming("brief", 1.5, 0.75, 0.75, "takeover")
+    monkeypatch.setattr("boards.checks.last_will.QUICK", brief)
+    monkeypatch.setattr("boards.checks.last_will.PATIENT", brief)
+    real = BoardSession.own_broker
+    monkeypatch.setattr(BoardSession, "own_broker", lambda self, _timing=None: real(self, brief))
+
+    def sleep(name: str, _arguments: dict[str, Any]) -> None:
+        if name == step:
+            time.sleep(2.2)
+
+    calls(sleep)
+
+
+@pytest.mark.parametrize("name", ["will_silent", "will_power", "will_carried"])
+def test_a_rig_that_is_late_with_a_step_is_no_verdict(
+    lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Between two steps nobody serves the board's link: its broker is right to give it up."""
+    session = lay("fmqp" if name != "will_carried" else "lightmq")
+    _rig_sleeps(monkeypatch, calls, "ping")
+    with pytest.raises(Invalid, match="the rig was too slow"):
+        CHECKS[name].run(session)
+
+
+def test_a_rig_that_is_late_before_an_idle_link_is_no_verdict(
+    lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = lay("fmqp")
+    _rig_sleeps(monkeypatch, calls, "live")
+    with pytest.raises(Invalid, match="the rig was too slow"):
+        CHECKS["will_slow"].run(session)
+
+
+def test_a_board_that_says_no_keepalive_fails(lay: Lay, calls: Calls) -> None:
+    """Its link is served all the time, so that its silence is its own."""
+    session = lay("fmqp")
+
+    def mute(name: str, arguments: dict[str, Any]) -> None:
+        if name == "connect":
+            arguments["options"]["keepalive_ms"] = 60_000
+
+    calls(mute)
+    with pytest.raises(CheckFailed, match="an idle link did not stay up"):
+        CHECKS["will_slow"].run(session)
 
 
 def test_a_will_of_a_client_that_may_still_live_fails(

@@ -173,3 +173,16 @@ def test_one_variable_names_the_folder_for_all(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("MOTEMQ_RUNTIME", "/old")
     with pytest.raises(Untrusted, match="MOTEMQ_RUNTIME_DIR now"):
         runtime_folder()
+
+
+def test_a_system_without_such_folders_is_no_warning(tmp_path: Path) -> None:
+    """As in a container, or in cron: what is taken then is a folder for temporary files."""
+    code = "from boards.runtime_folder import runtime_folder\nprint(runtime_folder())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and not done.stderr
+    assert done.stdout.strip().endswith("motemq")

@@ -64,6 +64,7 @@ def test_a_drive_is_found_where_it_is_mounted(
         bus=1,
         address=7,
         drive=Path("/media/me/RPI-RP2 x"),
+        own_usb=True,
     )
 
 

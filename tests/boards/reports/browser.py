@@ -67,9 +67,23 @@ class Browser:
             assert time.monotonic() < until, "the page did not load"
             self._read()
 
-    def ask(self, expression: str) -> Any:
-        """Return the value of a JavaScript expression on the page."""
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+    def open_extension(self, folder: Path, page: str) -> None:
+        """Install an extension and show a page of its, instead of the one that there was."""
+        self._session = ""  # the browser itself is asked
+        number = self.call("Extensions.loadUnpacked", path=str(folder))["id"]
+        url = f"chrome-extension://{number}/{page}"
+        target = self.call("Target.createTarget", url=url)["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        until = time.monotonic() + _ANSWER_S
+        while self.ask("location.href + document.readyState") != f"{url}complete":
+            assert time.monotonic() < until, "the page did not load"
+
+    def ask(self, expression: str, *, wait: bool = False) -> Any:
+        """Return the value of a JavaScript expression on the page; ``wait``: it is a promise."""
+        result = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=wait
+        )
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
@@ -111,6 +125,7 @@ def browser() -> Iterator[Browser]:
 
     with tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True) as profile:
         command = [find_browser(), "--headless", "--remote-debugging-pipe", "--disable-gpu"]
+        command += ["--enable-unsafe-extension-debugging"]  # tests may install extensions
         command += ["--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking"]
         command += ["--no-sandbox"] if os.geteuid() == 0 else []  # it refuses to be root with one
         wire = f'exec "$@" 3<&{to_read} 4>&{back_write}'  # the protocol's descriptors

@@ -60,7 +60,7 @@ def own_usb(board: VirtualBoard, port: str) -> Plug:
 
 
 class UsbDesk:
-    """A running bus; ``rig`` runs a command in front of it, in ``folder``."""
+    """A running bus; ``rig`` runs a command in front of it, in ``folder``, with ``environment``."""
 
     def __init__(self, folder: Path, bus: "subprocess.Popen[str]", log: Path) -> None:
         self.folder, self._bus, self._log = folder, bus, log
@@ -73,7 +73,7 @@ class UsbDesk:
         home = folder / "home"
         home.mkdir()
         lines = {"LD_PRELOAD": str(library), "USB_DESK_LINES": str(log.parent / "lines")}
-        self._env = {**os.environ, **lines, "HOME": str(home)}
+        self.environment = {**os.environ, **lines, "HOME": str(home)}
 
     def rig(self, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
         with self._start(arguments) as process:
@@ -89,7 +89,7 @@ class UsbDesk:
             stdout=its,
             stderr=its,
             preexec_fn=self._enter,
-            env=self._env,
+            env=self.environment,
         ):
             os.close(its)
             said = b""
@@ -114,7 +114,7 @@ class UsbDesk:
             stderr=subprocess.STDOUT,
             text=True,
             preexec_fn=self._enter,
-            env=self._env,
+            env=self.environment,
         )
 
     def _command(self, arguments: Sequence[str | Path]) -> list[str]:
@@ -126,6 +126,10 @@ class UsbDesk:
             os._exit(125)
         os.close(namespace)
         os.chdir(self.folder)
+
+    def bind(self, file: Path, place: str) -> None:
+        """Have commands see ``file`` at ``place``."""
+        subprocess.run(["mount", "--bind", file, place], check=True, preexec_fn=self._enter)
 
     def hub(self, port: str) -> str:
         """Return a ``[power]`` table that switches ``port``."""

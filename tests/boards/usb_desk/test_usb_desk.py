@@ -1,9 +1,8 @@
 """Whole commands on boards that come and go as USB devices do, seen in /sys and /dev alone."""
 
-import hashlib
+import re
 import shlex
 import shutil
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,29 +11,11 @@ import pytest
 from boards.virtual.board import VirtualBoard
 from boards.virtual.preload import preload
 from firmware.build import ensure
-from tests.boards.lan_possible import require_lan
 from tests.boards.rig_process import outcomes
 from tests.boards.usb_desk.desk import UsbDesk, adapter, own_usb, pico, usb_desk
+from tests.boards.usb_desk.real_image import GREENHOUSE, real_image
 
 _CHECKS = ("pubsub_up", "pubsub_down", "will_reboot", "will_power")
-# Two that nothing but their place tells apart, of a model of the desk's own.
-_MODEL = """\
-id = "GREENHOUSE"
-about = "an ESP32 behind a CP210x"
-kind = "esp32"
-prefix = "green"
-machine = "(MicroPython unix port, not ESP32 code)"
-resets = ["repl", "power"]
-[usb]
-CP210x = { vid = 0x10c4, pid = 0xea60 }
-[flash]
-method = "esptool"
-image = "IMAGE"
-chip_ids = [0]
-offset = 0x1000
-[link]
-transport = "tcp"
-"""
 # One with USB of its own, which has another id in its ROM than in MicroPython.
 _OWN_USB = """\
 id = "OWN_USB"
@@ -70,29 +51,9 @@ protocol = "{protocol}"
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The virtual ESP32's firmware as the rig takes one for real chips: with a segment before it.
-
-    These boards are on the desk as real ones, and theirs alone may be written to such.
-    """
-    data = ensure("vesp32").read_bytes()
-    head, (length,) = bytearray(data[:24]), struct.unpack_from("<I", data, 28)
-    head[1] = 2
-    before = struct.pack("<II4s", 0x3FFB0000, 4, b"real")
-    made = bytes(head) + before + data[24 : 32 + length]
-    made += bytes(15 - len(made) % 16)
-    checksum = 0xEF
-    for byte in b"real" + data[32 : 32 + length]:
-        checksum ^= byte
-    made += bytes([checksum])
     path = tmp_path_factory.mktemp("image") / "vesp32.bin"
-    path.write_bytes(made + hashlib.sha256(made).digest())
+    real_image(path)
     return path
-
-
-@pytest.fixture(autouse=True)
-def root() -> None:
-    """What a LAN needs, a mount namespace needs too."""
-    require_lan()
 
 
 @pytest.fixture
@@ -142,7 +103,7 @@ def test_a_pico_from_blank_to_verdict_by_its_only_cable(
 # What a page's command is called with besides, or what it is to say before Ctrl-C ends it.
 _BESIDES = {"run": ["--checks", "pubsub_up"], "add": ["--wait", "30"]}
 _UNTIL = {
-    "monitor": "Ctrl-C ends",
+    "monitor": "MPY: soft reboot",
     "watch": "a program",
     "shell": "Connected to MicroPython",
     "lock": "is yours",
@@ -159,9 +120,7 @@ def test_the_verbs_of_the_page_in_a_fresh_home(board: VirtualBoard, tmp_path: Pa
         usb_desk(tmp_path, pico(running, "1-1.2")) as desk,
     ):
         (desk.folder / "app").mkdir()
-        # What is said before its port is there again, nobody hears.
-        program = "import time\nfor _ in range(20):\n    print('a program')\n    time.sleep(0.2)\n"
-        (desk.folder / "app" / "main.py").write_text(program)
+        (desk.folder / "app" / "main.py").write_text("print('a program', 6 * 7)\n")
         for words in _verbs():
             verb, arguments = words[0], words[1:]
             if verb == "power":
@@ -190,6 +149,42 @@ def test_the_verbs_of_the_page_in_a_fresh_home(board: VirtualBoard, tmp_path: Pa
         assert (desk.folder / "out" / "junit.xml").is_file()
 
 
+# In its first life it says a few words and resets itself, port and all.
+_TWO_LIVES = """\
+import machine, os, time
+print("first words")
+if "lived" in os.listdir():
+    for number in range(50):
+        print("second life", number)
+        time.sleep(0.2)
+open("lived", "w").close()
+machine.reset()
+"""
+
+
+def test_a_pico_is_heard_from_its_first_word_and_again_after_its_port_was_gone(
+    board: VirtualBoard, tmp_path: Path
+) -> None:
+    board.stop()
+    preload("rp2040", tmp_path / "p", ensure("rpi_pico"))
+    with (
+        VirtualBoard.start("rp2040", "p", tmp_path / "p") as running,
+        usb_desk(tmp_path, pico(running, "1-1.2", back_s=1.5)) as desk,
+    ):
+        _blank_pico(desk, running)
+        (desk.folder / "app").mkdir()
+        (desk.folder / "app" / "main.py").write_text(_TWO_LIVES)
+        ports = len(desk.seen())
+        said = desk.rig_until("second life", "watch", "app")
+        words = re.findall(r"first words|-- pico-1: not plugged in|second life", said)
+        assert words[:3] == ["first words", "-- pico-1: not plugged in", "second life"], said
+        assert len(desk.seen()) == ports + 1
+        # Its second life goes on from its first word, and its port stays.
+        said = desk.rig_until("second life 0", "monitor", "pico-1", "--reset")
+        assert re.search(r"first words\r?\n.*second life 0", said), said
+        assert len(desk.seen()) == ports + 1
+
+
 def _verbs() -> list[list[str]]:
     text = (Path(__file__).parents[3] / "docs" / "rig.md").read_text().partition("## Verbs")[2]
     block = text.partition("```sh\n")[2].partition("```")[0]
@@ -210,7 +205,9 @@ def test_two_adapters_with_one_serial_number_are_told_by_their_places(
             'name = "usb"\n[broker]\nbind = "127.0.0.1"\n[wifi]\nssid = "greenhouse"\n'
         )
         (desk.folder / "models").mkdir()
-        (desk.folder / "models" / "GREENHOUSE.toml").write_text(_MODEL.replace("IMAGE", str(image)))
+        (desk.folder / "models" / "GREENHOUSE.toml").write_text(
+            GREENHOUSE.replace("IMAGE", str(image))
+        )
         (desk.folder / "boards").mkdir()
         for number, board in boards.items():
             (desk.folder / "boards" / f"green-{number}.toml").write_text(

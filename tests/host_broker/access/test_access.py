@@ -111,6 +111,20 @@ def test_who_only_says_so_is_nobody() -> None:
     assert not access.allows(claimed, "publish", "alice/x")
 
 
+def test_without_users_the_brokers_own_account_administrates() -> None:
+    access = Access(own_uid=998)
+    for peer, may in [
+        (Peer(uid=998), True),
+        (Peer(uid=0), False),
+        (Peer(), False),
+        (Peer("127.0.0.1", certificate="uid:998"), True),  # our CA has signed that
+        (Peer("10.0.0.1", loopback=False), False),
+    ]:
+        principal = access.identify(peer)
+        assert bool(access.allows(principal, "admin", "backup")) == may, peer
+        assert not access.allows(principal, "signal", "$/signals/stop")
+
+
 def test_a_user_who_was_removed_may_nothing() -> None:
     access = _access()
     assert access.allows(_user("alice"), "publish", "site/lamp")
@@ -148,6 +162,13 @@ def test_logins() -> None:
     assert access.settle(asked, True, "10.0.0.1", 0.0) == Accepted(Principal("alice", "password"))
     # Nobody learns from the time it takes whether there is such a user.
     assert isinstance(access.log_in("nobody", "secret", "10.0.0.1", 0.0), Undecided)
+
+
+def test_a_name_whose_user_has_only_a_token_is_answered_at_once() -> None:
+    """docs/security.md says so. A thousand boards with an old token must not have the broker hash
+    a thousand times; that somebody has a token is no secret."""
+    verdict = _access().log_in("kitchen", "a wrong long token", "10.0.0.1", 0.0)
+    assert isinstance(verdict, Refused)
 
 
 def test_a_password_that_was_changed_while_it_was_looked_at_is_wrong() -> None:

@@ -58,3 +58,14 @@ def test_its_memory_is_bounded() -> None:
     for number in range(30_000):
         backoff.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "x", 0.0)
     assert len(backoff) <= 20_000
+
+
+def test_who_owns_many_addresses_is_not_kept_waiting() -> None:
+    """docs/security.md says so: each address has tries of its own, for every name."""
+    backoff = LoginBackoff(failures=5, longest_s=60.0)
+    for number in range(1000):
+        address = f"10.0.{number >> 8}.{number & 255}"
+        for _ in range(4):
+            assert backoff.wait_s(address, "alice", 0.0) == 0.0
+            backoff.failed(address, "alice", 0.0)
+    assert backoff.counted == 4000

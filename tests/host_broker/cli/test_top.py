@@ -50,6 +50,16 @@ def test_json_once_tells_rates_and_what_is_kept(url: str) -> None:
     assert (report["topics_not_shown"], report["topics_forgotten"]) == (0, 0)
 
 
+def test_the_broker_does_not_count_what_top_itself_asks_for() -> None:
+    """All topics are a hundred patterns, and each of these is a packet."""
+    with broker() as quiet:
+        done = run("top", quiet.urls["fmqp"], "--once", "--json", "--interval", "1.5")
+    assert (done.returncode, done.stderr) == (0, b"")
+    report = json.loads(done.stdout)
+    assert 0 <= report["broker_messages_per_second"] < 20
+    assert report["topics"] == []
+
+
 def _counting(process: "subprocess.Popen[bytes]", topic: str, messages: int) -> list[Report]:
     """Return the reports until ``topic`` was heard so often."""
     reports = []

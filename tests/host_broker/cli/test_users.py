@@ -181,3 +181,21 @@ def test_the_line_is_found_among_a_thousand() -> None:
     assert line_of(text, Rule("roles.r", "publish", "a/7")) == 10
     assert line_of(text, Rule("roles.r", "publish", "a/999")) == 1002
     assert line_of(text, Rule("roles.s", "publish", "a/7")) == 1005
+
+
+@pytest.mark.parametrize(
+    ("spelled", "pattern"),
+    [
+        ('"\\"q\\"/site"', '"q"/site'),
+        ('"\\u00fc/**"', "\u00fc/**"),
+        ("'a\\u0041'", "a\\u0041"),
+        ('"it\'s"', "it's"),
+        ('"a\u2028b"', "a\u2028b"),
+        ('"#/x"', "#/x"),
+    ],
+)
+def test_a_line_is_found_however_it_is_spelled(spelled: str, pattern: str) -> None:
+    """Not by what a comment says, nor by a character that ends a line elsewhere."""
+    lines = ["[roles.r]  # \u2028", "deny.publish = [", f"    'other',  # {spelled}"]
+    text = "\n".join([*lines, f"    {spelled},", "]"])
+    assert line_of(text, Rule("roles.r", "publish", pattern, denies=True)) == 4

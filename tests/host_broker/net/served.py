@@ -24,7 +24,7 @@ from host_broker.net.connection.stream import Stream
 from host_broker.net.journal.writer import Journal
 from host_broker.net.live_settings import LiveSettings
 from host_broker.net.server import Server
-from host_broker.net.storage.retained_store import RetainedStore
+from host_broker.net.storage.message_store import MessageStore
 from host_broker.protocol import ProtocolSpec
 from host_broker.protocols.fmqp.settings import FmqpSettings
 from host_broker.protocols.lightmq.settings import LightmqSettings
@@ -142,7 +142,7 @@ class Served:
         self._stop = asyncio.Event()
         store = None
         if self._data is not None:
-            store = RetainedStore(self._data / "retained.sqlite")
+            store = MessageStore(self._data / "retained.sqlite")
             self.journal = Journal(self._data / "journal", self._settings.journal, store)
         live = LiveSettings(self._settings)
         self.server = Server(self.broker, live, self.poller, self.journal)

@@ -9,7 +9,7 @@ import pytest
 
 from host_broker.bus.publication import pack
 from host_broker.net.journal import segment
-from host_broker.net.storage.retained_store import RetainedStore
+from host_broker.net.storage.message_store import MessageStore
 from host_broker.protocols.fmqp.spelling import encode_subscription
 from host_broker.protocols.lightmq.codec import Codec
 from tests.host_broker.net.gated_disk import Gate, gated_disk
@@ -150,7 +150,7 @@ def test_what_is_staged_is_answered_while_segments_take_nothing(
     assert b"first" in bodies(tmp_path / "data" / "journal")
     with served(data=tmp_path / "killed"):
         assert {b"first", b"kept"} <= set(bodies(tmp_path / "killed" / "journal"))
-    store = RetainedStore(tmp_path / "killed" / "retained.sqlite")
+    store = MessageStore(tmp_path / "killed" / "retained.sqlite")
     assert (b"t", retained, b"") in store.entries()
     store.close()
 
@@ -200,6 +200,28 @@ def test_who_has_ended_is_still_answered(tmp_path: Path, gates: tuple[Gate, Gate
             response = ended.codec.sendresp(id, b"")
             assert exactly(ended.peer, len(response)) == response
             assert ended.peer.recv(1) == b""
+
+
+def test_a_name_is_free_when_who_has_it_is_closed_before_its_answers(
+    tmp_path: Path, gates: tuple[Gate, Gate]
+) -> None:
+    """What was closed for a mistake is still answered, and its last will does not wait."""
+    with served(data=tmp_path, journal={"flush_s": 60.0}) as broker:
+        watcher = subscriber(broker, "lightmq/board/status")
+        board = Board(broker, "board")
+        online = pack(4, b"lightmq/board/status", b"online")
+        assert exactly(watcher, len(online)) == online
+        gates[0].close()
+        broker.say(board.peer, board.codec.send(8, b"x") + b"\xff\x00\x00")
+        offline = pack(4, b"lightmq/board/status", b"offline")
+        assert exactly(watcher, len(offline)) == offline
+        again = Board(broker, "board")  # it is accepted
+        gates[0].open()
+        response = board.codec.sendresp(8, b"")
+        assert exactly(board.peer, len(response)) == response
+        assert board.peer.recv(1) == b""
+        broker.say(again.peer, again.codec.send(9, b"y"))
+        assert until(again.peer, again.codec.sendresp(9, b""))
 
 
 def test_after_those_who_wait_nobody_has_to(tmp_path: Path, gates: tuple[Gate, Gate]) -> None:

@@ -151,7 +151,13 @@ def test_not_with_a_password_either(tmp_path: Path) -> None:
         )
         assert _ask(running, "GET", "/healthz", {})[0] == 401
         assert _ask(running, "GET", "/metrics", {})[0] == 401
-        assert running.end() == (0, "")
+        code, said = running.end()
+    assert code == 0
+    assert said.splitlines() == [
+        "broker: 'alice' at 127.0.0.1 may not journal '**': no rule lets 'alice' journal there",
+        "broker: 'anonymous' at 127.0.0.1 may not connect by HTTP: no rule lets 'anonymous' "
+        "connect there",
+    ]
 
 
 _ATTACK = """<!doctype html><title>free kittens</title>
@@ -198,13 +204,7 @@ def test_a_real_browser_with_a_hostile_page(kept: BrokerProcess) -> None:
         try:
             with browser() as chromium:
                 chromium.open(f"http://127.0.0.1:{server.server_port}/", width=800)
-                asked = chromium.call(
-                    "Runtime.evaluate",
-                    expression="attack()",
-                    awaitPromise=True,
-                    returnByValue=True,
-                )
-                got = asked["result"]["value"]
+                got = chromium.ask("attack()", wait=True)
         finally:
             server.shutdown()
             thread.join()
@@ -213,3 +213,22 @@ def test_a_real_browser_with_a_hostile_page(kept: BrokerProcess) -> None:
     until(lambda: _refused(kept).get("foreign page", 0.0) >= before + 5)
     stats = json.loads(_ask(kept, "GET", "/stats", {})[1])
     assert stats["publications"] == published
+
+
+def test_an_extension_of_the_browser_reads_and_does_not_publish(
+    kept: BrokerProcess, tmp_path: Path
+) -> None:
+    """One that its user lets ask every address is no page: nothing says that a GET is its."""
+    hosts = ["http://127.0.0.1/*"]
+    manifest = {"manifest_version": 3, "name": "x", "version": "1", "host_permissions": hosts}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "page.html").write_text("<!doctype html><title>x</title>")
+    at = f"http://127.0.0.1:{kept.ports['auto']}"
+    with browser() as chromium:
+        chromium.open_extension(tmp_path, "page.html")
+        read = chromium.ask(f"fetch('{at}/stats').then(got => got.text())", wait=True)
+        published = chromium.ask(
+            f"fetch('{at}/publish/owned', {{method: 'POST'}}).then(got => got.status)", wait=True
+        )
+    assert "publications" in json.loads(read)
+    assert published == 403

@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from host_broker.bus.publication import pack, pack_with_properties
 from host_broker.net.journal import assembly
-from host_broker.net.journal.assembly import PythonAssembler, assemble
+from host_broker.net.journal.assembly import (
+    PythonAssembler,
+    assemble,
+    python_whole_blocks,
+    whole_blocks,
+)
 from host_broker.net.journal.segment import Partition
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
@@ -108,7 +113,37 @@ def test_blocks_that_are_taken_in_portions_are_those_of_all_at_once(
         assert [each for portion in portions for each in _spelled(portion)] == whole
 
 
-@pytest.mark.parametrize("made", [assemble, python_assemble])
+@settings(max_examples=300)
+@given(
+    _GROUP,
+    st.lists(st.integers(0, 2**63), min_size=1, max_size=4),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 60, 10**6]),
+    st.none() | st.integers(4000, 4200),
+)
+def test_the_twins_agree_on_whole_blocks(
+    group: Any, numbers: list[int], mark: int, most_bytes: int, long: int | None
+) -> None:
+    records = _given(group)
+    if long is not None:  # a body that is not copied
+        records.append((17, [Record(3, 1, "kitchen", 1, pack(0, b"a", b"x" * long))]))
+    moved, moved_by_python = numbers.copy(), numbers.copy()
+    compiled = whole_blocks(records, most_bytes, moved, mark)
+    python = python_whole_blocks(records, most_bytes, moved_by_python, mark)
+    assert b"".join(compiled) == b"".join(python)
+    assert moved == moved_by_python
+    assert sum(moved) - sum(numbers) == sum(each.count for _, some in records for each in some)
+
+
+def _one_whole(group: Any, partitions: int, most_bytes: int) -> Any:
+    numbers = [7] * partitions
+    try:
+        return whole_blocks(group, most_bytes, numbers, 1)
+    finally:
+        assert numbers == [7] * partitions
+
+
+@pytest.mark.parametrize("made", [assemble, python_assemble, _one_whole])
 @pytest.mark.parametrize(
     ("body", "count", "encoding"),
     [
@@ -128,7 +163,7 @@ def test_a_record_that_is_not_what_it_says_is_refused(
         made([(1, [Record(1, 1, "", count, body, encoding)])], 1, 100)
 
 
-@pytest.mark.parametrize("made", [assemble, python_assemble])
+@pytest.mark.parametrize("made", [assemble, python_assemble, _one_whole])
 def test_a_name_that_is_too_long_is_refused(made: Any) -> None:
     with pytest.raises(ValueError, match="at most 65535"):
         made([(1, [Record(1, 1, "x" * 65536, 1, b"")])], 1, 100)

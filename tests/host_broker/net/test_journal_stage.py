@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import struct
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,14 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from host_broker.bus.queue import spell_place
 from host_broker.cli.journal import command
 from host_broker.net.journal import stage as stage_module
 from host_broker.net.journal.identity import identity_of
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.stage import STAGE_FILE, Stage, read
 from host_broker.net.journal.writer import Journal
-from host_broker.net.storage.retained_store import Entry, RetainedStore
+from host_broker.net.storage.message_store import Entry, MessageStore
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
 from tests.host_broker.net.journal_decoder import Stored, read_journal
@@ -33,6 +34,7 @@ from tests.host_broker.net.journal_decoder import Stored, read_journal
 _AREA_BYTES = 1024 * 1024  # here, where the file is copied hundreds of times
 _NEVER_BY_ITSELF = JournalSettings(flush_s=3600.0, partitions=2)
 _LONG_S = 60.0
+_Entries = dict[bytes, Entry]
 _ENTRY: Entry = (b"\x04\x01\0\0\0\1ax", b"")
 
 
@@ -57,7 +59,7 @@ class _Kept:
         self._copies = itertools.count()
         self.lost: list[Exception] = []
         folder.mkdir(exist_ok=True)
-        self.store = RetainedStore(folder / "retained.sqlite")
+        self.store = MessageStore(folder / "retained.sqlite")
         self.journal = Journal(folder / "journal", how, self.store)
 
     def start(self) -> None:
@@ -98,10 +100,21 @@ def _bodies(found: dict[int, list[Stored]]) -> dict[int, list[bytes]]:
 
 
 def _retained(folder: Path) -> dict[bytes, Entry]:
-    store = RetainedStore(folder / "retained.sqlite")
+    store = MessageStore(folder / "retained.sqlite")
     found = {topic: (packet, properties) for topic, packet, properties in store.entries()}
     store.close()
     return found
+
+
+def _queued(folder: Path) -> dict[bytes, Entry]:
+    store = MessageStore(folder / "retained.sqlite")
+    found = {key: (packet, properties) for key, packet, properties in store.queued()}
+    store.close()
+    return found
+
+
+def _present(entries: Mapping[bytes, Entry | None]) -> _Entries:
+    return {key: entry for key, entry in entries.items() if entry is not None}
 
 
 def test_what_is_staged_is_kept_at_once_and_in_segments_after_a_kill(tmp_path: Path) -> None:
@@ -149,7 +162,7 @@ def test_any_kill_leaves_what_was_kept_in_order_and_once(
     folder = tmp_path_factory.mktemp("journal") / "data"
     appended: dict[int, list[bytes]] = {}
     kept_of: dict[int, int] = {}
-    history: list[dict[bytes, Entry]] = [{}]  # what is retained after each turn
+    history: list[tuple[_Entries, _Entries]] = [({}, {})]  # retained and queued after each turn
     numbers = itertools.count()
 
     def check(copy: Path, kept_turn: int, *, whole: bool) -> None:
@@ -160,7 +173,7 @@ def test_any_kill_leaves_what_was_kept_in_order_and_once(
             if whole:
                 for partition, count in kept_of.items():
                     assert len(found.get(partition, [])) >= count
-                assert _retained(copy) in history[kept_turn:]
+                assert (_retained(copy), _queued(copy)) in history[kept_turn:]
 
     async def steps(kept: _Kept) -> None:
         journal = kept.journal
@@ -175,9 +188,17 @@ def test_any_kill_leaves_what_was_kept_in_order_and_once(
                 topic: (b"%d" % next(numbers), b"p") if stays else None
                 for topic, stays in retained.items()
             }
-            after = {**history[-1], **changes}
-            history.append({topic: entry for topic, entry in after.items() if entry is not None})
-            position = journal.append(1, records, changes)
+            retained_before, queued_before = history[-1]
+            # Each publication is put into a queue; what has waited there longest is taken.
+            queued: dict[bytes, Entry | None] = {
+                spell_place(b"q", int(payload) + 1): (b"put " + payload, b"")
+                for payload in (bytes(record.body)[7:] for record in records)
+            }
+            queued |= dict.fromkeys(sorted(queued_before)[: len(connections) - 1])
+            history.append(
+                (_present({**retained_before, **changes}), _present({**queued_before, **queued}))
+            )
+            position = journal.append(1, records, changes, queued)
             if then == "keep":
                 assert journal.keep_now()
             elif then == "write":

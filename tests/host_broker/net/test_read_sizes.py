@@ -1,13 +1,18 @@
 """How much one read asks for: much of those who are cheap, little of those who are not."""
 
 import asyncio
+import contextlib
 import socket
+import ssl
 import time
+from pathlib import Path
 
 import pytest
 
+from host_broker.net.connection.encrypted import EncryptedProtocol, use_long_reads
 from host_broker.net.connection.poller import Poller, event_loop
 from host_broker.net.connection.stream import Stream
+from tests.host_broker.net.certificates import Authority
 
 _SHORT = 16 * 1024
 _LONG = 256 * 1024
@@ -19,8 +24,12 @@ class _Reader(asyncio.Protocol):
 
     def __init__(self, cost_s: float) -> None:
         self.sizes: list[int] = []
+        self.lost = asyncio.Event()
         self._cost_s = cost_s
         self._done = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set()
 
     def data_received(self, data: bytes) -> None:
         self.sizes.append(len(data))
@@ -59,6 +68,49 @@ def _sizes(cost_s: float) -> list[int]:
             return loop.run_until_complete(read())
     finally:
         loop.close()
+
+
+def _encrypted_sizes(cost_s: float, folder: Path) -> list[int]:
+    authority = Authority(folder, "authority")
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*authority.issue("broker"))
+    client = ssl.create_default_context(cafile=str(authority.file))
+    ours, theirs = socket.socketpair()
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * _LONG)
+        end.setblocking(False)
+
+    async def read() -> list[int]:
+        loop = asyncio.get_running_loop()
+        reader = _Reader(cost_s)
+        accepting = asyncio.ensure_future(
+            loop.connect_accepted_socket(lambda: reader, ours, ssl=server)
+        )
+        sender, sending = await loop.create_connection(
+            lambda: _Reader(0.0), sock=theirs, ssl=client, server_hostname="127.0.0.1"
+        )
+        sender.write(bytes(_TOTAL))
+        await reader.all_read()
+        sender.close()
+        await accepting
+        await asyncio.gather(reader.lost.wait(), sending.lost.wait())
+        return reader.sizes
+
+    with contextlib.closing(event_loop(Poller())) as loop:
+        return loop.run_until_complete(read())
+
+
+def test_encrypted_reads_are_as_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All share one buffer, so a connection that says nothing has none."""
+    monkeypatch.setattr(asyncio.sslproto, "SSLProtocol", asyncio.sslproto.SSLProtocol)
+    use_long_reads()
+    assert asyncio.sslproto.SSLProtocol is EncryptedProtocol
+    cheap = _encrypted_sizes(0.0, tmp_path)
+    assert 4 * _SHORT < max(cheap) <= _LONG
+    assert sum(cheap) == _TOTAL
+    dear = _encrypted_sizes(0.02, tmp_path)
+    assert max(dear) <= 4 * _SHORT  # nothing is known of the first record before its end
+    assert sorted(dear)[len(dear) // 2] <= _SHORT
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from host_broker.access.users import token_hash
 from host_broker.client import connect
 from host_broker.client_errors import ClientError
 from host_broker.net.live_settings import LiveSettings
@@ -151,6 +152,32 @@ def test_a_certificate_is_loaded_again_for_newcomers(tmp_path: Path) -> None:
             assert "no certificate and its unencrypted key" in _hang_up(running)
             assert _connects(url)
         assert running.end() == (0, "")
+
+
+@pytest.mark.parametrize("what", ["clients", "client_ca"])
+def test_no_reload_opens_a_listener_to_other_machines(tmp_path: Path, what: str) -> None:
+    """Who started it with authentication has not said --insecure-bind."""
+    authority = Authority(tmp_path, "ours")
+    cert, key = authority.issue("broker")
+    config = tmp_path / "broker.toml"
+    if what == "clients":
+        closed = f'[lightmq.clients]\nhall = "{token_hash("a long random token")}"\n'
+        opened = '[lightmq.clients]\nhall = ""\n'
+    else:
+        closed, opened = f'[net]\ntls_client_ca = "{authority.file}"\n', "[net]\n"
+    config.write_text(closed)
+    listen = f"lightmqs://0.0.0.0:0?cert={cert}&key={key}"
+    with broker("--listen", listen, "--config", str(config)) as running:
+        url = f"lightmqs://127.0.0.1:{running.ports['lightmqs']}/hall?ca={authority.file}"
+        for text in (opened, "", opened):
+            config.write_text(text)
+            said = _hang_up(running)
+            assert "without authentication" in said
+            assert "the settings stay as they were" in said
+        config.write_text(closed)
+        assert "are loaded again" in _hang_up(running)
+        assert not _connects(url)
+        assert running.end()[0] == 0
 
 
 def test_more_connections_have_more_files(tmp_path: Path) -> None:

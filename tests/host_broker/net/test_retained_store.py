@@ -13,7 +13,7 @@ from host_broker.bus.commands import Publish, Subscribe
 from host_broker.bus.delivery import Delivery
 from host_broker.bus.publication import pack
 from host_broker.client import Client, ClientError, connect
-from host_broker.net.storage.retained_store import RetainedStore, RetainedStoreError
+from host_broker.net.storage.message_store import MessageStore, MessageStoreError
 from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, until
 from tests.host_broker.scripted import Stage
 
@@ -164,7 +164,7 @@ def test_a_file_of_version_1_is_upgraded(tmp_path: Path, killed: bool) -> None:
                 client.sync()
             assert running.end() == (0, "")
     with contextlib.closing(sqlite3.connect(path)) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+        assert database.execute("PRAGMA user_version").fetchone() == (3,)
         assert database.execute("SELECT topic, properties FROM retained").fetchall() == [
             (b"kept/new", b""),
             (b"kept/old", b""),
@@ -178,10 +178,10 @@ def test_an_upgrade_is_one_transaction(tmp_path: Path, monkeypatch: pytest.Monke
         database.execute(_VERSION_1)
         database.execute("PRAGMA user_version = 1")
     with monkeypatch.context() as patch:
-        patch.setattr("host_broker.net.storage.retained_store._VERSION", "no number")
-        with pytest.raises(RetainedStoreError):
-            RetainedStore(path)
-    store = RetainedStore(path)
+        patch.setattr("host_broker.net.storage.message_store._VERSION", "no number")
+        with pytest.raises(MessageStoreError):
+            MessageStore(path)
+    store = MessageStore(path)
     assert store.entries() == []
     store.close()
 
@@ -198,10 +198,10 @@ def test_properties_survive_a_restart(tmp_path: Path) -> None:
         Publish(b"b", b"2", retain=True),
     )
 
-    store = RetainedStore(path)
+    store = MessageStore(path)
     store.write(done.retained)
     store.close()
-    store = RetainedStore(path)
+    store = MessageStore(path)
     again = Stage()
     assert again.broker.restore(store.entries()) == 0
     store.close()
@@ -216,7 +216,7 @@ def test_properties_survive_a_restart(tmp_path: Path) -> None:
 
 def test_damaged_properties_are_an_error_that_says_so(tmp_path: Path) -> None:
     path = tmp_path / "retained.sqlite"
-    RetainedStore(path).close()
+    MessageStore(path).close()
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         packet = pack(4, b"kept/x", b"x")
         database.execute("INSERT INTO retained VALUES (?, ?, ?)", (b"kept/x", packet, b"\5\0"))

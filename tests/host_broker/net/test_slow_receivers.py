@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import socket
 import time
 from pathlib import Path
 
@@ -9,6 +10,15 @@ import pytest
 
 from host_broker.bus.publication import pack, unpack
 from host_broker.client import Client, connect
+from host_broker.protocols.micromsg2.codec import (
+    spell_command_frame,
+    spell_extension,
+    spell_handshake,
+    spell_message,
+)
+from host_broker.protocols.micromsg2.events import Handshake
+from host_broker.protocols.micromsg2.grammar import read_extensions
+from host_broker.protocols.micromsg2.windows import spell_ack
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.certificates import Authority
 
@@ -156,3 +166,79 @@ def test_the_outbox_is_used_up_to_the_last_message_that_fits(policy: str) -> Non
             stretch += 1
         assert numbers[-1] == count - 1
         assert waiting_most - size < stretch * size <= waiting_most
+
+
+def _mm2_reader(url: str, topic: str) -> socket.socket:
+    """A MicroMsg2 client with a window of one message, which it never acknowledges."""
+    host, port = url.removeprefix("micromsg2://").split(":")
+    reader = socket.create_connection((host, int(port)), timeout=20.0)
+    hello = spell_handshake(Handshake(1, 0, "r", read_extensions(b"ack;pubsub")))
+    reader.sendall(hello)
+    assert reader.recv(65536)
+    reader.sendall(hello + spell_command_frame("subscribe", [("topic", topic.encode())]))
+    # Its own message is the answer to all that: it is heard when the subscription is there.
+    reader.sendall(spell_message(1, b"topic/" + topic.encode(), b"", b"first"))
+    got = b""
+    while b"first" not in got:
+        got += reader.recv(65536)
+    return reader
+
+
+def _frozen_s(url: str, topic: str) -> float:
+    """How long a publisher has to wait for the receivers of a topic."""
+    with fmqp(url) as publisher:
+        began = time.monotonic()
+        for _ in range(64):
+            publisher.publish(topic, BODY)
+        publisher.sync(20.0)
+        return time.monotonic() - began
+
+
+def test_who_acknowledges_nothing_stalls_as_who_reads_nothing() -> None:
+    """A tenth of the time the next time, and by HTTP nobody waits; other listeners and topics do
+    not notice."""
+    backlog = ("--set", "micromsg2.max_backlog_bytes=1000000")
+    limits = (*backlog, "--set", "net.stalled_receiver_s=2")
+    listen = [f"{name}://127.0.0.1:0" for name in ("micromsg2", "fmqp", "auto")]
+    with broker(*(word for each in listen for word in ("--listen", each)), *limits) as running:
+        frozen = []
+        for topic in ("one", "two"):
+            with contextlib.closing(_mm2_reader(running.urls["micromsg2"], topic)):
+                frozen.append(_frozen_s(running.urls["fmqp"], topic))
+        assert frozen[0] >= 2.0
+        assert 0.2 <= frozen[1] < 2.0
+        assert _frozen_s(running.urls["fmqp"], "three") < 2.0
+        said = running.end()[1]
+        assert said.count("publishers had to wait") == 2
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest", "disconnect"])
+def test_nobody_waits_for_who_acknowledges_nothing(policy: str) -> None:
+    """With the other policies of its listener."""
+    limits = ("--set", "micromsg2.max_backlog_bytes=1000000", "--set", "net.stalled_receiver_s=60")
+    listen = [
+        "--listen",
+        f"micromsg2://127.0.0.1:0?slow={policy}",
+        "--listen",
+        "fmqp://127.0.0.1:0",
+    ]
+    with (
+        broker(*listen, *limits) as running,
+        contextlib.closing(_mm2_reader(running.urls["micromsg2"], "t")) as reader,
+    ):
+        with fmqp(running.urls["fmqp"]) as publisher:
+            for number in range(200):
+                publisher.publish("t", b"%d " % number + BODY)
+            publisher.sync(20.0)
+        got = b""
+        for number in range(1, 80):
+            if policy == "disconnect" or b"199 " in got or (number > 20 and "new" in policy):
+                break
+            reader.sendall(spell_extension(1, spell_ack(number)))
+            got += reader.recv(65536)
+        assert (b"199 " in got) == (policy == "drop-oldest")
+        assert (b"2 " in got) == (policy != "disconnect")
+        if policy == "disconnect":
+            while got := reader.recv(65536):
+                pass
+            assert got == b""

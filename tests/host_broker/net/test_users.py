@@ -11,7 +11,7 @@ import stat
 import subprocess
 import tty
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from tests.host_broker.net.broker_process import (
     BrokerProcess,
     broker,
     motemq,
+    until,
 )
 
 _TOKEN, _PASSWORD = "canary-token-0123456789", "canary-password"
@@ -217,6 +218,46 @@ def test_http_asks_who_it_is(guarded: Guarded) -> None:
     assert guarded.ask("DELETE", "/journal/groups/x", **basic)[0] == 403
 
 
+def test_what_is_refused_is_logged_with_who_and_which_line(guarded: Guarded) -> None:
+    """Once for each of them and action, and at most a line a second of each action: so each is
+    tried until it has its line, which may be of an earlier test here."""
+    secret = guarded.folder / "alice"
+    secret.write_text(_PASSWORD)
+    tunnel = f"lightmq+fmqp://127.0.0.1:{guarded.running.ports['lightmq+fmqp']}/alice"
+
+    def publish(url: str) -> None:
+        with connect(url) as client:
+            client.publish("site/alarm", b"off")
+            client.sync()
+
+    def request() -> None:
+        guarded.ask("POST", "/publish/site/x", b"off", Authorization=f"Bearer {_TOKEN}")
+
+    def no_secret() -> None:
+        with pytest.raises(Refused):
+            connect(f"micromsg2://127.0.0.1:{guarded.port}/kitchen")
+
+    for act, words in [
+        (
+            lambda: publish(f"fmqp+unix://{guarded.folder}/board.sock"),
+            "may not publish 'site/alarm': no rule lets 'board' publish there",
+        ),
+        (
+            lambda: publish(f"{tunnel}?token_file={secret}"),
+            "'alice' at 127.0.0.1 may not publish 'site/alarm': [principals.alice] deny.publish",
+        ),
+        (request, "'kitchen' at 127.0.0.1 may not publish 'site/"),
+        (no_secret, "'anonymous' at 127.0.0.1 may not connect by "),
+    ]:
+
+        def told(act: Callable[[], None] = act, words: str = words) -> bool:
+            act()
+            guarded.hang_up()
+            return words in guarded.said
+
+        until(told)
+
+
 def test_a_certificate_says_who_it_is(guarded: Guarded) -> None:
     port, ca = guarded.running.ports["autos"], guarded.authority
     tls = f"ca={ca}/ca.pem&cert={ca}/%s.pem&key={ca}/%s-key.pem"
@@ -342,9 +383,23 @@ def test_other_machines_need_tls_and_authentication(tmp_path: Path) -> None:
         assert "--insecure-bind" in stderr
     code, stderr = _fails("--listen", "auto://0.0.0.0:0", *_options(tmp_path))
     assert (code, "without encryption and authentication" in stderr) == (1, True)
+    # What a listener says of everybody proves nothing.
+    code, stderr = _fails(
+        "--listen", f"fmqps://0.0.0.0:0?{cert}&principal=kitchen", *_options(tmp_path)
+    )
+    assert (code, "principal=NAME is nobody's proof" in stderr) == (1, True)
+    # Neither does a name alone, which one client of this list has.
+    clients = tmp_path / "clients.toml"
+    clients.write_text(f'[lightmq.clients]\nhall = "{token_hash("x")}"\nkitchen = ""\n')
+    listed = ("--config", str(clients))
+    code, stderr = _fails("--listen", f"lightmqs://0.0.0.0:0?{cert}", *listed)
+    assert (code, "without authentication" in stderr) == (1, True)
+    proved = tmp_path / "proved.toml"
+    proved.write_text(f'[lightmq.clients]\nhall = "{token_hash("x")}"\n')
     for address, options in [
         (f"autos://0.0.0.0:0?{cert}&client_ca={tmp_path}/ca/ca.pem", []),
         (f"autos://0.0.0.0:0?{cert}", _options(tmp_path)),
+        (f"lightmqs://0.0.0.0:0?{cert}", ["--config", str(proved)]),
     ]:
         with broker("--listen", address, *options) as running:
             assert running.end() == (0, "")

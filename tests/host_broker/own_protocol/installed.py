@@ -20,13 +20,15 @@ def install(target: Path, package: str = str(PACKAGE)) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def write_package(target: Path, name: str, code: str, entry: str) -> None:
+def write_package(
+    target: Path, name: str, code: str, entry: str, group: str = "motemq.protocols"
+) -> None:
     """Write an installed package by hand: a module and its entry point."""
     info = target / f"{name}-1.0.dist-info"
     info.mkdir(parents=True)
     (target / f"{name}.py").write_text(code)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[motemq.protocols]\n{entry}\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
 
 
 def finding(target: Path) -> str:

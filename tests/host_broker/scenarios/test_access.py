@@ -162,6 +162,46 @@ def test_fmqp_is_refused_without_a_word() -> None:
     assert desk.closes == []
 
 
+@pytest.mark.parametrize("will", [False, True])
+def test_who_may_end_the_broker(will: bool) -> None:
+    """Each signal by a rule of its own; a topic with wildcards is none."""
+    rules = {
+        "roles": {"everybody": {"connect": ["fmqp"], "publish": ["**"]}},
+        "principals": {
+            "alice": {"signal": ["$/signals/stop"]},
+            "bob": {"signal": ["$/signals/*"], "deny": {"signal": ["$/signals/stop"]}},
+        },
+    }
+    for name, kind in [("alice", "stop"), ("bob", "terminate"), ("hall", ""), ("anonymous", "")]:
+        for tried in ("stop", "terminate", "*"):
+            desk = guarded(rules)
+            client = desk.open(peer=listener(name) if name != "anonymous" else None)
+            done = desk.pub(client, f"$/signals/{tried}", b"x", will=will)
+            if will:
+                done = desk.close(client)
+            assert done.signal == (tried if tried == kind else ""), (name, tried)
+
+
+@pytest.mark.parametrize("denied", [False, True])
+def test_a_client_hears_its_own_path_unless_a_rule_denies_it(denied: bool) -> None:
+    deny = {"deny": {"subscribe": ["lightmq/kitchen/down"]}} if denied else {}
+    desk = guarded(
+        {
+            "roles": {"users": {"connect": ["**"], **deny}},
+            "principals": {"alice": {"publish": ["lightmq/*/down"]}},
+        }
+    )
+    kitchen, hall = (
+        board(desk, f"kitchen:{_TOKEN}"),
+        board(desk, "hall:hall-token-of-many-letters"),
+    )
+    alice = desk.open(peer=listener("alice"))
+    for name in ("kitchen", "hall"):
+        desk.pub(alice, f"lightmq/{name}/down", name.encode())
+    assert [each.data for each in hall.sends()] == [b"hall"]
+    assert [each.data for each in kitchen.sends()] == ([] if denied else [b"kitchen"])
+
+
 def test_a_will_is_governed_when_it_comes_true() -> None:
     desk = guarded(
         {

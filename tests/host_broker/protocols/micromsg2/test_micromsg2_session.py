@@ -312,6 +312,22 @@ def test_what_waits_of_topics_is_limited(limits: dict[str, Any], rule: str) -> N
     assert patient.why_closed == writer.why_closed == ""
 
 
+def test_a_message_without_a_destination() -> None:
+    """A24: programs of SharpMessaging send nothing else, single or many."""
+    desk = micromsg2_desk()
+    reader, writer = Peer(desk), Peer(desk, "ack:MessagesPerAck=10;dotnet")
+    reader.subscribe("topic/micromsg2")
+    assert writer.acked(writer.publish("", b"1")) == [1]
+    many = b"".join(writer.spell("", b"%d" % number) for number in range(2, 10))
+    assert writer.acked(writer.say(many)) == [9]
+    plain = Peer(desk)
+    plain.say(plain.spell("", b"10") + plain.spell("", b"11"))
+    assert told(reader.heard()) == [
+        (number, "topic/micromsg2", "", b"%d" % number) for number in range(1, 12)
+    ]
+    assert refused(reader, reader.subscribe("")) == "R17"
+
+
 def test_long_messages_come_in_fragments() -> None:
     """R19, R20, A17: both ways, each with its number, within the window, and nothing between."""
     desk = micromsg2_desk(bus={"max_body": 4 * MAX_FRAGMENT})
@@ -421,7 +437,7 @@ def test_what_is_retained_comes_first() -> None:
         (spell_extension(2, b"\0"), "R32"),
         (spell_extension(3, bytes(5000)), "R33"),
         (b"\3", "R16"),
-        (bytes.fromhex("0000010000000178"), "R17"),
+        (bytes.fromhex("0000010100000178"), "R17"),
         (bytes.fromhex("000001012400000178"), "R17"),
         (bytes.fromhex("000001017100017a0178"), "R40"),
         (bytes.fromhex("00000101710003613a250178"), "R13"),
@@ -601,6 +617,10 @@ def _behind(desk: Desk) -> tuple[Peer, int]:
         if desk.held:
             break
     assert desk.held == {(program, "queue")}
+    # Who publishes by HTTP cannot be held, and is told.
+    assert desk.broker.makes_publishers_wait
+    assert desk.broker.waits_for([b"other", b"t"]) == "a receiver of t is behind"
+    assert desk.broker.waits_for([b"other"]) == ""
     return reader, program
 
 
@@ -616,27 +636,82 @@ def test_publishers_wait_for_a_client_that_is_behind() -> None:
     while (more := payloads(reader.acknowledge(len(got)))) or got[-1] != b"last":
         got += more
     assert got[:-1] == [b"%09d" % number for number in range(len(got) - 1)]
-    desk.advance(30.0)
-    assert reader.why_closed == ""  # it is behind no more
+    assert desk.behind == {reader.connection: False}
+    assert not desk.broker.makes_publishers_wait
+    assert reader.why_closed == ""
 
 
 def test_publishers_do_not_wait_for_ever() -> None:
-    """A client may let them wait for so long; then it is gone, and so it is if it leaves."""
-    desk = micromsg2_desk({"max_backlog_bytes": 1600, "max_hold_s": 5.0})
+    """R26: the edge says when a client has let them wait for too long, and it is told so; what it
+    leaves behind is released, and so it is if it leaves by itself."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
     reader, program = _behind(desk)
+    assert desk.behind == {reader.connection: True}
     heard = payloads(reader.heard())
     reader.acknowledge(len(heard) // 2)  # which is not enough
-    desk.advance(4.9)
-    assert desk.held
-    desk.advance(0.2)
-    assert reader.why_closed.startswith("micromsg2.max_hold_s")
+    assert desk.behind == {reader.connection: True}
+    desk.broker.stalled(reader.connection, 5.0, desk.now)
+    desk.done()
+    *_, error = reader.heard()
+    why = "publishers had to wait 5 s for this client; it did not catch up"
+    assert error == ErrorFrame(why)
+    assert reader.why_closed == f"net.stalled_receiver_s: {why}"
     assert not desk.held
+    assert desk.behind == {reader.connection: None}
     leaving, program = _behind(desk)
     leaving.close()
     assert not desk.held
+    assert desk.behind[leaving.connection] is None
     other, program = _behind(desk)
     desk.close(program)
     assert other.why_closed == ""
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest"])
+def test_a_listener_may_drop_what_a_client_is_behind_with(policy: Any) -> None:
+    """R26: nobody waits then, it hears the oldest or the newest in order, and all of it again when
+    it has caught up; queues are not concerned."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
+    desk.slow_policy = policy
+    reader = Peer(desk, "pubsub;batch-ack:max-count=4")
+    reader.subscribe("topic/t")
+    reader.subscribe("jobs")
+    program = desk.open()
+    writer = Peer(desk)
+    for number in range(200):
+        desk.pub(program, "t", b"%09d" % number)
+        if number % 20 == 0:
+            writer.publish("jobs", b"job %d" % number)
+    assert not desk.held
+    got = told(reader.heard())
+    while len(more := told(reader.acknowledge(len(got)))):
+        got += more
+    numbers = [int(payload) for _, to, _, payload in got if to == "topic/t"]
+    assert 10 < len(numbers) < 100
+    assert numbers == sorted(numbers)
+    assert numbers[:3] == [0, 1, 2]
+    assert (numbers[-1] == 199) == (policy == "drop-oldest")
+    jobs = [payload for _, to, _, payload in got if to == "jobs"]
+    assert jobs == [b"job %d" % number for number in range(0, 200, 20)]
+    dropped = desk.broker.stats.dropped["micromsg2"]
+    assert dropped.messages == 200 - len(numbers)
+    assert dropped.bytes > 9 * dropped.messages
+    assert reader.why_closed == ""
+    desk.pub(program, "t", b"fresh")
+    assert payloads(reader.heard()) == [b"fresh"]
+
+
+def test_a_listener_may_disconnect_who_is_behind() -> None:
+    """R26: its publishers do not wait."""
+    desk = micromsg2_desk({"max_backlog_bytes": 1600})
+    desk.slow_policy = "disconnect"
+    reader = Peer(desk, "pubsub;batch-ack")
+    reader.subscribe("topic/t")
+    program = desk.open()
+    for number in range(100):
+        desk.pub(program, "t", b"%09d" % number)
+    assert not desk.held
+    assert reader.why_closed.startswith("net.slow_consumer: too much waits for its acks")
 
 
 def test_nobody_waits_for_itself() -> None:
@@ -648,3 +723,43 @@ def test_nobody_waits_for_itself() -> None:
         talker.publish("topic/t", b"%09d" % number)
     assert not desk.held
     assert talker.why_closed == ""
+
+
+def test_a_conversation_with_sharpmessaging() -> None:
+    """A1, A12, A15, A28, A29: as its client holds it, byte for byte; what it says again because it
+    has heard an ack of a part is not published again, and is acknowledged again."""
+    said = b"ack:MessagesPerAck=10,AckExpireTime=1000;dotnet"
+    hello = bytes.fromhex("010100084d79436c69656e74") + bytes([0, len(said)]) + said + bytes(2)
+    desk = micromsg2_desk()
+    reader = Peer(desk)
+    reader.subscribe("topic/micromsg2")
+    reader.subscribe("jobs")
+    connection = desk.open("micromsg2")
+    desk.send(connection, hello)
+    reply = bytes.fromhex("010000066d6f74656d71") + bytes([0, len(said)]) + said + bytes(2)
+    assert desk.got(connection) == reply
+    desk.send(connection, hello)
+    assert desk.got(connection) == b""
+    frames = [bytes.fromhex(f"0000{number:02x}0000000168") for number in range(1, 11)]
+    desk.send(connection, b"".join(frames[:6]))
+    assert desk.got(connection) == bytes.fromhex("0201020006")
+    desk.send(connection, b"".join(frames[6:] + frames[6:]))  # it says the rest twice
+    assert desk.got(connection) == bytes.fromhex("020102000a")
+    desk.send(connection, frames[9])  # and after its ten seconds
+    assert desk.got(connection) == bytes.fromhex("020102000a")
+    assert payloads(reader.heard()) == [b"h"] * 10
+    # Properties without types, the type of what comes, and a long payload of a queue.
+    type_of = b"System.String, mscorlib"
+    desk.send(connection, bytes([2, 2, len(type_of)]) + type_of)
+    properties = b"first_name:jonas;twitter:jgauffin;"
+    head = bytes.fromhex("08000b046a6f6273") + bytes([0, len(properties)]) + properties
+    desk.send(connection, head + (300).to_bytes(4, "big") + bytes(300))
+    assert desk.got(connection) == bytes.fromhex("020102000b")
+    ((_, destination, got, payload),) = told(reader.heard())
+    assert (destination, payload) == ("jobs", bytes(300))
+    assert got == "first_name:Tjonas;twitter:Tjgauffin"  # the reader has not agreed on types
+    # An empty payload ends with its length; a topic's is not delivered, and is acknowledged.
+    desk.send(connection, bytes.fromhex("00000c00000000"))
+    assert desk.got(connection) == bytes.fromhex("020102000c")
+    assert reader.heard() == []
+    assert desk.closes == []

@@ -1,4 +1,5 @@
-"""Retained messages across restarts: one SQLite file, which the journal's thread writes."""
+"""Retained messages, and those of durable queues, across restarts: one SQLite file, which the
+journal's thread writes."""
 
 import contextlib
 import errno
@@ -6,34 +7,47 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from host_broker.bus.queue import read_place, spell_place
 from host_broker.net.storage.files import sync
 
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS retained "
-    "(topic BLOB PRIMARY KEY, packet BLOB, properties BLOB) WITHOUT ROWID"
+    "(topic BLOB PRIMARY KEY, packet BLOB, properties BLOB) WITHOUT ROWID",
+    # Since version 3. Number 0 is the queue itself.
+    "CREATE TABLE IF NOT EXISTS queued "
+    "(queue BLOB, number INTEGER, packet BLOB, properties BLOB, PRIMARY KEY (queue, number)) "
+    "WITHOUT ROWID",
 )
 _FROM_VERSION_1 = "ALTER TABLE retained ADD COLUMN properties BLOB DEFAULT x''"
 
 # A full disk, and a limit of a file's size, which SQLite reports as a failed write.
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
+_EMPTY_QUEUES = (
+    "DELETE FROM queued WHERE number = 0 "
+    "AND queue NOT IN (SELECT queue FROM queued WHERE number > 0)"
+)
+
 Entry = tuple[bytes, bytes]  # packet (encoding 1), properties as spelled
+Changes = Mapping[bytes, Entry | None]  # None: it is there no more
+NO_CHANGES: Changes = {}
 
 
-class RetainedStoreError(Exception):
+class MessageStoreError(Exception):
     """The file cannot be used; the text says why and what to do."""
 
 
-class RetainedStore:
-    """Topic to packet (encoding 1) and properties of the last retained message (FMQP R20).
+class MessageStore:
+    """Topic to packet (encoding 1) and properties of the last retained message (FMQP R20); queue
+    and number to the same of each message in a durable queue.
 
     SQLite in WAL mode: a broker killed at any instant leaves the state after some ``write``, and a
     machine that loses its power one that is no older than the last ``sync``.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file. Raises ``RetainedStoreError``."""
+        """Open or make the file. Raises ``MessageStoreError``."""
         self._path = path
         self._unsynced = False
         self._wal_is_new = True  # to its folder
@@ -42,44 +56,58 @@ class RetainedStore:
         try:
             with self._advice():
                 self._prepare()
-        except RetainedStoreError:
+        except MessageStoreError:
             self._database.close()
             raise
 
     def entries(self) -> list[tuple[bytes, bytes, bytes]]:
-        """Return (topic, packet, properties) of all. Raises ``RetainedStoreError``."""
+        """Return (topic, packet, properties) of all. Raises ``MessageStoreError``."""
         with self._advice():
             found = self._database.execute("SELECT topic, packet, properties FROM retained")
             return found.fetchall()
 
-    def unusable(self, reason: object) -> RetainedStoreError:
+    def queued(self) -> list[tuple[bytes, bytes, bytes]]:
+        """Return (key, packet, properties) of what durable queues have, in the order of queues and
+        numbers; of each the queue itself first. Those that are empty are forgotten.
+
+        Raises ``MessageStoreError``.
+        """
+        with self._advice():
+            self._database.execute(_EMPTY_QUEUES)
+            found = self._database.execute("SELECT * FROM queued ORDER BY queue, number")
+            return [
+                (spell_place(queue, number), packet, properties)
+                for queue, number, packet, properties in found
+            ]
+
+    def unusable(self, reason: object) -> MessageStoreError:
         """Return the error to raise when what is in the file cannot be."""
-        return RetainedStoreError(
+        return MessageStoreError(
             f"{self._path} is damaged ({reason}); move it away to start without the retained "
-            "messages in it"
+            "messages in it, and those that wait in queues"
         )
 
-    def write(self, changes: Mapping[bytes, Entry | None]) -> None:
-        """Hand changes to the kernel, all or none; None forgets a topic.
+    def write(self, retained: Changes, queued: Changes = NO_CHANGES) -> None:
+        """Hand changes of topics, and of places in queues, to the kernel: all or none.
 
-        Raises ``OSError`` (ENOSPC) if there is no room for them now; ``RetainedStoreError`` if the
+        Raises ``OSError`` (ENOSPC) if there is no room for them now; ``MessageStoreError`` if the
         file cannot be written at all.
         """
         try:
-            self._write(changes)
+            self._write(retained, queued)
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) in _NO_ROOM:
                 raise OSError(errno.ENOSPC, f"{error}: {self._path}") from error
-            raise RetainedStoreError(
-                f"cannot write {self._path}: {error}; retained messages can no longer be kept, so "
-                "the broker does not go on; mend the disk and start it again"
+            raise MessageStoreError(
+                f"cannot write {self._path}: {error}; retained messages and queues can no longer "
+                "be kept, so the broker does not go on; mend the disk and start it again"
             ) from error
         self._unsynced = True
 
     def begin_reading(self) -> sqlite3.Connection:
         """Return another connection, in a transaction: it sees what was written until now.
 
-        Threads may have it one after the other. Raises ``RetainedStoreError``.
+        Threads may have it one after the other. Raises ``MessageStoreError``.
         """
         with self._advice():
             reading = sqlite3.connect(
@@ -117,8 +145,8 @@ class RetainedStore:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version not in (0, 1, _VERSION):
-            raise RetainedStoreError(
+        if version not in (0, 1, 2, _VERSION):
+            raise MessageStoreError(
                 f"{self._path} is of another version of motemq ({version}, this one knows "
                 f"{_VERSION}); move it away, or use the motemq that wrote it"
             )
@@ -127,23 +155,32 @@ class RetainedStore:
             raise self.unusable(result)
         # In one transaction: a broker that is killed now leaves a file of one version or the other.
         database.execute("BEGIN IMMEDIATE")
-        database.execute(_SCHEMA)
+        for table in _SCHEMA:
+            database.execute(table)
         if version == 1:
             database.execute(_FROM_VERSION_1)
         database.execute(f"PRAGMA user_version = {_VERSION}")
         database.execute("COMMIT")
 
-    def _write(self, changes: Mapping[bytes, Entry | None]) -> None:
+    def _write(self, retained: Changes, queued: Changes) -> None:
         database = self._database
         database.execute("BEGIN IMMEDIATE")
         try:
             database.executemany(
                 "INSERT OR REPLACE INTO retained VALUES (?, ?, ?)",
-                [(topic, *entry) for topic, entry in changes.items() if entry is not None],
+                [(topic, *entry) for topic, entry in retained.items() if entry is not None],
             )
             database.executemany(
                 "DELETE FROM retained WHERE topic = ?",
-                [(topic,) for topic, entry in changes.items() if entry is None],
+                [(topic,) for topic, entry in retained.items() if entry is None],
+            )
+            database.executemany(
+                "INSERT OR REPLACE INTO queued VALUES (?, ?, ?, ?)",
+                [(*read_place(key), *entry) for key, entry in queued.items() if entry is not None],
+            )
+            database.executemany(
+                "DELETE FROM queued WHERE queue = ? AND number = ?",
+                [read_place(key) for key, entry in queued.items() if entry is None],
             )
             database.execute("COMMIT")
         except sqlite3.Error:
@@ -156,6 +193,6 @@ class RetainedStore:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise RetainedStoreError(f"cannot use {self._path}: {error}") from error
+            raise MessageStoreError(f"cannot use {self._path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise self.unusable(error) from error

@@ -1,0 +1,55 @@
+"""Python processes that Spark keeps: what they have imported costs no task anything."""
+
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from pyspark_motemq.workers import settle
+
+_TWICE = """
+import gc
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(info["generation"]))
+from pyspark_motemq.workers import settle
+gc.disable()
+del collections[:]
+settle()
+settle()
+once = len(collections)
+import colorsys
+settle()
+print(once, len(collections), gc.get_freeze_count() > 1000)
+"""
+
+
+def _said(**environment: str) -> list[str]:
+    argv = [sys.executable, "-c", _TWICE]
+    done = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout.split()
+
+
+def test_what_was_imported_is_left_out_of_collections_once() -> None:
+    # Of each collection its begin and its end are told.
+    assert _said(SPARK_REUSE_WORKER="1") == ["2", "4", "True"]
+
+
+def test_a_process_that_spark_does_not_keep_is_left_alone() -> None:
+    assert _said() == ["0", "0", "False"]
+    before = gc.get_freeze_count()
+    settle()
+    assert gc.get_freeze_count() == before
+
+
+def test_sparks_own_workers_are_such(spark: SparkSession) -> None:
+    def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()] * batch.num_rows})
+
+    # Those of pandas, pyarrow and PySpark are some 80,000.
+    rows = spark.range(4, numPartitions=2).mapInArrow(frozen, "frozen long").collect()
+    assert all(row.frozen > 10_000 for row in rows), rows
