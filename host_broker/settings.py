@@ -122,9 +122,10 @@ class JournalSettings:
 class HttpSettings:
     """HTTP (docs/journal.md, Reading from elsewhere)."""
 
-    LIVE: ClassVar[frozenset[str]] = frozenset(("token",))
+    LIVE: ClassVar[frozenset[str]] = frozenset(("token", "hosts"))
 
     token: str = ""  # sha256: and 64 hexadecimal digits; empty: only who is on this machine
+    hosts: str = ""  # names, with commas between them, that lead here and are ours
 
     def __post_init__(self) -> None:
         if self.token and not re.fullmatch("sha256:[0-9a-fA-F]{64}", self.token):

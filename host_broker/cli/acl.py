@@ -12,6 +12,7 @@ from host_broker.cli.failure import failing_clearly
 from host_broker.net.access.access_error import AccessError
 from host_broker.net.access.access_files import read_rules, read_users
 from host_broker.net.access.rule_lines import line_of
+from host_broker.printable import printable
 from host_broker.registry import protocols
 
 _DENIED = 1
@@ -66,7 +67,7 @@ def explain(
             if users is not None and not no_user and principal not in read_users(users):
                 click.echo(f"acl: {users} has no user {principal!r}", err=True)
         except AccessError as error:
-            click.echo(f"acl: error: {error}", err=True)
+            click.echo(f"acl: error: {printable(str(error))}", err=True)
             raise SystemExit(_UNREADABLE) from error
         paths = [spec.client_paths for spec in protocols().values() if spec.client_paths]
         who = ANONYMOUS if principal == ANONYMOUS.name else Principal(principal, "listener")
@@ -74,11 +75,11 @@ def explain(
         kind = next(each for each in ACTIONS if each == action)
         decision = rights.allows(who, kind, path)
         verb = "may" if decision else "may not"
-        click.echo(f"{principal} {verb} {action} {path}")
+        click.echo(printable(f"{principal} {verb} {action} {path}"))
         if decision.rule is not None:
-            click.echo(_where(rules_file, decision.rule))
+            click.echo(printable(_where(rules_file, decision.rule)))
         else:
-            click.echo(decision.reason)
+            click.echo(printable(decision.reason))
         raise SystemExit(0 if decision else _DENIED)
 
 

@@ -71,7 +71,7 @@ def command(folder: Path, url: str, token_file: Path | None, ca: Path | None) ->
         token = _token(token_file)
         manifest = back_up(url, folder, token, ca)
         size = sum(file.size for file in manifest.files)
-        click.echo(f"backup: {folder}: {len(manifest.files)} files, {size:,} bytes")
+        click.echo(f"backup: {printable(str(folder))}: {len(manifest.files)} files, {size:,} bytes")
         for partition, following in enumerate(manifest.nexts):
             click.echo(f"backup: partition {partition}: messages below {following}")
 

@@ -15,6 +15,7 @@ from host_broker.net.journal.identity import read_identity
 from host_broker.net.journal.reader import JournalReader
 from host_broker.net.journal.repair import DAMAGED, repair
 from host_broker.net.journal.scan import JournalError
+from host_broker.printable import printable
 
 _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 _MOST_LINES = 1000  # findings that are told
@@ -51,7 +52,7 @@ def info(journal: Path, as_json: bool) -> None:
             )
         for name, group in found["groups"].items():
             read = ", ".join(f"partition {number} up to {at}" for number, at in group.items())
-            click.echo(f"group {name}: has read {read}")
+            click.echo(f"group {printable(name)}: has read {read}")
 
 
 def _facts(journal: Path) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def convert_command(old: Path, new: Path) -> None:
 
 def _tell(report: Report) -> None:
     for finding in report.findings[:_MOST_LINES]:
-        click.echo(("torn: " if finding.torn else "corrupt: ") + str(finding))
+        click.echo(("torn: " if finding.torn else "corrupt: ") + printable(str(finding)))
     if len(report.findings) > _MOST_LINES:
         click.echo(f"and {len(report.findings) - _MOST_LINES} more")
     lost = f"; {report.lost:,} messages are lost" if report.lost else ""

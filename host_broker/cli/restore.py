@@ -19,6 +19,7 @@ from host_broker.backup_format import (
 from host_broker.cli.backup import new_file, no_room, room, sync_tree
 from host_broker.cli.failure import failing_clearly
 from host_broker.cli.progress import Progress
+from host_broker.printable import printable
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -42,7 +43,7 @@ def command(backup: Path, data: Path) -> None:
     with failing_clearly("restore", RestoreError, OSError):
         manifest = restore(backup, data)
         size = sum(file.size for file in manifest.files)
-        click.echo(f"restore: {data}: {len(manifest.files)} files, {size:,} bytes")
+        click.echo(f"restore: {printable(str(data))}: {len(manifest.files)} files, {size:,} bytes")
         for partition, following in enumerate(manifest.nexts):
             click.echo(f"restore: partition {partition} goes on with message {following}")
 

@@ -74,7 +74,7 @@ FAMILIES: Mapping[str, Family] = {
         "counter", "How often a connection was to be read no further for a while.", ("reason",)
     ),
     "motemq_failures": Family(
-        "counter", "What raised an exception: a session, a filter, a server.", ("part",)
+        "counter", "What raised an exception: sessions, filters, extensions, servers.", ("part",)
     ),
     "motemq_publications": Family("counter", "Publications that were accepted, and wills."),
     "motemq_discarded": Family(

@@ -1,16 +1,21 @@
 """The hostile names through every output of broker and rig, as a person or a program gets it."""
 
+import contextlib
 import csv
 import io
 import json
 import struct
 import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from click.testing import CliRunner
 from markdown_it import MarkdownIt
 from rich.console import Console
 
@@ -20,6 +25,7 @@ from boards.reports.page import html_page
 from boards.reports.record import RunRecord, read_run
 from boards.session.serial_log import SerialLog
 from host_broker.printable import json_text, printable, spreadsheet_cell
+from motemq.cli import main
 from tests.boards.reports.made_run import MadeRun, passing_board
 from tests.boards.reports.test_summary import _board, _printed, _tell
 from tests.host_broker.net.answering_board import answering
@@ -118,6 +124,44 @@ def test_ping_call_and_pub_that_fail(running: BrokerProcess) -> None:
             done = _run(*command)
             assert done.returncode != 0
             assert harm(done.stdout + done.stderr) == "", command
+
+
+def test_commands_that_say_again_what_they_are_given(tmp_path: Path) -> None:
+    """Names come from files and scripts, which have them from others."""
+    rules, data = tmp_path / "rules.toml", tmp_path / "data"
+    options = ("--data", str(data), "--listen", "auto://127.0.0.1:0")
+    names = [name for name in HOSTILE if not name.startswith("-")]
+    patterns = {name: name.translate(str.maketrans("/*%", "___")) for name in names}
+    spelled = [json.dumps(each) for each in patterns.values()]
+    quoted = ", ".join(each for each in spelled if "\\ud" not in each)  # of which TOML knows none
+    rules.write_text(f"[roles.everybody]\npublish = [{quoted}]\n")
+    runner = CliRunner()
+    for name in names:
+        for topic in (name, patterns[name]):
+            done = runner.invoke(
+                main, ["acl", "explain", name, "publish", topic, "--rules", str(rules)], color=True
+            )
+            assert done.exit_code in (0, 1, 2), done.output
+            assert harm(done.output) == "", name
+        for command in ("check", "info"):
+            done = runner.invoke(main, ["journal", command, str(tmp_path / name)], color=True)
+            assert harm(done.output) == "", name
+    with broker(*options) as process:
+        url = f"http://127.0.0.1:{process.ports['auto']}"
+        with process.raw("auto") as client:
+            client.sendall(struct.pack(">BBI", 0, 1, 1) + b"ax\x80\x01\0\0\0\0a")
+        for name in names:
+            path = f"/journal/groups/{urllib.parse.quote(name, safe='')}"
+            body = b'{"positions": {"0": 0, "1": 0}}'
+            with contextlib.suppress(urllib.error.HTTPError):
+                urllib.request.urlopen(
+                    urllib.request.Request(url + path, body, method="PUT"), timeout=20
+                ).close()
+        backup = tmp_path / "\x1b[31mbackup"
+        done = runner.invoke(main, ["backup", str(backup), "--from", url], color=True)
+        assert (done.exit_code, harm(done.output)) == (0, "")
+    done = runner.invoke(main, ["journal", "info", str(data / "journal")], color=True)
+    assert (done.exit_code, harm(done.output)) == (0, "")
 
 
 def test_the_log(running: BrokerProcess) -> None:

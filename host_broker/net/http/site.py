@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from host_broker.net.listening.slots import Evicted
 from host_broker.net.live_settings import LiveSettings
 from host_broker.net.metrics import Figures
 from host_broker.net.storage.deduplicator import Deduplicator
+from host_broker.settings import HttpSettings
 
 if TYPE_CHECKING:
     from host_broker.net.journal.writer import Journal
@@ -165,9 +167,10 @@ def application(
 
     With users (``access``) that is who may ``connect`` to ``http``; each page asks for more. With
     ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
-    asks from this machine for a loopback address by number or as localhost: a page in a browser
-    that had its own name point here is not let in. No page of another site is, whatever it asks
-    and whatever it knows: a browser may add what it has been told for us by itself.
+    asks from this machine. Who does must ask for a loopback address by number, localhost, or a name
+    of ``http.hosts``: a page in a browser that had its own name point here is not let in. No page
+    of another site is, whatever it asks and whatever it knows: a browser may add what it has been
+    told for us by itself.
 
     ``figures`` count what is answered and who is refused.
     """
@@ -176,7 +179,7 @@ def application(
     async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
         asking.add(request.protocol)
         try:
-            refusal = _refusal(request, live.http.token, access.is_open)
+            refusal = _refusal(request, live.http, access.is_open)
             if refusal is not None:
                 if figures is not None:
                     figures.refuse(refusal.reason)
@@ -225,13 +228,28 @@ class _Refusal:
     answer: web.Response
 
 
-def _refusal(request: web.Request, token: str, is_open: bool) -> _Refusal | None:
+def _refusal(request: web.Request, settings: HttpSettings, is_open: bool) -> _Refusal | None:
     """Return why a request is not let in; ``is_open``: there are no users, who are asked later."""
     if _is_foreign(request):
         text = "this is a request of a page of another site; the broker answers programs only"
         return _Refusal("foreign page", mistake(403, text))
+    transport = request.transport
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    here = sock is not None and is_local(sock)
+    by_tcp = sock is not None and sock.family != socket.AF_UNIX
+    if (
+        here
+        and by_tcp
+        and request.scheme == "http"
+        and not _is_ours(_host(request), settings.hosts)
+    ):
+        # A page can have its own name point here, and is of the same site then. By TLS the
+        # certificate tells the browser.
+        text = "ask for 127.0.0.1 or localhost; what other names lead here says http.hosts"
+        return _Refusal("foreign host", mistake(403, text))
     if not is_open:
         return None
+    token = settings.token
     if token:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).hexdigest()
@@ -241,16 +259,10 @@ def _refusal(request: web.Request, token: str, is_open: bool) -> _Refusal | None
         answer = mistake(401, "send the token that belongs to http.token: Authorization: Bearer …")
         answer.headers["WWW-Authenticate"] = 'Bearer realm="motemq"'
         return _Refusal("no token", answer)
-    transport = request.transport
-    sock = transport.get_extra_info("socket") if transport is not None else None
-    if sock is None or not is_local(sock):
-        reason = "other machine"
-    elif not _is_loopback(_host(request)):
-        reason = "foreign host"
-    else:
+    if here:
         return None
-    text = "without http.token, only programs on this machine may ask, as 127.0.0.1 or localhost"
-    return _Refusal(reason, mistake(403, text))
+    text = "without http.token, only programs on this machine may ask"
+    return _Refusal("other machine", mistake(403, text))
 
 
 def _is_foreign(request: web.Request) -> bool:
@@ -272,9 +284,10 @@ def _host(request: web.Request) -> str:
     return host.partition(":")[0]
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _is_ours(host: str, hosts: str) -> bool:
+    """Whether a name is always this machine's, or one that its owner says is."""
+    if host == "localhost" or host.lower() in (each.strip().lower() for each in hosts.split(",")):
+        return bool(host)
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

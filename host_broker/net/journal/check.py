@@ -29,7 +29,7 @@ from host_broker.net.journal.format import (
     unpack_header,
 )
 from host_broker.net.journal.groups import GROUPS_FILE, read_groups
-from host_broker.net.journal.identity import IDENTITY_FILE, read_identity
+from host_broker.net.journal.identity import IDENTITY_FILE, read_identity, stored_identity
 from host_broker.net.journal.index import index_path, load
 from host_broker.net.journal.scan import JournalError, next_whole, version_1
 from host_broker.net.journal.stage import missing
@@ -156,11 +156,8 @@ def other_findings(journal: Path) -> Iterator[Finding]:
     except ValueError as error:
         yield Finding(groups, 0, f"what consumer groups have read cannot be read: {error}")
     path = journal / IDENTITY_FILE
-    try:
-        torn = not path.read_text().strip().endswith("}")
-    except FileNotFoundError:
-        torn = True
-    if torn and read_identity(journal) is not None:
+    known = read_identity(journal)
+    if known is not None and stored_identity(path) != known:
         yield Finding(path, 0, "the journal's id is not here; its segments have it", torn=True)
 
 
@@ -180,14 +177,15 @@ def _examine(
                 raise version_1(path.parent.parent)
             at = next_whole(data, min(size, HEADER_LENGTH), None)
             if not at:
-                lost = limit is not None and limit > first
+                end = _known_end(found, identity) if limit is None else limit
+                lost = end > first
                 text = f"{header.text}, and it has no whole block"
                 found.findings.append(
-                    Finding(path, 0, text, first, limit if lost and limit else first, torn=not lost)
+                    Finding(path, 0, text, first, end if lost else first, torn=not lost)
                 )
-                if lost and limit:
-                    found.pieces.append(Piece(0, 0, limit - first))
-                    found.next = limit
+                if lost:
+                    found.pieces.append(Piece(0, 0, end - first))
+                    found.next = end
                 return found
             found.findings.append(Finding(path, 0, header.text))
             block = take_block(view, at)
@@ -223,9 +221,12 @@ def _examine_blocks(
         at, block = _resume(data, view, position, mark, found.next, limit)
         if block is None:
             whole = next_whole(data, position, None)  # but not right
-            torn = limit is None and not whole
+            end = limit
+            if end is None:
+                end = _known_end(found, found.header.journal if found.header else None)
+            torn = limit is None and not whole and end <= found.next
             known = take_block(view, position) if size - position >= BLOCK_HEADER_LENGTH else None
-            end = found.next if limit is None else limit
+            end = max(end, found.next)
             if limit is None and whole and known is not None and known.first >= found.next:
                 end = known.next
             text = f"the last {size - position} bytes are no whole block: {what}"
@@ -240,11 +241,26 @@ def _examine_blocks(
         if block.first > found.next:
             found.pieces.append(Piece(0, 0, block.first - found.next))
         position, found.next = at, block.first
-    if limit is not None and found.next < limit:
-        text = f"it ends before message {found.next}, but the next segment begins with {limit}"
-        found.findings.append(Finding(found.path, size, text, found.next, limit))
-        found.pieces.append(Piece(0, 0, limit - found.next))
-        found.next = limit
+    end, so = limit, f"the next segment begins with {limit}"
+    if end is None:
+        end = _known_end(found, found.header.journal if found.header else None)
+        so = f"its index knows messages up to {end - 1}"
+    if found.next < end:
+        text = f"it ends before message {found.next}, but {so}"
+        found.findings.append(Finding(found.path, size, text, found.next, end))
+        found.pieces.append(Piece(0, 0, end - found.next))
+        found.next = end
+
+
+def _known_end(found: Examined, journal: uuid.UUID | None) -> int:
+    """Return the number after the last message that a last segment had when it was closed.
+
+    Its index says so, also if less of it is left now; without one nothing is known.
+    """
+    index = load(found.path, None)
+    if index is None or journal not in (index.journal, None):
+        return found.next
+    return max(found.next, index.next)
 
 
 def _fault(

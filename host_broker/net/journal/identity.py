@@ -23,13 +23,9 @@ def read_identity(journal: Path) -> uuid.UUID | None:
     It is in ``journal.json``, and in every segment: whichever of them is there says it. Raises
     ``JournalError`` for a journal of version 1, ``OSError``.
     """
-    try:
-        document = json.loads((journal / IDENTITY_FILE).read_text())
-        return uuid.UUID(document["id"])
-    except FileNotFoundError:
-        pass
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # torn: the segments say it, too
+    stored = stored_identity(journal / IDENTITY_FILE)
+    if stored is not None:
+        return stored
     for path in sorted(journal.glob("p[0-9]*/[0-9]*" + SEGMENT_SUFFIX)):
         with path.open("rb") as file:
             found = unpack_header(
@@ -50,7 +46,7 @@ def identity_of(journal: Path) -> uuid.UUID:
     known = read_identity(journal)
     identity = known or uuid.uuid4()
     path = journal / IDENTITY_FILE
-    if known is None or not path.exists() or identity != _stored(path):
+    if identity != stored_identity(path):
         journal.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".new")
         with private(fresh) as file:
@@ -62,8 +58,14 @@ def identity_of(journal: Path) -> uuid.UUID:
     return identity
 
 
-def _stored(path: Path) -> uuid.UUID | None:
+def stored_identity(path: Path) -> uuid.UUID | None:
+    """Return the UUID in a ``journal.json``, None if it is torn or not there.
+
+    Raises ``OSError``.
+    """
     try:
-        return uuid.UUID(json.loads(path.read_text())["id"])
+        return uuid.UUID(json.loads(path.read_bytes())["id"])
+    except FileNotFoundError:
+        return None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -133,10 +133,11 @@ def index_path(segment: Path) -> Path:
     return segment.with_suffix(INDEX_SUFFIX)
 
 
-def load(segment: Path, size: int) -> SegmentIndex | None:
+def load(segment: Path, size: int | None) -> SegmentIndex | None:
     """Return the index kept beside a segment of ``size`` bytes; None if there is no right one.
 
-    Raises ``OSError`` for what is not just its absence.
+    ``size`` None: whatever size the segment has now, it had these messages once. Raises ``OSError``
+    for what is not just its absence.
     """
     try:
         data = index_path(segment).read_bytes()
@@ -163,7 +164,8 @@ def load(segment: Path, size: int) -> SegmentIndex | None:
     ) = _HEADER.unpack_from(data)
     columns_at = _HEADER.size + mark_length
     if (
-        (magic, version, of_size) != (_MAGIC, _VERSION, size)
+        (magic, version) != (_MAGIC, _VERSION)
+        or size not in (of_size, None)
         or first != int(segment.stem)
         or partition != int(segment.parent.name[1:])
         or len(covered) != columns_at + 24 * count

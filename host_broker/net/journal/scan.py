@@ -205,11 +205,25 @@ def recover(folder: Path, partition: int, journal: uuid.UUID) -> tuple[int, str]
         return index.next, ""
     found = scan(last, partition, journal)
     if isinstance(found, HeaderFault):
-        return int(last.stem), f"{last}: {found.text}; it has no message"
+        next_ = int(last.stem)
+        lost = _lost(last, journal, next_)
+        return next_, f"{last}: {found.text}; {lost or 'it has no message'}"
     if found.fault:
         raise corrupt(last, found.index.end, found.fault)
+    wrong = torn_text(found)
+    if lost := _lost(last, journal, found.index.next):
+        wrong = f"{last}, offset {found.index.end}: {lost}"
     found.index.save(size)
-    return found.index.next, torn_text(found)
+    return found.index.next, wrong
+
+
+def _lost(last: Path, journal: uuid.UUID, following: int) -> str:
+    """Say which messages the last segment had when it was closed, and has no more; "" if none."""
+    index = load(last, None)
+    if index is None or index.journal != journal or index.next <= following:
+        return ""
+    lost = f"messages {following} to {index.next - 1}, which were in it, are lost"
+    return f"{lost}; their numbers are given again"
 
 
 def torn_text(found: Scanned) -> str:

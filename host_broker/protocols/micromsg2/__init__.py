@@ -2,13 +2,13 @@
 
 ``events`` what is said; ``grammar`` the three small languages inside frames; ``codec`` bytes to
 events and back; ``extensions`` those that there are; ``vendor`` those that packages bring;
-``negotiation`` the handshake;
-``windows`` who acknowledges what, and when; ``assembly`` fragments to messages; ``values`` what
-properties and filters are made of; ``filters`` what a subscription wants; ``destinations`` topics,
-queues, and the commands of pub/sub; ``dotnet`` the type of a message; ``refusal`` why a connection
-ends; ``outgoing`` what a peer is yet to be sent; ``receipts`` what a client may acknowledge while
-its program works; ``json_payload`` what the extension json allows; ``session`` a connection;
-``server`` makes them; ``client`` the other side; ``settings`` the section [micromsg2].
+``negotiation`` the handshake; ``windows`` who acknowledges what, and when; ``assembly`` fragments
+to messages; ``values`` what properties and filters are made of; ``filters`` what a subscription
+wants; ``destinations`` topics, queues, the commands of pub/sub; ``dotnet`` the type of a message;
+``refusal`` why a connection ends; ``outgoing`` what a peer is yet to be sent; ``receipts`` what a
+client may acknowledge while its program works; ``json_payload`` what the extension json allows;
+``session`` a connection; ``server`` makes them; ``client`` the other side; ``settings`` the section
+[micromsg2].
 R and A numbers are those of the requirements and ambiguities in ``NOTES.md``.
 """
 

@@ -6,14 +6,24 @@ had is marked.
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from host_broker.bus.queue import read_place
+from host_broker.bus.commands import (
+    Acknowledge,
+    Consume,
+    DeleteQueue,
+    Enqueue,
+    OpenQueue,
+    StopConsuming,
+)
+from host_broker.bus.queue import read_place, spell_place
 from host_broker.outputs import Outputs
 from tests.host_broker.desk import Desk, Done
 from tests.host_broker.protocols.micromsg2.peer import Peer, micromsg2_desk, told
+from tests.host_broker.scripted import Stage
 
 _QUEUES = ("jobs", "a/b")
 _LIMITS = {"max_queue_messages": 30}
@@ -137,3 +147,106 @@ class DurableQueues(RuleBasedStateMachine):
 
 TestDurableQueues = DurableQueues.TestCase
 TestDurableQueues.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+_Q = b"work"
+
+
+def _stored(done: Done) -> dict[tuple[bytes, int], bool]:
+    """What is to be stored (True) and forgotten, but for the queue itself."""
+    queued = done.outputs.queued
+    places = {read_place(key): entry is not None for key, entry in queued.items()}
+    return {place: stays for place, stays in places.items() if place[1]}
+
+
+def test_what_is_deleted_is_forgotten_and_its_numbers_are_not_used_again() -> None:
+    """Or a queue of the same name would have what the other one had, after a kill at the wrong
+    moment."""
+    stage = Stage()
+    client = stage.enter()
+    put = Enqueue(_Q, b"x")
+    assert _stored(stage.do(client, put, put)) == {(_Q, 1): True, (_Q, 2): True}
+    stage.do(client, Consume(_Q, 1))
+    done = stage.do(client, DeleteQueue(_Q), put)
+    assert _stored(done) == {(_Q, 1): False, (_Q, 2): False, (_Q, 3): True}
+    assert done.outputs.queued[spell_place(_Q, 0)] is not None  # the new one
+    done = stage.do(client, DeleteQueue(_Q))
+    assert _stored(done) == {(_Q, 3): False}
+    assert done.outputs.queued[spell_place(_Q, 0)] is None
+
+
+def test_what_comes_and_goes_in_one_turn_is_never_stored() -> None:
+    """Taken without acks, or acknowledged at once."""
+    stage = Stage()
+    client, other = stage.enter(), stage.enter()
+    stage.do(client, Consume(_Q, 1, acknowledged=False))
+    assert _stored(stage.do(other, Enqueue(_Q, b"x"))) == {}
+    stage.do(client, StopConsuming(_Q), Consume(_Q, 1))
+    stage.session(client).reply = lambda given: (Acknowledge(_Q, [given.messages[0].number]),)
+    assert _stored(stage.do(other, Enqueue(_Q, b"x"), Enqueue(_Q, b"y"))) == {}
+    assert len(stage.broker.queues[_Q]) == 0
+
+
+def test_what_is_dropped_is_forgotten() -> None:
+    """The oldest, of a queue that drops."""
+    stage = Stage()
+    client = stage.enter()
+    stage.do(client, OpenQueue(_Q, "drop-oldest", max_messages=2), Enqueue(_Q, b"1"))
+    done = stage.do(client, Enqueue(_Q, b"2"), Enqueue(_Q, b"3"))
+    assert _stored(done) == {(_Q, 1): False, (_Q, 2): True, (_Q, 3): True}
+
+
+@pytest.mark.parametrize(
+    ("how", "journalled"),
+    [({"permanent": False}, True), ({"durable": False}, True), ({}, False)],
+)
+def test_other_queues_are_in_memory(how: dict[str, bool], journalled: bool) -> None:
+    """One that goes with its consumers, one that is not to outlive the broker; all, without a place
+    for them."""
+    stage = Stage(journalled=journalled)
+    client = stage.enter()
+    done = stage.do(client, OpenQueue(_Q, **how), Consume(_Q, 9), Enqueue(_Q, b"x"))
+    assert done.outputs.queued == {}
+    assert not done.outputs.queued_first
+    assert stage.queued(client) == [b"x"]
+
+
+def test_a_queue_comes_back_as_it_was_opened() -> None:
+    """With its policy and its limits; those of the settings are those of today."""
+    stage = Stage()
+    client = stage.enter()
+    opened = OpenQueue(_Q, "drop-newest", max_messages=3)
+    done = stage.do(client, opened, Enqueue(_Q, b"1"), Enqueue(b"plain", b"p"))
+    again = Stage(bus={"max_queue_messages": 7, "max_queues": 1})
+    entries = sorted(done.outputs.queued.items(), key=lambda entry: read_place(entry[0]))
+    assert again.broker.restore_queues((key, *entry) for key, entry in entries if entry) == 2
+    queues = again.broker.queues
+    assert (queues[_Q].policy, queues[_Q].max_messages) == ("drop-newest", 3)
+    assert (queues[b"plain"].policy, queues[b"plain"].max_messages) == ("block", 7)
+    taker = again.enter()
+    again.do(taker, Consume(_Q, 9))
+    ((delivery,),) = [again.given(taker)]
+    assert [(each.number, each.body, each.redelivered) for each in delivery.messages] == [
+        (1, b"1", False)
+    ]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(b"short", b"", b"")],
+        [(spell_place(b"q", 0), b"block 0", b"0")],
+        [(spell_place(b"q", 0), b"maybe 0 0", b"0")],
+        [(spell_place(b"q", 0), b"block 0 0", b"many")],
+        [(spell_place(b"q", 1), b"\0\1\0\0\0\1qx", b"")],
+        [(spell_place(b"q", 0), b"block 0 0", b"0"), (spell_place(b"q", 1), b"no packet", b"")],
+        [
+            (spell_place(b"q", 0), b"block 0 0", b"0"),
+            (spell_place(b"q", 2), b"\0\1\0\0\0\1qx", b""),
+            (spell_place(b"q", 1), b"\0\1\0\0\0\1qx", b""),
+        ],
+    ],
+)
+def test_what_cannot_be_is_not_taken_back(entries: list[tuple[bytes, bytes, bytes]]) -> None:
+    with pytest.raises(ValueError):
+        Stage().broker.restore_queues(entries)

@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from host_broker.bus.publication import pack
+from host_broker.bus.queue import read_place
 from host_broker.net.journal import segment
 from host_broker.net.storage.message_store import MessageStore
 from host_broker.protocols.fmqp.spelling import encode_subscription
 from host_broker.protocols.lightmq.codec import Codec
+from host_broker.protocols.micromsg2.codec import spell_handshake, spell_message
+from host_broker.protocols.micromsg2.events import Handshake
+from host_broker.protocols.micromsg2.grammar import read_extensions
 from tests.host_broker.net.gated_disk import Gate, gated_disk
 from tests.host_broker.net.journal_decoder import read_journal
 from tests.host_broker.net.served import Served, exactly, served, there, until
@@ -66,6 +70,34 @@ def test_sendresp_waits_and_what_follows_waits_behind_it(
         assert exactly(board.peer, len(response) + len(pong)) == response + pong
         assert until(board.peer, b"told")
         assert b"first" in bodies(tmp_path / "journal")  # it was there before the response
+
+
+@pytest.mark.parametrize("ack", ["written", "synced"])
+@pytest.mark.parametrize("destination", [b"topic/t", b"jobs"])
+def test_an_ack_of_micromsg2_waits(
+    tmp_path: Path, gates: tuple[Gate, Gate], ack: str, destination: bytes
+) -> None:
+    """Until the journal has its message; and the queue, if it went to one."""
+    gate = gates[ack == "synced"]
+    said = spell_handshake(Handshake(1, 0, "board", read_extensions(b"batch-ack")))
+    with served(data=tmp_path, journal={"ack": ack, "flush_s": 60.0}) as broker:
+        board = broker.connect(protocol="micromsg2")
+        broker.say(board, said)
+        reply = spell_handshake(Handshake(1, 0, "motemq"))
+        assert exactly(board, len(reply)) == reply
+        gate.close()
+        broker.say(board, said + spell_message(1, destination, b"", b"first"))
+        gate.wait_until_reached()
+        broker.say(board, spell_message(2, destination, b"", b"second"))
+        assert there(board) == b""
+        gate.open()
+        acks = bytes.fromhex("0201020001") + bytes.fromhex("0201020002")
+        assert exactly(board, len(acks)) == acks
+        assert sorted(bodies(tmp_path / "journal")) == [b"first", b"second"]
+        store = MessageStore(tmp_path / "retained.sqlite")
+        places = [read_place(key) for key, *_ in store.queued()]
+        store.close()
+        assert places == ([(b"jobs", n) for n in range(3)] if destination == b"jobs" else [])
 
 
 def test_a_name_is_free_when_who_has_it_hung_up_while_it_had_to_wait(

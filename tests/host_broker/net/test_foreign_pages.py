@@ -94,6 +94,26 @@ def test_every_page_refuses_a_name_that_points_here(kept: BrokerProcess, host: s
         assert _ask(kept, method, path, {"Host": host})[0] in (400, 403), (method, path)
 
 
+@pytest.mark.parametrize("who", ["a token", "users"])
+def test_nor_does_a_secret_help_a_name_that_points_here(who: str, tmp_path: Path) -> None:
+    """Where everybody may ask, or the page has been told: it is the name that is refused."""
+    if who == "users":
+        write_users(tmp_path / "users.toml", {"alice": User(password=hash_password("a password"))})
+        rules = '[roles.everybody]\nconnect = ["http"]\nsubscribe = ["$/info/*"]\n'
+        (tmp_path / "acl.toml").write_text(rules)
+        named = (f"access.users={tmp_path}/users.toml", f"access.rules={tmp_path}/acl.toml")
+        right = {}
+    else:
+        named = (f"http.token=sha256:{hashlib.sha256(_TOKEN.encode()).hexdigest()}",)
+        right = {"Authorization": f"Bearer {_TOKEN}"}
+    options = [word for each in (*named, "http.hosts=proxy.lan, b") for word in ("--set", each)]
+    with broker("--listen", "auto://127.0.0.1:0", *options, "--ephemeral") as running:
+        for host in ("evil.example", "evil.example:8765", "localhost.evil.example", ""):
+            assert _ask(running, "GET", "/stats", right | {"Host": host})[0] in (400, 403), host
+        for host in ("127.0.0.1", "localhost:1", "[::1]", "proxy.lan", "Proxy.LAN:80", "b"):
+            assert _ask(running, "GET", "/stats", right | {"Host": host})[0] == 200, host
+
+
 def test_programs_and_what_a_person_types_are_let_in(kept: BrokerProcess) -> None:
     port = kept.ports["auto"]
     for headers in (

@@ -93,6 +93,40 @@ def test_it_starts_whatever_length_its_last_segment_has(tmp_path: Path, tail: st
         assert not check(journal).corrupt
 
 
+@pytest.mark.parametrize("left", ["half a block", "whole blocks", "header", "nothing", "zeros"])
+def test_what_was_whole_and_is_gone_is_lost_and_not_torn(tmp_path: Path, left: str) -> None:
+    """The index of a segment that was closed says what was in it: no kill takes that away."""
+    journal = tmp_path / "journal"
+    path = _write(journal, [2, 5, 3])
+    assert recover(path.parent, 0, JOURNAL) == (10, "")  # and saves its index
+    assert index_path(path).exists()
+    data = path.read_bytes()
+    second = data.index(b"MBLK", data.index(b"MBLK") + 1)
+    kept = {
+        "half a block": (data[: second + 50], 2),
+        "whole blocks": (data[:second], 2),
+        "header": (data[: data.index(b"MBLK")], 0),
+        "nothing": (b"", 0),
+        "zeros": (data[: second + 50] + bytes(len(data) - second - 50), 2),
+    }
+    there, first = kept[left]
+    path.write_bytes(there)
+    (finding,) = check(journal).findings
+    assert (finding.torn, finding.first, finding.end) == (False, first, 10)
+    # A broker starts, and says so.
+    started = tmp_path / "started"
+    shutil.copytree(journal, started)
+    following, said = recover(started / "p0000", 0, JOURNAL)
+    if left == "zeros":  # it has the size that its index knows, so it is not looked at
+        assert (following, said) == (10, "")
+    else:
+        assert following == first
+        assert f"messages {first} to 9, which were in it, are lost" in said
+    repair(journal)
+    assert check(journal).findings == []
+    assert _go_on(journal) == 10  # their numbers are nobody else's
+
+
 def test_a_torn_block_is_named_with_its_messages(tmp_path: Path) -> None:
     path = _write(tmp_path, [2, 5])
     path.write_bytes(path.read_bytes()[:-1])
@@ -199,6 +233,22 @@ def test_any_damage_is_repaired_and_nothing_is_made_up(
     following = _go_on(journal)
     # Only what was at the end may have its number used again: it was torn.
     assert following >= max((stored.seq + 1 for stored in found), default=0)
+
+
+@pytest.mark.parametrize("left", [None, b"", b"{", b"\xb6\xff", b"[]", b'{"id": 5}', bytes(60)])
+def test_a_journals_id_is_in_its_segments_too(tmp_path: Path, left: bytes | None) -> None:
+    journal = tmp_path / "journal"
+    _write(journal, [2])
+    path = journal / "journal.json"
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(left)
+    (finding,) = check(journal).findings
+    assert (finding.path, finding.torn) == (path, True)
+    repair(journal)
+    assert check(journal).findings == []
+    assert identity_of(journal) == JOURNAL
 
 
 def test_a_torn_groups_file_starts_and_trims_nothing(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def running(authority: Authority) -> Iterator[BrokerProcess]:
     cert, key = authority.issue("broker")
     listen = ["micromsg2://127.0.0.1:0", f"micromsg2s://127.0.0.1:0?cert={cert}&key={key}"]
-    options = ["--set", "micromsg2.handshake_timeout_s=1"]
+    options = ["--set", "micromsg2.handshake_timeout_s=2"]
     words = [word for each in listen for word in ("--listen", each)]
     with broker(*words, *options) as process:
         yield process
@@ -196,7 +196,7 @@ def test_silence_is_ended(enter: Enter) -> None:
     assert [type(each) for each in half.hear(1)] == [Handshake]
     half.socket.sendall(_HELLO[:-1])
     for peer in (silent, half):
-        assert peer.hear(2) == [ErrorFrame("no complete handshake within 1 s")]
+        assert peer.hear(2) == [ErrorFrame("no complete handshake within 2 s")]
 
 
 def test_a_burst_beyond_what_one_record_holds(enter: Enter) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from host_broker.protocols.micromsg2.codec import (
 from host_broker.protocols.micromsg2.events import ExtensionFrame, Handshake, MessageFrame
 from host_broker.protocols.micromsg2.grammar import read_extensions
 from host_broker.protocols.micromsg2.windows import read_ack, spell_ack
-from tests.host_broker.net.broker_process import END_S, BrokerProcess, broker
+from tests.host_broker.net.broker_process import END_S, BrokerProcess, broker, motemq
 
 _EXTENSIONS = read_extensions(b"batch-ack:max-count=1000;pubsub")
 
@@ -108,8 +109,9 @@ def _end(running: BrokerProcess, how: str) -> None:
         assert running.end() == (0, "")
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
-@pytest.mark.parametrize("ack", ["written", "synced"])
+@pytest.mark.parametrize(
+    ("how", "ack"), [("kill", "written"), ("stop", "written"), ("kill", "synced")]
+)
 def test_queues_outlive_the_broker(tmp_path: Path, how: str, ack: str, enter: Enter) -> None:
     """R36, R29: in order, with their properties; what was acknowledged by the consumer does not
     come again, what it may have had comes with the mark, and new messages come behind."""
@@ -138,6 +140,22 @@ def test_queues_outlive_the_broker(tmp_path: Path, how: str, ack: str, enter: En
         consumer.put(b"jobs", [b"new"])
         assert consumer.take(b"jobs", 1) == [(b"", b"new")]
         assert consumer.is_silent()
+
+
+def test_a_backup_has_what_waits(tmp_path: Path, enter: Enter) -> None:
+    """R36: a broker that begins with it has the queue as it was at that moment."""
+    with _started(tmp_path / "data", "--listen", "http://127.0.0.1:0") as first:
+        peer = enter(first)
+        peer.put(b"jobs", [b"1", b"2"], b"n:N1")
+        url = f"http://127.0.0.1:{first.ports['http']}"
+        for words in (
+            ["backup", str(tmp_path / "backup"), "--from", url],
+            ["restore", str(tmp_path / "backup"), str(tmp_path / "restored")],
+        ):
+            subprocess.run(motemq(*words), check=True, capture_output=True, timeout=END_S)
+        peer.put(b"jobs", [b"3"])
+    with _started(tmp_path / "restored") as second:
+        assert enter(second).take(b"jobs", 2) == [(b"n:N1", b"1"), (b"n:N1", b"2")]
 
 
 def test_without_data_a_queue_is_in_memory(enter: Enter) -> None:

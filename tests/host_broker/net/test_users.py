@@ -258,6 +258,20 @@ def test_what_is_refused_is_logged_with_who_and_which_line(guarded: Guarded) -> 
         until(told)
 
 
+def test_by_fmqp_a_publisher_is_not_told_that_it_may_not(guarded: Guarded) -> None:
+    """It has no word for that: a program sees what came of it only by listening."""
+    url = f"fmqp+unix://{guarded.folder}/board.sock"
+    with guarded.me() as me:
+        me.subscribe("site/*", "board/*", confirm=True)
+        for topic in ("site/lamp", "board/lamp"):
+            argv = motemq("pub", url, topic, "on")
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=END_S)
+            assert (done.returncode, done.stderr) == (0, "")
+        message = me.receive(20.0)
+        assert message is not None
+        assert message.topic == "board/lamp"
+
+
 def test_a_certificate_says_who_it_is(guarded: Guarded) -> None:
     port, ca = guarded.running.ports["autos"], guarded.authority
     tls = f"ca={ca}/ca.pem&cert={ca}/%s.pem&key={ca}/%s-key.pem"

@@ -763,3 +763,17 @@ def test_a_conversation_with_sharpmessaging() -> None:
     assert desk.got(connection) == bytes.fromhex("020102000c")
     assert reader.heard() == []
     assert desk.closes == []
+
+
+def test_a_peer_that_prints_4_for_extension() -> None:
+    """A1: with ``micromsg2.legacy_ext_flag4`` its acks are acks, and ours are as ever; without, it
+    is an ERROR of the peer, which ends the connection."""
+    for legacy, told_of_second in ((True, [b"2"]), (False, [])):
+        desk = micromsg2_desk({"legacy_ext_flag4": legacy})
+        reader, writer = Peer(desk, "ack;pubsub"), Peer(desk, "batch-ack")
+        reader.subscribe("topic/t")
+        for body in (b"1", b"2"):
+            assert writer.acked(writer.publish("topic/t", body)) == [writer.sequence]
+        assert payloads(reader.heard()) == [b"1"]
+        assert payloads(reader.say(bytes.fromhex("0401020001"))) == told_of_second
+        assert bool(reader.why_closed) is not legacy
