@@ -16,8 +16,8 @@ _FILES = {
     "all": (
         *("__init__.py", "aio.py", "alike.py", "carried.py", "chunks.py", "console.py"),
         *("fmqp.py", "fragments.py", "handlers.py", "lightmq.py", "link.py", "messages.py"),
-        *("micromsg2.py", "outage.py", "reliable.py", "store.py", "tcp.py", "tls.py"),
-        *("topic.py", "uart.py", "wanted.py", "wifi.py"),
+        *("micromsg2.py", "outage.py", "queued.py", "reliable.py", "store.py", "tcp.py"),
+        *("tls.py", "topic.py", "uart.py", "wanted.py", "wifi.py"),
     ),
 }
 # Optimised: tracebacks name functions, but no lines, and it is a tenth smaller.

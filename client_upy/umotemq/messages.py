@@ -12,6 +12,11 @@ class Messages:
         self._size = queue
         self._newest = newest
         self._queue = []
+        if options.get("queued"):
+            from umotemq.queued import Held
+
+            self._queue = Held(link, topic)
+            self._size = -1  # nothing gives way
         link.client.subscribe(topic, self._put, **options)
         options.pop("filter", None)
         self._kind = options
@@ -20,9 +25,9 @@ class Messages:
     async def __aenter__(self):
         return self
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, kind, *_):
         if not self._link._failed:
-            await self.close()
+            await self.close(not kind)
 
     def __aiter__(self):
         return self
@@ -36,9 +41,12 @@ class Messages:
             await link._news.wait()
         return self._queue.pop(0)
 
-    async def close(self):
-        """Unsubscribe."""
+    async def close(self, finished=True):
+        """Unsubscribe. ``finished``: with the message of a MicroMsg2 queue that came last."""
+        if finished:
+            bool(self._queue)  # as whoever asks for the next one
         await self._link.unsubscribe(self._topic, **self._kind)
+        self._queue.clear()
 
     def _put(self, topic, payload):
         queue = self._queue
@@ -58,3 +66,5 @@ class Messages:
                     await result
         except Exception as error:
             self._link._fail(error)
+        finally:
+            self._queue.clear()

@@ -44,7 +44,8 @@ class MicroMsg2Client(Link):
     user ``name``.
 
     Topics, names of queues and payloads are bytes, or str, which is sent as UTF-8; handlers get
-    bytes. What a handler was called for is acknowledged when it has returned.
+    bytes. What a handler was called for is acknowledged when it has returned, and what came before
+    it, too; under umotemq.aio a queue's message when the program has finished with it.
     """
 
     name = secret = b""
@@ -158,6 +159,7 @@ class MicroMsg2Client(Link):
         self._standing = standing
         if self.up:
             self._push()
+            self._say_ack()  # before the peer gives what is not acknowledged to others
             self._put(frame)
             self._push()
 
@@ -288,16 +290,23 @@ class MicroMsg2Client(Link):
         return Link._flush(self)
 
     def _plan(self):
-        # What came is acknowledged together (R28, R29): all that was read at once.
-        if self._owes and self.up and self._flush():
-            self._owes = False
-            pack_into(">BBBH", self._out, 0, _EXTENSION, _ACKS, 2, self._heard)
+        self._say_ack()
+        Link._plan(self)
+
+    def _say_ack(self):
+        # What came is acknowledged together (R28, R29): all that was read at once, but only what
+        # came before the first message that somebody still works on.
+        number = self._heard
+        if self._open:
+            number = self._open[0] - 1 & 0xFFFF or (self._acked and _LAST)
+        if number != self._acked and self.up and self._flush():
+            self._acked = number
+            pack_into(">BBBH", self._out, 0, _EXTENSION, _ACKS, 2, number)
             self._last = 5
             part = self._part
             self._part = self._ack_part
             self._flush()
             self._part = part
-        Link._plan(self)
 
     def _refuse(self, word, text):
         # Say why before the link is given up (A25).
@@ -316,7 +325,8 @@ class MicroMsg2Client(Link):
         self._heard = self._seen = (
             0  # the last that came, and how many of those before it are known
         )
-        self._owes = False  # whether an ack is to be sent
+        self._acked = 0  # the last that was acknowledged; -1: it has to be said again
+        self._open = []  # those that came and are not finished with
         self._more = 0  # whether the last message frame is to be continued
         self._rest = -1  # flags and number of a message of which the payload's length is to come
         Link._drop(self, error, due)
@@ -387,8 +397,14 @@ class MicroMsg2Client(Link):
                 self._where = self._view
                 self._at = stop + 2
                 self._until = at
-                if self._hear(rest & 0xFFFF):
-                    handled += self._message(flags & _CONTINUED, fits, first, stop, body, end)
+                number = rest & 0xFFFF
+                if self._hear(number):
+                    still = self._open
+                    still.append(number)
+                    try:
+                        handled += self._message(flags & _CONTINUED, fits, first, stop, body, end)
+                    finally:
+                        still.remove(number)
             elif kind == _ERROR:
                 self._fail("refused", _text(bytes(self._view[body : min(end, have)])))
             elif kind == _EXTENSION and buf[start + 1] == _ACKS:
@@ -402,12 +418,13 @@ class MicroMsg2Client(Link):
 
     def _hear(self, number):
         # Note a number that is to be acknowledged; False if it came before, and comes again.
-        self._owes = True
         behind = (self._heard - number) % 65536
         if number > self._heard:
             behind -= 1  # 0 is no number
-        if behind < self._seen:
-            return False
+        if behind < self._seen or not number:
+            self._acked = -1
+            if number:
+                return False
         self._heard = number
         if self._seen < self._most:
             self._seen += 1

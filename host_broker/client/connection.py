@@ -319,4 +319,10 @@ async def _reached(address: Address, timeout_s: float) -> socket.socket:
                 found.close()
 
     threading.Thread(target=reach, name="motemq-dial", daemon=True).start()
-    return await reached
+    try:
+        return await reached
+    except asyncio.CancelledError:
+        # It may have been reached in the same turn of the loop.
+        if reached.done() and not reached.cancelled() and reached.exception() is None:
+            reached.result().close()
+        raise

@@ -236,15 +236,19 @@ class Shell:
         session = self._next_session or self._new_session(unseen, self.session.name)
         self._next_session = None
         self._ready = ready = loop.create_future()
-        connection = await Connection.connect(
-            session,
-            self.address,
-            timeout_s,
-            until,
-            self.lock,
-            self._take,
-            self._lost,
-        )
+        try:
+            connection = await Connection.connect(
+                session,
+                self.address,
+                timeout_s,
+                until,
+                self.lock,
+                self._take,
+                self._lost,
+            )
+        except BaseException:
+            ready.cancel()  # nobody awaits it any more
+            raise
         self.session = session
         try:
             try:

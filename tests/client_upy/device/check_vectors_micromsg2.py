@@ -61,7 +61,7 @@ def handshake(vector, step):
 def message(vector, step):
     client, stream = connected(step)
     event = vector["event"]
-    client._heard = event["sequence"] - 1
+    client._heard = client._acked = event["sequence"] - 1
     feed(stream, vector)
     drained(client, stream)
     data = pieces(event, "payload_hex")

@@ -2,6 +2,7 @@
 closed or reconnecting program had not comes back, in order, and marked."""
 
 import asyncio
+import gc
 import itertools
 import random
 import signal
@@ -180,6 +181,30 @@ def test_asyncio_is_the_same(url: str) -> None:
     with connect(url) as client:
         client.subscribe("looped", confirm=True)
         assert [int(_next(client).payload) for _ in range(2)] == [8, 9]
+
+
+def test_a_task_that_is_cancelled_while_it_connects_leaves_nothing_behind(url: str) -> None:
+    """Wherever it is by then; what is told to nobody would be shown by the loop."""
+    told: list[dict[str, Any]] = []
+
+    async def connected() -> None:
+        async with connect_async(url):
+            await asyncio.sleep(_SOON_S)
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, what: told.append(what))
+        for turns in range(60):
+            task = asyncio.create_task(connected())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        async with connect_async(url) as client:
+            assert await client.ping() > 0
+        gc.collect()
+
+    asyncio.run(main())
+    assert told == []
 
 
 def test_who_unsubscribes_gives_back_what_it_did_not_take(url: str) -> None:
