@@ -18,7 +18,8 @@ MAX_WINDOW = 32767  # half of the numbers, so that none of them is ambiguous (A8
 MAX_ACK_EXPIRE_MS = 24 * 3600 * 1000
 WINDOW_KEY = "max-count"  # what we say (A7)
 
-_WINDOW_KEYS = (WINDOW_KEY, "count", "batch-max", "MessagesPerAck")
+_PER_ACK_KEY = "MessagesPerAck"  # SharpMessaging's
+_WINDOW_KEYS = (WINDOW_KEY, "count", "batch-max", _PER_ACK_KEY)
 _EXPIRE_KEY = "AckExpireTime"  # SharpMessaging's, in milliseconds
 _MAX_DIGITS = 9
 
@@ -58,21 +59,27 @@ def window(properties: Pairs) -> int | None:
 
 def ack_expire_s(properties: Pairs) -> float | None:
     """Return after how many seconds the peer takes a message without an ack for lost, if it says
-    so."""
-    found = _numbers(properties, (_EXPIRE_KEY,), MAX_ACK_EXPIRE_MS)
+    so; 0, which SharpMessaging says by default with ``ack``, is not said (A15)."""
+    found = _numbers(properties, (_EXPIRE_KEY,), MAX_ACK_EXPIRE_MS, least=0) - {0}
     return min(found) / 1000 if found else None
 
 
-def _numbers(properties: Pairs, keys: tuple[str, ...], most: int) -> set[int]:
+def per_ack(properties: Pairs) -> int | None:
+    """Return how many messages SharpMessaging awaits one ack for; None for any other peer (A31)."""
+    found = _numbers(properties, (_PER_ACK_KEY,), MAX_WINDOW)
+    return min(found) if found else None
+
+
+def _numbers(properties: Pairs, keys: tuple[str, ...], most: int, least: int = 1) -> set[int]:
     found = set()
     for key, value in properties:
         if key not in keys:
             continue
         if not (value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS):
-            raise ExtensionFault(f"{key} is {value[:20]!r}, it can be 1 to {most}")
+            raise ExtensionFault(f"{key} is {value[:20]!r}, it can be {least} to {most}")
         number = int(value)
-        if not 1 <= number <= most:
-            raise ExtensionFault(f"{key} is {number}, it can be 1 to {most}")
+        if not least <= number <= most:
+            raise ExtensionFault(f"{key} is {number}, it can be {least} to {most}")
         found.add(number)
     return found
 

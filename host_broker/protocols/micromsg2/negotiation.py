@@ -17,6 +17,7 @@ from host_broker.protocols.micromsg2.extensions import (
     ExtensionSpec,
     Registry,
     ack_expire_s,
+    per_ack,
     window,
 )
 from host_broker.protocols.micromsg2.refusal import Refusal
@@ -61,11 +62,16 @@ class Offer:
 @dataclass(frozen=True, slots=True)
 class Acks:
     """What is agreed about acks: the extension's index, how many messages may be without one, and
-    after how many seconds the peer takes one for lost, if it says so."""
+    after how many seconds the peer takes one for lost, if it says so.
+
+    ``per_ack``: the peer is SharpMessaging, which awaits one ack for so many messages, and says all
+    that is outstanding again when it hears an earlier one (A31).
+    """
 
     index: int
     window: int
     expire_s: float | None = None
+    per_ack: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ class Agreement:
             if index is not None:
                 said = self.extensions[index - 1].properties
                 batch = (window(said) or DEFAULT_WINDOW) if name == BATCH_ACK else 1
-                return Acks(index, batch, ack_expire_s(said))
+                return Acks(index, batch, ack_expire_s(said), per_ack(said))
         return None
 
 

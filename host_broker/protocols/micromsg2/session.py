@@ -152,9 +152,8 @@ class MicroMsg2Session(Session):
                 commands += self._failed(failed)
             if self._state is _State.CLOSED:
                 return commands
-        number = self._incoming.take_early()
-        if number is not None and self._acks is not None:
-            commands.append(Send(spell_extension(self._acks.index, spell_ack(number))))
+        if self._acks is not None and self._state is _State.READY:
+            commands += self._ack_what_came(self._acks, now)
         if not self._has_room:
             return commands
         self._has_room = False
@@ -163,6 +162,15 @@ class MicroMsg2Session(Session):
             return [*commands, *pushed]
         # First: what the other commands make the bus deliver gets the numbers that come after.
         return [*pushed, *commands]
+
+    def _ack_what_came(self, acks: Acks, now: float) -> Sequence[Command]:
+        """Say the ack that is due: at once (R28), but to SharpMessaging (A31)."""
+        if acks.per_ack is None:
+            number = self._incoming.take_early()
+        else:
+            number = self._incoming.take(now)
+            self._set_deadline()
+        return NOTHING if number is None else [Send(spell_extension(acks.index, spell_ack(number)))]
 
     def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
         """Send messages as far as the client's window goes; the rest waits for its acks."""
@@ -245,10 +253,13 @@ class MicroMsg2Session(Session):
         return self._end(Refusal("net.stalled_receiver_s", reason))
 
     def tick(self, now: float) -> Sequence[Command]:
-        """End a handshake that takes too long, or a client that acknowledges nothing."""
+        """End a handshake that takes too long, or a client that acknowledges nothing; acknowledge
+        what an ack has waited for."""
         if self._state is _State.CLOSED or self.deadline is None or now < self.deadline:
             return NOTHING
         if self._state is _State.READY:
+            if self._ack_deadline is None or now < self._ack_deadline:
+                return NOTHING if self._acks is None else self._ack_what_came(self._acks, now)
             limit, name = self._settings.ack_timeout_s, "ack_timeout_s"
             what = "no ack"
         else:
@@ -499,7 +510,15 @@ class MicroMsg2Session(Session):
         timeout = self._settings.ack_timeout_s
         if self._ack_deadline is None and timeout and len(self._outgoing.window):
             self._ack_deadline = now + timeout
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        """Note when the client must have acknowledged something, or we must, if that is sooner."""
         self.deadline = self._ack_deadline
+        if self._acks is not None and self._acks.per_ack is not None:
+            due = self._incoming.deadline
+            if due is not None and (self.deadline is None or due < self.deadline):
+                self.deadline = due
 
     def _or_end(self, limit: str) -> Sequence[Command]:
         """Go on if a command was accepted; who asked for what a limit refuses must know."""

@@ -111,7 +111,7 @@ class ReceiveWindow:
     """
 
     def __init__(self, acks: Acks | None, delay_s: float = ACK_DELAY_S) -> None:
-        self._limit = 0 if acks is None else acks.window
+        self._limit = 0 if acks is None else acks.per_ack or acks.window
         if acks is not None and acks.expire_s is not None:
             delay_s = min(delay_s, acks.expire_s / 2)
         self._delay_s = delay_s

@@ -378,6 +378,15 @@ def test_spellings_of_the_window(said: str) -> None:
     assert suggested == _list(said)[0]
 
 
+def test_no_time_after_which_a_message_is_lost() -> None:
+    """A15: SharpMessaging's ``ack`` says 0 unless its program says another; both sides take it."""
+    said = "ack:AckExpireTime=0"
+    acks = _agreed(_offer("s", "", "", "ack"), said).acks
+    assert acks is not None
+    assert (acks.window, acks.expire_s, acks.per_ack) == (1, None, None)
+    assert _chosen(_offer("c", "", "ack"), said) == (said, "")
+
+
 @pytest.mark.parametrize(
     ("client", "server", "agreed"),
     [
@@ -404,7 +413,7 @@ def test_windows(client: str, server: str, agreed: int) -> None:
         *(f"batch-ack:max-count={value}" for value in ("0", "32768", "-1", "ten", "", "9" * 40)),
         "batch-ack:max-count=5,count=6",
         "batch-ack:AckExpireTime=soon",
-        "ack:AckExpireTime=0",
+        "ack:AckExpireTime=-1",
     ],
 )
 def test_windows_that_cannot_be(said: str) -> None:

@@ -315,7 +315,7 @@ def test_what_waits_of_topics_is_limited(limits: dict[str, Any], rule: str) -> N
 def test_a_message_without_a_destination() -> None:
     """A24: programs of SharpMessaging send nothing else, single or many."""
     desk = micromsg2_desk()
-    reader, writer = Peer(desk), Peer(desk, "ack:MessagesPerAck=10;dotnet")
+    reader, writer = Peer(desk), Peer(desk, "ack:MessagesPerAck=1;dotnet")
     reader.subscribe("topic/micromsg2")
     assert writer.acked(writer.publish("", b"1")) == [1]
     many = b"".join(writer.spell("", b"%d" % number) for number in range(2, 10))
@@ -726,8 +726,9 @@ def test_nobody_waits_for_itself() -> None:
 
 
 def test_a_conversation_with_sharpmessaging() -> None:
-    """A1, A12, A15, A28, A29: as its client holds it, byte for byte; what it says again because it
-    has heard an ack of a part is not published again, and is acknowledged again."""
+    """A1, A12, A15, A28, A29, A31: as its client holds it, byte for byte; it is acknowledged as
+    often as it has said, or in half of its time. What it says again because it has heard an ack of
+    a part is not published again, and is acknowledged again."""
     said = b"ack:MessagesPerAck=10,AckExpireTime=1000;dotnet"
     hello = bytes.fromhex("010100084d79436c69656e74") + bytes([0, len(said)]) + said + bytes(2)
     desk = micromsg2_desk()
@@ -742,25 +743,37 @@ def test_a_conversation_with_sharpmessaging() -> None:
     assert desk.got(connection) == b""
     frames = [bytes.fromhex(f"0000{number:02x}0000000168") for number in range(1, 11)]
     desk.send(connection, b"".join(frames[:6]))
+    assert payloads(reader.heard()) == [b"h"] * 6
+    assert desk.got(connection) == b""
+    desk.advance(0.6)
     assert desk.got(connection) == bytes.fromhex("0201020006")
     desk.send(connection, b"".join(frames[6:] + frames[6:]))  # it says the rest twice
     assert desk.got(connection) == bytes.fromhex("020102000a")
     desk.send(connection, frames[9])  # and after its ten seconds
     assert desk.got(connection) == bytes.fromhex("020102000a")
-    assert payloads(reader.heard()) == [b"h"] * 10
+    assert payloads(reader.heard()) == [b"h"] * 4
+    tens = [bytes.fromhex(f"0000{number:02x}0000000168") for number in range(11, 31)]
+    for frame in tens:  # one a read
+        desk.send(connection, frame)
+    assert desk.got(connection) == bytes.fromhex("0201020014020102001e")
+    assert payloads(reader.heard()) == [b"h"] * 20
     # Properties without types, the type of what comes, and a long payload of a queue.
     type_of = b"System.String, mscorlib"
     desk.send(connection, bytes([2, 2, len(type_of)]) + type_of)
     properties = b"first_name:jonas;twitter:jgauffin;"
-    head = bytes.fromhex("08000b046a6f6273") + bytes([0, len(properties)]) + properties
+    head = bytes.fromhex("08001f046a6f6273") + bytes([0, len(properties)]) + properties
     desk.send(connection, head + (300).to_bytes(4, "big") + bytes(300))
-    assert desk.got(connection) == bytes.fromhex("020102000b")
+    desk.advance(0.6)
+    assert desk.got(connection) == bytes.fromhex("020102001f")
     ((_, destination, got, payload),) = told(reader.heard())
     assert (destination, payload) == ("jobs", bytes(300))
     assert got == "first_name:Tjonas;twitter:Tjgauffin"  # the reader has not agreed on types
     # An empty payload ends with its length; a topic's is not delivered, and is acknowledged.
-    desk.send(connection, bytes.fromhex("00000c00000000"))
-    assert desk.got(connection) == bytes.fromhex("020102000c")
+    desk.send(connection, bytes.fromhex("00002000000000"))
+    desk.advance(0.6)
+    assert desk.got(connection) == bytes.fromhex("0201020020")
+    desk.advance(60)
+    assert desk.got(connection) == b""
     assert reader.heard() == []
     assert desk.closes == []
 
