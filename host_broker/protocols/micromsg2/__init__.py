@@ -42,7 +42,7 @@ MICROMSG2 = ProtocolSpec(
         FirstBytes((b"\x01\x01\x00", byte_range(1, 0xFE)), rank=30),  # 1.1 with an identity
     ),
     path="client",
-    connect_options=("token_file", "window", "json"),
+    connect_options=("token_file", "window", "json", "ack", "dotnet"),
     client="host_broker.protocols.micromsg2.client:MicroMsg2ClientSession",
     answers_until_stopped=True,
     authenticates=True,

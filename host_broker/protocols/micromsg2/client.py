@@ -66,10 +66,13 @@ from host_broker.protocols.micromsg2.events import (
     MessageRun,
 )
 from host_broker.protocols.micromsg2.extensions import (
+    ACK,
     BATCH_ACK,
+    DOTNET,
     JSON,
     LOGIN,
     MAX_WINDOW,
+    PER_ACK_KEY,
     PUBSUB,
     WINDOW_KEY,
 )
@@ -131,8 +134,10 @@ class MicroMsg2ClientSession(ClientSession):
     """One connection to a MicroMsg2 server, with the extension ``batch-ack``.
 
     Options of the address: ``window``, so many messages may be without an ack, each way; ``json``,
-    which is 1 to require the extension of that name. Every ``credit``: as many messages are on
-    their way without an ack as was agreed on.
+    which is 1 to require the extension of that name. For servers of SharpMessaging that require
+    them: ``ack``, 1 for that extension in the place of ``batch-ack``, one message at a time;
+    ``dotnet``, 1 to have that extension, whose frames are skipped. Every ``credit``: as many
+    messages are on their way without an ack as was agreed on.
     """
 
     can = frozenset({Ability.NAME, Ability.PROPERTIES, Ability.FILTER, Ability.WILDCARD})
@@ -142,14 +147,19 @@ class MicroMsg2ClientSession(ClientSession):
         super().__init__(setup)
         self.name = setup.name
         self._secret = self._read_secret()
-        self._json = self._reads_json()
+        self._json = self._reads_flag(JSON)
         window = self._read_window()
         required = [Extension(BATCH_ACK, ((WINDOW_KEY, str(window)),))]
+        if self._reads_flag(ACK):
+            window, required = 1, [Extension(ACK, ((PER_ACK_KEY, "1"),))]
         if self._secret:
             required.insert(0, Extension(LOGIN))
         if self._json:
             required.append(Extension(JSON))
-        self._offer = Offer(self.name, tuple(required), (Extension(PUBSUB),))
+        optional = [Extension(PUBSUB)]
+        if self._reads_flag(DOTNET):
+            optional.append(Extension(DOTNET))
+        self._offer = Offer(self.name, tuple(required), tuple(optional))
         with callers_mistakes():
             self._hello = spell_handshake(request(self._offer))
         self._codec = Codec("client", _LARGEST_BODY, runs=True)
@@ -333,7 +343,7 @@ class MicroMsg2ClientSession(ClientSession):
         final, self._agreement = chosen
         acks = self._agreement.acks
         if acks is None:
-            return self._gives_up(Refusal("R6", f"it does without {BATCH_ACK}"))
+            return self._gives_up(Refusal("R6", "it does without acks"))
         if (reply.major, reply.minor) == SHARPMESSAGING and not self._json:
             self._ping = b"\n"  # it takes one without a payload only when the next byte comes
         self._outgoing.agree(acks)
@@ -473,10 +483,10 @@ class MicroMsg2ClientSession(ClientSession):
             )
         return int(said)
 
-    def _reads_json(self) -> bool:
-        said = self.setup.options.get(JSON, "0")
+    def _reads_flag(self, name: str) -> bool:
+        said = self.setup.options.get(name, "0")
         if said not in ("0", "1"):
-            raise BadArgument(f"{self.setup.where}: {JSON} is 1 or 0, not '{said}'")
+            raise BadArgument(f"{self.setup.where}: {name} is 1 or 0, not '{said}'")
         return said == "1"
 
     def _read_secret(self) -> str:

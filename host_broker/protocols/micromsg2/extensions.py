@@ -18,8 +18,8 @@ MAX_WINDOW = 32767  # half of the numbers, so that none of them is ambiguous (A8
 MAX_ACK_EXPIRE_MS = 24 * 3600 * 1000
 WINDOW_KEY = "max-count"  # what we say (A7)
 
-_PER_ACK_KEY = "MessagesPerAck"  # SharpMessaging's
-_WINDOW_KEYS = (WINDOW_KEY, "count", "batch-max", _PER_ACK_KEY)
+PER_ACK_KEY = "MessagesPerAck"  # SharpMessaging's
+_WINDOW_KEYS = (WINDOW_KEY, "count", "batch-max", PER_ACK_KEY)
 _EXPIRE_KEY = "AckExpireTime"  # SharpMessaging's, in milliseconds
 _MAX_DIGITS = 9
 
@@ -66,7 +66,7 @@ def ack_expire_s(properties: Pairs) -> float | None:
 
 def per_ack(properties: Pairs) -> int | None:
     """Return how many messages SharpMessaging awaits one ack for; None for any other peer (A31)."""
-    found = _numbers(properties, (_PER_ACK_KEY,), MAX_WINDOW)
+    found = _numbers(properties, (PER_ACK_KEY,), MAX_WINDOW)
     return min(found) if found else None
 
 
@@ -98,10 +98,17 @@ def _agree_on_batches(theirs: Pairs, ours: Pairs) -> Pairs:
 
 
 def _agree_on_single_acks(theirs: Pairs, ours: Pairs) -> Pairs:
-    """Check the properties, which change nothing: the window of ``ack`` is one message (A15)."""
+    """Check the properties, which change nothing: the window of ``ack`` is one message (A15).
+    If we say ``MessagesPerAck``, SharpMessaging's server is to await no more than that."""
     window(theirs)
     ack_expire_s(theirs)
-    return theirs
+    ours_per_ack = per_ack(ours)
+    if ours_per_ack is None:
+        return theirs
+    return tuple(
+        (key, str(min(int(value), ours_per_ack)) if key == PER_ACK_KEY else value)
+        for key, value in theirs
+    )
 
 
 OFFICIAL = (

@@ -321,6 +321,24 @@ def test_a_window_and_json_of_the_address() -> None:
     assert "unsupported extension: json" in str(closed.error)
 
 
+def test_what_sharpmessaging_s_servers_require() -> None:
+    """A15, A29: those that have ``ack`` alone are told that each message is to be acknowledged;
+    those that require ``dotnet`` are told that it is there."""
+    session = _session(options={"ack": "1", "dotnet": "1"})
+    session.begin(0.0)
+    said = b"".join(session.data_to_send())
+    assert b"\x00\x14ack:MessagesPerAck=1\x00\rpubsub;dotnet" in said
+    required = b"ack:MessagesPerAck=10,AckExpireTime=500;dotnet"
+    reply = bytes.fromhex("01010006534552564552") + bytes([0, len(required)]) + required
+    assert fed(session, [reply + b"\x00\x06pubsub"]) == []
+    final = b"".join(session.data_to_send())
+    assert b"\x00\x2dack:MessagesPerAck=1,AckExpireTime=500;dotnet\x00\x00" in final
+    assert final.count(b"topic/motemq/echo/ping") == 1
+    assert [type(each) for each in fed(session, [bytes.fromhex("0201020001")])] == [Ready]
+    with pytest.raises(BadArgument, match="ack is 1 or 0, not 'yes'"):
+        _session(options={"ack": "yes"})
+
+
 def test_fragments_both_ways() -> None:
     """R19, R20: more than 1 MiB is cut, and joined."""
     payload = bytes(2 * MAX_FRAGMENT + 5)
