@@ -417,11 +417,15 @@ class Journal:
             self._snapshots -= 1
 
     def grown(self) -> "asyncio.Future[None]":
-        """Return what is done when the journal has more than now, for those who wait for it."""
-        if self._grown is None:
-            self._grown = self._loop.create_future()
+        """Return what is done when the journal has more than now, for those who wait for it.
+
+        It is done at once if the thread has written more than the loop had heard of.
+        """
+        grown = self._grown
+        if grown is None:
+            grown = self._grown = self._loop.create_future()
             self._await()
-        return self._grown
+        return grown
 
     def _handed_on(self, cost: int) -> None:
         """The kernel has another portion."""
@@ -486,6 +490,8 @@ class Journal:
         try:
             return Stage(self._folder, identity, run)
         except OSError as error:
+            # The old one was recovered; what it says is not true any more after the next group.
+            (self._folder / STAGE_FILE).unlink(missing_ok=True)
             _log.warning(
                 "journal: there is no stage (%s): answers wait for the thread that writes",
                 error.strerror,

@@ -404,6 +404,37 @@ def test_without_room_for_a_stage_answers_wait_for_the_thread(
     assert [path.name for path in (tmp_path / "data" / "journal").glob("staged*")] == []
 
 
+def test_a_start_without_room_for_a_stage_leaves_no_old_one_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says has gone on since: a message that is done with must not come back."""
+    place = spell_place(b"jobs", 1)
+    itself = spell_place(b"jobs", 0)
+
+    async def stages(kept: _Kept) -> None:
+        kept.journal.append(1, [_record(b"x")], {b"a": _ENTRY}, {itself: _ENTRY, place: _ENTRY})
+        assert kept.journal.keep_now()
+        kept.killed()
+
+    _run(tmp_path / "data", stages)
+    after = tmp_path / "killed-0"
+
+    def refused(file: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def forgets(kept: _Kept) -> None:
+        position = kept.journal.append(2, [_record(b"y")], {b"a": None}, {place: None})
+        await kept.journal.reach(position, _LONG_S)
+        shutil.copytree(kept.folder, tmp_path / "killed again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage_module.os, "posix_fallocate", refused)
+        _run(after, forgets)
+    _started(tmp_path / "killed again")
+    assert _retained(tmp_path / "killed again") == {}
+    assert _queued(tmp_path / "killed again") == {}
+
+
 def test_a_slow_disk_is_not_written_to_by_the_loop_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
