@@ -494,9 +494,11 @@ class Server:
                 text = f"a filter of {whose} failed, which counts as unwanted: {error!r}"
                 self._filters_log.write(whose, type(error).__name__, text)
             elif failure.part == "extension":
-                whose = f"connection {failure.connection}"
-                text = f"{whose} is closed: {failure.error}"
-                self._extensions_log.write(whose, str(failure.error), text)
+                whose, error = f"connection {failure.connection}", failure.error
+                # What it was about may be the peer's words, of which there are any number.
+                reason = type(error.__cause__ or error).__name__
+                text = f"{whose} is closed: {error}"
+                self._extensions_log.write(whose, reason, text)
             else:
                 what = "a session failed" if failure.connection else "a protocol's server failed"
                 self._log_failure(what, failure.connection, failure.error)
