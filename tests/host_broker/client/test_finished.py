@@ -262,6 +262,31 @@ def test_two_readers_of_one_queue_on_a_connection(url: str) -> None:
         assert [int(_next(client).payload) for _ in range(2)] == [2, 3]
 
 
+def test_who_waits_is_given_what_another_reader_leaves(url: str) -> None:
+    _filled(url, "handed", 3)
+
+    async def main() -> None:
+        async with connect_async(url) as client:
+            one = await client.subscribe("handed")
+            assert await one.receive(_SOON_S)
+            held = client._shell._subscriptions.inbox_of(one._subscribed)
+            async with asyncio.timeout(_SOON_S):
+                while len(held.items) < 2:
+                    await asyncio.sleep(0.01)
+                two = await client.subscribe("handed")
+                waiting = asyncio.ensure_future(two.receive(_SOON_S))
+                while not client._shell._subscriptions.inbox_of(two._subscribed).waiting:
+                    await asyncio.sleep(0)
+                await one.unsubscribe()
+                for wanted in (b"1", b"2"):
+                    message = await waiting
+                    assert isinstance(message, Message)
+                    assert message.payload == wanted
+                    waiting = asyncio.ensure_future(two.receive(0))
+
+    asyncio.run(main())
+
+
 def test_a_reconnecting_consumer_gets_what_it_had_not_finished_with(running: BrokerProcess) -> None:
     """In order, once more only what it had in hand, and marked."""
     count = 3000
