@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -262,6 +262,11 @@ def test_two_readers_of_one_queue_on_a_connection(url: str) -> None:
         assert [int(_next(client).payload) for _ in range(2)] == [2, 3]
 
 
+async def _until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110 - the client tells nobody of it
+        await asyncio.sleep(0.001)
+
+
 def test_who_waits_is_given_what_another_reader_leaves(url: str) -> None:
     _filled(url, "handed", 3)
 
@@ -269,14 +274,12 @@ def test_who_waits_is_given_what_another_reader_leaves(url: str) -> None:
         async with connect_async(url) as client:
             one = await client.subscribe("handed")
             assert await one.receive(_SOON_S)
-            held = client._shell._subscriptions.inbox_of(one._subscribed)
+            inbox_of = client._shell._subscriptions.inbox_of
             async with asyncio.timeout(_SOON_S):
-                while len(held.items) < 2:
-                    await asyncio.sleep(0.01)
+                await _until(lambda: len(inbox_of(one._subscribed).items) == 2)
                 two = await client.subscribe("handed")
                 waiting = asyncio.ensure_future(two.receive(_SOON_S))
-                while not client._shell._subscriptions.inbox_of(two._subscribed).waiting:
-                    await asyncio.sleep(0)
+                await _until(lambda: bool(inbox_of(two._subscribed).waiting))
                 await one.unsubscribe()
                 for wanted in (b"1", b"2"):
                     message = await waiting
