@@ -382,7 +382,8 @@ class Server:
             self._announce(outputs.records, outputs.retained, outputs.queued)
             if outputs.queued_first:
                 self._keep_announced()
-                self._journal.keep_now()
+                if not self._journal.keep_now():
+                    self._have_consumers_wait(outputs.forwards)
         for forward in outputs.forwards:
             self._forward(forward)
         if self.unflushed:
@@ -420,6 +421,14 @@ class Server:
         deadline = self._broker.next_deadline()
         if deadline is not None:
             self._timer.set(deadline)
+
+    def _have_consumers_wait(self, forwards: Iterable[Forward]) -> None:
+        """What queues give in this turn is to wait for the journal, as if it were an answer."""
+        for forward in forwards:
+            for identity in forward.receivers:
+                consumer = self.connections.get(identity)
+                if consumer is not None and identity in forward.senders:
+                    consumer.position = self._position
 
     def _log_in(self, login: Login) -> None:
         """Have a secret looked at, elsewhere."""
