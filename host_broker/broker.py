@@ -1500,7 +1500,8 @@ class Broker:
         if queue.durable:
             if not queue.is_stored:
                 self._store_queue(queue)
-            self._forget_done(queue)
+            if queue.name not in self._delivering:  # else some of it may yet be taken back
+                self._forget_done(queue)
             key = spell_place(queue.name, queue.last_number)
             self._outputs.queued[key] = packet, pack_properties(properties)
         if queue.is_blocking:

@@ -56,7 +56,7 @@ _FAILURES = (ListenError, AccessError, DataDirError, JournalError, MessageStoreE
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Keep the journal and retained messages in DIR; made if missing.",
+    help="Keep the journal, retained messages and queues in DIR; made if missing.",
 )
 @click.option("--ephemeral", is_flag=True, help="Keep nothing (the default without --data).")
 @click.option(

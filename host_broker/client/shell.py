@@ -598,6 +598,8 @@ class Shell:
             # What the program did not take is the broker's again, which knows that by now.
             self._subscriptions.remove(subscribed)
             self._acknowledge()
+            if connection is not None:
+                self._soon(self._subscriptions.wake)  # for what another one has got of it
 
     def unsubscribe_pattern(self, pattern: str, *, feedback: bool) -> None:
         """End the subscriptions to exactly this pattern, also one that was never made."""

@@ -195,17 +195,20 @@ class Subscriptions:
         inbox.items = kept
 
     def _hand_over(self, inbox: Inbox) -> None:
-        """Give what nobody reads here any more to another subscription that wants it."""
-        waiting = [
-            item for item in inbox.items if isinstance(item, Message) and item.receipt is not None
-        ]
-        for message in reversed(waiting):
-            inbox.items.remove(message)
-            if id(message) in self._copies:
-                self.unread_bytes -= len(message.payload) + OVERHEAD_BYTES
-                self._finish(message)
+        """Give what nobody reads here any more to another subscription that wants it. Whoever waits
+        there is to look again (``wake``)."""
+        kept: deque[Message | Mark] = deque()
+        for item in reversed(inbox.items):
+            if not isinstance(item, Message) or item.receipt is None:
+                kept.appendleft(item)
+                continue
+            target = self._route(item)[0]
+            if id(item) in self._copies or (self._ignores_others and target is self.inbox):
+                self.unread_bytes -= len(item.payload) + OVERHEAD_BYTES
+                self._finish(item)
             else:
-                self.inbox.items.appendleft(message)
+                target.items.appendleft(item)
+        inbox.items = kept
 
     def _is_left(self, message: Message) -> bool:
         """Whether the broker delivers it again, and to others: nobody here subscribes to it."""

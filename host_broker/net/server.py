@@ -382,7 +382,8 @@ class Server:
             self._announce(outputs.records, outputs.retained, outputs.queued)
             if outputs.queued_first:
                 self._keep_announced()
-                self._journal.keep_now()
+                if not self._journal.keep_now():
+                    self._have_consumers_wait(outputs.forwards)
         for forward in outputs.forwards:
             self._forward(forward)
         if self.unflushed:
@@ -420,6 +421,14 @@ class Server:
         deadline = self._broker.next_deadline()
         if deadline is not None:
             self._timer.set(deadline)
+
+    def _have_consumers_wait(self, forwards: Iterable[Forward]) -> None:
+        """What queues give in this turn is to wait for the journal, as if it were an answer."""
+        for forward in forwards:
+            for identity in forward.receivers:
+                consumer = self.connections.get(identity)
+                if consumer is not None and identity in forward.senders:
+                    consumer.position = self._position
 
     def _log_in(self, login: Login) -> None:
         """Have a secret looked at, elsewhere."""
@@ -494,9 +503,11 @@ class Server:
                 text = f"a filter of {whose} failed, which counts as unwanted: {error!r}"
                 self._filters_log.write(whose, type(error).__name__, text)
             elif failure.part == "extension":
-                whose = f"connection {failure.connection}"
-                text = f"{whose} is closed: {failure.error}"
-                self._extensions_log.write(whose, str(failure.error), text)
+                whose, error = f"connection {failure.connection}", failure.error
+                # What it was about may be the peer's words, of which there are any number.
+                reason = type(error.__cause__ or error).__name__
+                text = f"{whose} is closed: {error}"
+                self._extensions_log.write(whose, reason, text)
             else:
                 what = "a session failed" if failure.connection else "a protocol's server failed"
                 self._log_failure(what, failure.connection, failure.error)

@@ -2,11 +2,12 @@
 
 asyncio asks for 256 KiB at a time and keeps a buffer of that size, filled with zeros, for every TLS
 connection, also for one that says nothing: 5000 silent handshakes were 1.2 GB. With less, a busy
-connection pays for more turns of the event loop than for its encryption. So all share one buffer:
-what was read is copied out of it before anybody else can read.
+connection pays for more turns of the event loop than for its encryption. So all of a thread share
+one buffer: what was read is copied out of it before anybody else can read.
 """
 
 import asyncio.sslproto
+import threading
 from time import perf_counter
 from typing import Any
 
@@ -15,12 +16,19 @@ from host_broker.net.connection.stream import LONG_READ_BYTES, READ_BYTES, READ_
 _LONGEST_RECORD = 16 * 1024  # of TLS: what is decrypted comes in pieces of at most that
 
 
+class _Shared(threading.local):
+    """Where all connections of one thread read to; another one may be receiving meanwhile."""
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(bytearray(LONG_READ_BYTES))
+
+
 class EncryptedProtocol(asyncio.sslproto.SSLProtocol):
     """What asyncio puts between a socket and the protocol of its TLS connection."""
 
     max_size = _LONGEST_RECORD
 
-    _shared = memoryview(bytearray(LONG_READ_BYTES))
+    _shared = _Shared()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,7 +37,7 @@ class EncryptedProtocol(asyncio.sslproto.SSLProtocol):
 
     def get_buffer(self, n: int) -> memoryview:
         """Return where the next read goes, however long it may become (``n``)."""
-        self._ssl_buffer_view = self._shared[: self._wanted]
+        self._ssl_buffer_view = self._shared.buffer[: self._wanted]
         return self._ssl_buffer_view
 
     def buffer_updated(self, nbytes: int) -> None:

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVarTuple, Unpack
 
+from host_broker.bus.queue import read_place
 from host_broker.net.journal.assembly import Assembled, Assembler
 from host_broker.net.journal.groups import Groups
 from host_broker.net.journal.identity import identity_of
@@ -69,7 +70,7 @@ _FOR_NOW = frozenset(
 
 @dataclass(slots=True)
 class _Group:
-    """What one promise is kept for: records, and then what is retained since.
+    """What one promise is kept for: records, and then what is retained and queued since.
 
     The thread takes its blocks out: what is written is not in memory any longer.
     """
@@ -417,11 +418,15 @@ class Journal:
             self._snapshots -= 1
 
     def grown(self) -> "asyncio.Future[None]":
-        """Return what is done when the journal has more than now, for those who wait for it."""
-        if self._grown is None:
-            self._grown = self._loop.create_future()
+        """Return what is done when the journal has more than now, for those who wait for it.
+
+        It is done at once if the thread has written more than the loop had heard of.
+        """
+        grown = self._grown
+        if grown is None:
+            grown = self._grown = self._loop.create_future()
             self._await()
-        return self._grown
+        return grown
 
     def _handed_on(self, cost: int) -> None:
         """The kernel has another portion."""
@@ -486,6 +491,8 @@ class Journal:
         try:
             return Stage(self._folder, identity, run)
         except OSError as error:
+            # The old one was recovered; what it says is not true any more after the next group.
+            (self._folder / STAGE_FILE).unlink(missing_ok=True)
             _log.warning(
                 "journal: there is no stage (%s): answers wait for the thread that writes",
                 error.strerror,
@@ -675,9 +682,9 @@ class Journal:
 
 def _put_together(before: dict[bytes, Entry | None], changes: Changes) -> None:
     """Add changes of queues. A message that came since, and is done with already, needs to be known
-    to nobody: numbers are not used twice."""
+    to nobody: numbers are not used twice. The place of a queue itself is."""
     for key, entry in changes.items():
-        if entry is None and before.get(key) is not None:
+        if entry is None and before.get(key) is not None and read_place(key)[1]:
             del before[key]
         else:
             before[key] = entry

@@ -121,16 +121,17 @@ class Outgoing:
     def shed(self, most: int) -> tuple[int, int]:
         """Drop messages of topics that wait, the oldest first, until they are no more than ``most``
         bytes; what is begun is sent to its end. Returns how many messages and bytes it dropped."""
-        before, excess = self._backlog, self._backlog - most
+        waiting, before = self._waiting, self._backlog
         count = 0
-        kept: deque[OutgoingMessage] = deque()
-        for message in self._waiting:
-            if before - self._backlog < excess and not (message.number or message.position):
+        kept: list[OutgoingMessage] = []  # of queues: no more than their window
+        while waiting and self._backlog > most:
+            message = waiting.popleft()
+            if message.number or message.position:
+                kept.append(message)
+            else:
                 self._backlog -= _size(message)
                 count += 1
-            else:
-                kept.append(message)
-        self._waiting = kept
+        waiting.extendleft(reversed(kept))
         return count, before - self._backlog
 
     def forget(self, wanted: Callable[[OutgoingMessage], bool]) -> None:

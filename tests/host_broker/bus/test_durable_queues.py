@@ -15,6 +15,7 @@ from host_broker.bus.commands import (
     Acknowledge,
     Consume,
     DeleteQueue,
+    Disconnect,
     Enqueue,
     OpenQueue,
     StopConsuming,
@@ -194,6 +195,26 @@ def test_what_is_dropped_is_forgotten() -> None:
     stage.do(client, OpenQueue(_Q, "drop-oldest", max_messages=2), Enqueue(_Q, b"1"))
     done = stage.do(client, Enqueue(_Q, b"2"), Enqueue(_Q, b"3"))
     assert _stored(done) == {(_Q, 1): False, (_Q, 2): True, (_Q, 3): True}
+
+
+def test_what_is_given_to_nobody_after_all_is_not_forgotten() -> None:
+    """Who was to have it left because of what another consumer has said, which put more."""
+    stage = Stage()
+    holder, one, two = stage.enter(), stage.enter(), stage.enter()
+    stage.do(holder, Enqueue(_Q, b"1"), Enqueue(_Q, b"2"), Consume(_Q, 2))
+    for taker in (one, two):
+        stage.do(taker, Consume(_Q, 1, acknowledged=False))
+    stage.session(one).reply = lambda given: (
+        Disconnect("by the other", connection=two),
+        StopConsuming(_Q),
+        Enqueue(_Q, b"3"),
+    )
+    done = stage.do(holder, StopConsuming(_Q))  # one to each
+    assert stage.queued(one) == [b"1"]
+    assert stage.queued(two) == []
+    assert _stored(done) == {(_Q, 1): False, (_Q, 3): True}
+    stage.do(holder, Consume(_Q, 2))
+    assert stage.queued(holder)[-2:] == [b"2", b"3"]
 
 
 @pytest.mark.parametrize(

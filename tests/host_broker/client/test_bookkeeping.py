@@ -152,3 +152,20 @@ def test_what_came_for_a_removed_one_can_still_be_taken() -> None:
     all.deliver(Messages([Message("a", b"2")]))
     assert _taken(all, gone) == [b"1"]
     assert _taken(all, None) == [b"2"]
+
+
+def test_what_a_leaving_reader_has_not_taken_is_for_one_who_reads() -> None:
+    """Not for an inbox where nobody looks: without its ack the broker would send no more."""
+    all = Subscriptions(lambda pattern, topic: pattern == topic)
+    first, second = _subscribed(1, "jobs"), _subscribed(2, "jobs")
+    for subscribed in (first, second):
+        all.add(subscribed)
+    all.inbox_of(first)
+    queued = [Message("jobs", b"%d" % number, receipt=number) for number in range(1, 4)]
+    all.deliver(Messages(queued[:2]))
+    all.inbox_of(second)
+    all.deliver(Messages(queued[2:]))
+    all.remove(first)
+    assert _taken(all, second) == [b"1", b"2", b"3"]
+    assert [message.payload for message in all.finished] == [b"1", b"2", b"3"]
+    assert all.unread_bytes == 0

@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -260,6 +260,34 @@ def test_two_readers_of_one_queue_on_a_connection(url: str) -> None:
     with connect(url) as client:
         client.subscribe("shared", confirm=True)
         assert [int(_next(client).payload) for _ in range(2)] == [2, 3]
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110 - the client tells nobody of it
+        await asyncio.sleep(0.001)
+
+
+def test_who_waits_is_given_what_another_reader_leaves(url: str) -> None:
+    _filled(url, "handed", 3)
+
+    async def main() -> None:
+        async with connect_async(url) as client:
+            one = await client.subscribe("handed")
+            assert await one.receive(_SOON_S)
+            inbox_of = client._shell._subscriptions.inbox_of
+            async with asyncio.timeout(_SOON_S):
+                await _until(lambda: len(inbox_of(one._subscribed).items) == 2)
+                two = await client.subscribe("handed")
+                waiting = asyncio.ensure_future(two.receive(_SOON_S))
+                await _until(lambda: bool(inbox_of(two._subscribed).waiting))
+                await one.unsubscribe()
+                for wanted in (b"1", b"2"):
+                    message = await waiting
+                    assert isinstance(message, Message)
+                    assert message.payload == wanted
+                    waiting = asyncio.ensure_future(two.receive(0))
+
+    asyncio.run(main())
 
 
 def test_a_reconnecting_consumer_gets_what_it_had_not_finished_with(running: BrokerProcess) -> None:

@@ -13,7 +13,11 @@ from host_broker.net.journal import segment
 from host_broker.net.storage.message_store import MessageStore
 from host_broker.protocols.fmqp.spelling import encode_subscription
 from host_broker.protocols.lightmq.codec import Codec
-from host_broker.protocols.micromsg2.codec import spell_handshake, spell_message
+from host_broker.protocols.micromsg2.codec import (
+    spell_command_frame,
+    spell_handshake,
+    spell_message,
+)
 from host_broker.protocols.micromsg2.events import Handshake
 from host_broker.protocols.micromsg2.grammar import read_extensions
 from tests.host_broker.net.gated_disk import Gate, gated_disk
@@ -98,6 +102,31 @@ def test_an_ack_of_micromsg2_waits(
         places = [read_place(key) for key, *_ in store.queued()]
         store.close()
         assert places == ([(b"jobs", n) for n in range(3)] if destination == b"jobs" else [])
+
+
+def test_what_a_queue_gives_waits_until_it_is_marked(
+    tmp_path: Path, gates: tuple[Gate, Gate]
+) -> None:
+    """Or after a loss of power it came again as if nobody had had it. Others do not wait."""
+    said = spell_handshake(Handshake(1, 0, "board", read_extensions(b"batch-ack;pubsub")))
+    reply = spell_handshake(Handshake(1, 0, "motemq"))
+    with served(data=tmp_path, journal={"ack": "synced", "flush_s": 60.0}) as broker:
+        publisher, consumer = (broker.connect(protocol="micromsg2") for _ in range(2))
+        for peer in (publisher, consumer):
+            broker.say(peer, said)
+            assert exactly(peer, len(reply)) == reply
+        job = spell_message(1, b"jobs", b"", b"job")
+        broker.say(publisher, said + job)
+        assert exactly(publisher, 5) == bytes.fromhex("0201020001")
+        others = subscriber(broker, "a")
+        gates[1].close()
+        broker.say(consumer, said + spell_command_frame("subscribe", [("destination", b"jobs")]))
+        gates[1].wait_until_reached()
+        assert there(consumer) == b""
+        broker.say(broker.connect(), pack(0, b"a", b"told"))
+        assert exactly(others, 11) == pack(0, b"a", b"told")
+        gates[1].open()
+        assert exactly(consumer, len(job)) == job
 
 
 def test_a_name_is_free_when_who_has_it_hung_up_while_it_had_to_wait(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from host_broker.bus.commands import Subscribe
+from host_broker.bus.commands import Disconnect, Subscribe
 from host_broker.bus.publication import pack
 from host_broker.net.connection.connection import Connection
 from host_broker.protocols.lightmq.codec import Codec
@@ -105,6 +105,26 @@ def test_a_filter_that_raises_is_one_line_of_the_log(caplog: pytest.LogCaptureFi
             broker.say(peer, READ)
     assert [message for message in caplog.messages if "filter" in message] == [
         "a filter of connection 1 failed, which counts as unwanted: RuntimeError('a mistake')"
+    ]
+
+
+def test_an_extension_that_fails_for_many_is_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also if each time it says something else, which its peer may have chosen."""
+    servers = ScriptedServer(verbatim=False), ScriptedServer(verbatim=True)
+    with served(specs=specs(*servers)) as broker:
+        for number in range(5):
+            peer = broker.connect(protocol="translating")
+            session = servers[0].sessions[broker.ours(peer)[0].id]
+            failure = ValueError(f"no number: {number}")
+            session.lines.append([Disconnect("it failed", failure=failure)])
+            peer.sendall(READ)
+            assert peer.recv(100) == b""
+        assert broker.call(lambda: broker.server.failures["extension"]) == 5
+        assert broker.call(lambda: len(broker.server._extensions_log._last)) == 1
+    assert [message for message in caplog.messages if "no number" in message] == [
+        "connection 1 is closed: no number: 0"
     ]
 
 

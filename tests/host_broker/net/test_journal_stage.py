@@ -10,6 +10,7 @@ import itertools
 import logging
 import os
 import shutil
+import sqlite3
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -402,6 +403,53 @@ def test_without_room_for_a_stage_answers_wait_for_the_thread(
         "writes"
     ]
     assert [path.name for path in (tmp_path / "data" / "journal").glob("staged*")] == []
+
+
+def test_a_queue_that_changes_and_goes_in_one_group_leaves_nothing(tmp_path: Path) -> None:
+    """Unlike a message of that group it may be in the file already."""
+    itself, place = spell_place(b"jobs", 0), spell_place(b"jobs", 1)
+
+    async def steps(kept: _Kept) -> None:
+        kept.journal.append(1, [], {}, {itself: _ENTRY, place: _ENTRY})
+        await kept.journal.reach(1, _LONG_S, "written")
+        kept.journal.append(2, [], {}, {itself: (b"block 0 0", b"10001")})
+        kept.journal.append(3, [], {}, {itself: None, place: None})
+        await kept.journal.reach(3, _LONG_S, "written")
+
+    _run(tmp_path / "data", steps)
+    with contextlib.closing(sqlite3.connect(tmp_path / "data" / "retained.sqlite")) as database:
+        assert database.execute("SELECT * FROM queued").fetchall() == []
+
+
+def test_a_start_without_room_for_a_stage_leaves_no_old_one_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says has gone on since: a message that is done with must not come back."""
+    place = spell_place(b"jobs", 1)
+    itself = spell_place(b"jobs", 0)
+
+    async def stages(kept: _Kept) -> None:
+        kept.journal.append(1, [_record(b"x")], {b"a": _ENTRY}, {itself: _ENTRY, place: _ENTRY})
+        assert kept.journal.keep_now()
+        kept.killed()
+
+    _run(tmp_path / "data", stages)
+    after = tmp_path / "killed-0"
+
+    def refused(file: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def forgets(kept: _Kept) -> None:
+        position = kept.journal.append(2, [_record(b"y")], {b"a": None}, {place: None})
+        await kept.journal.reach(position, _LONG_S)
+        shutil.copytree(kept.folder, tmp_path / "killed again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stage_module.os, "posix_fallocate", refused)
+        _run(after, forgets)
+    _started(tmp_path / "killed again")
+    assert _retained(tmp_path / "killed again") == {}
+    assert _queued(tmp_path / "killed again") == {}
 
 
 def test_a_slow_disk_is_not_written_to_by_the_loop_for_a_while(

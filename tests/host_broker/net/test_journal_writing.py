@@ -145,6 +145,33 @@ def test_the_thread_wakes_the_loop_only_for_those_who_wait(
     asyncio.run(keep())
 
 
+def test_who_begins_to_wait_for_more_learns_of_what_was_written_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of the journal may come when the loop does not know yet that the thread is done."""
+    written = threading.Event()
+
+    class Done(deque[Any]):
+        def append(self, group: object) -> None:
+            super().append(group)
+            written.set()
+
+    async def keep() -> None:
+        journal = Journal(tmp_path, JournalSettings(partitions=1, ack="memory"))
+        monkeypatch.setattr(journal, "_done", Done())
+        journal.start(asyncio.get_running_loop(), lambda error: None, lambda: None)
+        journal.append(1, [_LARGE])
+        assert written.wait(_WITHIN_S)
+        await asyncio.wait_for(journal.grown(), _WITHIN_S)  # by what the loop has now heard of
+        grown = journal.grown()
+        assert not grown.done()
+        journal.append(2, [_ONE])
+        await asyncio.wait_for(grown, _WITHIN_S)
+        await journal.close(_WITHIN_S)
+
+    asyncio.run(keep())
+
+
 @pytest.mark.parametrize("ack", ["memory", "written", "synced"])
 def test_whoever_waits_is_told_however_the_thread_and_the_loop_meet(
     tmp_path: Path, ack: Literal["memory", "written", "synced"]

@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,27 @@ def test_encrypted_reads_are_as_long(tmp_path: Path, monkeypatch: pytest.MonkeyP
     dear = _encrypted_sizes(0.02, tmp_path)
     assert max(dear) <= 4 * _SHORT  # nothing is known of the first record before its end
     assert sorted(dear)[len(dear) // 2] <= _SHORT
+
+
+def test_loops_of_several_threads_read_to_different_places() -> None:
+    """A thread that receives lets the others run."""
+
+    async def where() -> memoryview:
+        loop = asyncio.get_running_loop()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made = [
+            EncryptedProtocol(loop, asyncio.Protocol(), context, None, server_side=True)
+            for _ in range(2)
+        ]
+        first, second = [each.get_buffer(-1) for each in made]
+        assert first.obj is second.obj
+        for each in made:
+            each._get_app_transport().abort()
+        return first
+
+    with ThreadPoolExecutor(1) as elsewhere:
+        theirs = elsewhere.submit(lambda: asyncio.run(where())).result()
+    assert asyncio.run(where()).obj is not theirs.obj
 
 
 @pytest.mark.parametrize(

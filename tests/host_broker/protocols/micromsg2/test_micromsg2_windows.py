@@ -1,5 +1,6 @@
 """MicroMsg2's acks: a model of two ends and the stream between them, and each rule by itself."""
 
+import time
 from collections import deque
 
 import pytest
@@ -14,9 +15,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from host_broker.protocols.micromsg2.codec import Codec, spell_extension, spell_handshake
+from host_broker.protocols.micromsg2.codec import (
+    MAX_FRAGMENT,
+    Codec,
+    spell_extension,
+    spell_handshake,
+)
 from host_broker.protocols.micromsg2.events import ExtensionFrame, Handshake
 from host_broker.protocols.micromsg2.negotiation import Acks
+from host_broker.protocols.micromsg2.outgoing import Outgoing, OutgoingMessage
 from host_broker.protocols.micromsg2.refusal import Refusal
 from host_broker.protocols.micromsg2.windows import (
     LAST_NUMBER,
@@ -26,6 +33,7 @@ from host_broker.protocols.micromsg2.windows import (
     read_ack,
     spell_ack,
 )
+from host_broker.wire.budget import Budget
 
 _DELAY_S = 0.5
 
@@ -164,6 +172,29 @@ def _ten() -> SendWindow[int]:
     for item in range(10):
         sender.send(item)
     return sender
+
+
+def test_shedding_what_is_old_costs_no_look_at_all_that_waits() -> None:
+    """It is done for each message that a slow client is to hear; what queues have stays."""
+    outgoing = Outgoing(Acks(1, 1), None, 2**30, Budget(2**30))
+    outgoing.add(OutgoingMessage(b"topic/cut", b"", bytes(MAX_FRAGMENT) + b"end"))
+    outgoing.frames()  # its first part
+    for number in range(100_000):
+        outgoing.add(OutgoingMessage(b"topic/a", b"", b"old %07d" % number))
+        if number == 1000:
+            outgoing.add(OutgoingMessage(b"jobs", b"", b"job", queue=b"jobs", number=1))
+    most = outgoing.backlog
+    began = time.process_time()
+    for number in range(2000):
+        outgoing.add(OutgoingMessage(b"topic/a", b"", b"new %07d" % number))
+        assert outgoing.shed(most) == (1, 18)
+        assert outgoing.backlog == most
+    assert time.process_time() - began < 5.0  # looks at all would take a minute
+    outgoing.agree(None)
+    sent = outgoing.frames()
+    order = [sent.index(each) for each in (b"end", b"job", b"old 0002000", b"new 0001999")]
+    assert order == sorted(order)
+    assert b"old 0001999" not in sent
 
 
 def test_numbers_begin_with_1_and_wrap() -> None:
