@@ -126,7 +126,7 @@ def what_a_handler_works_on_is_not_acknowledged():
 
 @check
 def a_topic_that_changes_is_looked_at_each_time():
-    client, stream, heard = connected()
+    client, _, heard = connected()
     changing = bytearray(b"abc")
     for topic in (changing, memoryview(changing)):
         for _ in range(2):
