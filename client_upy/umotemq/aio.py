@@ -18,7 +18,7 @@ Why so long: the driver is one class, for every protocol.
 import asyncio
 from asyncio import sleep_ms
 
-from umotemq.link import LinkError, encoded, ticks_diff, ticks_ms, ticks_us
+from umotemq.link import LinkError, ticks_diff, ticks_ms, ticks_us
 
 
 def _readable(stream):
@@ -106,13 +106,15 @@ class Aio:
         messages = self.messages(topic, **options)
         self._forget(topic, messages._feedback)
         task = asyncio.create_task(messages._serve(handler))
-        self._served[encoded(topic), messages._feedback] = task
+        self._served[self.client._normalised(topic), messages._feedback] = task
         await self._flush()
 
     async def unsubscribe(self, topic, **kind):
         """Take back ``subscribe``, or ``messages``, of the same topic."""
-        self._forget(topic, True in kind.values())
-        await self.do(self.client.unsubscribe, topic, **kind)
+        try:
+            await self.do(self.client.unsubscribe, topic, **kind)
+        finally:
+            self._forget(topic, True in kind.values())
 
     async def do(self, method, *args, **kwargs):
         """Call a method of the client that sends and does not wait, as ``publish_from``."""
@@ -197,7 +199,7 @@ class Aio:
         await self.do(self.client.publish, topic, payload, **flags)
 
     def _forget(self, topic, feedback):
-        task = self._served.pop((encoded(topic), feedback), None)
+        task = self._served.pop((self.client._normalised(topic), feedback), None)
         if task:
             task.cancel()
 

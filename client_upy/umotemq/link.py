@@ -356,7 +356,7 @@ class Link:
 
     def _send(self, type, name, data, confirm=None):
         # Send one message, or have the ``outage`` keep it if ``confirm`` is True or False. Returns
-        # whether it stands at the start of the transmit buffer.
+        # whether it went, and still stands at the start of the transmit buffer.
         if confirm is not None and self.outage is not None:
             return self.outage.send(self, confirm, type, name, data)
         if confirm:
@@ -365,7 +365,7 @@ class Link:
         is_first = not self._last
         self._pack(type, name, data)
         self._push()
-        return is_first
+        return is_first and not self._last
 
     def _push(self):
         # Have all of it written: there is a link, and room for a message.

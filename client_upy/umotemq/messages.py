@@ -12,12 +12,15 @@ class Messages:
         self._size = queue
         self._newest = newest
         self._queue = []
-        if options.get("queued"):
+        queued = options.get("queued")
+        if queued:
             from umotemq.queued import Held
 
             self._queue = Held(link, topic)
             self._size = -1  # nothing gives way
         link.client.subscribe(topic, self._put, **options)
+        if queued:
+            self._queue.begin()
         options.pop("filter", None)
         self._kind = options
         self._feedback = True in options.values()  # or another kind, for protocols that have one

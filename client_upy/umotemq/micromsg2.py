@@ -68,7 +68,7 @@ class MicroMsg2Client(Link):
         if not 0 < self.window < 32768:
             raise ValueError("window of %d" % self.window)
         if self.rx_size < _LEAST:
-            raise ValueError("rx_size of %d, at least %d" % (self.rx_size, _LEAST))
+            raise ValueError("rx_size %d, at least %d" % (self.rx_size, _LEAST))
         self._others = b"pubsub"
         self._indexes = 2
         self._login = b""
@@ -102,7 +102,7 @@ class MicroMsg2Client(Link):
         name = self._name
         if topic is not self._topic or name is None:
             name = self._normalised(topic)
-            if not isinstance(topic, bytearray):  # that may change
+            if isinstance(topic, bytes) or isinstance(topic, str):  # others may change
                 self._topic = topic
                 self._name = name
         kind = b"" if queued else _TOPIC
@@ -153,7 +153,7 @@ class MicroMsg2Client(Link):
         if self._greeted > 4 and not self.up:
             self._drop(self.error, ticks_ms())  # it was told some of them already: begin anew
         if handler:
-            levels = topic.split(b"/") if b"*" in topic else None
+            levels = b"*" in topic and topic.split(b"/")
             entry = (frame, topic, queued, handler, raw, levels)
             standing.insert(0 if raw else len(standing), entry)
         self._standing = standing
@@ -167,7 +167,8 @@ class MicroMsg2Client(Link):
         # Return it as bytes without outer slashes, or ValueError if no broker takes it.
         topic = encoded(topic)
         stripped = topic.strip(b"/")
-        if stripped and len(topic) < 250 and min(topic) and max(topic) < 128:
+        # The messages of a pattern want umotemq.topic, too.
+        if stripped and len(topic) < 250 and min(topic) and max(topic) < 128 and b"*" not in topic:
             return stripped
         from umotemq.topic import normalised
 
@@ -453,9 +454,9 @@ class MicroMsg2Client(Link):
             if len(name) != stop - first or not buf.startswith(name, first):
                 if queued or (not levels and buf.find(b"*", first, stop) < 0):
                     continue
-                from umotemq.topic import is_like
+                import umotemq.topic  # `from` would make a tuple on the heap, for each message
 
-                if not is_like(levels or name.split(b"/"), buf, first, stop, raw):
+                if not umotemq.topic.is_like(levels or name, buf, first, stop, raw):
                     continue
             count += 1
             try:

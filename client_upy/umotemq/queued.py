@@ -3,8 +3,6 @@
 umotemq.messages imports it for whoever subscribes to a queue.
 """
 
-from umotemq.link import encoded
-
 
 class Held:
     """As the list of umotemq.messages; what was appended is not acknowledged before it is finished.
@@ -16,47 +14,54 @@ class Held:
 
     def __init__(self, link, name):
         self._link = link
-        self._name = encoded(name)
-        self._waiting = []  # topic, payload
-        # For each of those, behind the one that the program has: its number, and the list of its
-        # link that says what is not finished with.
-        self._numbers = []
+        self._name = link.client._normalised(name)
+        # (topic, payload), its number, and the list of its link that says what is not finished with
+        self._waiting = []
+        self._has = False  # whether the program has the first of them
+
+    def begin(self):
+        """Go on with what an earlier subscription here leaves, and with what it has in hand."""
+        link = self._link
+        held = link._held = getattr(link, "_held", {})
+        before = held.get(self._name)
+        if before is not None:  # an empty one is false
+            self._waiting = before._waiting
+            before._waiting = []
+        held[self._name] = self
 
     def append(self, message):
         """Take a message, in its handler."""
         still = self._link.client._open
         number = still[-1]
         still.append(number)
-        self._numbers.append((number, still))
-        self._waiting.append(message)
+        self._waiting.append((message, number, still))
 
     def __len__(self):
-        """Return how many wait."""
+        """Return how many there are."""
         return len(self._waiting)
 
     def __bool__(self):
         """Whether any waits; the program, which asks, has finished with the last one it took."""
         waiting = self._waiting
-        numbers = self._numbers
-        if len(numbers) > len(waiting):
+        if self._has and waiting:
             self._finish()
-        while numbers and numbers[0][1] is not self._link.client._open:
-            numbers.pop(0)
+        self._has = False
+        while waiting and waiting[0][2] is not self._link.client._open:
             waiting.pop(0)
-        return bool(waiting)
+        return len(waiting) > 0
 
     def pop(self, _):
         """Return the first."""
-        return self._waiting.pop(0)
+        self._has = True
+        return self._waiting[0][0]
 
     def clear(self):
         """Forget all of it, if nobody here subscribes to the queue: the peer gives it to others."""
         if not any(each[2] and each[1] == self._name for each in self._link.client._standing):
-            self._waiting.clear()
-            while self._numbers:
+            while self._waiting:
                 self._finish()
 
     def _finish(self):
-        number, still = self._numbers.pop(0)
+        _, number, still = self._waiting.pop(0)
         still.remove(number)
         self._link._replan.set()  # it can be acknowledged

@@ -59,7 +59,7 @@ _RUNS: dict[BoardKind, list[_Run]] = {
             (name, "/live/ports.json")
             for name in (
                 *("broker", "chunks", "aio", "aio_handlers", "aio_loss"),
-                *("broker_micromsg2", "aio_micromsg2"),
+                *("broker_micromsg2", "aio_micromsg2", "aio_queues"),
             )
         ),
         ("soak", "/live/ports.json", "5000", "10"),
@@ -79,6 +79,7 @@ _UNABLE: dict[BoardKind, dict[_Run, str]] = {
             ("broker_micromsg2", "/live/ports.json"),
             ("aio_loss", "/live/ports.json"),
             ("aio_micromsg2", "/live/ports.json"),
+            ("aio_queues", "/live/ports.json"),
             ("soak", "/live/ports.json"),
             ("tls", "/tls"),
             ("faults", "/faults/tcp.json", "tcp", "0/1", "fmqp+lightmq", "sync"),

@@ -22,6 +22,7 @@ _NAMES = [
     "aio_loss",
     "broker_micromsg2",
     "aio_micromsg2",
+    "aio_queues",
 ]
 
 

@@ -78,7 +78,7 @@ _UNABLE = {
     ),
     # Its asyncio is the browser's.
     **dict.fromkeys(
-        ["aio", "aio_handlers", "aio_loss", "aio_micromsg2"],
+        ["aio", "aio_handlers", "aio_loss", "aio_micromsg2", "aio_queues"],
         "module 'asyncio' has no attribute 'run'",
     ),
     "uart": "FAIL asyncio_works_over_it",

@@ -167,6 +167,10 @@ def micromsg2_publishes_and_receives_without_allocating():
     connected(client)
     client.subscribe(b"a/b/c", counter.raw, raw=True)
     none(round_trips(client, counter), "MicroMsg2 round trip")
+    client.unsubscribe(b"a/b/c")
+    client.subscribe(b"*/b/c", counter.raw, raw=True)
+    equal("umotemq.topic" in sys.modules, True, "what it imports, it imports now")
+    none(round_trips(client, counter), "MicroMsg2 round trip by a pattern")
     payload = bytearray(64)
 
     def publish(count):

@@ -125,6 +125,17 @@ def what_a_handler_works_on_is_not_acknowledged():
 
 
 @check
+def a_topic_that_changes_is_looked_at_each_time():
+    client, _, heard = connected()
+    changing = bytearray(b"abc")
+    for topic in (changing, memoryview(changing)):
+        for _ in range(2):
+            client.publish(topic, b"x")
+            equal(heard.pop()[2:], (b"topic/" + bytes(changing), b"x"))
+            changing[0] += 1
+
+
+@check
 def duplicates_are_known_across_the_wrap():
     client, stream, heard = connected(window=5)
     got = []

@@ -120,6 +120,28 @@ def what_has_bytes_is_sent_whole():
 
 
 @check
+def what_waits_is_not_changed_by_what_comes_after():
+    # By a handler under asyncio, for example, which cannot wait until there is room.
+    both = publication(b"t", b"one") + publication(b"t", b"two")
+    for room in (0, 4, len(both) // 2):
+        for outage in (None, Ring(300)):
+            stream = Blocked()
+            client = FmqpClient(stream, name=b"", outage=outage)
+            client.connect(timeout_ms=_SOON_MS)
+            client._blocking = False
+            stream.take()
+            stream.room = room
+            client.publish(b"t", b"one")
+            client.publish(b"t", b"two")
+            stream.room = 1 << 20
+            while client._last or (outage and outage.count):
+                client.poll(1)
+            # Without a name nothing is asked for, but for signs of life.
+            equal(stream.take(), both, "room for %d bytes" % room)
+            client.close()
+
+
+@check
 def no_ping_is_answered_without_a_name():
     async def main():
         stream = Blocked()

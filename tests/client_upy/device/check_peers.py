@@ -4,6 +4,10 @@ So boards without a network run them, too: ``check_faults`` does the same over r
 argument is the driver: sync or aio.
 """
 
+# First: to compile it takes more in one piece than a small heap has once it is in use.
+from umotemq.micromsg2 import MicroMsg2Client
+
+# isort: split
 from checks import Blocked, check, equal, run, since
 from checks import now as instant
 from clients_in_memory import broker
@@ -12,7 +16,6 @@ from micromsg2_peer import answers
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
-from umotemq.micromsg2 import MicroMsg2Client
 
 _TIMEOUT_MS = 300
 _KEEPALIVE_MS = 200
