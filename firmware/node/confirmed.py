@@ -13,9 +13,9 @@ _CONNECT_MS = 10000
 def send(way, config, name, topic, count, period_ms, timeout_ms, connects=1):
     """Publish the numbers from 0 on with ``confirm``, whatever becomes of the link meanwhile.
 
-    At least ``count`` of them, and as long as the link has not come up ``connects`` times; each
-    time that it has is said. Returns when the broker has confirmed all of them, or after
-    ``timeout_ms``. Raises OSError if there is no link at first.
+    At least ``count`` of them, for which the ring has room; and more whenever the link is up, until
+    it has come up ``connects`` times; each time that it has is said. Returns when the broker has
+    confirmed all of them, or after ``timeout_ms``. Raises OSError if there is no link at first.
     """
     downs = []
     client = MicroMsg2Client(
@@ -36,7 +36,8 @@ def send(way, config, name, topic, count, period_ms, timeout_ms, connects=1):
         if client.up and client.connects != told:
             told = client.connects
             print("AGENT-READY")
-        if (number < count or client.connects < connects) and elapsed >= number * period_ms:
+        more = number < count or (client.up and client.connects < connects)
+        if more and elapsed >= number * period_ms:
             client.publish(topic, b"#%d" % number, confirm=True)
             number += 1
         client.poll(0)
