@@ -149,7 +149,11 @@ class StopConsuming:
 
 @dataclass(slots=True)
 class Acknowledge:
-    """Say that messages of a queue, by number, are done with: each makes room for another."""
+    """Say that messages of a queue, by number, are done with: each makes room for another.
+
+    A session that has stopped consuming, and consumes again, is given what it had once more, under
+    the same numbers: it must not say those of the first time any more.
+    """
 
     queue: bytes
     numbers: Sequence[int]

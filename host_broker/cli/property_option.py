@@ -16,6 +16,8 @@ _SPELLING = (
 )
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_NUMBER = 40  # characters: a sign, 19 digits, a dot, 19 digits
+_SHOWN = 60  # characters of a mistake
 
 
 def _read(
@@ -25,7 +27,7 @@ def _read(
     for each in said:
         name, equals, text = each.partition("=")
         if not (name and equals and text[:1] in ("N", "D", "T")):
-            raise click.BadParameter(f"'{printable(each)}': {_SPELLING}")
+            raise click.BadParameter(f"'{_start(each)}': {_SPELLING}")
         if name in found:
             raise click.BadParameter(f"there are two properties '{printable(name)}'")
         found[name] = _value(each, text[0], text[1:])
@@ -38,7 +40,12 @@ def _value(said: str, kind: str, text: str) -> PropertyValue:
     is_number = _NUMBER.fullmatch(text) is not None
     if kind == "N":
         if not is_number:
-            raise click.BadParameter(f"'{printable(said)}': '{printable(text)}' is no number")
+            raise click.BadParameter(f"'{_start(said)}': '{_start(text)}' is no number")
+        if len(text) > _LONGEST_NUMBER:
+            raise click.BadParameter(
+                f"'{_start(said)}': a number has at most 19 digits, and as many behind its dot; "
+                f"this one has {len(text)} characters"
+            )
         return float(text) if "." in text else int(text)
     try:
         if is_number:
@@ -46,14 +53,18 @@ def _value(said: str, kind: str, text: str) -> PropertyValue:
         date = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"'{printable(said)}': '{printable(text)}' is no date of ISO 8601, and no seconds "
+            f"'{_start(said)}': '{_start(text)}' is no date of ISO 8601, and no seconds "
             "since 1970"
         ) from None
     if date.tzinfo is None:
         raise click.BadParameter(
-            f"'{printable(said)}': the date has no timezone; end it with Z, or with +01:00"
+            f"'{_start(said)}': the date has no timezone; end it with Z, or with +01:00"
         )
     return date
+
+
+def _start(said: str) -> str:
+    return printable(said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…")
 
 
 property_option = click.option(

@@ -117,6 +117,7 @@ _PING = TOPIC_PREFIX + f"{ECHO_TOPICS}ping".encode()
 _JSON_PING = b"null"  # where every payload has to be JSON
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_SHOWN = 60  # characters of a mistake
 _UNANSWERED = "did not acknowledge a message"
 
 # What an ack was awaited for: told when it came, it returns what that means.
@@ -533,10 +534,11 @@ def _spelled_value(name: str, value: PropertyValue) -> bytes:
         raise BadArgument(
             f"the property {name} is text, a number or a date, not {type(value).__name__}"
         )
-    digits = format(number, "f").encode()
-    if read_number(digits) is None:
-        raise BadArgument(f"the property {name}={value!r} is no number of 64 bits")
-    return letter + url_encode(digits)
+    digits = format(number, "f")
+    if read_number(digits.encode()) is None:
+        shown = digits if len(digits) <= _SHOWN else f"{digits[:_SHOWN]}… of {len(digits)} digits"
+        raise BadArgument(f"the property {name}={shown} is no number of 64 bits")
+    return letter + url_encode(digits.encode())
 
 
 def _read_properties(wire: bytes) -> dict[str, PropertyValue]:

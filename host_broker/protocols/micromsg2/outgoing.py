@@ -1,7 +1,7 @@
 """What a client is yet to be sent: frames as its window has room for them."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from host_broker.protocols.micromsg2.codec import (
@@ -17,7 +17,8 @@ from host_broker.wire.budget import Budget
 
 @dataclass(slots=True, eq=False)
 class OutgoingMessage:
-    """One message. ``number``: its place in the queue ``queue``; 0: it is of a topic.
+    """One message. ``number``: its place in the queue ``queue``; 0: it is of a topic. Without
+    ``queue``, its queue has it back.
 
     ``before``: frames of extensions that go just before it. ``type``: of .NET, said before it.
     ``position``: so much of the payload is sent.
@@ -134,15 +135,18 @@ class Outgoing:
         waiting.extendleft(reversed(kept))
         return count, before - self._backlog
 
-    def forget(self, wanted: Callable[[OutgoingMessage], bool]) -> None:
-        """Forget what waits and is not wanted any more; what is begun is sent to its end."""
-        kept: deque[OutgoingMessage] = deque()
-        for message in self._waiting:
-            if message.position or wanted(message):
-                kept.append(message)
-            elif not message.number:
-                self._backlog -= _size(message)
-        self._waiting = kept
+    def give_back(self, queue: bytes) -> None:
+        """Forget what waits of a queue that has it back; what is begun is sent to its end.
+
+        Acks of what was sent are no acks for the queue from now on: should the client consume it
+        again, it is sent these messages again, and only acks of that count.
+        """
+        for message in (*self.window.outstanding, *self._waiting):
+            if message is not None and message.queue == queue:
+                message.queue = b""
+        self._waiting = deque(
+            each for each in self._waiting if each.queue or not each.number or each.position
+        )
 
     def close(self) -> None:
         """Forget everything."""

@@ -22,7 +22,7 @@ from host_broker.bus.commands import (
     Subscribe,
     Unsubscribe,
 )
-from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.bus.delivery import Delivery, QueueDelivery, QueuedMessage
 from host_broker.bus.publication import HEADER, Properties, Run, pack_many, property_fault
 from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.micromsg2.assembly import Assembler
@@ -75,9 +75,9 @@ from host_broker.protocols.micromsg2.windows import ReceiveWindow, read_ack, spe
 from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
 
-REDELIVERED = "redelivered"  # a property of messages that a consumer had before
+# Properties of messages of queues: a consumer had it before, and its place in the queue.
+REDELIVERED, QUEUE_NUMBER = "redelivered", "queue-number"
 
-_REDELIVERED = b"redelivered:N1"
 _SHOWN = 60
 # Of max_backlog_bytes: where publishers begin to wait, and go on.
 _HOLD_ABOVE, _RELEASE_BELOW = 4, 16
@@ -185,15 +185,16 @@ class MicroMsg2Session(Session):
         too_long = 0
         if isinstance(delivery, QueueDelivery):
             for each in delivery.messages:
-                properties = dict(each.properties)
-                if each.redelivered:
+                properties = each.properties
+                if properties:  # those of another queue, if a consumer has passed it on
+                    properties = dict(properties)
                     properties.pop(REDELIVERED, None)
+                    properties.pop(QUEUE_NUMBER, None)
                 message = self._for_client(delivery.queue, properties, each.body)
                 if isinstance(message, Refusal):
                     return self._end(message)
                 message.queue, message.number = delivery.queue, each.number
-                if each.redelivered:
-                    message.properties = _with_mark(message.properties)
+                message.properties = _with_place(message.properties, each)
                 self._outgoing.add(message)
         else:
             frames = None
@@ -474,14 +475,14 @@ class MicroMsg2Session(Session):
         if queue not in self._queues:
             return NOTHING
         self._queues.discard(queue)
-        self._outgoing.forget(lambda message: message.queue != queue)
+        self._outgoing.give_back(queue)
         return [StopConsuming(queue)]
 
     def _acknowledged(self, number: int, now: float) -> Sequence[Command]:
         done: dict[bytes, list[int]] = {}
         covered = self._outgoing.window.acknowledge(number)
         for message in covered:
-            if message is not None and message.number:
+            if message is not None and message.queue:
                 done.setdefault(message.queue, []).append(message.number)
         if not covered:
             return [Discard("A14")]
@@ -574,11 +575,14 @@ def _outgoing_message(destination: bytes, properties: Properties, body: bytes) -
     return OutgoingMessage(destination, wire, body, type_of_body)
 
 
-def _with_mark(wire: bytes) -> bytes:
-    """Add the mark of a redelivered message, if it fits."""
-    if len(wire) + len(_REDELIVERED) + 1 > MAX_PROPERTIES:
-        return wire
-    return wire + b";" + _REDELIVERED if wire else _REDELIVERED
+def _with_place(wire: bytes, message: QueuedMessage) -> bytes:
+    """Say which message of its queue it is, and whether a consumer had it before, if that fits."""
+    place = b"%s:N%d" % (QUEUE_NUMBER.encode(), message.number)
+    if message.redelivered:
+        place = b"%s:N1;%s" % (REDELIVERED.encode(), place)
+    if not wire:
+        return place
+    return wire if len(wire) + 1 + len(place) > MAX_PROPERTIES else wire + b";" + place
 
 
 # By state, what each event does; one that is not here ends the connection (``_unexpected``).

@@ -58,7 +58,9 @@ def test_a_queue_is_for_one() -> None:
     for number in range(3):
         assert writer.publish("jobs", b"%d" % number) == []
     one = Peer(desk)
-    assert told(one.subscribe("jobs")) == [(n, "jobs", "", b"%d" % (n - 1)) for n in (1, 2, 3)]
+    assert told(one.subscribe("jobs")) == [
+        (n, "jobs", f"queue-number:N{n}", b"%d" % (n - 1)) for n in (1, 2, 3)
+    ]
     two = Peer(desk)
     two.subscribe("jobs")
     for number in range(3, 9):
@@ -217,20 +219,23 @@ def test_numbers_wrap() -> None:
 
 
 def test_what_was_not_acknowledged_comes_back_in_order() -> None:
-    """R36: marked as redelivered, when a consumer has left, and before all that is younger."""
+    """R36: marked as redelivered, when a consumer has left, and before all that is younger; under
+    its number in the queue, whatever number it had in another queue."""
     desk = micromsg2_desk()
     writer, first = Peer(desk), Peer(desk, "pubsub;batch-ack:max-count=4")
     first.subscribe("jobs")
     for number in range(1, 7):
-        writer.publish("jobs", b"%d" % number, "k:N1")
+        writer.publish("jobs", b"%d" % number, "k:N1;redelivered:N1;queue-number:N77")
     assert payloads(first.heard()) == [b"1", b"2", b"3", b"4"]
     assert payloads(first.acknowledge(1)) == [b"5"]
     first.close()
     second = Peer(desk, "pubsub;batch-ack")
     got = told(second.subscribe("jobs"))
     assert [payload for *_, payload in got] == [b"2", b"3", b"4", b"5", b"6"]
-    again = "k:N1;redelivered:N1"
-    assert [properties for _, _, properties, _ in got] == [again] * 4 + ["k:N1"]
+    assert [properties for _, _, properties, _ in got] == [
+        *(f"k:N1;redelivered:N1;queue-number:N{number}" for number in range(2, 6)),
+        "k:N1;queue-number:N6",
+    ]
 
 
 def test_a_consumer_that_leaves_a_queue_gives_back_what_it_had() -> None:
@@ -246,6 +251,26 @@ def test_a_consumer_that_leaves_a_queue_gives_back_what_it_had() -> None:
     assert payloads(reader.acknowledge(2)) == [b"topic/t"]
     other = Peer(desk)
     assert payloads(other.subscribe("jobs")) == [b"jobs"] * 2
+
+
+def test_a_late_ack_is_for_the_delivery_that_it_names() -> None:
+    """R29, R36: who leaves a queue and comes back is sent again what it had. An ack of the first
+    time says nothing about the second, in which it may not come to an end."""
+    desk = micromsg2_desk()
+    reader, writer = Peer(desk, "pubsub;batch-ack:max-count=9"), Peer(desk)
+    reader.subscribe("jobs")
+    for number in range(4):
+        writer.publish("jobs", b"%d" % number)
+    assert [sequence for sequence, *_ in told(reader.heard())] == [1, 2, 3, 4]
+    reader.subscribe("jobs", verb="unsubscribe")
+    again = told(reader.subscribe("jobs"))
+    assert [(sequence, payload) for sequence, _, _, payload in again] == [
+        (sequence, b"%d" % (sequence - 5)) for sequence in (5, 6, 7, 8)
+    ]
+    assert reader.acknowledge(4) == []
+    assert reader.acknowledge(5) == []
+    reader.close()
+    assert payloads(Peer(desk).subscribe("jobs")) == [b"1", b"2", b"3"]
 
 
 def test_a_client_that_acknowledges_nothing() -> None:
@@ -395,9 +420,17 @@ def test_json_is_checked() -> None:
     reader.subscribe("topic/t")
     for payload in (b'{"a": [1, 2.5, null]}', b'"x"', b"3"):
         assert Peer(desk, "json").publish("topic/t", payload) == []
-    for payload in (b"", b"{", b"NaN", b"\xff", b"[" * 100_000, b"1" * 10_000):
+    for payload, reason in (
+        (b"", "is not JSON: Expecting value"),
+        (b"{", "is not JSON: Expecting property name"),
+        (b"NaN", "is not JSON: NaN is not JSON"),
+        (b"\xff", "is not JSON: 'utf-8' codec"),
+        (b"[" * 100_000, "is not JSON: maximum recursion"),
+        (b"1" * 10_000, "an integer in the payload has more than 4300 digits"),
+    ):
         writer = Peer(desk, "json")
         assert refused(writer, writer.publish("topic/t", payload)) == "micromsg2.json"
+        assert reason in writer.why_closed
     assert len(reader.heard()) == 3
 
 
