@@ -514,7 +514,7 @@ class MicroMsg2Client(Link):
         for each in said.replace(b":", b"=").split(b","):
             name, _, value = each.partition(b"=")
             if name in _WINDOW_NAMES and value.isdigit():
-                self._most = max(1, min(self._most, int(value)))
+                self._most = max(1, min(self._most, int(value[:6])))  # of any length
 
 
 def _framed(kind, text):

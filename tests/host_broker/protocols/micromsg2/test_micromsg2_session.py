@@ -800,7 +800,8 @@ def test_a_conversation_with_sharpmessaging() -> None:
     assert desk.got(connection) == bytes.fromhex("020102001f")
     ((_, destination, got, payload),) = told(reader.heard())
     assert (destination, payload) == ("jobs", bytes(300))
-    assert got == "first_name:Tjonas;twitter:Tjgauffin"  # the reader has not agreed on types
+    # The reader has not agreed on types.
+    assert got == "first_name:Tjonas;twitter:Tjgauffin;queue-number:N1"
     # An empty payload ends with its length; a topic's is not delivered, and is acknowledged.
     desk.send(connection, bytes.fromhex("00002000000000"))
     desk.advance(0.6)
