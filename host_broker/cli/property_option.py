@@ -53,8 +53,7 @@ def _value(said: str, kind: str, text: str) -> PropertyValue:
         date = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise click.BadParameter(
-            f"'{_start(said)}': '{_start(text)}' is no date of ISO 8601, and no seconds "
-            "since 1970"
+            f"'{_start(said)}': '{_start(text)}' is no date of ISO 8601, and no seconds since 1970"
         ) from None
     if date.tzinfo is None:
         raise click.BadParameter(

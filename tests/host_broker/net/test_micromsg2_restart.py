@@ -34,6 +34,7 @@ class _Peer:
         assert [type(each) for each in self._hear()] == [Handshake]
         self.socket.sendall(hello)
         self._sequence = 0
+        self.numbers: list[int] = []
 
     def _hear(self) -> list[object]:
         events: list[object] = []
@@ -57,13 +58,16 @@ class _Peer:
             acked = int(str(read_ack(last.payload)))
 
     def take(self, queue: bytes, count: int) -> list[tuple[bytes, bytes]]:
-        """Consume a queue; returns properties and payloads of the first messages that come."""
+        """Consume a queue; returns properties and payloads of the first messages that come. Their
+        numbers in the queue, which are the last of the properties, are in ``numbers``."""
         self.socket.sendall(spell_command_frame("subscribe", [("destination", queue)]))
         found: list[tuple[bytes, bytes]] = []
         while len(found) < count:
             for event in self._hear():
                 assert isinstance(event, MessageFrame)
-                found.append((event.properties, event.payload))
+                properties, _, number = event.properties.rpartition(b"queue-number:N")
+                found.append((properties.removesuffix(b";"), event.payload))
+                self.numbers.append(int(number))
         return found
 
     def acknowledge(self, number: int) -> None:
@@ -126,12 +130,14 @@ def test_queues_outlive_the_broker(tmp_path: Path, how: str, ack: str, enter: En
         publisher, consumer = enter(second), enter(second)
         publisher.put(b"jobs", jobs[200:], b"level:N5;unit:TK")
         assert consumer.take(b"jobs", 300) == [(b"level:N5;unit:TK", job) for job in jobs]
+        assert consumer.numbers == list(range(1, 301))
         consumer.acknowledge(120)
         _end(second, how)
     with _started(tmp_path, *options) as third:
         consumer, idler = enter(third), enter(third)
         marked = b"level:N5;unit:TK;redelivered:N1"
         assert consumer.take(b"jobs", 180) == [(marked, job) for job in jobs[120:]]
+        assert consumer.numbers == list(range(121, 301))
         consumer.acknowledge(180)
         assert idler.take(b"idle", 2) == [(b"", b""), (b"", b"waits")]
         _end(third, how)
