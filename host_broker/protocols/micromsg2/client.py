@@ -171,8 +171,9 @@ class MicroMsg2ClientSession(ClientSession):
         self._incoming = ReceiveWindow(None)
         self._receipts = Receipts()
         self._outgoing = Outgoing(Acks(1, window), None, _UNLIMITED, Budget(_UNLIMITED))
-        self._last_await = 0
-        self._awaited: dict[int, _Awaited] = {}  # by the number of the message
+        self._last_number = 0  # of the messages whose acks somebody may await
+        self._awaited: dict[int, list[_Awaited]] = {}  # by the number of the message
+        self._is_sharpmessaging = False
         # What is subscribed to: the filters, and whose subscriptions it is.
         self._subscribed: dict[bytes, tuple[str, set[int]]] = {}
         self._destinations: dict[str, bytes] = {}
@@ -235,11 +236,19 @@ class MicroMsg2ClientSession(ClientSession):
         payload = publication.payload
         if self._json and (fault := json_fault(payload)):
             raise BadArgument(f"{fault} (and {self.setup.where} has the option {JSON})")
-        if self._state is _State.READY and len(payload) <= MAX_FRAGMENT and self._outgoing.has_room:
+        if (
+            self._state is _State.READY
+            and len(payload) <= MAX_FRAGMENT
+            and self._outgoing.has_room
+            and not self._is_sharpmessaging
+        ):
             sequence = self._outgoing.window.send(None)
             self._out.append(spell_message(sequence, destination, properties, payload))
             return
-        self._outgoing.add(OutgoingMessage(destination, properties, payload))
+        message = OutgoingMessage(destination, properties, payload)
+        if self._is_sharpmessaging:
+            self._last_number = message.number = self._last_number + 1
+        self._outgoing.add(message)
         self._push()
 
     def sync(self, operation: int, now: float) -> str:
@@ -345,7 +354,8 @@ class MicroMsg2ClientSession(ClientSession):
         acks = self._agreement.acks
         if acks is None:
             return self._gives_up(Refusal("R6", "it does without acks"))
-        if (reply.major, reply.minor) == SHARPMESSAGING and not self._json:
+        self._is_sharpmessaging = (reply.major, reply.minor) == SHARPMESSAGING
+        if self._is_sharpmessaging and not self._json:
             self._ping = b"\n"  # it takes one without a payload only when the next byte comes
         self._outgoing.agree(acks)
         self._incoming = ReceiveWindow(acks)
@@ -355,6 +365,8 @@ class MicroMsg2ClientSession(ClientSession):
         if login is not None:
             self._out.append(spell_extension(login, self._secret.encode()))
         self._out += early
+        if self._is_sharpmessaging:
+            return self._accepted()  # no login, and its programs take a ping for theirs
         self._state = _State.WAIT_ACK
         self._await_ack(lambda came: self._accepted())
         return ()
@@ -413,8 +425,9 @@ class MicroMsg2ClientSession(ClientSession):
             return self._gives_up(number)
         events: list[Event] = []
         for message in self._outgoing.window.acknowledge(number):
-            if message is not None and message.number in self._awaited:
-                events += self._awaited.pop(message.number)(now)
+            if message is not None:
+                for awaited in self._awaited.pop(message.number, ()):
+                    events += awaited(now)
         self._push()
         return events or [Messages([])]  # whoever waits for credit is woken
 
@@ -444,10 +457,15 @@ class MicroMsg2ClientSession(ClientSession):
             self._out.append(spell_extension(self._agreement.acks.index, spell_ack(number)))
 
     def _await_ack(self, awaited: _Awaited) -> None:
-        """Send a ping; ``awaited`` is told when it is acknowledged."""
-        self._last_await += 1
-        self._awaited[self._last_await] = awaited
-        self._outgoing.add(OutgoingMessage(_PING, b"", self._ping, number=self._last_await))
+        """Send a ping; ``awaited`` is told when it is acknowledged.
+
+        Programs of SharpMessaging take a ping for a message of theirs. Its server acknowledges in
+        order, so what was sent last does as well, unless that is acknowledged already.
+        """
+        if not (self._is_sharpmessaging and self._outgoing.is_unacknowledged):
+            self._last_number += 1
+            self._outgoing.add(OutgoingMessage(_PING, b"", self._ping, number=self._last_number))
+        self._awaited.setdefault(self._last_number, []).append(awaited)
         self._push()
 
     def _push(self) -> None:

@@ -57,6 +57,11 @@ class Outgoing:
         """Whether a message that came now would be sent at once."""
         return not self._waiting and self.window.room > 0
 
+    @property
+    def is_unacknowledged(self) -> bool:
+        """Whether anything waits to be sent, or for its ack."""
+        return bool(self._waiting) or len(self.window) > 0
+
     def agree(self, acks: Acks | None) -> None:
         """Take what was agreed about acks, before anything is sent."""
         self.window = SendWindow(acks)

@@ -330,13 +330,34 @@ def test_what_sharpmessaging_s_servers_require() -> None:
     assert b"\x00\x14ack:MessagesPerAck=1\x00\rpubsub;dotnet" in said
     required = b"ack:MessagesPerAck=10,AckExpireTime=500;dotnet"
     reply = bytes.fromhex("01010006534552564552") + bytes([0, len(required)]) + required
-    assert fed(session, [reply + b"\x00\x06pubsub"]) == []
+    assert fed(session, [reply + b"\x00\x06pubsub"]) == [Ready()]
     final = b"".join(session.data_to_send())
-    assert b"\x00\x2dack:MessagesPerAck=1,AckExpireTime=500;dotnet\x00\x00" in final
-    assert final.count(b"topic/motemq/echo/ping") == 1
-    assert [type(each) for each in fed(session, [bytes.fromhex("0201020001")])] == [Ready]
+    assert final.endswith(b"\x00\x2dack:MessagesPerAck=1,AckExpireTime=500;dotnet\x00\x00")
     with pytest.raises(BadArgument, match="ack is 1 or 0, not 'yes'"):
         _session(options={"ack": "yes"})
+
+
+def test_sharpmessaging_is_sent_no_ping_that_its_program_would_take_for_a_message() -> None:
+    """R9, R29: the ack of what was sent last says the same, also of what waits for the window."""
+    session = _session(options={"window": "2"})
+    session.begin(0.0)
+    session.data_to_send()
+    said = b"batch-ack:MessagesPerAck=2"
+    reply = bytes.fromhex("01010006534552564552") + bytes([0, len(said)]) + said + bytes(2)
+    assert fed(session, [reply]) == [Ready()]
+    session.data_to_send()
+    for number in range(3):
+        session.publish(Publication("topic/t", b"%d" % number), 1.0)
+    session.sync(7, 1.0)
+    session.ping(8, 1.0)
+    assert b"".join(session.data_to_send()).count(b"topic/t") == 2
+    assert fed(session, [bytes.fromhex("0201020002")]) == [Messages([])]
+    assert b"topic/t\x00\x00\x012" in b"".join(session.data_to_send())
+    done = fed(session, [bytes.fromhex("0201020003")])
+    assert [each.operation for each in done if isinstance(each, Done)] == [7, 8]
+    session.sync(9, 2.0)
+    assert b"topic/motemq/echo/ping\x00\x00\x01\n" in b"".join(session.data_to_send())
+    assert fed(session, [bytes.fromhex("0201020004")]) == [Done(9)]
 
 
 def test_fragments_both_ways() -> None:
