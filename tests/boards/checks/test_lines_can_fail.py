@@ -316,9 +316,7 @@ agent.ticks_us = lambda: _now() // 8
 
 
 @pytest.mark.parametrize(("told", "mean_ms"), [("1000", r"-?\d"), ("took // 2", r"1\d\d")])
-def test_a_board_that_does_not_see_how_slow_it_is_fails(
-    lay: Lay, told: str, mean_ms: str
-) -> None:
+def test_a_board_that_does_not_see_how_slow_it_is_fails(lay: Lay, told: str, mean_ms: str) -> None:
     session = lay("fmqp")
     session.repl.exec(_TIMES_WRONGLY.format(told=told), deadline_s=10)
     with pytest.raises(CheckFailed, match=f"by the board's clock it was {mean_ms} ms in the mean"):
@@ -382,6 +380,4 @@ def test_a_board_that_is_not_heard_any_more_hangs(lay: Lay) -> None:
     session.connect()
     session.route.set_mode("black_hole")
     with pytest.raises(NoReply, match=r"not done within 0\.7 s"):
-        session.call(
-            "send_numbered", topic=session.topic("slow"), while_heard=True, **_SLOWLY
-        )
+        session.call("send_numbered", topic=session.topic("slow"), while_heard=True, **_SLOWLY)

@@ -132,9 +132,7 @@ def test_a_rig_that_is_late_with_a_step_is_no_verdict(
         CHECKS[name].run(session)
 
 
-@pytest.mark.parametrize(
-    ("name", "protocol"), [("will_power", "fmqp"), ("will_reboot", "lightmq")]
-)
+@pytest.mark.parametrize(("name", "protocol"), [("will_power", "fmqp"), ("will_reboot", "lightmq")])
 def test_a_board_whose_network_is_mute_when_it_is_asked_to_ping_fails(
     lay: Lay, calls: Calls, name: str, protocol: Protocol
 ) -> None:
