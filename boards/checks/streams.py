@@ -56,7 +56,12 @@ def stream_up(board: BoardSession) -> list[Samples]:
     with board.observe(board.seen_at(topic)) as observer:
         with board.session():
             result = board.call(
-                "send_numbered", topic=topic, size=_SIZE, count=count, deadline_s=_STEP_S
+                "send_numbered",
+                topic=topic,
+                size=_SIZE,
+                count=count,
+                deadline_s=_STEP_S,
+                while_heard=True,
             )
             observer.wait_for(lambda seen: len(seen) >= count, _ARRIVAL_S)
         expect_heard(observer, count, _ARRIVAL_S)  # none may come twice at the end, too

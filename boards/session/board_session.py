@@ -208,8 +208,8 @@ class BoardSession:
     ) -> dict[str, Any]:
         """Run one agent step (see ``AgentLink.call``), within the check's time.
 
-        ``while_heard``: a board that the proxy hears more of in ``deadline_s`` is slow, and not
-        hung, and has as much time again. Raises ``CheckFailed`` if the check's time was up already.
+        ``while_heard``: a board whose messages go on, one way or the other, is slow and not hung,
+        and has ``deadline_s`` again. Raises ``CheckFailed`` if the check's time was up already.
         """
         left = self.until - time.monotonic()
         if left <= 0:
@@ -219,7 +219,7 @@ class BoardSession:
         return AgentLink(self.repl).call(name, deadline_s=deadline_s, goes_on=goes_on, **arguments)
 
     def _is_heard(self) -> Callable[[], bool]:
-        """Return what tells whether the broker was sent more since it was asked last."""
+        """Return what tells whether more messages went since it was asked last."""
         known = self._heard()
 
         def is_heard() -> bool:
@@ -229,11 +229,15 @@ class BoardSession:
 
         return is_heard
 
-    def _heard(self) -> tuple[int, int]:
-        """Return the number of the board's last connection, and how much came by it."""
+    def _heard(self) -> tuple[int, ...]:
+        """Return what has gone by the proxy and by the bridge so far: numbers that only grow."""
         way = self.broker_route
         traces = way.route.traces() if way is not None and way.route is not None else []
-        return (traces[-1].number, traces[-1].to_broker_bytes) if traces else (0, 0)
+        last = traces[-1:]
+        gone = [each for one in last for each in (one.to_broker_bytes, one.to_client_bytes)]
+        if self.bridge is not None:
+            gone += [self.bridge.counters.to_broker_bytes, self.bridge.counters.to_board_bytes]
+        return (*(one.number for one in last), *gone)
 
     def connect(self, will: tuple[str, str] | None = None, **options: Any) -> None:
         """Connect the board, after its last session was seen to end; ``will``: topic and text.

@@ -172,7 +172,7 @@ def _send_numbered(topic="", size=32, count=1, first=0, looks=0, noise=()):
 
     with _Hearing(traffic.TakeNumbered()) as hearing:
         result = traffic.send_numbered(
-            _open(), topic.encode(), size, count, first, looks, bytes(noise)
+            _open(), hearing, topic.encode(), size, count, first, looks, bytes(noise)
         )
     result["heard"] = hearing.result()
     return result

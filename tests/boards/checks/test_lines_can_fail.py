@@ -1,5 +1,6 @@
 """Reconnection, pings and the baseline: a good board passes, and what is wrong is named."""
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -381,3 +382,23 @@ def test_a_board_that_is_not_heard_any_more_hangs(lay: Lay) -> None:
     session.route.set_mode("black_hole")
     with pytest.raises(NoReply, match=r"not done within 0\.7 s"):
         session.call("send_numbered", topic=session.topic("slow"), while_heard=True, **_SLOWLY)
+
+
+def test_what_comes_back_slowly_is_not_lost(lay: Lay) -> None:
+    """A board waits for the answer behind its own messages as long as these come."""
+    session = lay("fmqp")
+    topic = session.topic("echo")
+    slow = threading.Event()
+
+    def slowly(way: Way, packet: bytes) -> list[bytes]:
+        if way == "down" and topic_of(packet) == topic.encode():
+            slow.wait(0.05)  # nobody sets it: that is how slow the line is
+        return [packet]
+
+    with _broken(session, slowly), session.disturbed():
+        session.connect()
+        session.call("subscribe", topic=topic)
+        session.repl.exec("import traffic\ntraffic._ALL_MS = 1000", deadline_s=10)
+        done = session.call("send_numbered", topic=topic, size=32, count=50)
+    assert (done["heard"]["count"], done["heard"]["missing"]) == (50, 0)
+    assert done["us"] > 2_000_000
