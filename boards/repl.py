@@ -72,28 +72,38 @@ class Repl:
             raise
         return repl
 
-    def exec(self, code: str, *, deadline_s: float, on_line: OnLine | None = None) -> str:
+    def exec(
+        self,
+        code: str,
+        *,
+        deadline_s: float,
+        on_line: OnLine | None = None,
+        goes_on: Callable[[], bool] | None = None,
+    ) -> str:
         """Run ``code`` and return what it printed.
 
-        ``on_line`` gets every whole line as it arrives, without its end. Raises ``RemoteError``
-        for an exception on the board, ``NoReply`` if it is not done within ``deadline_s`` seconds,
-        ``PortGone``.
+        ``on_line`` gets every whole line as it arrives, without its end. ``goes_on`` is asked when
+        the time is up: if the board is seen to go on, it has as much time again. Raises
+        ``RemoteError`` for an exception on the board, ``NoReply`` if it is not done within
+        ``deadline_s`` seconds, ``PortGone``.
         """
         lines = _Lines(on_line)
         self._serial.until = time.monotonic() + deadline_s
+        self._serial.more_s, self._serial.goes_on = deadline_s, goes_on
         try:
             # Forget what came since the last prompt: a frame of the link that shares this line.
             self._serial.write(_CLEAR_LINE)
             with contextlib.redirect_stdout(io.StringIO()):  # the transport prints its failures
-                _, error = self._transport.exec_raw(
-                    code, timeout=deadline_s, data_consumer=lines.feed
-                )
+                # Not its own timeout, which is of silence: the deadline is over all.
+                _, error = self._transport.exec_raw(code, timeout=None, data_consumer=lines.feed)
         except (TransportError, _Late, ValueError) as reason:
             tail = lines.text()[-200:].strip()
             raise NoReply(
                 f"not done within {deadline_s:g} s ({_text(reason)}); "
                 + (f"its last words: {tail!r}" if tail else "it printed nothing")
             ) from None
+        finally:
+            self._serial.goes_on = None
         if error:
             raise RemoteError(error.decode(errors="replace"), lines.text())
         return lines.text()
@@ -158,6 +168,8 @@ class _DeadlineSerial:
     def __init__(self, port: SerialPort) -> None:
         self.url = port.url
         self.until = 0.0
+        self.more_s = 0.0  # that it has again where ``goes_on`` says so
+        self.goes_on: Callable[[], bool] | None = None
         self.received = 0
         self._port = port
         self._ahead = bytearray()
@@ -204,6 +216,9 @@ class _DeadlineSerial:
 
     def _left(self) -> float:
         left = self.until - time.monotonic()
+        if left <= 0 and self.goes_on is not None and self.goes_on():
+            left = self.more_s
+            self.until = time.monotonic() + left
         if left <= 0:
             raise _Late("no end of the output")
         return left

@@ -147,14 +147,45 @@ class _WillWatcher:
             )
         return delay_ms
 
-    def require_heard(self, until_ns: int = 0) -> None:
+    def prove_alive(self) -> None:
+        """Have the board ping its broker. Raises ``AgentError``, ``CheckFailed`` if none answers.
+
+        From when it has begun to do so its silence is its own.
+        """
+        asked_ns: list[int] = []
+        try:
+            result = self.board.call(
+                "ping",
+                count=1,
+                timeout_ms=_PING_MS,
+                on_ready=lambda: asked_ns.append(time.monotonic_ns()),
+            )
+        except AgentError:
+            if asked_ns:
+                self.require_heard(asked_ns[0])
+                self._require_not_held_up()
+            raise
+        if result["lost"]:
+            self.require_heard(asked_ns[0])
+            raise CheckFailed(f"a ping was not answered within {_PING_MS} ms")
+
+    def _require_not_held_up(self) -> None:
+        """Raise ``Invalid`` if a busy machine held a virtual board up until it was taken for dead.
+
+        Then it finds the broker's end when it goes on. One whose network is mute hears of none.
+        """
+        if self.board.target.model.virtual and self.number:
+            trace = self.trace()
+            if trace.client_told and 0 < trace.broker_ended_ns <= trace.client_told_ns:
+                raise Invalid(f"this machine held the board up: {trace.story()}")
+
+    def require_heard(self, until_ns: int) -> None:
         """Raise ``Invalid`` if the broker had to take the board for dead before ``until_ns``.
 
         Between two steps nobody serves the board's link, and how long that lasts is up to the rig.
-        Default: now.
         """
         if self.number:
-            silence_ms = self.trace().silence_ms(until_ns or time.monotonic_ns())
+            silence_ms = self.trace().silence_ms(until_ns)
             if silence_ms >= self.patience_ms - _EARLY_MS:
                 raise Invalid(
                     f"for {silence_ms:.0f} ms the board was not asked to say a word, and its "
@@ -194,11 +225,7 @@ def _watch_will(
         board.connect(will, **options)
         number = _last_number(board)
         watched = _WillWatcher(board, observer, topic, expected, 0, number, stalls, patience_ms)
-        try:
-            board.call("ping", count=1, timeout_ms=_PING_MS)
-        except AgentError:
-            watched.require_heard()
-            raise
+        watched.prove_alive()
         # The retained "offline" of an earlier check comes first.
         if will is None and not observer.wait_for(_is_online, _ONLINE_S):
             seen = observer.seen()
@@ -382,15 +409,19 @@ def will_slow(board: BoardSession) -> list[Samples]:
 
 
 def _require_pace(watched: _WillWatcher, result: dict[str, Any], served_ns: int) -> None:
-    """Raise ``Invalid`` if this machine held a virtual board up until its keepalives were late."""
+    """Raise ``Invalid`` if a machine held the board up until its keepalives were late.
+
+    An emulated processor's clock is behind ours then, and what runs as a process oversleeps.
+    """
+    took_ms = (time.monotonic_ns() - served_ns) / 1e6
+    every_ms = _SLOW_TIMING["keepalive_ms"] * took_ms / max(result["ms"], 1)
     if watched.board.target.model.virtual:
-        took_ms = (time.monotonic_ns() - served_ns) / 1e6
-        every_ms = _SLOW_TIMING["keepalive_ms"] * took_ms / max(result["ms"], 1)
-        if every_ms + result["overslept_ms"] >= watched.patience_ms:
-            raise Invalid(
-                f"this machine held the board up: {result['ms']} ms of its own clock took "
-                f"{took_ms:.0f} ms, and it overslept {result['overslept_ms']} ms"
-            )
+        every_ms += result["overslept_ms"]
+    if every_ms >= watched.patience_ms:
+        raise Invalid(
+            f"this machine held the board up: {result['ms']} ms of its own clock took "
+            f"{took_ms:.0f} ms, and it overslept {result['overslept_ms']} ms"
+        )
 
 
 def will_reboot(board: BoardSession) -> list[Samples]:

@@ -122,7 +122,13 @@ def send_down(
                     between(number)
 
         result = board.call(
-            "take", kind="numbered", topic=topic, count=count, on_ready=publish, **options
+            "take",
+            kind="numbered",
+            topic=topic,
+            count=count,
+            on_ready=publish,
+            while_heard=True,
+            **options,
         )
     expect("to the board", board_result(result, count))
     return result

@@ -13,8 +13,9 @@ from click.shell_completion import CompletionItem
 from boards.errors import RigError
 from boards.inventory.locks import BoardLock
 from boards.inventory.models import TomlError
-from boards.inventory.rig_file import RIG_FILE, NoSuchBoard, Rig, load_rig, virtual_rig
+from boards.inventory.rig_file import RIG_FILE, Rig, load_rig, virtual_rig
 from boards.inventory.target import BoardHandle
+from boards.runtime_folder import Untrusted
 from boards.session.plan import PlanError
 from firmware.build import BuildError
 from firmware.images import ImageUnknown
@@ -36,15 +37,17 @@ class _Terminated(BaseException):
 def ending(then: str = "every board is stopped") -> Iterator[None]:
     """Turn what may go wrong in the block into one line on stderr and the rig's exit codes.
 
-    2 usage, 3 rig fault, 130 interrupted, 143 terminated.
+    2 usage, a mistake in the desk's files too, 3 rig fault, 130 interrupted, 143 terminated.
     """
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     try:
         yield
-    except (PlanError, NoSuchBoard) as error:
+    except PlanError as error:
         raise click.UsageError(str(error)) from None
     except FAULTS as error:
+        if isinstance(error, TomlError) and not isinstance(error, Untrusted):
+            raise click.UsageError(str(error)) from None
         click.secho(f"rig: error: {error}", fg="red", err=True)
         raise SystemExit(FAULT) from None
     except KeyboardInterrupt:

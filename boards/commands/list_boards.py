@@ -36,7 +36,7 @@ def command(rig_file: Path | None, as_json: bool) -> None:
     Virtual boards that are up and not on this desk follow; devices that are plugged in and could be
     boards, but have no file, come last as unknown. These are shown where there is no desk yet, too.
 
-    Exit codes: 0, 2 usage, 3 the desk's files are wrong.
+    Exit codes: 0, 2 usage, or the desk's files are wrong.
     """
     with ending():
         rows = _rows(rig_file)

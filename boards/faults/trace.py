@@ -27,7 +27,8 @@ class Trace:
     from_client_ns: int = 0  # when the last of them came
     to_broker_bytes: int = 0
     to_broker_ns: int = 0
-    to_broker_gap_ns: int = 0  # the longest time between two of them
+    to_broker_gap_ns: int = 0  # the longest time between two of them, and when it began
+    to_broker_gap_since_ns: int = 0
     from_broker_bytes: int = 0
     from_broker_ns: int = 0
     to_client_bytes: int = 0
@@ -49,8 +50,9 @@ class Trace:
 
     def went(self, side: Side, count: int, now: int) -> None:
         """Note ``count`` bytes handed to ``side``."""
-        if side == "broker" and self.to_broker_ns:
-            self.to_broker_gap_ns = max(self.to_broker_gap_ns, now - self.to_broker_ns)
+        if side == "broker" and 0 < self.to_broker_ns < now - self.to_broker_gap_ns:
+            self.to_broker_gap_ns = now - self.to_broker_ns
+            self.to_broker_gap_since_ns = self.to_broker_ns
         self._add(f"to_{side}", count, now)
 
     def ended(self, side: Side, how: How, now: int) -> None:
@@ -89,8 +91,8 @@ class Trace:
 
     def silence_ms(self, until_ns: int) -> float:
         """Return the longest time for which the broker heard nothing, up to ``until_ns``."""
-        since = self.to_broker_ns or self.dialled_ns
-        return max(self.to_broker_gap_ns, until_ns - since) / 1e6
+        gap_ns = min(self.to_broker_gap_ns, until_ns - self.to_broker_gap_since_ns)
+        return max(0, gap_ns, until_ns - (self.to_broker_ns or self.dialled_ns)) / 1e6
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Trace":

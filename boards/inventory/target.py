@@ -109,7 +109,10 @@ class BoardHandle:
         if self.board.virtual is not None:
             return self._virtual_place(self.board.virtual.bootsel_dir)
         if self.board.usb is None:
-            return Place(None, self.board.serial_url)
+            url = self.board.serial_url
+            if "://" not in url and not Path(url).exists():
+                raise NotThere(f"{self.id}: not plugged in: there is no {url}")
+            return Place(None, url)
         found = find(self.board, self._look())
         device = found[0]
         if len(found) > 1:

@@ -29,7 +29,9 @@ def find_run(place: Path) -> Path:
         return place
     runs = all_runs(place)
     if not runs:
-        raise NoRun(f"{place}: neither a run's folder nor the --out of one")
+        raise NoRun(
+            f"{place}: neither a run's folder nor the --out of one; 'motemq rig run' makes one"
+        )
     return runs[-1]
 
 

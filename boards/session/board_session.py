@@ -62,12 +62,14 @@ class AgentLink:
         *,
         deadline_s: float,
         on_ready: Callable[[], None] | None = None,
+        goes_on: Callable[[], bool] | None = None,
         **arguments: Any,
     ) -> dict[str, Any]:
         """Run one step and return its result fields.
 
-        ``on_ready`` is called when the board prints AGENT-READY. Raises ``AgentError`` when the
-        step failed, ``NoReply`` or ``PortGone`` when the board does not answer.
+        ``on_ready`` is called when the board prints AGENT-READY; ``goes_on`` as ``Repl.exec`` does.
+        Raises ``AgentError`` when the step failed, ``NoReply`` or ``PortGone`` when the board does
+        not answer.
         """
         results: list[dict[str, Any]] = []
 
@@ -83,7 +85,7 @@ class AgentLink:
         text = json.dumps(arguments, ensure_ascii=False)
         code = f"import agent\nagent.run({name!r}, {text!r})"
         try:
-            self._repl.exec(code, deadline_s=deadline_s, on_line=look)
+            self._repl.exec(code, deadline_s=deadline_s, on_line=look, goes_on=goes_on)
         except RemoteError as error:
             raise AgentError(f"{name}: {error}") from error
         except ValueError as error:
@@ -201,15 +203,41 @@ class BoardSession:
         """Return where to publish what the board shall receive, subscribed to ``topic``."""
         return topic if self.is_fmqp else f"lightmq/{self.client_id}/down"
 
-    def call(self, name: str, *, deadline_s: float = _CALL_S, **arguments: Any) -> dict[str, Any]:
+    def call(
+        self, name: str, *, deadline_s: float = _CALL_S, while_heard: bool = False, **arguments: Any
+    ) -> dict[str, Any]:
         """Run one agent step (see ``AgentLink.call``), within the check's time.
 
-        Raises ``CheckFailed`` if that was up already.
+        ``while_heard``: a board whose messages go on, one way or the other, is slow and not hung,
+        and has ``deadline_s`` again. Raises ``CheckFailed`` if the check's time was up already.
         """
         left = self.until - time.monotonic()
         if left <= 0:
             raise CheckFailed(f"the check's time was up before the step {name}")
-        return AgentLink(self.repl).call(name, deadline_s=min(deadline_s, left), **arguments)
+        goes_on = self._is_heard() if while_heard else None
+        deadline_s = min(deadline_s, left)
+        return AgentLink(self.repl).call(name, deadline_s=deadline_s, goes_on=goes_on, **arguments)
+
+    def _is_heard(self) -> Callable[[], bool]:
+        """Return what tells whether more messages went since it was asked last."""
+        known = self._heard()
+
+        def is_heard() -> bool:
+            nonlocal known
+            before, known = known, self._heard()
+            return before != known and time.monotonic() < self.until
+
+        return is_heard
+
+    def _heard(self) -> tuple[int, ...]:
+        """Return what has gone by the proxy and by the bridge so far: numbers that only grow."""
+        way = self.broker_route
+        traces = way.route.traces() if way is not None and way.route is not None else []
+        last = traces[-1:]
+        gone = [each for one in last for each in (one.to_broker_bytes, one.to_client_bytes)]
+        if self.bridge is not None:
+            gone += [self.bridge.counters.to_broker_bytes, self.bridge.counters.to_board_bytes]
+        return (*(one.number for one in last), *gone)
 
     def connect(self, will: tuple[str, str] | None = None, **options: Any) -> None:
         """Connect the board, after its last session was seen to end; ``will``: topic and text.

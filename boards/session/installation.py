@@ -40,7 +40,7 @@ if "/lib" not in sys.path:  # the unix port: it has no soft reset, either
     if "lib" not in sys.path:
         sys.path.append("lib")
     for m in list(sys.modules):
-        if m in ("agent", "line", "node", "traffic") or m.startswith("umotemq"):
+        if m in ("agent", "confirmed", "line", "node", "traffic") or m.startswith("umotemq"):
             del sys.modules[m]
 """
 

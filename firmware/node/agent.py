@@ -172,7 +172,7 @@ def _send_numbered(topic="", size=32, count=1, first=0, looks=0, noise=()):
 
     with _Hearing(traffic.TakeNumbered()) as hearing:
         result = traffic.send_numbered(
-            _open(), topic.encode(), size, count, first, looks, bytes(noise)
+            _open(), hearing, topic.encode(), size, count, first, looks, bytes(noise)
         )
     result["heard"] = hearing.result()
     return result
@@ -188,6 +188,8 @@ def _ping(count=1, timeout_ms=5000):
     client = _open().client
     rtt_us = []
     lost = 0
+    print("AGENT-READY")
+    start = ticks_us()
     for _ in range(count):
         try:
             rtt_us.append(client.ping(timeout_ms))
@@ -195,7 +197,7 @@ def _ping(count=1, timeout_ms=5000):
             if not client.up:
                 raise
             lost += 1
-    return {"rtt_us": rtt_us, "lost": lost}
+    return {"rtt_us": rtt_us, "lost": lost, "us": ticks_diff(ticks_us(), start)}
 
 
 def _live(ms, topic="", count=0, until_down=False):

@@ -1,5 +1,6 @@
 """The agent's steps on the unix port against the real broker, seen by another client."""
 
+import threading
 import time
 
 import pytest
@@ -57,6 +58,23 @@ def test_fmqp_receive(fmqp_agent: AgentProcess, broker: BrokerPorts) -> None:
         result = fmqp_agent.step("receive", topic="check/b1/down", count=1, timeout_ms=300)
         assert result == {"ok": True, "payloads": []}
         assert time.monotonic() - start < 3
+
+
+def test_a_message_that_is_late_is_not_lost(fmqp_agent: AgentProcess, broker: BrokerPorts) -> None:
+    """The time is that of silence: as long as messages come, a slow line is waited for."""
+    fmqp_agent.step("connect", client_id="b1.check", will=None)
+    pause = threading.Event()
+    with broker.observer() as publisher:
+
+        def publish() -> None:
+            for number in range(6):
+                publisher.publish("check/b1/slow", f"#{number}".encode())
+                pause.wait(0.4)
+
+        began = time.monotonic()
+        result = fmqp_agent.step("take", publish, topic="check/b1/slow", count=6, timeout_ms=1800)
+    assert time.monotonic() - began > 1.9
+    assert result["count"] == 6
 
 
 def test_fmqp_wills(fmqp_agent: AgentProcess, broker: BrokerPorts) -> None:

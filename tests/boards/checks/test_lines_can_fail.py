@@ -1,5 +1,7 @@
 """Reconnection, pings and the baseline: a good board passes, and what is wrong is named."""
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from boards.checks.reconnect import options_of
 from boards.checks.registry import CHECKS
 from boards.faults.trace import How
+from boards.repl import NoReply
 from boards.session.board_session import AgentError, BoardSession, CheckFailed, Invalid
 from boards.session.plan import Protocol
 from tests.boards.checks.broken_broker import BrokenBroker, Fault, Way, body_of, topic_of
@@ -298,21 +301,38 @@ def test_a_board_that_takes_a_slow_line_for_a_dead_one_fails(lay: Lay, calls: Ca
         CHECKS["slow_line"].run(lay("fmqp"))
 
 
-_TIMES_NOTHING = """
+_TIMES_WRONGLY = """
 from umotemq.fmqp import FmqpClient
 _ping = FmqpClient.ping
 def ping(self, timeout_ms):
-    _ping(self, timeout_ms)
-    return 1000
+    took = _ping(self, timeout_ms)
+    return {told}
 FmqpClient.ping = ping
+"""
+_CLOCK_IS_SLOW = """
+import agent
+_now = agent.ticks_us
+agent.ticks_us = lambda: _now() // 8
 """
 
 
-def test_a_board_that_does_not_see_how_slow_it_is_fails(lay: Lay) -> None:
+@pytest.mark.parametrize(("told", "mean_ms"), [("1000", r"-?\d"), ("took // 2", r"1\d\d")])
+def test_a_board_that_does_not_see_how_slow_it_is_fails(lay: Lay, told: str, mean_ms: str) -> None:
     session = lay("fmqp")
-    session.repl.exec(_TIMES_NOTHING, deadline_s=10)
-    with pytest.raises(CheckFailed, match=r"by the board's clock it was 0 ms, expected 0 to"):
+    session.repl.exec(_TIMES_WRONGLY.format(told=told), deadline_s=10)
+    with pytest.raises(CheckFailed, match=f"by the board's clock it was {mean_ms} ms in the mean"):
         CHECKS["slow_line"].run(session)
+
+
+def test_a_board_whose_machine_is_busy_is_held_to_its_own_clock(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its model is called: an emulated processor's time goes slower than ours."""
+    session = lay("fmqp")
+    real = replace(session.target.model, virtual=False)
+    monkeypatch.setattr(session.target, "model", real)
+    session.repl.exec(_TIMES_WRONGLY.format(told="took // 8") + _CLOCK_IS_SLOW, deadline_s=10)
+    CHECKS["slow_line"].run(session)
 
 
 def test_a_message_that_is_lost_on_a_slow_line_fails(
@@ -332,3 +352,53 @@ def test_a_message_that_is_lost_on_a_slow_line_fails(
         pytest.raises(CheckFailed, match=r"from the board: .* missing"),
     ):
         CHECKS["slow_line"].run(session)
+
+
+_SENDS_SLOWLY = """
+import node, time
+_send = node.Connection.send
+def send(self, topic, payload):
+    time.sleep_ms(10)
+    _send(self, topic, payload)
+node.Connection.send = send
+"""
+_SLOWLY: dict[str, Any] = {"size": 32, "count": 150, "deadline_s": 0.7}
+
+
+def test_a_board_that_is_heard_is_slow_and_not_hung(lay: Lay) -> None:
+    session = lay("fmqp")
+    topic = session.topic("slow")
+    session.connect()
+    session.repl.exec(_SENDS_SLOWLY, deadline_s=10)
+    done = session.call("send_numbered", topic=topic, while_heard=True, **_SLOWLY)
+    assert done["us"] > 1_500_000
+    with pytest.raises(NoReply, match=r"not done within 0\.7 s"):
+        session.call("send_numbered", topic=topic, **_SLOWLY)
+
+
+def test_a_board_that_is_not_heard_any_more_hangs(lay: Lay) -> None:
+    session = lay("fmqp")
+    session.connect()
+    session.route.set_mode("black_hole")
+    with pytest.raises(NoReply, match=r"not done within 0\.7 s"):
+        session.call("send_numbered", topic=session.topic("slow"), while_heard=True, **_SLOWLY)
+
+
+def test_what_comes_back_slowly_is_not_lost(lay: Lay) -> None:
+    """A board waits for the answer behind its own messages as long as these come."""
+    session = lay("fmqp")
+    topic = session.topic("echo")
+    slow = threading.Event()
+
+    def slowly(way: Way, packet: bytes) -> list[bytes]:
+        if way == "down" and topic_of(packet) == topic.encode():
+            slow.wait(0.05)  # nobody sets it: that is how slow the line is
+        return [packet]
+
+    with _broken(session, slowly), session.disturbed():
+        session.connect()
+        session.call("subscribe", topic=topic)
+        session.repl.exec("import traffic\ntraffic._ALL_MS = 1000", deadline_s=10)
+        done = session.call("send_numbered", topic=topic, size=32, count=50)
+    assert (done["heard"]["count"], done["heard"]["missing"]) == (50, 0)
+    assert done["us"] > 2_000_000

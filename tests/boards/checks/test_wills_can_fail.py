@@ -8,7 +8,7 @@ import pytest
 from boards.checks.registry import CHECKS
 from boards.faults.control import Mode, Route
 from boards.faults.trace import How
-from boards.session.board_session import BoardSession, CheckFailed, Invalid
+from boards.session.board_session import AgentError, BoardSession, CheckFailed, Invalid
 from boards.session.broker_process import BrokerTiming
 from boards.session.observer import connect_fmqp
 from boards.session.plan import Protocol
@@ -91,6 +91,21 @@ def test_a_will_before_the_end_fails(lay: Lay, calls: Calls) -> None:
         CHECKS["will_rst"].run(session)
 
 
+_SLEEPS_BEFORE_A_PING = """
+import time
+from umotemq.fmqp import FmqpClient
+_ping = FmqpClient.ping
+_pings = 0
+def ping(self, timeout_ms):
+    global _pings
+    _pings += 1
+    if _pings == 2:  # the first one confirms its will
+        time.sleep_ms(2500)
+    return _ping(self, timeout_ms)
+FmqpClient.ping = ping
+"""
+
+
 def _rig_sleeps(monkeypatch: pytest.MonkeyPatch, calls: Calls, step: str) -> None:
     """Have the rig be late with this step, for longer than its brokers are patient."""
     brief = BrokerTiming("brief", 1.5, 0.75, 0.75, "takeover")
@@ -115,6 +130,33 @@ def test_a_rig_that_is_late_with_a_step_is_no_verdict(
     _rig_sleeps(monkeypatch, calls, "ping")
     with pytest.raises(Invalid, match="the rig was too slow"):
         CHECKS[name].run(session)
+
+
+@pytest.mark.parametrize(("name", "protocol"), [("will_power", "fmqp"), ("will_reboot", "lightmq")])
+def test_a_board_whose_network_is_mute_when_it_is_asked_to_ping_fails(
+    lay: Lay, calls: Calls, name: str, protocol: Protocol
+) -> None:
+    """It was asked, and its broker gave it up meanwhile: that is no fault of the rig's."""
+    session = lay(protocol)
+
+    def mute(name: str, _arguments: dict[str, Any]) -> None:
+        if name == "ping":
+            session.route.set_mode("black_hole")
+
+    calls(mute)
+    with pytest.raises((AgentError, CheckFailed), match="ping"):
+        CHECKS[name].run(session)
+
+
+def test_a_board_that_is_held_up_when_it_is_asked_to_ping_is_no_verdict(
+    lay: Lay, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on when its broker has given it up, and has told it so."""
+    session = lay("fmqp")
+    _rig_sleeps(monkeypatch, calls, "none")
+    session.repl.exec(_SLEEPS_BEFORE_A_PING, deadline_s=10)
+    with pytest.raises(Invalid, match="this machine held the board up"):
+        CHECKS["will_silent"].run(session)
 
 
 def test_a_rig_that_is_late_before_an_idle_link_is_no_verdict(

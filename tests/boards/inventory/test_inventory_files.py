@@ -182,10 +182,10 @@ def test_virtual_boards_that_are_up_are_a_desk(
     assert list(load_rig(_desk(tmp_path, _PICO, rig="virtual = true")).boards) == ["pico-a", "v"]
 
 
-def test_a_wrong_desk_ends_the_command_with_3_and_a_wrong_name_with_2(tmp_path: Path) -> None:
+def test_a_wrong_desk_ends_the_command_with_2_as_a_wrong_name_does(tmp_path: Path) -> None:
     rig = _desk(tmp_path, _PICO.replace("RPI_PICO", "RPI_PICOO"))
     result = motemq_rig("flash", "--rig", rig)
-    assert result.returncode == 3
+    assert result.returncode == 2
     assert f"{tmp_path}/boards/0.toml:2: model = 'RPI_PICOO'" in result.stdout
     assert "Traceback" not in result.stdout
     unknown = motemq_rig("flash", "--rig", _desk(tmp_path, _PICO), "-b", "pico-z")

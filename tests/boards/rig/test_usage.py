@@ -38,6 +38,15 @@ def test_usage_errors_are_exit_code_2_with_the_remedy(
     assert not (tmp_path / "out").exists()  # it is told at once
 
 
+@pytest.mark.parametrize("verb", ["run", "list", "flash"])
+def test_a_mistake_in_the_desks_files_is_usage(tmp_path: Path, verb: str) -> None:
+    """To try again heals nothing: file and line say what does."""
+    rig = write_rig(tmp_path, "virtuel = true\n")
+    result = motemq_rig(verb, "--rig", rig)
+    assert result.returncode == 2, result.stdout
+    assert f"{rig}:2: unknown key virtuel" in result.stdout
+
+
 def test_a_board_that_is_not_on_the_desk_is_named_with_those_that_are(
     broker: Broker, tmp_path: Path
 ) -> None:
