@@ -10,6 +10,7 @@ made from all of silver.
 import bisect
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,7 +50,8 @@ _STREAMS: Final = "gold_streams"
 _MINUTES: Final = "gold_rollup_minute"
 _HOURS: Final = "gold_rollup_hour"
 _FROM_STREAMS: Final = FROM_SILVER[4:]
-_HOURS_OF: Final = {"gold_sensor_rollup": "hour"}  # the column of time, where not window_start
+_SIMULATED: Final = "gold_sensor_rollup"
+_HOURS_OF: Final = {_SIMULATED: "hour"}  # the column of time, where not window_start
 _MOST_BEHIND: Final = 50  # versions without rows, after which a table notes that it has seen them
 # Statistics of times are in milliseconds, and of files that delta-rs compacted they are cut off.
 _CUT_OFF_US: Final = 999
@@ -256,7 +258,9 @@ class Refresh:
 
     def _written(self, name: str, rows: DataFrame) -> list[File]:
         targets = [Target(name)]
-        (files,) = collected(writing(rows, self._place, targets), self._place, targets)
+        sorting = rollups.by_sorting(self._spark) if name == _SIMULATED else nullcontext()
+        with sorting:  # Spark plans when rows are asked for
+            (files,) = collected(writing(rows, self._place, targets), self._place, targets)
         return files
 
     def _table(self, name: str) -> Table:
@@ -273,7 +277,7 @@ class Refresh:
 
 
 ROLLUPS: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
-    "gold_sensor_rollup": rollups.by_simulated_time,
+    _SIMULATED: rollups.by_simulated_time,
     _MINUTES: rollups.by_minute,
     _HOURS: rollups.by_hour,
 }

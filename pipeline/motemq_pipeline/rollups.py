@@ -5,11 +5,12 @@ new happened are made again. Percentiles are from KLL sketches (rank error below
 hours are made of minutes, and ``sketch`` of any rows gives the percentiles of all of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from motemq_pipeline.schemas import shaped
@@ -22,6 +23,7 @@ _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # More hours than that are asked for by their bounds only: a condition of a million values is none.
 _LISTED_HOURS: Final = 500
 IS_READING: Final = "last is not true"  # and no message that ends a stream
+_BY_HASH: Final = "spark.sql.execution.useObjectHashAggregateExec"
 _WINDOW: Final = ["board", "sensor", "unit", "window_start"]
 
 
@@ -70,7 +72,7 @@ def by_hour(minutes: DataFrame) -> DataFrame:
 
 def by_simulated_time(silver: DataFrame) -> DataFrame:
     """Return ``gold_sensor_rollup``: each reading counts once an hour, however often it arrived."""
-    key = ["board", "connection", "sensor", "unit", "window_start_ms", "hour"]
+    key = ["hour", "board", "connection", "sensor", "unit", "window_start_ms"]
     window_ms = (F.floor(F.col("t_ms") / WINDOW_MS) * WINDOW_MS).cast("long")
     found = (
         _once_an_hour(silver)
@@ -85,7 +87,22 @@ def by_simulated_time(silver: DataFrame) -> DataFrame:
         )
     )
     found = shaped(_with_percentiles(found), "gold_sensor_rollup")
-    return found.sortWithinPartitions("hour", *key[:-1])
+    return found.sortWithinPartitions(*key)
+
+
+@contextmanager
+def by_sorting(spark: SparkSession) -> Iterator[None]:
+    """Let Spark aggregate what is planned in the block by sorting, not by hashing.
+
+    Where groups are nearly as many as rows (``gold_sensor_rollup``), Spark gives up hashing after
+    128 of them and sorts after all; the result is in no order, so it is sorted once more.
+    """
+    before = spark.conf.get(_BY_HASH, "true") or "true"
+    spark.conf.set(_BY_HASH, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_BY_HASH, before)
 
 
 def _once_an_hour(silver: DataFrame) -> DataFrame:

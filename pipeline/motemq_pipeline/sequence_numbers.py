@@ -190,6 +190,7 @@ def _seen_of(rows: pa.Table) -> dict[str, Any]:
 
 def _joined(parts: pa.Table) -> pa.Table:
     """Return the one row of a stream from its parts."""
+    settle()
     rows = parts.to_pylist()
     numbers = Numbers()
     for row in rows:

@@ -40,6 +40,9 @@ _LOCAL = "local[*,4]"
 # Without Hadoop's native library every chmod is a process, each made by one more otherwise.
 _JAVA = "-Djdk.lang.Process.launchMechanism=VFORK"
 _BRIEF_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# Between Java and Python rows are Arrow's columns. Java looks at each value's place, and whether it
+# is null, several times; Spark has asked for that before it takes one.
+_ARROW_JAVA = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 _ADDRESS = re.compile(r"(?:spark|k8s)://(?:https?://)?(?:\[([^]]+)]|([^:,/]+)):(\d+)")
 _TIME_ZONE = "spark.sql.session.timeZone"
 # How we want it, wherever Spark runs; whoever says otherwise has it otherwise.
@@ -55,6 +58,7 @@ SQL_SETTINGS = {
         "FileSystemBasedCheckpointFileManager"
     ),
 }
+_EXECUTORS = {"spark.executor.defaultJavaOptions": _ARROW_JAVA}
 _LOG4J = """
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -123,10 +127,12 @@ def _settings(scratch: Path, brief: bool) -> dict[str, str]:
     return {
         "spark.master": _LOCAL,
         "spark.app.name": "motemq pipeline",
-        "spark.driver.extraJavaOptions": (
-            f"{_JAVA} {_BRIEF_JAVA if brief else ''} -Dderby.system.home="
+        # Those of a user, ``extraJavaOptions``, come after them.
+        "spark.driver.defaultJavaOptions": (
+            f"{_JAVA} {_ARROW_JAVA} {_BRIEF_JAVA if brief else ''} -Dderby.system.home="
             f"{scratch} -Dlog4j2.configurationFile={log4j.as_uri()}"
         ),
+        **_EXECUTORS,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -332,10 +338,11 @@ def _submitted(settings: Mapping[str, str]) -> SparkSession:
     """Return the session of ``spark-submit``: what its ``--conf`` says goes before ``settings``."""
     SparkContext._ensure_initialized()  # then Java's settings can be asked
     submitted = dict(SparkConf().getAll())
-    chosen = {**SQL_SETTINGS, **settings, **submitted}
+    ours = {**_EXECUTORS, **SQL_SETTINGS}
+    chosen = {**ours, **settings, **submitted}
     refuse_time_zone(chosen)
     builder = SparkSession.builder
-    for key in (*SQL_SETTINGS, *settings):
+    for key in (*ours, *settings):
         builder = builder.config(key, chosen[key])
     try:
         return builder.getOrCreate()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from motemq_pipeline.delta import Table, present
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.schemas import TABLES
+from motemq_pipeline.schemas import DATE, DATED_BY, TABLES
 from motemq_pipeline.storage import Storage
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Answer = tuple[list[str], Iterator[tuple[Any, ...]]]  # names of the columns, and rows
 _BATCH_ROWS: Final = 10_000
+_TAKEN: Final = re.compile(r"[*?\[=]")  # what DuckDB finds in a path: patterns, columns
 
 
 def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
@@ -30,7 +31,7 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
             named = connection.get_table_names(sql)
             for name in TABLES:
                 if name in named:
-                    connection.register(name, Table(place, name).dataset())
+                    _make_view(connection, Table(place, name))
             found: Any = connection.sql(sql)
             if found is None:
                 return [], iter(())
@@ -43,6 +44,24 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
         except duckdb.Error as error:
             raise PipelineError(_in_one_line(str(error))) from None
     return names, (row for batch in batches for row in _rows(batch))
+
+
+def _make_view(connection: Any, table: Table) -> None:
+    """Make a table a view of its name.
+
+    Files on a disk are read by DuckDB itself, three times as fast as through pyarrow; of an object
+    store it knows nothing without an extension that it would have to fetch.
+    """
+    folder, files = table.storage.folder, table.files()
+    if folder is None or not files or _TAKEN.search(str(folder)):
+        connection.register(table.name, table.dataset())
+        return
+    paths = ", ".join(literal(str(folder / file.path)) for file in files)
+    days = f", hive_types = {{{literal(DATE)}: DATE}}" if table.name in DATED_BY else ""
+    connection.execute(
+        f"CREATE VIEW {table.name} AS "
+        f"FROM read_parquet([{paths}], hive_partitioning = {bool(days)}{days})"
+    )
 
 
 def literal(text: str) -> str:

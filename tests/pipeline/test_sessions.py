@@ -44,6 +44,16 @@ def test_java_and_python_of_one_machine_talk_by_sockets_in_our_own_folder() -> N
     assert _python_sockets("spark://127.0.0.1:7077", brief) == {}
 
 
+def test_java_looks_at_each_value_from_python_once(spark: SparkSession) -> None:
+    arrow = spark.sparkContext._jvm.org.apache.arrow  # type: ignore[union-attr]
+    assert not arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED
+    assert not arrow.vector.NullCheckingForGet.NULL_CHECKING_ENABLED
+    # Executors of a cluster are told the same.
+    told = spark.conf.get("spark.executor.defaultJavaOptions")
+    assert told is not None
+    assert told in spark.conf.get("spark.driver.defaultJavaOptions", "")
+
+
 def test_only_a_cluster_reaches_the_driver_by_more_than_loopback() -> None:
     at = "10.1.2.3"
     assert _driver_address("spark://10.1.2.4:7077", at) == {

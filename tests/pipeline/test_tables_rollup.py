@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from motemq_pipeline import gold
 from motemq_pipeline.registry import load_registry
-from motemq_pipeline.rollups import by_hour, by_minute
+from motemq_pipeline.rollups import by_hour, by_minute, by_simulated_time, by_sorting
 from motemq_pipeline.schemas import TABLES
 from motemq_pipeline.sequence_numbers import stream_states
 
@@ -94,6 +94,25 @@ def test_few_readings_have_the_percentiles_that_they_have(spark: SparkSession) -
     readings: list[_Reading] = [("a", 1, "t", n, n / 10, float(n)) for n in range(1, 201)]
     (minute,) = _rows(by_minute(_silver(spark, readings)))
     assert [minute[name] for name in ("p50", "p95", "p99")] == [100.0, 190.0, 198.0]
+
+
+def test_windows_of_simulated_time_are_sorted_once_for_groups_and_files(
+    spark: SparkSession,
+) -> None:
+    readings: list[_Reading] = [("a", 1, "t", seq, float(seq), 1.0) for seq in (0, 1, 1, 2)]
+    windows = by_simulated_time(_silver(spark, readings))
+    with by_sorting(spark):
+        plan = windows._jdf.queryExecution().executedPlan().toString()
+        counted = [row["count"] for row in _rows(windows)]
+    assert counted == [3]
+    assert "SortAggregate" in plan
+    assert "HashAggregate" not in plan
+    assert plan.count("Sort [") == 2  # one finds copies
+    # What is planned after it is as before, also when something failed.
+    with pytest.raises(ValueError, match="it"), by_sorting(spark):
+        raise ValueError("it")
+    after = by_simulated_time(_silver(spark, readings))._jdf.queryExecution().executedPlan()
+    assert "HashAggregate" in after.toString()
 
 
 def test_streams_are_joined_with_what_was_known_of_them(spark: SparkSession) -> None:
