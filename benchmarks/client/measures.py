@@ -52,9 +52,9 @@ def sizes(installed: Installed, budget: Budget) -> list[Row]:
 
 def memory(device: Device) -> list[Row]:
     """Return the heap that importing, and one connected client, take."""
-    one, subscribing, aio = _groups("fmqp tcp", "handlers", "aio")
+    one, aio = _groups("fmqp tcp", "aio")
     (both,) = _groups("fmqp lightmq tcp")
-    ours = imported(device, _BOARD, one, subscribing, "asyncio", aio)
+    ours = imported(device, _BOARD, one, "asyncio", aio)
     theirs = {
         name: [imported(device, _BOARD, _BEFORE, name)[name]] for name in _clients(device) if name
     }
@@ -67,7 +67,6 @@ def memory(device: Device) -> list[Row]:
             theirs,
             Must("at most", 8192),
         ),
-        Row("… what it imports when it subscribes, on top", "B", [ours[subscribing]]),
         Row("… FMQP and LightMQ", "B", [imported(device, _BOARD, both)[both]]),
         Row("… asyncio layer, on top", "B", [ours[aio]], must=Must("at most", 3000)),
         _row(objects, "object", "RAM of a client, without its buffers", "B"),

@@ -76,7 +76,6 @@ class ChunkClient(FmqpClient):
                 break
             self._last = self._piece()
             self._left -= self._last
-            self._stuck_since = None
         return True
 
     def _piece(self):

@@ -41,7 +41,6 @@ class FmqpClient(Link):
     """
 
     name = None
-    _dispatch = None  # umotemq.handlers', if anybody has subscribed
     _alike = None  # an umotemq.alike.Alike, once a raw handler's messages begin to repeat
     # ChunkClient's, for a message that is longer than the buffer: True to skip it
     _skip = None
@@ -101,9 +100,11 @@ class FmqpClient(Link):
         must not poll, ping, or publish with ``confirm``. A second subscription to the same topic
         replaces the handler. The broker is told whenever the link comes up.
         """
-        from umotemq.handlers import dispatcher
-
-        self._dispatch = dispatcher(handler, raw)
+        if not callable(handler):
+            raise TypeError("handler")
+        if raw:
+            # Now, and not when messages begin to repeat, where nothing is to take heap.
+            import umotemq.alike  # noqa: F401
         self._tell(_SUBSCRIPTION | _FEEDBACK * feedback | _DEBUG * debug, topic, b"", handler, raw)
 
     def unsubscribe(self, topic, *, feedback=False):
@@ -130,7 +131,7 @@ class FmqpClient(Link):
         self._standing = standing
         self._alike = self._size = None
         if self.up:
-            self._send(flags, topic, payload)
+            self._send(flags, topic, payload, None)
         elif self._greeted > 2:
             self._drop(self.error, ticks_ms())  # it was told some of them already: begin anew
 
@@ -156,9 +157,10 @@ class FmqpClient(Link):
         lengths = size << 8 | topic_size
         if lengths != self._lengths:
             # pack_into copies topic and body without allocating, if the format is there already.
-            self._lengths = lengths
-            self._format = ">BBI%ds%ds" % (topic_size, size)
+            format = ">BBI%ds%ds" % (topic_size, size)
             self._tail = "%ds" % size
+            self._format = format
+            self._lengths = lengths  # when there was heap for both
         pack_into(self._format, self._out, last, flags, topic_size, size, topic, payload)
         self._last = end
 
@@ -176,7 +178,7 @@ class FmqpClient(Link):
         elif number < len(self._standing):
             self._pack(*self._standing[number])
         else:
-            self._rise()
+            self.up = True
         self._greeted = greeted + 1
         return True
 
@@ -219,7 +221,51 @@ class FmqpClient(Link):
             handled += 1
             if size == 1 and stop - first == len(self._own) and buf.startswith(self._own, first):
                 self._pong = buf[body]
-            elif not (self._dispatch and self._dispatch(self, start, first, stop, body, end)):
+            elif buf[start] & _SUBSCRIPTION or not self._dispatch(start, first, stop, body, end):
                 handled -= 1
                 self.discarded += 1
             self._size = size
+
+    def _dispatch(self, start, first, stop, body, end):
+        # Call every handler of one message; return how many there were. Each of them gets it,
+        # whatever the others do. The message is in the receive buffer from ``start`` to ``end``,
+        # its topic without outer slashes from ``first`` to ``stop``.
+        topic = self._buf
+        view = self._view
+        wanted = _SUBSCRIPTION | topic[start] & _FEEDBACK
+        count = 0
+        failure = payload = only_raw = None
+        for flags, pattern, _, handler, raw, levels in self._standing:
+            if flags & (_SUBSCRIPTION | _FEEDBACK) != wanted:
+                continue
+            if len(pattern) != stop - first or not topic.startswith(pattern, first):
+                if not levels and topic.find(b"*", first, stop) < 0:
+                    continue
+                import umotemq.topic  # `from` would make a tuple on the heap, for each message
+
+                # What equals a valid topic is valid; others are looked through, if copied.
+                if not umotemq.topic.is_like(levels or pattern, topic, first, stop, raw):
+                    continue
+            if not raw and payload is None:
+                payload = bytes(view[body:end])
+                topic = bytes(view[first:stop])
+                stop -= first
+                first = 0
+            count += 1
+            only_raw = raw and handler
+            try:
+                if raw:
+                    handler(view, first, stop, body, end)
+                else:
+                    handler(topic, payload)
+            except Exception as error:
+                failure = failure or error
+        # Twice the same length, nobody subscribed meanwhile, and no slashes around the topic.
+        if only_raw and count == 1 and not self._alike and end - body == self._size:
+            if stop - first == topic[start + 1]:
+                from umotemq.alike import Alike
+
+                self._alike = Alike(self, start, body, end, only_raw)
+        if failure:
+            raise failure
+        return count

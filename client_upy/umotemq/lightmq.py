@@ -146,8 +146,8 @@ class LightmqClient(Link):
         formatted = size << 1 | flags
         if formatted != self._formatted:
             # pack_into with a format made before copies the data without allocating.
-            self._formatted = formatted
             self._format = ">BHH%dx%ds" % (flags, size)
+            self._formatted = formatted  # when there was heap for it
         struct.pack_into(self._format, self._out, last, operation, length, number, data)
         self._last = end
 
@@ -160,6 +160,7 @@ class LightmqClient(Link):
 
     def _greet(self):
         if self._greeted:
+            self.up = self._greeted == 2  # CONNACK came
             return False
         self._greeted = 1
         name = self.client_id
@@ -180,7 +181,7 @@ class LightmqClient(Link):
         while True:
             start = self._start
             have = self._end - start
-            if have <= 0:
+            if have <= 0 or (self._greeted == 2 and not self.up):
                 return handled
             operation = buf[start]
             length = buf[start + 1] << 8 | buf[start + 2] if have >= _HEADER else 0
@@ -213,7 +214,7 @@ class LightmqClient(Link):
                 self.code = buf[start]
                 if self.code != self._accepted:
                     self._fail("refused", self.code)
-                self._rise()
+                self._greeted = 2  # what came behind it waits until we are up
             elif operation == ping:
                 self._pack(ping + 1, number)
             elif operation == ping + 1:

@@ -11,8 +11,8 @@ end. Optional: ``pollable``, what ``select.poll`` can wait for (the stream itsel
 be done (``None``: nothing ever, the link is closed). The rest is one loop around them: ``poll``
 here, tasks in umotemq.aio. A protocol adds:
 
-- ``_greet()``: put the next thing that the peer has to be told first into the transmit buffer;
-  False if its answer has to come before that;
+- ``_greet()``: put the next thing that the peer has to be told first into the transmit buffer, or
+  set ``up`` if it was told all; False if its answer has to come before that;
 - ``_take()``: dispatch the messages that have come whole, return how many;
 - ``_ask(new)``: put a sign of life, a new one or the last one again; the answer makes ``_pong``
   equal ``_ping``.
@@ -194,6 +194,12 @@ class Link:
                 return count  # closed by a handler
         while self._flush() and not self.up and self._greet():
             pass
+        if self.up and not up:
+            self.connects += 1
+            self.error = None
+            self._silent = 0
+            self._pong = self._ping
+            self._asked = ticks_ms()
         self._plan()
         if self.up and not up and self.on_up:
             self.on_up()
@@ -223,7 +229,7 @@ class Link:
             self._stuck = self._stuck or now
             left = min(left, self.timeout_ms - ticks_diff(now, self._stuck))
         if left < 0:
-            self._fail("timeout")
+            self._fail("timeout", None)
         self._due = ticks_add(now, left)
 
     def _drop(self, error, due):
@@ -255,7 +261,7 @@ class Link:
         if up and self.on_down:
             self.on_down()
 
-    def _fail(self, name, error=None):
+    def _fail(self, name, error):
         # Give the link up, plan the next try, and raise why.
         if not name:
             name = "lost" if self.up else "connect"
@@ -268,14 +274,6 @@ class Link:
             due = ticks_add(ticks_ms(), pause - (pause * getrandbits(8) >> 9))
         self._drop(failed, due)
         raise failed
-
-    def _rise(self):
-        self.up = True
-        self.connects += 1
-        self.error = None
-        self._silent = 0
-        self._pong = self._ping
-        self._asked = ticks_ms()
 
     def _fill(self):
         # Read once; true if bytes came, and the link is still there.
@@ -302,7 +300,7 @@ class Link:
         if count is None:
             return False
         if not count:
-            self._fail("closed")
+            self._fail("closed", None)
         self._end = end + count
         if self.up:
             self._silent = 0
@@ -354,7 +352,7 @@ class Link:
             raise LinkError("size", text) if fits else ValueError(text)
         return end
 
-    def _send(self, type, name, data, confirm=None):
+    def _send(self, type, name, data, confirm):
         # Send one message, or have the ``outage`` keep it if ``confirm`` is True or False. Returns
         # whether it went, and still stands at the start of the transmit buffer.
         if confirm is not None and self.outage is not None:
@@ -376,5 +374,5 @@ class Link:
             if not self._blocking:
                 return  # umotemq.aio's: the rest goes by itself
             if ticks_diff(ticks_ms(), start) >= self.timeout_ms:
-                self._fail("timeout")
+                self._fail("timeout", None)
             self._wait(1)

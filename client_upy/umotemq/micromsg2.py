@@ -206,7 +206,7 @@ class MicroMsg2Client(Link):
         elif greeted - 4 < len(self._standing):
             self._put(self._standing[greeted - 4][0])
         else:
-            self._rise()
+            self.up = True
         self._greeted = greeted + 1
         return True
 
@@ -219,16 +219,17 @@ class MicroMsg2Client(Link):
         if size != self._size or length != self._length or kind != self._kind:
             # pack_into copies all of it without allocating, if the format is there already.
             cut = len(_TOPIC) if kind.startswith(_TOPIC) else 0
+            self._kind = None  # until there was heap for all of it
             self._prefix = kind[:cut]
             self._said = kind[cut:]
-            self._size = size
-            self._length = length
-            self._kind = kind
             self._flags = _LARGE if size > 255 else 0
             said = len(self._said)
             self._span = (10 if size > 255 else 7) + cut + length + said + size
             letters = (cut, length, said, "I" if size > 255 else "B", size)
             self._format = ">BHB%ds%dsH%ds%s%ds" % letters
+            self._size = size
+            self._length = length
+            self._kind = kind
         end = self._end_of(last, self._span)
         prefix = self._prefix
         said = self._said

@@ -236,18 +236,21 @@ class Ring:
 
     def _send_slowly(self, client, size):
         # A message to be confirmed that stands in the transmit buffer, by all that ``_put`` may do.
+        topic = client._topic
+        packed = client._out
         if client._blocking and self.is_full(client):
+            topic = client  # what handlers publish now takes the place of what the next may be like
             packed = bytes(client._part)
             self._make_room(client)
             if client.up and not client._last:
                 client._out[:size] = packed
-        else:
-            packed = client._out
+        client._topic = client  # nothing goes before this one by being like it
         if self._put(packed, size, _CONFIRM, client.up) and self._unsent == 1:
             if client.up and not client._last:
                 self._unsent = 0
                 client._part = memoryview(client._out)[:size]
-                self.send_packed(client, True, True)
+                if self.send_packed(client, True, True):
+                    client._topic = topic
 
     def _clear(self):
         self._limit = 0  # where the room behind ``_end`` ends, for messages like the last one
@@ -312,9 +315,10 @@ class Ring:
         self._end = start + size
         if size != self._size:
             # To assign a slice of a bytearray would move all that is behind it, and take heap.
-            self._size = size
-            self._format = ">HBII%ds" % size
+            format = ">HBII%ds" % size
             self._brief = ">HB8x%ds" % size
+            self._format = format
+            self._size = size  # when there was heap for both
         pack_into(self._format, buf, at, size, state, sequence, ticks_ms(), packed)
         self._here += 1
         self._unsent += 1

@@ -18,6 +18,7 @@ _NAMES = [
     "topic",
     "fmqp",
     "fmqp_alike",
+    "batch",
     "fmqp_peer",
     "lightmq",
     "lightmq_peer",

@@ -32,6 +32,7 @@ _SAID = [
     "2 True\n",
     "False\nwanted True\nTrue\nb'32'\nwanted False\n",
     "2 0\n0 True None 1\n",
+    "True\n",
     "all 10000\n",
     "b''\n",
     "b'home/kitchen/lamp' b'on'\njob b'1'\n0\n",
@@ -131,7 +132,6 @@ def test_its_sizes_are_about_right(tmp_path: Path) -> None:
     both = (*one, "lightmq", "aio", "uart")
     real = [
         sum(size[name] for name in one),
-        sum(size[name] for name in (*one, "handlers")),
         of("package-fmqp"),
         of("package-lightmq"),
         of("package-micromsg2"),

@@ -52,6 +52,7 @@ _NAMES = [
     "topic",
     "fmqp",
     "fmqp_alike",
+    "batch",
     "fmqp_peer",
     "lightmq",
     "lightmq_peer",

@@ -3,8 +3,7 @@
 from counting import Counting
 from traffic import TOPIC
 
-import umotemq.alike  # what a raw subscription imports is none of the client's bytes
-import umotemq.handlers  # noqa: F401
+import umotemq.alike  # noqa: F401 - what a raw subscription imports is none of the client's bytes
 from umotemq.fmqp import FmqpClient
 from umotemq.tcp import Tcp
 

@@ -7,7 +7,8 @@ import gc
 import json
 import sys
 
-from checks import check, equal, run
+import micropython
+from checks import Memory, check, equal, publication, run
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
@@ -204,6 +205,67 @@ def confirmed_messages_take_no_heap():
     client.poll(0)
     equal((client.outage.count, client.outage.dropped), (0, 0))
     client.close()
+
+
+def fails_without_heap(function):
+    # Without arguments here, as to hand them on would already take some.
+    micropython.heap_lock()
+    try:
+        function()
+    except MemoryError:
+        return
+    finally:
+        micropython.heap_unlock()
+    raise AssertionError("there was heap enough")
+
+
+@check
+def a_message_that_found_no_heap_spoils_none_like_it():
+    """It needs some when it is longer or shorter than the one before."""
+    from micromsg2_peer import answers
+
+    from umotemq.micromsg2 import MicroMsg2Client
+    from umotemq.outage import Ring
+
+    client = FmqpClient(Memory(), name=b"")
+    connected(client)
+    stream = client.stream
+    for payload in (b"a", b"ab", b"abcde"):
+        fails_without_heap(lambda payload=payload: client.publish(b"t/t", payload))
+        stream.take()
+        for _ in range(2):
+            client.publish(b"t/t", payload)
+            equal(stream.take(), publication(b"t/t", payload))
+    client = LightmqClient(Memory(), b"me")
+    client.transport.feed(b"\x02\0\x01\0")
+    connected(client)
+    stream = client.stream
+    fails_without_heap(lambda: client.post(b"abc"))
+    stream.take()
+    client.post(b"abc")
+    equal(stream.take()[6:], b"abc")
+    # Queues have no prefix, so that the format is the first that takes heap.
+    client = MicroMsg2Client(Memory())
+    client.transport.answer = answers(client.transport)
+    connected(client)
+    stream = client.stream
+    fails_without_heap(lambda: client.publish(b"jobs", b"abc", queued=True))
+    stream.take()
+    client.publish(b"jobs", b"abc", queued=True)
+    equal(stream.take()[3:], b"\x04jobs\0\0\x03abc")
+    # The ring's own.
+    client = FmqpClient(Memory(), name=b"", outage=Ring(200), retry_ms=20)
+    connected(client)
+    stream = client.stream
+    client.publish(b"t/t", b"up!")
+    stream.ended = True
+    client.poll(0)
+    fails_without_heap(lambda: client.publish(b"t/t", b"one"))
+    client.publish(b"t/t", b"two")
+    stream.take()
+    connected(client)
+    client.poll(0)
+    equal(stream.take()[-12:], publication(b"t/t", b"two"))
 
 
 @check

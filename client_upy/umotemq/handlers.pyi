@@ -1,6 +1,0 @@
-from collections.abc import Callable
-
-from umotemq.fmqp import FmqpClient
-
-def dispatcher(handler: object, raw: object) -> Callable[..., int]: ...
-def dispatch(client: FmqpClient, start: int, first: int, stop: int, body: int, end: int) -> int: ...
