@@ -12,6 +12,7 @@ from host_broker.access.access import Peer
 from host_broker.access.principal import Principal
 from host_broker.broker import Broker
 from host_broker.net.access.passwords import PasswordChecks
+from host_broker.net.asked import Asked
 from host_broker.net.connection.connection import Connection
 from host_broker.net.connection.idle_timeout import IdleTimeout
 from host_broker.net.connection.memory import BufferMemory
@@ -33,6 +34,7 @@ from host_broker.outputs import (
     Outputs,
     Record,
 )
+from host_broker.pages import PageRequest
 from host_broker.protocol import ProtocolSpec
 from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
@@ -90,6 +92,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
+        self._asked: dict[ConnectionId, Asked] = {}
         # What this turn brought, while receivers are sent it: it gets the journal's next position.
         self._announced: tuple[list[Record], Changes, Changes] | None = None
         self._held_by_journal: set[Connection] = set()
@@ -238,6 +241,27 @@ class Server:
         )
         return self._last_id
 
+    def ask(self, spec: ProtocolSpec, request: PageRequest, principal: Principal) -> Asked:
+        """Ask a protocol for one of its pages on behalf of ``principal``; call ``end_asked``."""
+        asked = Asked(self.open_internal(spec, principal))
+        self._asked[asked.connection] = asked
+        if self._closing or self._broker.is_ending:
+            asked.failed("the broker is stopping")
+        else:
+            self._enter()
+            self._broker.asked(asked.connection, request, self._now)
+        return asked
+
+    def is_suspended(self, asked: Asked) -> bool:
+        """Whether something of what was asked waits until the broker may search on."""
+        return self._broker.is_suspended(asked.connection)
+
+    def end_asked(self, asked: Asked) -> None:
+        """Forget a page, answered or not."""
+        if self._asked.pop(asked.connection, None) is not None:
+            self._enter()
+            self._broker.closed(asked.connection, self._now)
+
     @contextmanager
     def withheld(self, connection: ConnectionId) -> Iterator[Withheld]:
         """Collect what a connection publishes meanwhile, instead of journalling it."""
@@ -295,6 +319,7 @@ class Server:
         self._broker.stopping()
         self._timer.cancel()
         self._run()
+        self._answer_nobody()
         for connection in self.connections.values():
             connection.hold(self)
         await self._answer_all(drain_s)
@@ -323,10 +348,17 @@ class Server:
         """End at once: no wills, nothing more is sent (FMQP R31)."""
         self._closing = True
         self._timer.cancel()
+        self._answer_nobody()
         for connection in self.connections.values():
             connection.ended = True
             connection.transport.abort()
         await self._all_gone.wait()
+
+    def _answer_nobody(self) -> None:
+        """Say to those who wait for a page that there will be none."""
+        for asked in self._asked.values():
+            if not asked.is_answered:
+                asked.failed("the broker is stopping")
 
     async def _answer_all(self, deadline_s: float) -> None:
         """Wait until no answer waits for the journal; those that still do then are not given."""
@@ -404,6 +436,9 @@ class Server:
                 paced = self.connections.get(identity)
                 if paced is not None:
                     paced.pace()
+        for identity, answer in outputs.answers:
+            if identity in self._asked:
+                self._asked[identity].answered(answer)
         for identity, is_behind in outputs.behind.items():
             if identity in self.connections:
                 self.connections[identity].be_behind(is_behind)
@@ -529,9 +564,14 @@ class Server:
             if identity in connections:
                 self.held["queue"] += 1
                 connections[identity].hold(reason)
+            elif identity in self._asked:
+                self.held["queue"] += 1
+                self._asked[identity].hold(reason)
         for identity, reason in releases:
             if identity in connections:
                 connections[identity].release(reason)
+            elif identity in self._asked:
+                self._asked[identity].release(reason)
 
     def keep(self, records: list[Record], retained: Changes) -> None:
         """Hand records and retained messages to the journal; while it is full, hold those who
@@ -599,6 +639,8 @@ class Server:
     def _close(self, close: Close) -> None:
         connection = self.connections.get(close.connection)
         if connection is None:
+            if close.connection in self._asked:
+                self._asked[close.connection].failed(close.reason)
             return
         _log.info("connection %d is closed: %s", close.connection, close.reason)
         connection.left = True  # of many subscriptions it is taken off the bus step by step

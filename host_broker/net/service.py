@@ -236,7 +236,17 @@ async def _serve(
         figures = Figures(
             broker, server, live, slots, pending, handshakes, journal, passwords, began
         )
-        return await Site.start(live, publishing, deduplicator, journal, access, figures, troubles)
+        return await Site.start(
+            live,
+            publishing,
+            deduplicator,
+            journal,
+            access,
+            figures,
+            troubles,
+            server,
+            protocols().values(),
+        )
 
     site = LateSite(start_site)
     if journal is not None or any(listener.protocol == HTTP for listener in listeners):
