@@ -20,6 +20,7 @@ from host_broker.access.rules import Action
 from host_broker.bus.bus import Bus
 from host_broker.bus.commands import (
     Acknowledge,
+    ActAs,
     Announce,
     Authenticate,
     ChangeTables,
@@ -32,7 +33,9 @@ from host_broker.bus.commands import (
     Enqueue,
     HoldPublishers,
     OpenQueue,
+    Outcome,
     Publish,
+    PublishMany,
     Reply,
     Send,
     Signal,
@@ -57,6 +60,8 @@ from host_broker.bus.publication import (
     Run,
     is_service,
     pack,
+    pack_each,
+    pack_many,
     pack_properties,
     pack_with_properties,
     property_fault,
@@ -212,6 +217,7 @@ class Broker:
     real source, without one ids are a fixed sequence. ``journalled``: the edge wants
     ``Outputs.records``, and keeps what durable queues have. ``specs``: the protocols, by name; the
     registered ones by default. ``access``: users and their rights; by default there are no users.
+    ``node``: 4 bytes that tell this broker from others.
     Raises ``RegistryError`` if a protocol's server cannot be made.
     """
 
@@ -222,6 +228,7 @@ class Broker:
         journalled: bool = True,
         specs: Mapping[str, ProtocolSpec] | None = None,
         access: Access | None = None,
+        node: bytes = b"\x7f\0\0\1",
     ) -> None:
         self.stats = Stats()
         self._specs = protocols() if specs is None else specs
@@ -260,6 +267,10 @@ class Broker:
             self._topics,
             self._servers,
             self._topics_of_connection,
+            self._bus.queues,
+            journalled,
+            self._address_of_connection,
+            node,
         )
         for name, spec in self._specs.items():
             section = spec.section or name
@@ -1007,6 +1018,98 @@ class Broker:
         if route.matches:
             self._match_all(client, route, packet, properties)
 
+    def _publish_many(self, client: Client, command: PublishMany) -> None:
+        topic, bodies = command.topic, command.bodies
+        count = len(bodies)
+        topics = client.topics
+        if topics is None:
+            topics = self._find_topics(client)
+        route = topics.get(topic)
+        if route is None:
+            if is_service(topic) or topic_fault(topic):
+                rule = "R30" if is_service(topic) else "bus.topic"
+                self.stats.discard(client.spec.name, rule, count)
+                return
+            route = self._permitted_route(client, topic)
+            if route is None:
+                self._deny(client, "publish", topic, count)
+                return
+        self.stats.publications += count
+        client.published += count
+        shared, named, values = command.properties, command.named, command.values
+        if self._journalled:
+            data = pack_each(topic, bodies, shared, named, values)
+            for body, records in data:
+                self._record(client, body, records, WITH_PROPERTIES)
+        outcome = Outcome()
+        receivers = len(route.verbatim) + len(route.matches)
+        if not receivers:
+            outcome.unrouted = count
+        else:
+            properties = [{**shared, named: value} for value in values]
+            if route.verbatim:
+                outcome.routed += count * len(route.verbatim)
+                run = pack_many(topic, bodies if all(bodies) else [each for each in bodies if each])
+                if run:
+                    self._forward(route.verbatim, run)
+            everybody = bool(route.verbatim)
+            reached: set[int] = set()
+            for match in route.matches:
+                everybody = everybody or bool(match.ids)
+                reached |= self._match_many(client, match, topic, bodies, properties, outcome)
+            if not everybody:
+                outcome.unrouted = count - len(reached)
+        if command.outcome is not None:
+            command.outcome(outcome)
+
+    def _match_many(
+        self,
+        client: Client,
+        match: Match,
+        topic: bytes,
+        bodies: Sequence[bytes],
+        properties: Sequence[Properties],
+        outcome: Outcome,
+    ) -> set[int]:
+        """Give those messages to one who is no receiver of the stored form that it wants; which
+        these are, if it does not want all."""
+        chosen: set[int] = set()
+        if match.subscriber < 0:
+            queue = self._bus.queue_of(match.subscriber)
+            if queue is None:
+                return chosen  # deleted by what another receiver has said
+            if not match.ids:
+                wanted = [
+                    index
+                    for index, (body, own) in enumerate(zip(bodies, properties, strict=True))
+                    if any(
+                        self._passes(each.filter, match.subscriber, topic, own, body)
+                        for each in match.filtered
+                    )
+                ]
+                if not wanted:
+                    return chosen
+                chosen.update(wanted)
+                bodies = [bodies[index] for index in wanted]
+                properties = [properties[index] for index in wanted]
+            dropped = len(bodies) - self._put_many(queue, topic, bodies, properties)
+            outcome.routed += len(bodies)
+            if dropped:
+                outcome.dropped += dropped
+                self.stats.discard(client.spec.name, "queue.full", dropped)
+            self._deliver_queue(queue)
+            return chosen
+        for index, (body, own) in enumerate(zip(bodies, properties, strict=True)):
+            ids = match.ids
+            if match.filtered:
+                ids = self._wanting(match, topic, own, body)
+            if ids:
+                outcome.routed += 1
+                chosen.add(index)
+                if body:
+                    self._deliver(match.subscriber, Delivery(pack(0, topic, body), ids, own))
+        return chosen
+
     def _clear(self, client: Client, topic: bytes) -> None:
         if self._bus.retained.clear(topic):
             self._retained_changed(client, topic, None)
@@ -1142,6 +1245,10 @@ class Broker:
             self._find_topics(client)
         return self._topics if client.permitted is None else client.permitted.table
 
+    def _address_of_connection(self, connection: ConnectionId) -> str:
+        client = self._clients.get(connection) or self._arriving
+        return "" if client is None else client.principal.address
+
     def _find_topics(self, client: Client) -> TopicTable[Route] | dict[bytes, Route]:
         """Return the topics that a client may publish, which it keeps."""
         key = self._table_of(client)
@@ -1249,6 +1356,13 @@ class Broker:
             self._log_in(client, command, Refused(f"{claim!r} gave no secret: NAME:SECRET"))
         else:
             self._log_in(client, command, Accepted(replace(known, kind="claimed", client=claim)))
+
+    def _act_as(self, client: Client, command: ActAs) -> None:
+        other = self._clients.get(command.connection)
+        if other is None or other.spec is not client.spec:
+            raise ValueError(f"connection {command.connection} is none of {client.spec.title}")
+        self._forget_topics(client)
+        client.principal = other.principal
 
     def _log_in(self, client: Client, command: Authenticate, verdict: Accepted | Refused) -> None:
         """Let a client in as who it is, if that may connect; tell it."""
@@ -1520,6 +1634,33 @@ class Broker:
                 self.stats.discard(client.spec.name, "queue.full")
         self._deliver_queue(queue)
 
+    def _put_many(
+        self,
+        queue: Queue,
+        topic: bytes,
+        bodies: Sequence[bytes],
+        properties: Sequence[Properties],
+    ) -> int:
+        """Put messages of one topic, whose properties are equally long, into a queue, and hold
+        their publisher if it must; how many were not dropped."""
+        extra = sum([len(name) + len(value) for name, value in properties[0].items()])
+        taken = queue.put_many(topic, bodies, properties, extra)
+        if taken and queue.durable:
+            if not queue.is_stored:
+                self._store_queue(queue)
+            if queue.name not in self._delivering:
+                self._forget_done(queue)
+            queued = self._outputs.queued
+            for each in taken:
+                packet = pack(0, topic, each.body)
+                queued[spell_place(queue.name, each.number)] = (
+                    packet,
+                    pack_properties(each.properties),
+                )
+        if taken and queue.is_blocking:
+            self._hold_publisher(queue.name)
+        return len(taken)
+
     def _put(
         self,
         client: Client,
@@ -1790,6 +1931,7 @@ class _Executors(dict[type[Any], Callable[[Broker, Client, Any], None]]):
 _EXECUTE = _Executors(
     {
         Publish: Broker._publish,
+        PublishMany: Broker._publish_many,
         Announce: Broker._announce,
         Subscribe: Broker._subscribe,
         Unsubscribe: Broker._unsubscribe,
@@ -1807,6 +1949,7 @@ _EXECUTE = _Executors(
         Discard: Broker._discard,
         Signal: Broker._signal,
         Authenticate: Broker._authenticate,
+        ActAs: Broker._act_as,
         Reply: Broker._reply,
         ChangeTables: Broker._change_tables,
         Complain: Broker._complain,

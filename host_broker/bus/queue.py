@@ -40,7 +40,7 @@ def spell_place(queue: bytes, number: int) -> bytes:
 
 def spell_attributes(queue: "Queue") -> bytes:
     """Return what a durable queue is opened with when it comes back: its policy and the limits that
-    it was opened with, 0 for those of the settings."""
+    it was opened with, as ``OpenQueue`` says them."""
     return f"{queue.policy} {queue.wanted_messages} {queue.wanted_bytes}".encode()
 
 

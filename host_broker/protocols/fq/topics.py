@@ -60,11 +60,11 @@ class Address:
 class Index:
     """Where to find what a program's prefix wants.
 
-    ``topic`` is one to subscribe to as it is; ``prefix`` begins all other topics. ``is_exact``: all
-    of them are wanted; otherwise whoever subscribes has to look at the routes.
+    ``topic``, if it is not None, is one to subscribe to as it is; ``prefix`` begins all other
+    topics. ``is_exact``: all that it begins are wanted; otherwise one has to look at the routes.
     """
 
-    prefix: bytes | None
+    prefix: bytes
     topic: bytes | None
     is_exact: bool
 
