@@ -99,7 +99,7 @@ def index_of(exchange: bytes, prefix: bytes) -> Index:
     topic = None if prefix else level
     room = MAX_TOPIC - len(level) - 1 - _MARK_BYTES - _WHOLE_BYTES
     stable = _stable(prefix)
-    spelled = _spell(stable)
+    spelled = _WILDCARD_LEVEL.sub(b"%2A", _spell(stable))
     is_exact = stable == prefix and len(spelled) <= room
     return Index(level + b"/" + spelled[:room], topic, is_exact)
 
