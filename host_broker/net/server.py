@@ -37,8 +37,8 @@ from host_broker.outputs import (
 )
 from host_broker.pages import PageRequest
 from host_broker.protocol import ProtocolSpec
-from host_broker.settings import NetSettings
 from host_broker.registry import protocols
+from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
 from host_broker.tables import Rows
 
