@@ -170,6 +170,4 @@ def row_of(queue: FqQueue) -> QueueRow:
 
 
 def _binding_row(binding: Binding) -> BindingRow:
-    return BindingRow(
-        binding.exchange, binding.queue.name, binding.program.text, peer=binding.peer
-    )
+    return BindingRow(binding.exchange, binding.queue.name, binding.program.text, peer=binding.peer)

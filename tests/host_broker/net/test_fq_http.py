@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from host_broker.access.users import User, token_hash
 from host_broker.client import connect
+from host_broker.net.access.access_files import write_users
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.host_broker.net.fq_client import FqClient, fq_client
 
@@ -237,11 +239,8 @@ def test_too_much_is_refused(running: BrokerProcess) -> None:
 
 def test_users(tmp_path: Path) -> None:
     """R23, R51: with users, who submits is who has logged in, and may do what its rules allow."""
-    (tmp_path / "users.toml").write_text(
-        '[users.board]\ntoken_sha256 = "'
-        + "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-        + '"\n'
-    )
+    token = "board-token-of-many-letters"
+    write_users(tmp_path / "users.toml", {"board": User(token=token_hash(token))})
     (tmp_path / "acl.toml").write_text(
         '[principals.board]\nconnect = ["http"]\npublish = ["mine/**"]\n'
     )
@@ -251,7 +250,7 @@ def test_users(tmp_path: Path) -> None:
         port = running.ports["fq"]
         head = {"X_Fq_Exchange": "mine", "X_Fq_Route": "r", "X_Fq_User": "root"}
         assert _ask(port, "POST", "/submit", b"x", **head)[0] == 401
-        head["Authorization"] = "Bearer test"
+        head["Authorization"] = f"Bearer {token}"
         assert json.loads(_ask(port, "POST", "/submit", b"x", **head)[1]) == _NOWHERE
         head["X_Fq_Exchange"] = "theirs"
         status, said, _ = _ask(port, "POST", "/submit", b"x", **head)
@@ -265,9 +264,7 @@ def test_the_page(running: BrokerProcess) -> None:
     section = _PAGE.partition("## By HTTP")[2].partition("\n## ")[0]
     (line,) = re.findall(r"^curl (.*)$", section, re.MULTILINE)
     words = shlex.split(line)
-    headers = dict(
-        words[index + 1].split(": ") for index, word in enumerate(words) if word == "-H"
-    )
+    headers = dict(words[index + 1].split(": ") for index, word in enumerate(words) if word == "-H")
     body = words[words.index("--data-binary") + 1].encode()
     assert words[-1] == "http://127.0.0.1:8765/submit"
     with fq_client(running.ports["fq"], b"page") as client:

@@ -147,9 +147,7 @@ def test_a_queue_that_nobody_uses_goes_with_its_row(running: BrokerProcess, data
     until(lambda: "idle" not in _statistics(running)["queues"])
 
 
-def test_rows_that_cannot_be_used_are_named_in_the_log(
-    running: BrokerProcess, data: Path
-) -> None:
+def test_rows_that_cannot_be_used_are_named_in_the_log(running: BrokerProcess, data: Path) -> None:
     """R17, R36: once each; the others are done."""
     _change(
         data,
