@@ -121,19 +121,14 @@ class InternalSession(Session):
             no_exchange = int(exchange is None)
             return submitted(outcome.routed, outcome.dropped, outcome.unrouted, no_exchange)
 
-        publish = PublishMany(
-            address.topic, [found.payload], same, named, [value], outcomes.append
-        )
+        publish = PublishMany(address.topic, [found.payload], same, named, [value], outcomes.append)
         return [publish, Reply(answer)]
 
     # ---- /stats.json ----
 
     def _statistics(self) -> PageAnswer:
         context = self._context
-        exchanges = {
-            name: _exchange(each)
-            for name, each in context.queues.exchanges.items()
-        }
+        exchanges = {name: _exchange(each) for name, each in context.queues.exchanges.items()}
         together = _exchange(context.totals.together, context.totals.no_exchange)
         queues = [
             _queue(each, context.bus_queues.get(each.path))

@@ -6,19 +6,13 @@ import pytest
 
 from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocols.fq.pages import (
-    ADD_CHECKPOINT,
-    MAX_CHECKPOINT_NAME,
     PAGES,
-    REMOVE_CHECKPOINT,
-    Checkpoint,
     ClientFigures,
     ExchangeFigures,
     QueueFigures,
     RouteFigures,
     Submission,
-    read_checkpoint,
     read_submission,
-    said,
     statistics,
     submitted,
 )
@@ -98,45 +92,6 @@ def test_the_pages() -> None:
     assert pages["/submit"].methods == ("POST", "PUT")
     assert pages["/submit"].publishes
     assert pages["/stats.json"].subscribe == "$/info/stats"
-
-
-def _ask(path: str, **query: str) -> Checkpoint | PageAnswer:
-    return read_checkpoint(PageRequest("GET", path, query))
-
-
-def test_checkpoints() -> None:
-    """Names and places as fqd takes them."""
-    added = _ask(ADD_CHECKPOINT, qname="q", cpname="c", chkptid="1:7")
-    assert added == Checkpoint(b"q", "c", 1, 7)
-    assert isinstance(added, Checkpoint)
-    assert added.number == (1 << 32) + 7
-    assert _ask(REMOVE_CHECKPOINT, qname="q\udcff", cpname="c") == Checkpoint(b"q\xff", "c")
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ({"cpname": "c"}, "'cpname' and 'qname' must be given"),
-        (
-            {"cpname": "fq", "qname": "q"},
-            "'fq' is a reserved name, cannot be used for a checkpoint name",
-        ),
-        ({"cpname": "", "qname": "q"}, f"'cpname' must have 1 to {MAX_CHECKPOINT_NAME} bytes"),
-        ({"cpname": "c", "qname": "q"}, "'chkptid' must be of format: [0-9]*:[0-9]*"),
-        (
-            {"cpname": "c", "qname": "q", "chkptid": "1:4294967296"},
-            "'chkptid' must be of format: [0-9]*:[0-9]*",
-        ),
-    ],
-)
-def test_what_is_no_checkpoint(query: dict[str, str], message: str) -> None:
-    """fqd's words, with 200."""
-    answer = _ask(ADD_CHECKPOINT, **query)
-    assert answer == said("error", message)
-    assert isinstance(answer, PageAnswer)
-    assert answer.status == 200
-    assert answer.body == b'{\n "status": "error",\n "message": "%s"\n}\n' % message.encode()
-    assert answer.close
 
 
 def test_statistics() -> None:
