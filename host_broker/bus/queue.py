@@ -216,7 +216,10 @@ class Queue:
             for number, body, own in zip(count(number + 1), bodies, properties, strict=False)
         ]
         size = sum([message.size for message in messages])
-        if self._count + len(messages) > self.max_messages or self._bytes + size > self.max_bytes:
+        if (
+            self._count + len(messages) > self.max_messages
+            or self._bytes + size > self.max_bytes
+        ):
             return self._put_what_fits(messages)
         self._last_number += len(messages)
         self._waiting.extend(messages)
