@@ -1,13 +1,12 @@
 """Connections to fq of parts of this process: whoever asks its pages, and who reads its tables."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from host_broker.bus.commands import Command, Complain, Outcome, PublishMany, Reply
+from host_broker.bus.commands import Command, Outcome, PublishMany, Reply
 from host_broker.bus.queue import Queue
 from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocol import NOTHING, Session
-from host_broker.protocols.fq.keeper import TableKeeper
 from host_broker.protocols.fq.pages import (
     SUBMIT,
     ClientFigures,
@@ -19,9 +18,12 @@ from host_broker.protocols.fq.pages import (
     statistics,
     submitted,
 )
-from host_broker.protocols.fq.queues import Binding, Exchange, FqClient, FqQueue, Queues
-from host_broker.protocols.fq.topics import Topics
+from host_broker.protocols.fq.queues import MODULUS, Binding, Exchange, FqClient, FqQueue
+from host_broker.protocols.fq.session import HOPS, ID, SENDER
 from host_broker.tables import Rows
+
+if TYPE_CHECKING:
+    from host_broker.protocols.fq.server import FqServer
 
 COUNTERS = (
     "no_exchange",
@@ -34,43 +36,14 @@ COUNTERS = (
     "octets_in",
     "octets_out",
 )
-_MODULUS = 1 << 32  # of a client's counters, as fqd has them
-
-
-@dataclass(slots=True)
-class Totals:
-    """What was published to all exchanges together, and to those that there are not."""
-
-    together: Exchange = field(default_factory=lambda: Exchange(b""))
-    no_exchange: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class InternalContext:
-    """What these sessions share with all others of the broker.
-
-    ``spell``: how a message's sender, hops and id are properties of a publication: those of all
-    messages, the name of the one that each has for itself, and its value. ``bus_queues`` are those
-    of the bus; ``new_id`` returns 16 bytes.
-    """
-
-    queues: Queues
-    topics: Topics
-    keeper: TableKeeper
-    totals: Totals
-    max_payload: int
-    hops: bytes
-    version: str
-    bus_queues: Mapping[bytes, Queue]
-    new_id: Callable[[], bytes]
-    spell: Callable[[bytes, bytes, bytes], tuple[dict[str, bytes], str, bytes]]
+VERSION = "motemq"  # fqd says its own here
 
 
 class InternalSession(Session):
     """One request for a page, or the one reader of the tables."""
 
-    def __init__(self, context: InternalContext) -> None:
-        self._context = context
+    def __init__(self, server: "FqServer") -> None:
+        self._server = server
         self._denied = ""
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
@@ -79,7 +52,7 @@ class InternalSession(Session):
 
     def rows(self, found: Mapping[str, Rows], now: float) -> Sequence[Command]:
         """Have queues and bindings as the tables say."""
-        return list(self._context.keeper.rows(found))
+        return list(self._server.keeper.rows(found))
 
     def refused(self, action: str, topic: bytes) -> Sequence[Command]:
         """Note what the answer has to say."""
@@ -90,51 +63,47 @@ class InternalSession(Session):
         """Answer a page."""
         if request.path == SUBMIT:
             return self._submit(request)
-        return [Reply(lambda: self._statistics())]
+        return [Reply(self._statistics)]
 
     # ---- /submit ----
 
     def _submit(self, request: PageRequest) -> Sequence[Command]:
-        context, totals = self._context, self._context.totals
-        found = read_submission(request, context.max_payload)
+        server = self._server
+        found = read_submission(request, server.max_payload)
         if isinstance(found, PageAnswer):
             return [Reply(lambda: found)]
         self.client = found.sender.decode(errors="replace")
-        exchange = context.queues.exchanges.get(found.exchange)
-        counted = [totals.together, *([exchange] if exchange is not None else [])]
+        queues, payload = server.queues, found.payload
+        exchange = queues.exchanges.get(found.exchange)
+        address = server.topics.of(found.exchange, found.route)
+        hops = b"" if server.settings.http_zero_hops else server.node  # A16
+        properties = {**address.properties, SENDER: found.sender, HOPS: hops}
         outcomes: list[Outcome] = []
-        address = context.topics.of(found.exchange, found.route)
-        same, named, value = context.spell(found.sender, context.hops, context.new_id())
-        same.update(address.properties)
 
         def answer() -> PageAnswer:
             if self._denied:
                 return refused(self._denied, 403)
             outcome = outcomes[0] if outcomes else Outcome(unrouted=1)
-            totals.no_exchange += exchange is None
-            for each in counted:
-                each.messages += 1
-                each.octets += len(found.payload)
-                each.no_route += outcome.unrouted
-                each.routed += outcome.routed
-                each.dropped += outcome.dropped
+            queues.count(exchange, 1, len(payload), outcome)
             no_exchange = int(exchange is None)
             return submitted(outcome.routed, outcome.dropped, outcome.unrouted, no_exchange)
 
-        publish = PublishMany(address.topic, [found.payload], same, named, [value], outcomes.append)
+        topic, ids = address.topic, [server.new_id()]
+        publish = PublishMany(topic, [payload], properties, ID, ids, outcomes.append)
         return [publish, Reply(answer)]
 
     # ---- /stats.json ----
 
     def _statistics(self) -> PageAnswer:
-        context = self._context
-        exchanges = {name: _exchange(each) for name, each in context.queues.exchanges.items()}
-        together = _exchange(context.totals.together, context.totals.no_exchange)
-        queues = [
-            _queue(each, context.bus_queues.get(each.path))
-            for each in context.queues.by_name.values()
-        ]
-        return statistics(context.version, exchanges, together, queues)
+        queues = self._server.queues
+        exchanges = {name: _exchange(each) for name, each in queues.exchanges.items()}
+        on_bus = self._server.context.queues
+        return statistics(
+            VERSION,
+            exchanges,
+            _exchange(queues.together, queues.no_exchange),
+            [_queue(each, on_bus.get(each.path)) for each in queues.by_name.values()],
+        )
 
 
 def _exchange(exchange: Exchange, no_exchange: int = 0) -> ExchangeFigures:
@@ -175,11 +144,10 @@ def _queue(queue: FqQueue, on_bus: Queue | None) -> QueueFigures:
 
 
 def _client(client: FqClient) -> ClientFigures:
-    counters = {name: getattr(client, name) % _MODULUS for name in COUNTERS}
+    counters = {name: getattr(client, name) % MODULUS for name in COUNTERS}
     return ClientFigures(
         client.user,
         client.address,
-        client.port,
         client.is_peer,
         counters if client.data else None,
     )

@@ -107,7 +107,6 @@ class ClientFigures:
 
     user: bytes
     address: str
-    port: int
     is_peer: bool
     counters: Mapping[str, int] | None
 
@@ -189,7 +188,6 @@ def _client(figures: ClientFigures) -> dict[str, object]:
     document: dict[str, object] = {
         "user": _text(figures.user),
         "remote_addr": figures.address,
-        "remote_port": str(figures.port),
     }
     if figures.counters is not None:
         document["mode"] = "peer" if figures.is_peer else "client"
