@@ -4,7 +4,7 @@ SQLite, so that people and their programs may read and change it while the broke
 owns the file; the protocol says what is in it, and is told when somebody else has changed it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 Value = str | bytes | int | float | None
@@ -14,11 +14,11 @@ Rows = Sequence[tuple[Value, ...]]
 @dataclass(frozen=True, slots=True)
 class TableFile:
     """``name`` of the file in the data folder. ``schema``: statements that make the tables, which
-    may be there already. ``queries``: for each name, the SELECT that gives the rows told of."""
+    may be there already. ``queries``: names, each with the SELECT that gives the rows told of."""
 
     name: str
     schema: tuple[str, ...]
-    queries: Mapping[str, str]
+    queries: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)

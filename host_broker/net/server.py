@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ from host_broker.net.journal.writer import Journal
 from host_broker.net.live_settings import LiveSettings
 from host_broker.net.rate_limited_log import RateLimitedLog
 from host_broker.net.storage.message_store import NO_CHANGES, Changes, Entry, MessageStoreError
+from host_broker.net.storage.protocol_tables import LOOK_S, TableWatch
 from host_broker.net.timer import Timer
 from host_broker.outputs import (
     Close,
@@ -36,13 +37,16 @@ from host_broker.outputs import (
 )
 from host_broker.pages import PageRequest
 from host_broker.protocol import ProtocolSpec
+from host_broker.registry import protocols
 from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
+from host_broker.tables import Rows
 
 _log = logging.getLogger(__name__)
 
 _FEW_SENDERS = 8  # more are looked up in a set
 _RESTING = "resting"  # why a connection is not read: it sent too much that had to be discarded
+_MOST_COMPLAINTS = 1000  # that are remembered
 _FEW_BUFFERS = 4  # more, of reads of one turn, are joined
 _GOODBYE_S = 5.0  # for TLS peers to say that they have read our last word
 
@@ -93,6 +97,9 @@ class Server:
         self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
         self._asked: dict[ConnectionId, Asked] = {}
+        self._tables: TableWatch | None = None
+        self._keepers: dict[str, ConnectionId] = {}  # who is told of a protocol's tables
+        self._complaints: set[str] = set()  # that are in the log already
         # What this turn brought, while receivers are sent it: it gets the journal's next position.
         self._announced: tuple[list[Record], Changes, Changes] | None = None
         self._held_by_journal: set[Connection] = set()
@@ -262,6 +269,24 @@ class Server:
             self._enter()
             self._broker.closed(asked.connection, self._now)
 
+    def watch_tables(self, tables: TableWatch) -> None:
+        """Tell protocols what is in their tables, now and whenever somebody changes it."""
+        self._tables = tables
+        self._look_at_tables()
+
+    def _look_at_tables(self) -> None:
+        if self._tables is None or self._closing or self._broker.is_ending:
+            return
+        self._tables.look(self._tell_rows)
+        self._loop.call_later(LOOK_S, self._look_at_tables)
+
+    def _tell_rows(self, name: str, found: Mapping[str, Rows]) -> None:
+        keeper = self._keepers.get(name)
+        if keeper is None:
+            keeper = self._keepers[name] = self.open_internal(protocols()[name])
+        self._enter()
+        self._broker.rows_changed(keeper, found, self._now)
+
     @contextmanager
     def withheld(self, connection: ConnectionId) -> Iterator[Withheld]:
         """Collect what a connection publishes meanwhile, instead of journalling it."""
@@ -408,6 +433,10 @@ class Server:
         """Do what the broker wants done for all that came in since the last time."""
         self._run_is_due = False
         outputs = self._broker.take()
+        if outputs.changes and self._tables is not None:
+            self._tables.write(outputs.changes)
+        for complaint in outputs.complaints:
+            self._complain(complaint)
         if self._journal is not None and (outputs.records or outputs.retained or outputs.queued):
             if self._withheld:
                 self._withhold(outputs)
@@ -517,6 +546,14 @@ class Server:
                 self.journal_progressed()
         return not self._answering
 
+    def _complain(self, text: str) -> None:
+        """Log what is wrong in somebody's tables, once."""
+        if text not in self._complaints:
+            if len(self._complaints) >= _MOST_COMPLAINTS:
+                self._complaints.clear()
+            self._complaints.add(text)
+            _log.warning("%s", text)
+
     def _failed(self, connection: Connection, error: Exception) -> None:
         """Disconnect a connection that cannot be written to; the others of the turn are served."""
         self.disconnected["not writable"] += 1
@@ -560,6 +597,8 @@ class Server:
                 resting.hold(_RESTING)
                 self.held["bus.max_discards_per_s"] += 1
                 self._loop.call_later(rest_s, resting.release, _RESTING)
+            elif identity in self._keepers.values():
+                self._loop.call_later(rest_s, self.proceed_internal, identity)
         for identity, reason in holds:
             if identity in connections:
                 self.held["queue"] += 1
