@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from host_broker.bus.publication import MAX_TOPIC
-from host_broker.bus.topic_table import TopicTable
 
 MAX_LEVEL = 127  # bytes of the exchange as a level
 EXCHANGE, ROUTE = "fq.exchange", "fq.route"  # properties of messages whose topic is cut
@@ -205,9 +204,7 @@ def _stable(prefix: bytes) -> bytes:
     while True:
         shorter = _without_half_character(prefix)
         shorter = _MAYBE_ESCAPE.sub(b"", shorter)
-        if shorter.endswith(b"/"):
-            shorter = shorter[:-1]
-        elif shorter == b"*" or shorter.endswith(b"/*"):
+        if shorter.endswith(b"/") or shorter == b"*" or shorter.endswith(b"/*"):
             shorter = shorter[:-1]
         if shorter == prefix:
             return prefix
