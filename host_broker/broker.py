@@ -22,7 +22,9 @@ from host_broker.bus.commands import (
     Acknowledge,
     Announce,
     Authenticate,
+    ChangeTables,
     Command,
+    Complain,
     Consume,
     DeleteQueue,
     Discard,
@@ -31,6 +33,7 @@ from host_broker.bus.commands import (
     HoldPublishers,
     OpenQueue,
     Publish,
+    Reply,
     Send,
     Signal,
     StopConsuming,
@@ -86,10 +89,12 @@ from host_broker.outputs import (
     Outputs,
     Record,
 )
+from host_broker.pages import PageRequest
 from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
 from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings, SlowPolicy, live_names
 from host_broker.stats import Stats
+from host_broker.tables import Rows
 from host_broker.wire.budget import Budget
 
 _header = HEADER.unpack_from
@@ -363,7 +368,10 @@ class Broker:
             connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
         )
         self._arriving = client
-        session = client.session = server.session(connection, now, loopback)
+        if internal:
+            session = client.session = server.internal(connection, now)
+        else:
+            session = client.session = server.session(connection, now, loopback)
         self._arriving = None
         self._clients[connection] = client
         self._bus.attach(connection, session.verbatim)
@@ -391,6 +399,31 @@ class Broker:
             client.suspended.extend(commands)
         if session.deadline is not None:
             self._deadlines.renew(connection, session.deadline)
+
+    def asked(self, connection: ConnectionId, request: PageRequest, now: float) -> None:
+        """Have a connection of this process answer a page: ``Outputs.answers``.
+
+        Nothing is answered once the broker is ending, or if the session fails, which is among the
+        closes then. What asks for many steps goes on by ``proceed``, as for anybody.
+        """
+        client = self._internal(connection, now)
+        if client is not None:
+            self._run(client, self._ask(client, client.session.asked, request, now))
+
+    def rows_changed(
+        self, connection: ConnectionId, found: Mapping[str, Rows], now: float
+    ) -> None:
+        """Tell a connection of this process what is in its protocol's tables now."""
+        client = self._internal(connection, now)
+        if client is not None:
+            self._run(client, self._ask(client, client.session.rows, found, now))
+
+    def _internal(self, connection: ConnectionId, now: float) -> Client | None:
+        client = self._clients.get(connection)
+        if client is None or client.closing or self._ending:
+            return None
+        self._begin(connection, now)
+        return client
 
     def closed(self, connection: ConnectionId, now: float) -> None:
         """End a connection, whatever ended it: first its interests, then wills and presence, once,
@@ -513,6 +546,11 @@ class Broker:
                 if found:
                     break
             yield found
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing is read any more."""
+        return self._ending
 
     @property
     def makes_publishers_wait(self) -> bool:
@@ -1731,6 +1769,17 @@ class Broker:
             self._outputs.signalled_by = str(client.principal)
 
 
+    def _reply(self, client: Client, command: Reply) -> None:
+        self._outputs.answers.append((client.connection, command.answer()))
+
+    def _change_tables(self, client: Client, command: ChangeTables) -> None:
+        name = client.spec.name
+        self._outputs.changes += [(name, statement) for statement in command.statements]
+
+    def _complain(self, client: Client, command: Complain) -> None:
+        self._outputs.complaints.append(command.text)
+
+
 class _Executors(dict[type[Any], Callable[[Broker, Client, Any], None]]):
     """What each kind of command does."""
 
@@ -1758,5 +1807,8 @@ _EXECUTE = _Executors(
         Discard: Broker._discard,
         Signal: Broker._signal,
         Authenticate: Broker._authenticate,
+        Reply: Broker._reply,
+        ChangeTables: Broker._change_tables,
+        Complain: Broker._complain,
     }
 )

@@ -14,8 +14,10 @@ from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.bus.subscriptions import Interest
 from host_broker.bus.topic_table import TopicTable
 from host_broker.outputs import ConnectionId
+from host_broker.pages import Page, PageRequest
 from host_broker.settings import BusSettings
 from host_broker.stats import Stats
+from host_broker.tables import Rows, TableFile
 from host_broker.wire.budget import Budget
 
 NOTHING: Sequence[Command] = ()
@@ -112,7 +114,8 @@ class ProtocolSpec(AddressForm):
     ``answers_until_stopped``: a connection that comes while the broker stops is told so in the
     protocol's own words. ``authenticates``: its sessions say ``Authenticate`` before anything else;
     clients of any other protocol are who the edge says. ``client_paths``: where its clients are on
-    the bus. ``admits``: whom its settings alone let in.
+    the bus. ``admits``: whom its settings alone let in. ``pages``: what it answers by HTTP, which
+    its listeners then speak, too. ``tables``: the file that it keeps in the data folder.
     """
 
     journal_code: int
@@ -125,6 +128,8 @@ class ProtocolSpec(AddressForm):
     authenticates: bool = False
     client_paths: ClientPaths | None = None
     admits: Callable[[Any], Admits] | None = None
+    pages: tuple[Page, ...] = ()
+    tables: TableFile | None = None
 
 
 class Session(Protocol):
@@ -158,6 +163,21 @@ class Session(Protocol):
     def refused(self, action: str, topic: bytes) -> Sequence[Command]:
         """The client may not ``publish`` to a topic, or ``subscribe`` to it, and nothing was done:
         say so in the protocol's words, if it has any."""
+        return NOTHING
+
+    def asked(self, request: PageRequest, now: float) -> Sequence[Command]:
+        """Answer one of the protocol's ``pages``; the commands end with ``Reply``.
+
+        Called for a session of ``ProtocolServer.internal``, which was made for this one request.
+        """
+        return NOTHING
+
+    def rows(self, found: Mapping[str, Rows], now: float) -> Sequence[Command]:
+        """Somebody else has changed the protocol's ``tables``: these are the rows of its queries.
+
+        Called for a session of ``ProtocolServer.internal`` that lasts as long as the broker; first
+        before any client comes. All that ``ChangeTables`` has asked for is among the rows.
+        """
         return NOTHING
 
     def shed(self) -> tuple[int, int]:
@@ -194,6 +214,10 @@ class ProtocolServer(Protocol):
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> Session:
         """Begin a connection; ``loopback``: its peer is on this machine."""
+
+    def internal(self, connection: ConnectionId, now: float) -> Session:
+        """Begin a connection of a part of this process."""
+        return self.session(connection, now, loopback=False)
 
     def refusing(self, connection: ConnectionId, now: float) -> Session | None:
         """Begin a connection that came while the broker is ending, only to be told so.

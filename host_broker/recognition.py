@@ -51,6 +51,29 @@ _FOREIGN: dict[str, tuple[FirstBytes, ...]] = {
 _SHORT = Struct(">H")
 
 
+class BesideHttp:
+    """The recogniser of a listener for one protocol that brings pages: HTTP, or that protocol.
+
+    Whatever does not begin like HTTP is the protocol's to judge.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        self._protocol = protocol
+        self._patterns = [first.pattern for first in _FOREIGN["http"]]
+        self.longest = max(map(len, self._patterns))
+
+    def recognise(self, first: bytes) -> str:
+        """Return ``http``, the protocol's name, or ``MORE``."""
+        for pattern in self._patterns:
+            if all(byte in fits for byte, fits in zip(first, pattern, strict=False)):
+                return "http" if len(first) >= len(pattern) else MORE
+        return self._protocol
+
+    def refusal(self, protocol: str, first: bytes) -> bytes:
+        """Return no words: both are spoken."""
+        return b""
+
+
 class Recognition:
     """The table of one broker's protocols. ``longest``: so many bytes always decide."""
 

@@ -12,6 +12,8 @@ from host_broker.bus.delivery import Filter, SubscriptionId
 from host_broker.bus.publication import NO_PROPERTIES, Properties, Run
 from host_broker.bus.queue import QueuePolicy
 from host_broker.outputs import Buffer, ConnectionId
+from host_broker.pages import PageAnswer
+from host_broker.tables import Statement
 
 # Called once when its command is executed, with the limit that refused it ("bus.max_queues"), "" if
 # it was accepted. What it returns is executed at once: before what the command makes the broker
@@ -244,6 +246,29 @@ class Authenticate:
     secret: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer what the session was asked (``Session.asked``). ``answer`` is called when all commands
+    before this one are executed, so that it can say what came of them."""
+
+    answer: Callable[[], PageAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTables:
+    """Change the tables that the protocol keeps in the data folder (``ProtocolSpec.tables``): on
+    file before what comes after this is sent. Without a data folder nothing is done."""
+
+    statements: Sequence[Statement]
+
+
+@dataclass(frozen=True, slots=True)
+class Complain:
+    """Have it logged, once, that something in the protocol's tables cannot be used, and why."""
+
+    text: str
+
+
 Command = (
     Run
     | Publish
@@ -264,4 +289,7 @@ Command = (
     | Discard
     | Signal
     | Authenticate
+    | Reply
+    | ChangeTables
+    | Complain
 )
