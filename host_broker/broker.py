@@ -410,9 +410,7 @@ class Broker:
         if client is not None:
             self._run(client, self._ask(client, client.session.asked, request, now))
 
-    def rows_changed(
-        self, connection: ConnectionId, found: Mapping[str, Rows], now: float
-    ) -> None:
+    def rows_changed(self, connection: ConnectionId, found: Mapping[str, Rows], now: float) -> None:
         """Tell a connection of this process what is in its protocol's tables now."""
         client = self._internal(connection, now)
         if client is not None:
@@ -1767,7 +1765,6 @@ class Broker:
             self._ending = True
             self._outputs.signal = command.kind
             self._outputs.signalled_by = str(client.principal)
-
 
     def _reply(self, client: Client, command: Reply) -> None:
         self._outputs.answers.append((client.connection, command.answer()))

@@ -2,8 +2,8 @@
 
 The edge executes an ``Outputs`` in this order: changes, records, retained and queued together,
 forwards, closes, rests, holds, releases, answers, behind, suspects, signal; then it calls
-``Broker.proceed`` for those in ``paced``. It is an accumulator, not a list of command objects, because one read may touch fifty
-receivers and nobody needs fifty objects to say so.
+``Broker.proceed`` for those in ``paced``. It is an accumulator, not a list of command objects,
+because one read may touch fifty receivers and nobody needs fifty objects to say so.
 """
 
 from collections.abc import Sequence

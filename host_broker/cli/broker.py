@@ -39,7 +39,12 @@ _NEXT_STEP = (
 _FILES_BESIDE_CONNECTIONS = 64
 _BROKEN = 2  # an installed protocol cannot be used
 _FAILURES = (
-    ListenError, AccessError, DataDirError, JournalError, MessageStoreError, TableFileError
+    ListenError,
+    AccessError,
+    DataDirError,
+    JournalError,
+    MessageStoreError,
+    TableFileError,
 )
 
 

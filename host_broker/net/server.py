@@ -37,8 +37,8 @@ from host_broker.outputs import (
 )
 from host_broker.pages import PageRequest
 from host_broker.protocol import ProtocolSpec
-from host_broker.settings import NetSettings
 from host_broker.registry import protocols
+from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
 from host_broker.tables import Rows
 
@@ -597,6 +597,8 @@ class Server:
                 resting.hold(_RESTING)
                 self.held["bus.max_discards_per_s"] += 1
                 self._loop.call_later(rest_s, resting.release, _RESTING)
+            elif identity in self._keepers.values():
+                self._loop.call_later(rest_s, self.proceed_internal, identity)
         for identity, reason in holds:
             if identity in connections:
                 self.held["queue"] += 1

@@ -140,9 +140,7 @@ async def _prepare(
         if data is not None:
             deduplicator.recover(data.journal)
         watch = TableWatch(tables) if tables else None
-        return await _serve(
-            listeners, broker, poller, journal, deduplicator, watch, options, ready
-        )
+        return await _serve(listeners, broker, poller, journal, deduplicator, watch, options, ready)
     finally:
         for listener in listeners:
             listener.close()

@@ -132,7 +132,8 @@ class ProtocolTables:
 
     def _read(self) -> dict[str, Rows]:
         """Return the rows of all queries, of one moment."""
-        database, found = self._database, {}
+        database = self._database
+        found: dict[str, Rows] = {}
         database.execute("BEGIN")
         try:
             for name, query in self._file.queries:

@@ -178,7 +178,7 @@ def forget_bindings_of(queue: bytes) -> Statement:
     return Statement("DELETE FROM binding WHERE queue = CAST(? AS TEXT)", (queue,))
 
 
-def new_first(rows: Iterable[BindingRow]) -> list[BindingRow]:
+def in_order(rows: Iterable[BindingRow]) -> list[BindingRow]:
     """Return bindings in an order that does not depend on where they come from."""
     return sorted(rows, key=lambda row: (row.queue, row.exchange, row.program, row.peer))
 

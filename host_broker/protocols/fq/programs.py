@@ -175,9 +175,7 @@ _NUMBER = re.compile(
 _ESCAPES = {ord("\\"): b"\\", ord('"'): b'"', ord("0"): b"\0"} | {
     ord(letter): byte for letter, byte in (("n", b"\n"), ("r", b"\r"), ("t", b"\t"))
 }
-_SPELLED = {
-    byte[0]: b"\\" + bytes([letter]) for letter, byte in _ESCAPES.items() if byte != b"\0"
-}
+_SPELLED = {byte[0]: b"\\" + bytes([letter]) for letter, byte in _ESCAPES.items() if byte != b"\0"}
 
 
 def _spell_rule(rule: Rule) -> bytes:

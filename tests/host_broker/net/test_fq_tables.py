@@ -176,7 +176,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     database = sqlite3.connect(path)
     database.execute("CREATE TABLE queue (something TEXT)")
     database.close()
-    with pytest.raises(TableFileError, match="'queue' cannot be read .*CREATE TABLE"):
+    with pytest.raises(TableFileError, match=r"'queue' cannot be read .*CREATE TABLE"):
         ProtocolTables(tmp_path, TABLES)
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")

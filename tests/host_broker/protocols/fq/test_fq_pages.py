@@ -38,7 +38,9 @@ def test_a_submission_is_three_headers_and_a_body() -> None:
     assert _submission(
         b"\0\xff", x_fq_exchange=b"ex\xff", x_fq_route=b"a.b", x_fq_user=b"me"
     ) == Submission(b"ex\xff", b"a.b", b"me", b"\0\xff")
-    assert _submission(b"", x_fq_exchange=b"e", x_fq_route=b"") == Submission(b"e", b"", b"_web", b"")
+    assert _submission(b"", x_fq_exchange=b"e", x_fq_route=b"") == Submission(
+        b"e", b"", b"_web", b""
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_what_has_become_of_it() -> None:
 
 
 def test_the_pages() -> None:
-    """R48, R50: /submit is by POST or PUT, and acknowledges; the statistics are not for everybody."""
+    """R48, R50: /submit is by POST or PUT, and acknowledges; statistics are not for all."""
     pages = {each.path: each for each in PAGES}
     assert pages["/submit"].methods == ("POST", "PUT")
     assert pages["/submit"].publishes

@@ -250,7 +250,7 @@ def test_numbers_are_those_of_strtod(text: bytes, number: float) -> None:
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        (b"true(", "a string in quotes, true, false or a number at byte 12, where the program"),
+        (b"true(", "a string in quotes, true, false or a number at byte 13, where the program"),
         (b"true", r"\( after the function's name at byte 12, where the program ends"),
         (b"true() garbage", "expected the end at byte 15"),
         (b"1true()", r"expected a function or \("),
