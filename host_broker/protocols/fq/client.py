@@ -206,9 +206,7 @@ class FqClientSession(ClientSession):
         self._interval_s = self._read_heartbeat()
         password = options.get("token_file", "").strip()
         with callers_mistakes():
-            self._login = spell_login(
-                _bytes(setup.user or _USER), self._queue(), _bytes(password)
-            )
+            self._login = spell_login(_bytes(setup.user or _USER), self._queue(), _bytes(password))
         self._state = _State.WAIT_KEY
         self._codec = Codec("command", _LARGEST_PAYLOAD)
         self._data: _DataConnection | None = None
@@ -426,7 +424,9 @@ class FqClientSession(ClientSession):
         read = counters.get(b"msgs_in")
         events: list[Event] = []
         if self._state is _State.WAIT_DATA:
-            unbound = any(each.of_address and each.route is None for each in self._bindings.values())
+            unbound = any(
+                each.of_address and each.route is None for each in self._bindings.values()
+            )
             if read is not None and not unbound:
                 self._state = _State.READY
                 events.append(Ready())
