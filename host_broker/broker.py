@@ -28,6 +28,7 @@ from host_broker.bus.commands import (
     Complain,
     Consume,
     DeleteQueue,
+    Dial,
     Discard,
     Disconnect,
     Enqueue,
@@ -91,6 +92,7 @@ from host_broker.outputs import (
     Failure,
     Forward,
     Login,
+    Outgoing,
     Outputs,
     Record,
 )
@@ -341,13 +343,15 @@ class Broker:
         peer: Peer | None = None,
         principal: Principal | None = None,
         slow: SlowPolicy = "pause",
+        dialed: object = None,
     ) -> None:
         """Begin a connection; ``connection`` is from 1 and never used again.
 
         ``loopback``: its peer is on this machine. ``internal``: it is a part of this process, which
         acts for ``principal``. ``peer`` is what is known of the other end of any other one, and
-        ``slow`` what is done if it takes too little. While
-        the broker is ending it is only told so, if its protocol has a word for that, or closed.
+        ``slow`` what is done if it takes too little. ``dialed``: we have connected, for this tag,
+        and what comes is ours to publish, whatever the ACL says of others. While the broker is
+        ending it is only told so, if its protocol has a word for that, or closed.
         ValueError if the protocol is unknown or the connection is already open.
         """
         spec = self._specs.get(protocol)
@@ -366,8 +370,9 @@ class Broker:
                 self._refused[connection] = Client(connection, spec, refusing, (connection,))
             return
         if principal is None:
-            principal = INTERNAL if internal else self.access.identify(peer or Peer())
-        if not (self.access.is_open or spec.authenticates or internal):
+            ours = internal or dialed is not None
+            principal = INTERNAL if ours else self.access.identify(peer or Peer())
+        if not (self.access.is_open or spec.authenticates or internal or dialed is not None):
             decision = self.access.allows(principal, "connect", spec.name)
             if not decision:
                 self.stats.discard(spec.name, "access.connect")
@@ -379,7 +384,9 @@ class Broker:
             connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
         )
         self._arriving = client
-        if internal:
+        if dialed is not None:
+            session = client.session = server.dialed(connection, dialed, now)
+        elif internal:
             session = client.session = server.internal(connection, now)
         else:
             session = client.session = server.session(connection, now, loopback)
@@ -426,6 +433,14 @@ class Broker:
         client = self._internal(connection, now)
         if client is not None:
             self._run(client, self._ask(client, client.session.rows, found, now))
+            self._deadlines.renew(connection, client.session.deadline)
+
+    def not_reached(self, connection: ConnectionId, tag: object, reason: str, now: float) -> None:
+        """Tell a connection that what it wanted dialed (``Outputs.outgoing``) is not there."""
+        client = self._internal(connection, now)
+        if client is not None:
+            self._run(client, self._ask(client, client.session.not_reached, tag, reason, now))
+            self._deadlines.renew(connection, client.session.deadline)
 
     def _internal(self, connection: ConnectionId, now: float) -> Client | None:
         client = self._clients.get(connection)
@@ -1917,6 +1932,12 @@ class Broker:
     def _complain(self, client: Client, command: Complain) -> None:
         self._outputs.complaints.append(command.text)
 
+    def _dial(self, client: Client, command: Dial) -> None:
+        host, port, tag = command.host, command.port, command.tag
+        self._outputs.outgoing.append(
+            Outgoing(client.connection, client.spec.name, host, port, tag, command.timeout_s)
+        )
+
 
 class _Executors(dict[type[Any], Callable[[Broker, Client, Any], None]]):
     """What each kind of command does."""
@@ -1950,5 +1971,6 @@ _EXECUTE = _Executors(
         Reply: Broker._reply,
         ChangeTables: Broker._change_tables,
         Complain: Broker._complain,
+        Dial: Broker._dial,
     }
 )

@@ -61,6 +61,19 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Connect to another broker; then ``Broker.opened`` for ``protocol`` with ``tag``, else
+    ``Broker.not_reached`` for the connection that asked."""
+
+    connection: ConnectionId
+    protocol: str
+    host: str
+    port: int
+    tag: object
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Denial:
     """Somebody tried what the ACL does not allow; for the log."""
 
@@ -106,7 +119,8 @@ class Outputs:
     ``failures`` are to be logged; a session's connection is among ``closes``.
     ``answers``: what is said to ``Broker.asked``, by the connection that was asked. ``changes`` of
     the tables of a protocol, by its name, in order: on file before anything is sent.
-    ``complaints`` about what is in those tables, for the log.
+    ``complaints`` about what is in those tables, for the log. ``outgoing``: other brokers to
+    connect to.
     ``logins`` are to be decided elsewhere, since it takes long; ``denials`` are to be logged.
     ``signal``: a client has asked for the end (FMQP R31, R32), ``signalled_by``. From then on the
     broker takes no connection and reads nothing. ``"terminate"``: exit at once. ``"stop"``: close
@@ -132,6 +146,7 @@ class Outputs:
     answers: list[tuple[ConnectionId, PageAnswer]]
     changes: list[tuple[str, Statement]]
     complaints: list[str]
+    outgoing: list[Outgoing]
     signal: Literal["", "stop", "terminate"]
     signalled_by: str
 
@@ -156,5 +171,6 @@ class Outputs:
         self.answers = []
         self.changes = []
         self.complaints = []
+        self.outgoing = []
         self.signal = ""
         self.signalled_by = ""

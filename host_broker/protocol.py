@@ -188,6 +188,10 @@ class Session(Protocol):
         """
         return NOTHING
 
+    def not_reached(self, tag: object, reason: str, now: float) -> Sequence[Command]:
+        """What ``Dial`` asked for with this tag will not be there: the other broker is not."""
+        return NOTHING
+
     def shed(self) -> tuple[int, int]:
         """Drop what of topics has waited longest, so that no more than enough waits: this session
         has said ``HoldPublishers``. Returns how many messages and bytes were dropped."""
@@ -225,6 +229,10 @@ class ProtocolServer(Protocol):
 
     def internal(self, connection: ConnectionId, now: float) -> Session:
         """Begin a connection of a part of this process."""
+        return self.session(connection, now, loopback=False)
+
+    def dialed(self, connection: ConnectionId, tag: object, now: float) -> Session:
+        """Begin a connection that ``Dial`` asked for with this tag; its session speaks first."""
         return self.session(connection, now, loopback=False)
 
     def refusing(self, connection: ConnectionId, now: float) -> Session | None:

@@ -304,6 +304,20 @@ class Complain:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Connect to another broker by TCP, within ``timeout_s``.
+
+    A connection that is there is begun by ``ProtocolServer.dialed`` with ``tag``. If there will be
+    none, ``Session.not_reached`` of the session that says this is told, if it lives.
+    """
+
+    host: str
+    port: int
+    tag: object
+    timeout_s: float = 10.0
+
+
 Command = (
     Run
     | Publish
@@ -329,4 +343,5 @@ Command = (
     | Reply
     | ChangeTables
     | Complain
+    | Dial
 )

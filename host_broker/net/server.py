@@ -14,6 +14,7 @@ from host_broker.broker import Broker
 from host_broker.net.access.passwords import PasswordChecks
 from host_broker.net.asked import Asked
 from host_broker.net.connection.connection import Connection
+from host_broker.net.connection.dialer import Dialer
 from host_broker.net.connection.idle_timeout import IdleTimeout
 from host_broker.net.connection.memory import BufferMemory
 from host_broker.net.connection.poller import Poller
@@ -32,6 +33,7 @@ from host_broker.outputs import (
     Failure,
     Forward,
     Login,
+    Outgoing,
     Outputs,
     Record,
 )
@@ -110,6 +112,11 @@ class Server:
         self._run_is_due = False  # after the callbacks of the event loop
         self._now = time.monotonic()  # of this turn
         self._stalls = StallHistory(live.net.stalled_receiver_s)
+        self._dialer = Dialer(
+            poller,
+            lambda outgoing: Connection(self, outgoing.protocol, dialed=outgoing.tag),
+            self.not_reached,
+        )
         self._filters_log = RateLimitedLog(self._loop.call_later, "failures of filters")
         self._extensions_log = RateLimitedLog(self._loop.call_later, "failures of extensions")
         self._denials_log = RateLimitedLog(self._loop.call_later, "refusals")
@@ -152,6 +159,7 @@ class Server:
                 connection.local,
                 peer=peer,
                 slow=connection.slow,
+                dialed=connection.dialed,
             )
         except Exception:
             # asyncio closes a connection whose read failed, but not one that failed to begin.
@@ -259,6 +267,11 @@ class Server:
             self._broker.asked(asked.connection, request, self._now)
         return asked
 
+    def not_reached(self, outgoing: Outgoing, reason: str) -> None:
+        """Tell the broker that another broker is not there."""
+        self._enter()
+        self._broker.not_reached(outgoing.connection, outgoing.tag, reason, self._now)
+
     def is_suspended(self, asked: Asked) -> bool:
         """Whether something of what was asked waits until the broker may search on."""
         return self._broker.is_suspended(asked.connection)
@@ -341,6 +354,7 @@ class Server:
         sent (R37), ``close_listeners``, close (R38). Each wait is at most ``drain_s``; what was not
         taken by then is dropped with its connection.
         """
+        self._dialer.close()
         self._broker.stopping()
         self._timer.cancel()
         self._run()
@@ -372,6 +386,7 @@ class Server:
     async def terminate(self) -> None:
         """End at once: no wills, nothing more is sent (FMQP R31)."""
         self._closing = True
+        self._dialer.close()
         self._timer.cancel()
         self._answer_nobody()
         for connection in self.connections.values():
@@ -468,6 +483,8 @@ class Server:
         for identity, answer in outputs.answers:
             if identity in self._asked:
                 self._asked[identity].answered(answer)
+        for outgoing in outputs.outgoing:
+            self._dialer.dial(outgoing)
         for identity, is_behind in outputs.behind.items():
             if identity in self.connections:
                 self.connections[identity].be_behind(is_behind)
