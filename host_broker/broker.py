@@ -46,7 +46,13 @@ from host_broker.bus.commands import (
     Unsubscribe,
     Wake,
 )
-from host_broker.bus.delivery import Delivery, Filter, QueueDelivery, SubscriptionId
+from host_broker.bus.delivery import (
+    Delivery,
+    Filter,
+    QueueDelivery,
+    QueuedMessage,
+    SubscriptionId,
+)
 from host_broker.bus.permitted import PermittedTables, PermittedTopics
 from host_broker.bus.publication import (
     FEEDBACK,
@@ -259,6 +265,7 @@ class Broker:
         )
         self._arriving: Client | None = None  # its session is being made
         self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
+        self._undelivered: dict[bytes, Queue] = {}  # they got many messages in this turn
         self._ending = False  # a signal has come, or stop: nothing more is read
         self._held_memory = Budget(settings.bus.max_held_bytes)
         context = BrokerContext(
@@ -674,6 +681,10 @@ class Broker:
         """Return what is to be done for all calls since the last time."""
         if self._record_of is not None:
             self._end_record()  # of a call that failed before its end
+        while self._undelivered:
+            queues, self._undelivered = self._undelivered, {}
+            for queue in queues.values():
+                self._deliver_queue(queue)
         outputs = self._outputs
         self._outputs = Outputs()
         self._last_forward = None
@@ -1110,7 +1121,6 @@ class Broker:
             if dropped:
                 outcome.dropped += dropped
                 self.stats.discard(client.spec.name, "queue.full", dropped)
-            self._deliver_queue(queue)
             return chosen
         for index, (body, own) in enumerate(zip(bodies, properties, strict=True)):
             ids = match.ids
@@ -1655,24 +1665,45 @@ class Broker:
         properties: Sequence[Properties],
     ) -> int:
         """Put messages of one topic, whose properties are equally long, into a queue, and hold
-        their publisher if it must; how many were not dropped."""
+        their publisher if it must; how many were not dropped.
+
+        Consumers that have room are given what a full queue has, before more is put into it.
+        """
         extra = sum([len(name) + len(value) for name, value in properties[0].items()])
-        taken = queue.put_many(topic, bodies, properties, extra)
-        if taken and queue.durable:
-            if not queue.is_stored:
-                self._store_queue(queue)
-            if queue.name not in self._delivering:
-                self._forget_done(queue)
-            queued = self._outputs.queued
-            for each in taken:
-                packet = pack(0, topic, each.body)
-                queued[spell_place(queue.name, each.number)] = (
-                    packet,
-                    pack_properties(each.properties),
-                )
+        start, total, taken = 0, len(bodies), 0
+        while start < total:
+            room = queue.max_messages - len(queue)
+            if room < total - start and queue.waiting:
+                self._deliver_queue(queue)
+                room = queue.max_messages - len(queue)
+            end = total if room <= 0 else min(total, start + room)
+            if end - start < total:
+                chunk = queue.put_many(topic, bodies[start:end], properties[start:end], extra)
+            else:
+                chunk = queue.put_many(topic, bodies, properties, extra)
+            start = end
+            taken += len(chunk)
+            if queue.durable:
+                self._store_messages(queue, chunk)
         if taken and queue.is_blocking:
-            self._hold_publisher(queue.name)
-        return len(taken)
+            self._deliver_queue(queue)
+            if queue.is_blocking:
+                self._hold_publisher(queue.name)
+        if queue.waiting:
+            self._undelivered[queue.name] = queue
+        return taken
+
+    def _store_messages(self, queue: Queue, messages: Sequence[QueuedMessage]) -> None:
+        if not messages:
+            return
+        if not queue.is_stored:
+            self._store_queue(queue)
+        if queue.name not in self._delivering:  # else some of it may yet be taken back
+            self._forget_done(queue)
+        queued = self._outputs.queued
+        for each in messages:
+            entry = pack(0, each.topic, each.body), pack_properties(each.properties)
+            queued[spell_place(queue.name, each.number)] = entry
 
     def _put(
         self,

@@ -1,6 +1,7 @@
 """fq in one broker: its clients by their keys, and what its sessions share."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import pairwise
 
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import BrokerContext, ProtocolServer
@@ -31,7 +32,7 @@ class FqServer(ProtocolServer):
         self.queues = Queues(context.stores, broker_functions(context.random_u16), self.topics)
         self.clients: dict[bytes, FqClient] = {}
         self._made_ids = 0
-        self._id_prefix = self.node + self._random(4)
+        self._id_prefix = b""  # of ids of messages that have none
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> FqSession:
         """Begin a connection, of which the first bytes say what it is."""
@@ -51,11 +52,13 @@ class FqServer(ProtocolServer):
         raw[8] = raw[8] & 0x3F | 0x80
         digits = raw.hex()
         cuts = (0, 8, 12, 16, 20, 32)
-        parts = [digits[begin:end] for begin, end in zip(cuts, cuts[1:], strict=False)]
+        parts = [digits[begin:end] for begin, end in pairwise(cuts)]
         return f"auto-{'-'.join(parts)}".encode()
 
     def new_id(self) -> bytes:
         """Return the id of a message that has none, since it came by another protocol."""
+        if not self._made_ids:
+            self._id_prefix = self.node + self._random(4)
         self._made_ids += 1
         return self._id_prefix + self._made_ids.to_bytes(8, "big")
 

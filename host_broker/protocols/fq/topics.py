@@ -1,8 +1,8 @@
 """Exchange and route as a topic of the bus, and back: one reversible rule.
 
-The topic is ``EXCHANGE/ROUTE``; with an empty route it is ``EXCHANGE``. The route is there verbatim,
-slashes included, but for what would be no normal topic or mean something else, which is ``%`` and
-two upper-case hexadecimal digits for each byte:
+The topic is ``EXCHANGE/ROUTE``; with an empty route it is ``EXCHANGE``. The route is there
+verbatim, slashes included, but for what would be no normal topic or mean something else, which is
+``%`` and two upper-case hexadecimal digits for each byte:
 
 - NUL, and bytes that are not UTF-8;
 - a slash at the end of the route; in the exchange every slash;
