@@ -2,11 +2,15 @@
 
 ``events`` what is said; ``codec`` bytes to events and back; ``topics`` exchange and route on the
 bus; ``programs`` what a binding wants; ``queues`` their names, kinds and clients; ``session`` the
-two connections of a client; ``server`` what they share; ``settings`` the section [fq].
+two connections of a client; ``server`` what they share; ``pages`` what is asked and said by HTTP;
+``configuration`` what is in the tables that last, ``keeper`` who writes and reads them;
+``internal`` the connections of pages and tables; ``settings`` the section [fq].
 R and A numbers are those of the requirements and ambiguities in ``NOTES.md``.
 """
 
 from host_broker.protocol import BrokerContext, FirstBytes, ProtocolServer, ProtocolSpec
+from host_broker.protocols.fq.configuration import TABLES
+from host_broker.protocols.fq.pages import PAGES
 from host_broker.protocols.fq.settings import FqSettings
 
 
@@ -32,4 +36,6 @@ FQ = ProtocolSpec(
     path="free",
     user=True,
     authenticates=True,
+    pages=PAGES,
+    tables=TABLES,
 )

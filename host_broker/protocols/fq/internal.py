@@ -19,23 +19,12 @@ from host_broker.protocols.fq.pages import (
     submitted,
 )
 from host_broker.protocols.fq.queues import MODULUS, Binding, Exchange, FqClient, FqQueue
-from host_broker.protocols.fq.session import HOPS, ID, SENDER
+from host_broker.protocols.fq.session import COUNTERS, HOPS, ID, SENDER
 from host_broker.tables import Rows
 
 if TYPE_CHECKING:
     from host_broker.protocols.fq.server import FqServer
 
-COUNTERS = (
-    "no_exchange",
-    "no_route",
-    "routed",
-    "dropped",
-    "size_dropped",
-    "msgs_in",
-    "msgs_out",
-    "octets_in",
-    "octets_out",
-)
 VERSION = "motemq"  # fqd says its own here
 
 
@@ -84,7 +73,8 @@ class InternalSession(Session):
             if self._denied:
                 return refused(self._denied, 403)
             outcome = outcomes[0] if outcomes else Outcome(unrouted=1)
-            queues.count(exchange, 1, len(payload), outcome)
+            queues.came(exchange, 1, len(payload))
+            queues.went(exchange, outcome)
             no_exchange = int(exchange is None)
             return submitted(outcome.routed, outcome.dropped, outcome.unrouted, no_exchange)
 

@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from host_broker.bus.commands import Command, DeleteQueue, OpenQueue, Subscribe, Unsubscribe
+from host_broker.bus.commands import (
+    Command,
+    DeleteQueue,
+    OpenQueue,
+    Outcome,
+    Subscribe,
+    Unsubscribe,
+)
 from host_broker.bus.delivery import Filter
 from host_broker.bus.publication import Properties
 from host_broker.outputs import ConnectionId
@@ -120,6 +127,7 @@ class Binding:
     permanent: bool = False
     subscriptions: tuple[tuple[bytes, bool], ...] = ()
     invocations: int = 0  # how often its rule was asked
+    average_ns: int = 0  # that it takes
 
 
 @dataclass(slots=True, eq=False)
@@ -213,6 +221,8 @@ class Queues:
         self.keeper: Keeper = ForgetfulKeeper()
         self.by_name: dict[bytes, FqQueue] = {}
         self.exchanges: dict[bytes, Exchange] = {}
+        self.together = Exchange(b"")  # what was published to all of them, and to none
+        self.no_exchange = 0
         self._stores = stores
         self._functions = functions
         self._topics = topics
@@ -294,6 +304,27 @@ class Queues:
         for binding in list(queue.bindings.values()):
             self._forget(binding)
         return [DeleteQueue(queue.path)]
+
+    # ---- statistics ----
+
+    def came(self, exchange: Exchange | None, messages: int, octets: int) -> None:
+        """Count what somebody publishes to an exchange; None: there is none of that name."""
+        together = self.together
+        together.messages += messages
+        together.octets += octets
+        if exchange is None:
+            self.no_exchange += messages
+        else:
+            exchange.messages += messages
+            exchange.octets += octets
+
+    def went(self, exchange: Exchange | None, outcome: Outcome) -> None:
+        """Count what has become of it."""
+        for each in (self.together, exchange):
+            if each is not None:
+                each.routed += outcome.routed
+                each.dropped += outcome.dropped
+                each.no_route += outcome.unrouted
 
     # ---- bindings ----
 

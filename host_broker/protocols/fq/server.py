@@ -7,6 +7,8 @@ from host_broker.outputs import ConnectionId
 from host_broker.protocol import BrokerContext, ProtocolServer
 from host_broker.protocols.fq.codec import MAX_NAME
 from host_broker.protocols.fq.functions import broker_functions
+from host_broker.protocols.fq.internal import InternalSession
+from host_broker.protocols.fq.keeper import TableKeeper
 from host_broker.protocols.fq.queues import FqClient, Queues
 from host_broker.protocols.fq.session import FqSession
 from host_broker.protocols.fq.settings import FqSettings
@@ -30,6 +32,7 @@ class FqServer(ProtocolServer):
         self.max_payload = min(settings.max_payload, context.bus.max_body)
         self.topics = Topics()
         self.queues = Queues(context.stores, broker_functions(context.random_u16), self.topics)
+        self.keeper = self.queues.keeper = TableKeeper(self.queues)
         self.clients: dict[bytes, FqClient] = {}
         self._made_ids = 0
         self._id_prefix = b""  # of ids of messages that have none
@@ -37,6 +40,10 @@ class FqServer(ProtocolServer):
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> FqSession:
         """Begin a connection, of which the first bytes say what it is."""
         return FqSession(self, connection, loopback, now)
+
+    def internal(self, connection: ConnectionId, now: float) -> InternalSession:
+        """Begin a connection for a page, or for the tables."""
+        return InternalSession(self)
 
     def new_key(self) -> bytes:
         """Return a key that no client has (R4, A8)."""

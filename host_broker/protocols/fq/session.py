@@ -66,6 +66,18 @@ if TYPE_CHECKING:
 
 SENDER, HOPS, ID = "fq.sender", "fq.hops", "fq.id"  # properties of messages on the bus
 
+# In the order of the status, behind dropped_in.
+COUNTERS = (
+    "no_exchange",
+    "no_route",
+    "routed",
+    "dropped",
+    "size_dropped",
+    "msgs_in",
+    "msgs_out",
+    "octets_in",
+    "octets_out",
+)
 LEAST_BEAT_S = 0.01
 _MISSED_BEATS = 3
 _UNLIMITED = 1 << 30
@@ -111,7 +123,7 @@ class FqSession(Session):
         self._last_heard = now
         self._hops = b""  # of what comes by this connection
         self._heads: dict[bytes, bytes | None] = {}
-        self._origins: dict[tuple[bytes, bytes], bytes | None] = {}
+        self._origins: dict[tuple[bytes, bytes | None], bytes | None] = {}
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
@@ -275,7 +287,7 @@ class FqSession(Session):
             return NOTHING
         counters = [(b"dropped_in", self._server.queue_drops(client))]
         if client.data:
-            counters += [(name.encode(), getattr(client, name)) for name in _COUNTERS]
+            counters += [(name.encode(), getattr(client, name)) for name in COUNTERS]
         return [Send(spell_status(counters))]
 
     # ---- the data connection ----
@@ -323,9 +335,7 @@ class FqSession(Session):
         if address.is_cut:
             properties |= address.properties
         exchange = server.queues.exchanges.get(event.exchange)
-        if exchange is not None:
-            exchange.messages += count
-            exchange.octets += octets
+        server.queues.came(exchange, count, octets)
 
         def told(outcome: Outcome) -> None:
             client.routed += outcome.routed
@@ -333,10 +343,7 @@ class FqSession(Session):
             client.no_route += outcome.unrouted
             if exchange is None:
                 client.no_exchange += outcome.unrouted
-            else:
-                exchange.routed += outcome.routed
-                exchange.dropped += outcome.dropped
-                exchange.no_route += outcome.unrouted
+            server.queues.went(exchange, outcome)
 
         return [PublishMany(address.topic, event.payloads, properties, ID, event.ids, told)]
 
@@ -363,7 +370,7 @@ class FqSession(Session):
             its_sender, its_hops = get(SENDER), get(HOPS)
             if origin is None or its_sender is not sender or its_hops is not hops:
                 sender, hops = its_sender, its_hops
-                origin = self._origin_of(sender or b"", hops or b"")
+                origin = self._origin_of(sender or b"", hops)
             if head is None or origin is None:
                 left_out += head is None
                 continue
@@ -400,14 +407,15 @@ class FqSession(Session):
         head = self._heads[topic] = _head(address.exchange, address.route)
         return head
 
-    def _origin_of(self, sender: bytes, hops: bytes) -> bytes | None:
+    def _origin_of(self, sender: bytes, hops: bytes | None) -> bytes | None:
         """Return how sender and hops are said; None: this peer is among the hops (R46)."""
         known = self._origins.get((sender, hops))
         if known is not None:
             return known
-        said = hops
-        if len(hops) % HOP_BYTES or not 0 < len(hops) <= MAX_HOPS * HOP_BYTES:
+        if hops is None or len(hops) % HOP_BYTES or len(hops) > MAX_HOPS * HOP_BYTES:
             said = self._server.node  # npm's client needs one (A16)
+        else:
+            said = hops
         client = self._peer
         if client is not None and client.node and _has_hop(said, client.node):
             return None
@@ -427,18 +435,6 @@ def _has_hop(hops: bytes, node: bytes) -> bool:
     return any(hops[at : at + HOP_BYTES] == node for at in range(0, len(hops), HOP_BYTES))
 
 
-# In the order of the status, behind dropped_in.
-_COUNTERS = (
-    "no_exchange",
-    "no_route",
-    "routed",
-    "dropped",
-    "size_dropped",
-    "msgs_in",
-    "msgs_out",
-    "octets_in",
-    "octets_out",
-)
 _TRANSITIONS: dict[_State, dict[type[Any], Callable[[FqSession, Any, float], Sequence[Command]]]]
 _TRANSITIONS = {
     _State.GREETING: {
