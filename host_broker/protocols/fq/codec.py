@@ -336,7 +336,7 @@ class Codec:
             raise _Short(fixed + payload_length)
         route = head[2 + exchange_length :]
         events.append(TooLong(head[1 : 1 + exchange_length], route, payload_length))
-        end = start + fixed + payload_length
+        end: int = start + fixed + payload_length
         if end > size:
             self._skip = end - size
             return size
