@@ -20,6 +20,7 @@ from host_broker.access.rules import Action
 from host_broker.bus.bus import Bus
 from host_broker.bus.commands import (
     Acknowledge,
+    ActAs,
     Announce,
     Authenticate,
     ChangeTables,
@@ -33,7 +34,9 @@ from host_broker.bus.commands import (
     Enqueue,
     HoldPublishers,
     OpenQueue,
+    Outcome,
     Publish,
+    PublishMany,
     Reply,
     Send,
     Signal,
@@ -43,7 +46,13 @@ from host_broker.bus.commands import (
     Unsubscribe,
     Wake,
 )
-from host_broker.bus.delivery import Delivery, Filter, QueueDelivery, SubscriptionId
+from host_broker.bus.delivery import (
+    Delivery,
+    Filter,
+    QueueDelivery,
+    QueuedMessage,
+    SubscriptionId,
+)
 from host_broker.bus.permitted import PermittedTables, PermittedTopics
 from host_broker.bus.publication import (
     FEEDBACK,
@@ -58,6 +67,8 @@ from host_broker.bus.publication import (
     Run,
     is_service,
     pack,
+    pack_each,
+    pack_many,
     pack_properties,
     pack_with_properties,
     property_fault,
@@ -214,6 +225,7 @@ class Broker:
     real source, without one ids are a fixed sequence. ``journalled``: the edge wants
     ``Outputs.records``, and keeps what durable queues have. ``specs``: the protocols, by name; the
     registered ones by default. ``access``: users and their rights; by default there are no users.
+    ``node``: 4 bytes that tell this broker from others.
     Raises ``RegistryError`` if a protocol's server cannot be made.
     """
 
@@ -224,6 +236,7 @@ class Broker:
         journalled: bool = True,
         specs: Mapping[str, ProtocolSpec] | None = None,
         access: Access | None = None,
+        node: bytes = b"\x7f\0\0\1",
     ) -> None:
         self.stats = Stats()
         self._specs = protocols() if specs is None else specs
@@ -252,6 +265,7 @@ class Broker:
         )
         self._arriving: Client | None = None  # its session is being made
         self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
+        self._undelivered: dict[bytes, Queue] = {}  # they got many messages in this turn
         self._ending = False  # a signal has come, or stop: nothing more is read
         self._held_memory = Budget(settings.bus.max_held_bytes)
         context = BrokerContext(
@@ -262,6 +276,10 @@ class Broker:
             self._topics,
             self._servers,
             self._topics_of_connection,
+            self._bus.queues,
+            journalled,
+            self._address_of_connection,
+            node,
         )
         for name, spec in self._specs.items():
             section = spec.section or name
@@ -663,6 +681,10 @@ class Broker:
         """Return what is to be done for all calls since the last time."""
         if self._record_of is not None:
             self._end_record()  # of a call that failed before its end
+        while self._undelivered:
+            queues, self._undelivered = self._undelivered, {}
+            for queue in queues.values():
+                self._deliver_queue(queue)
         outputs = self._outputs
         self._outputs = Outputs()
         self._last_forward = None
@@ -1020,6 +1042,97 @@ class Broker:
         if route.matches:
             self._match_all(client, route, packet, properties)
 
+    def _publish_many(self, client: Client, command: PublishMany) -> None:
+        topic, bodies = command.topic, command.bodies
+        count = len(bodies)
+        topics = client.topics
+        if topics is None:
+            topics = self._find_topics(client)
+        route = topics.get(topic)
+        if route is None:
+            if is_service(topic) or topic_fault(topic):
+                rule = "R30" if is_service(topic) else "bus.topic"
+                self.stats.discard(client.spec.name, rule, count)
+                return
+            route = self._permitted_route(client, topic)
+            if route is None:
+                self._deny(client, "publish", topic, count)
+                return
+        self.stats.publications += count
+        client.published += count
+        shared, named, values = command.properties, command.named, command.values
+        if self._journalled:
+            data = pack_each(topic, bodies, shared, named, values)
+            for body, records in data:
+                self._record(client, body, records, WITH_PROPERTIES)
+        outcome = Outcome()
+        receivers = len(route.verbatim) + len(route.matches)
+        if not receivers:
+            outcome.unrouted = count
+        else:
+            properties = [{**shared, named: value} for value in values]
+            if route.verbatim:
+                outcome.routed += count * len(route.verbatim)
+                run = pack_many(topic, bodies if all(bodies) else [each for each in bodies if each])
+                if run:
+                    self._forward(route.verbatim, run)
+            everybody = bool(route.verbatim)
+            reached: set[int] = set()
+            for match in route.matches:
+                everybody = everybody or bool(match.ids)
+                reached |= self._match_many(client, match, topic, bodies, properties, outcome)
+            if not everybody:
+                outcome.unrouted = count - len(reached)
+        if command.outcome is not None:
+            command.outcome(outcome)
+
+    def _match_many(
+        self,
+        client: Client,
+        match: Match,
+        topic: bytes,
+        bodies: Sequence[bytes],
+        properties: Sequence[Properties],
+        outcome: Outcome,
+    ) -> set[int]:
+        """Give those messages to one who is no receiver of the stored form that it wants; which
+        these are, if it does not want all."""
+        chosen: set[int] = set()
+        if match.subscriber < 0:
+            queue = self._bus.queue_of(match.subscriber)
+            if queue is None:
+                return chosen  # deleted by what another receiver has said
+            if not match.ids:
+                wanted = [
+                    index
+                    for index, (body, own) in enumerate(zip(bodies, properties, strict=True))
+                    if any(
+                        self._passes(each.filter, match.subscriber, topic, own, body)
+                        for each in match.filtered
+                    )
+                ]
+                if not wanted:
+                    return chosen
+                chosen.update(wanted)
+                bodies = [bodies[index] for index in wanted]
+                properties = [properties[index] for index in wanted]
+            dropped = len(bodies) - self._put_many(queue, topic, bodies, properties)
+            outcome.routed += len(bodies)
+            if dropped:
+                outcome.dropped += dropped
+                self.stats.discard(client.spec.name, "queue.full", dropped)
+            return chosen
+        for index, (body, own) in enumerate(zip(bodies, properties, strict=True)):
+            ids = match.ids
+            if match.filtered:
+                ids = self._wanting(match, topic, own, body)
+            if ids:
+                outcome.routed += 1
+                chosen.add(index)
+                if body:
+                    self._deliver(match.subscriber, Delivery(pack(0, topic, body), ids, own))
+        return chosen
+
     def _clear(self, client: Client, topic: bytes) -> None:
         if self._bus.retained.clear(topic):
             self._retained_changed(client, topic, None)
@@ -1155,6 +1268,10 @@ class Broker:
             self._find_topics(client)
         return self._topics if client.permitted is None else client.permitted.table
 
+    def _address_of_connection(self, connection: ConnectionId) -> str:
+        client = self._clients.get(connection) or self._arriving
+        return "" if client is None else client.principal.address
+
     def _find_topics(self, client: Client) -> TopicTable[Route] | dict[bytes, Route]:
         """Return the topics that a client may publish, which it keeps."""
         key = self._table_of(client)
@@ -1262,6 +1379,13 @@ class Broker:
             self._log_in(client, command, Refused(f"{claim!r} gave no secret: NAME:SECRET"))
         else:
             self._log_in(client, command, Accepted(replace(known, kind="claimed", client=claim)))
+
+    def _act_as(self, client: Client, command: ActAs) -> None:
+        other = self._clients.get(command.connection)
+        if other is None or other.spec is not client.spec:
+            raise ValueError(f"connection {command.connection} is none of {client.spec.title}")
+        self._forget_topics(client)
+        client.principal = other.principal
 
     def _log_in(self, client: Client, command: Authenticate, verdict: Accepted | Refused) -> None:
         """Let a client in as who it is, if that may connect; tell it."""
@@ -1532,6 +1656,54 @@ class Broker:
             if not self._put(client, queue, topic, body, properties, packet):
                 self.stats.discard(client.spec.name, "queue.full")
         self._deliver_queue(queue)
+
+    def _put_many(
+        self,
+        queue: Queue,
+        topic: bytes,
+        bodies: Sequence[bytes],
+        properties: Sequence[Properties],
+    ) -> int:
+        """Put messages of one topic, whose properties are equally long, into a queue, and hold
+        their publisher if it must; how many were not dropped.
+
+        Consumers that have room are given what a full queue has, before more is put into it.
+        """
+        extra = sum([len(name) + len(value) for name, value in properties[0].items()])
+        start, total, taken = 0, len(bodies), 0
+        while start < total:
+            room = queue.max_messages - len(queue)
+            if room < total - start and queue.waiting:
+                self._deliver_queue(queue)
+                room = queue.max_messages - len(queue)
+            end = total if room <= 0 else min(total, start + room)
+            if end - start < total:
+                chunk = queue.put_many(topic, bodies[start:end], properties[start:end], extra)
+            else:
+                chunk = queue.put_many(topic, bodies, properties, extra)
+            start = end
+            taken += len(chunk)
+            if queue.durable:
+                self._store_messages(queue, chunk)
+        if taken and queue.is_blocking:
+            self._deliver_queue(queue)
+            if queue.is_blocking:
+                self._hold_publisher(queue.name)
+        if queue.waiting:
+            self._undelivered[queue.name] = queue
+        return taken
+
+    def _store_messages(self, queue: Queue, messages: Sequence[QueuedMessage]) -> None:
+        if not messages:
+            return
+        if not queue.is_stored:
+            self._store_queue(queue)
+        if queue.name not in self._delivering:  # else some of it may yet be taken back
+            self._forget_done(queue)
+        queued = self._outputs.queued
+        for each in messages:
+            entry = pack(0, each.topic, each.body), pack_properties(each.properties)
+            queued[spell_place(queue.name, each.number)] = entry
 
     def _put(
         self,
@@ -1808,6 +1980,7 @@ class _Executors(dict[type[Any], Callable[[Broker, Client, Any], None]]):
 _EXECUTE = _Executors(
     {
         Publish: Broker._publish,
+        PublishMany: Broker._publish_many,
         Announce: Broker._announce,
         Subscribe: Broker._subscribe,
         Unsubscribe: Broker._unsubscribe,
@@ -1825,6 +1998,7 @@ _EXECUTE = _Executors(
         Discard: Broker._discard,
         Signal: Broker._signal,
         Authenticate: Broker._authenticate,
+        ActAs: Broker._act_as,
         Reply: Broker._reply,
         ChangeTables: Broker._change_tables,
         Complain: Broker._complain,

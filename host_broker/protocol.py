@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from host_broker.access.rights import ClientPaths
 from host_broker.bus.commands import Command
 from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.bus.queue import Queue
 from host_broker.bus.subscriptions import Interest
 from host_broker.bus.topic_table import TopicTable
 from host_broker.outputs import ConnectionId
@@ -67,6 +68,9 @@ class BrokerContext:
     all connections (``bus.max_held_bytes``). ``stats`` are the broker's counts.
     ``topics``: what the bus knows of topics; its marks are for topics that are plain (``Run``).
     ``servers`` are those made before, by name: a protocol that carries another one finds it there.
+    ``queues`` are those of the bus, to look at. ``stores``: what waits in durable ones outlives the
+    broker. ``address_of``: where a connection comes from, as the edge says it. ``node``: 4 bytes
+    that tell this broker from others.
     ``topics_of`` is ``topics`` as the hot path of one connection uses it: whoever reads with it and
     makes runs of what is marked there has the fastest way; None: everybody has the same.
     """
@@ -78,6 +82,10 @@ class BrokerContext:
     topics: TopicTable[Any] = field(default_factory=TopicTable)
     servers: Mapping[str, "ProtocolServer"] = field(default_factory=dict)
     topics_of: Callable[[ConnectionId], TopicTable[Any]] | None = None
+    queues: Mapping[bytes, Queue] = field(default_factory=dict)
+    stores: bool = False
+    address_of: Callable[[ConnectionId], str] = lambda connection: ""
+    node: bytes = b"\x7f\0\0\1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,33 @@ class Publish:
     properties: Properties = NO_PROPERTIES
 
 
+@dataclass(slots=True)
+class Outcome:
+    """What became of messages: how often one was given to a receiver, how often one was not since
+    a queue was full, and how many have no receiver at all."""
+
+    routed: int = 0
+    dropped: int = 0
+    unrouted: int = 0
+
+
+@dataclass(slots=True)
+class PublishMany:
+    """Publish messages of one topic, one after the other, as ``Publish`` does.
+
+    ``properties`` are those of all of them; ``named`` is one more, of which each has a value of its
+    own, in ``values``. They are within the limits (``property_fault``). A message without a body is
+    for queues only. ``outcome`` is told what became of those that the client may publish.
+    """
+
+    topic: bytes
+    bodies: Sequence[bytes]
+    properties: Properties
+    named: str
+    values: Sequence[bytes]
+    outcome: Callable[[Outcome], None] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Announce:
     """Publish in the feedback system, retained, never journalled.
@@ -94,7 +121,8 @@ class OpenQueue:
     ``permanent``: it outlives its consumers; any other goes when the last one has left it.
     ``durable``: what waits in it outlives the broker, if it is permanent and the broker has a place
     for that (``--data``).
-    ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those. A name is
+    ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those, less than 0
+    that it has room for none. A name is
     as that of a normal topic (``topic_fault``); any other is refused as "queue.name".
     """
 
@@ -247,6 +275,13 @@ class Authenticate:
 
 
 @dataclass(frozen=True, slots=True)
+class ActAs:
+    """Be who another connection of this protocol is: both are one client's."""
+
+    connection: ConnectionId
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """Answer what the session was asked (``Session.asked``). ``answer`` is called when all commands
     before this one are executed, so that it can say what came of them."""
@@ -286,6 +321,7 @@ class Dial:
 Command = (
     Run
     | Publish
+    | PublishMany
     | Announce
     | Subscribe
     | Unsubscribe
@@ -303,6 +339,7 @@ Command = (
     | Discard
     | Signal
     | Authenticate
+    | ActAs
     | Reply
     | ChangeTables
     | Complain

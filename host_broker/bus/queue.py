@@ -40,7 +40,7 @@ def spell_place(queue: bytes, number: int) -> bytes:
 
 def spell_attributes(queue: "Queue") -> bytes:
     """Return what a durable queue is opened with when it comes back: its policy and the limits that
-    it was opened with, 0 for those of the settings."""
+    it was opened with, as ``OpenQueue`` says them."""
     return f"{queue.policy} {queue.wanted_messages} {queue.wanted_bytes}".encode()
 
 
@@ -216,10 +216,7 @@ class Queue:
             for number, body, own in zip(count(number + 1), bodies, properties, strict=False)
         ]
         size = sum([message.size for message in messages])
-        if (
-            self._count + len(messages) > self.max_messages
-            or self._bytes + size > self.max_bytes
-        ):
+        if self._count + len(messages) > self.max_messages or self._bytes + size > self.max_bytes:
             return self._put_what_fits(messages)
         self._last_number += len(messages)
         self._waiting.extend(messages)
@@ -228,11 +225,11 @@ class Queue:
         return messages
 
     def _put_what_fits(self, messages: Iterable[QueuedMessage]) -> list[QueuedMessage]:
-        taken: list[QueuedMessage] = []
-        for each in messages:
-            if self.put(each.topic, each.body, each.properties):
-                taken.append(self._waiting[-1])
-        return taken
+        return [
+            self._waiting[-1]
+            for each in messages
+            if self.put(each.topic, each.body, each.properties)
+        ]
 
     def restore(self, number: int, topic: bytes, body: bytes, properties: Properties) -> None:
         """Have a stored message back, whatever the limits say; call it in the order of numbers,

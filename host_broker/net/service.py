@@ -2,10 +2,12 @@
 
 import asyncio
 import functools
+import hashlib
 import logging
 import os
-import random
+import secrets
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -126,7 +128,11 @@ async def _prepare(
             listeners.append(Listener(address, settings.net, options.insecure_bind, authenticated))
         _warn_of_exposed(listeners)
         broker = Broker(
-            settings, lambda: random.getrandbits(16), options.data is not None, access=access
+            settings,
+            lambda: secrets.randbits(16),  # keys of clients are made of these
+            options.data is not None,
+            access=access,
+            node=_node_of(options),
         )
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:
@@ -291,6 +297,14 @@ async def _serve(
         await site.close()
         if journal is not None:
             await journal.close(_WRITE_OUT_S)
+
+
+def _node_of(options: ServiceOptions) -> bytes:
+    """Return 4 bytes that tell this broker from others, also of this host: the same after a restart
+    if it listens at the same addresses. They are an address of 10.0.0.0/8, for who shows them."""
+    where = " ".join(map(str, options.listen))
+    digest = hashlib.sha256(f"{socket.gethostname()} {where}".encode()).digest()
+    return b"\x0a" + digest[:3]
 
 
 def _authenticates(address: Address, settings: Settings) -> bool:

@@ -5,7 +5,7 @@ direction; what is sent is spelled by the functions below it.
 """
 
 from collections.abc import Iterable, Sequence
-from struct import Struct, error as StructError
+from struct import Struct
 from typing import Literal
 
 from host_broker.protocols.fq.events import (
@@ -110,6 +110,7 @@ class Codec:
         self._offset = 0
         self._dead = False
         self._skip = 0  # bytes of a payload that is too long
+        self._stopped = 0  # where what could not be read begins
         self._with_origin = role == "data"  # messages have a sender and hops
         # What is read next: a magic, a command, messages.
         self._reads: Literal["magic", "command", "data"] = "magic" if role == "broker" else role
@@ -370,12 +371,14 @@ def _need(data: bytes, start: int, end: int) -> None:
 
 def _short(data: bytes, start: int, position: int) -> int:
     _need(data, start, position + 2)
-    return int(_SHORT.unpack_from(data, position)[0])
+    (value,) = _SHORT.unpack_from(data, position)
+    return int(value)
 
 
 def _long(data: bytes, start: int, position: int) -> int:
     _need(data, start, position + 4)
-    return int(_LONG.unpack_from(data, position)[0])
+    (value,) = _LONG.unpack_from(data, position)
+    return int(value)
 
 
 def _bytes(data: bytes, start: int, position: int, length: int) -> tuple[bytes, int]:
@@ -533,11 +536,8 @@ def spell_run(head: bytes, origin: bytes, ids: Sequence[bytes], payloads: Sequen
     """
     pack = _LONG.pack
     parts: list[bytes] = []
-    try:
-        for id, payload in zip(ids, payloads, strict=True):
-            if len(id) != ID_BYTES:
-                raise ValueError(f"an id has {ID_BYTES} bytes, not {len(id)}")
-            parts += (head, id, origin, pack(len(payload)), payload)
-    except StructError as error:
-        raise ValueError("a payload has less than 4 GiB") from error
+    for id, payload in zip(ids, payloads, strict=True):
+        if len(id) != ID_BYTES or len(payload) >= 1 << 32:
+            raise ValueError(f"an id of {len(id)} bytes, not {ID_BYTES}, or a payload of 4 GiB")
+        parts += (head, id, origin, pack(len(payload)), payload)
     return b"".join(parts)

@@ -1,34 +1,21 @@
 """What fq says by HTTP (R48-R51): fqd's pages, with fqd's words.
 
-``read_submission`` and ``submitted`` are ``/submit``; ``statistics`` is ``/stats.json``;
-``read_checkpoint`` and ``said`` are those about checkpoints of disk queues.
+``read_submission`` and ``submitted`` are ``/submit``; ``statistics`` is ``/stats.json``.
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from host_broker.pages import Page, PageAnswer, PageRequest
 
 SUBMIT, STATISTICS = "/submit", "/stats.json"
-ADD_CHECKPOINT, REMOVE_CHECKPOINT = "/add_checkpoint", "/remove_checkpoint"
-RESET_TO_CHECKPOINT = "/reset_to_checkpoint"
 PAGES = (
     Page(SUBMIT, ("POST", "PUT"), publishes=True),
     Page(STATISTICS, subscribe="$/info/stats"),
-    # fqd takes any method here; browsers with a page of another site are refused anyway.
-    Page(ADD_CHECKPOINT, ("GET", "POST")),
-    Page(REMOVE_CHECKPOINT, ("GET", "POST")),
-    Page(RESET_TO_CHECKPOINT, ("GET", "POST")),
 )
 ANYBODY = b"_web"  # the sender of who says nothing (A15)
 MAX_NAME = 127  # bytes of exchange, route, sender (R25)
-OWN_CHECKPOINT = "fq"  # where consumers of a queue are
-MAX_CHECKPOINT_NAME = 64  # bytes
-
-_CHECKPOINT_ID = re.compile(r"(\d{1,10}):(\d{1,10})")
-_MOST = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +26,6 @@ class Submission:
     route: bytes
     sender: bytes
     payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A named place in a disk queue; ``log`` and ``marker`` are those of a message's id."""
-
-    queue: bytes
-    name: str
-    log: int = 0
-    marker: int = 0
-
-    @property
-    def number(self) -> int:
-        """The number of the message in its queue."""
-        return self.log << 32 | self.marker
 
 
 def read_submission(request: PageRequest, max_payload: int) -> Submission | PageAnswer:
@@ -99,30 +71,6 @@ def submitted(routed: int, dropped: int, no_route: int, no_exchange: int) -> Pag
     return PageAnswer(text.encode())
 
 
-def said(status: str, message: str) -> PageAnswer:
-    """Say what has become of a checkpoint: ``success`` or ``error``, which is 200 too."""
-    text = f' "status": {json.dumps(status)},\n "message": {json.dumps(message)}\n'
-    return PageAnswer(b"{\n" + text.encode() + b"}\n", close=True)
-
-
-def read_checkpoint(request: PageRequest) -> Checkpoint | PageAnswer:
-    """Return which checkpoint is meant, or why none is."""
-    name, queue = request.query.get("cpname"), request.query.get("qname")
-    if name is None or queue is None:
-        return said("error", "'cpname' and 'qname' must be given")
-    if name == OWN_CHECKPOINT:
-        return said("error", "'fq' is a reserved name, cannot be used for a checkpoint name")
-    if not 0 < len(name.encode("utf-8", "surrogateescape")) <= MAX_CHECKPOINT_NAME:
-        return said("error", f"'cpname' must have 1 to {MAX_CHECKPOINT_NAME} bytes")
-    raw = queue.encode("utf-8", "surrogateescape")
-    if request.path != ADD_CHECKPOINT:
-        return Checkpoint(raw, name)
-    place = _CHECKPOINT_ID.fullmatch(request.query.get("chkptid", ""))
-    if place is None or int(place[1]) > _MOST or int(place[2]) > _MOST:
-        return said("error", "'chkptid' must be of format: [0-9]*:[0-9]*")
-    return Checkpoint(raw, name, int(place[1]), int(place[2]))
-
-
 # ---- statistics ----
 
 
@@ -159,7 +107,6 @@ class ClientFigures:
 
     user: bytes
     address: str
-    port: int
     is_peer: bool
     counters: Mapping[str, int] | None
 
@@ -241,7 +188,6 @@ def _client(figures: ClientFigures) -> dict[str, object]:
     document: dict[str, object] = {
         "user": _text(figures.user),
         "remote_addr": figures.address,
-        "remote_port": str(figures.port),
     }
     if figures.counters is not None:
         document["mode"] = "peer" if figures.is_peer else "client"

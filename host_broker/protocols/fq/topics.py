@@ -1,8 +1,8 @@
 """Exchange and route as a topic of the bus, and back: one reversible rule.
 
-The topic is ``EXCHANGE/ROUTE``; with an empty route it is ``EXCHANGE``. The route is there verbatim,
-slashes included, but for what would be no normal topic or mean something else, which is ``%`` and
-two upper-case hexadecimal digits for each byte:
+The topic is ``EXCHANGE/ROUTE``; with an empty route it is ``EXCHANGE``. The route is there
+verbatim, slashes included, but for what would be no normal topic or mean something else, which is
+``%`` and two upper-case hexadecimal digits for each byte:
 
 - NUL, and bytes that are not UTF-8;
 - a slash at the end of the route; in the exchange every slash;
@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from host_broker.bus.publication import MAX_TOPIC
-from host_broker.bus.topic_table import TopicTable
 
 MAX_LEVEL = 127  # bytes of the exchange as a level
 EXCHANGE, ROUTE = "fq.exchange", "fq.route"  # properties of messages whose topic is cut
@@ -60,11 +59,11 @@ class Address:
 class Index:
     """Where to find what a program's prefix wants.
 
-    ``topic`` is one to subscribe to as it is; ``prefix`` begins all other topics. ``is_exact``: all
-    of them are wanted; otherwise whoever subscribes has to look at the routes.
+    ``topic``, if it is not None, is one to subscribe to as it is; ``prefix`` begins all other
+    topics. ``is_exact``: all that it begins are wanted; otherwise one has to look at the routes.
     """
 
-    prefix: bytes | None
+    prefix: bytes
     topic: bytes | None
     is_exact: bool
 
@@ -205,9 +204,7 @@ def _stable(prefix: bytes) -> bytes:
     while True:
         shorter = _without_half_character(prefix)
         shorter = _MAYBE_ESCAPE.sub(b"", shorter)
-        if shorter.endswith(b"/"):
-            shorter = shorter[:-1]
-        elif shorter == b"*" or shorter.endswith(b"/*"):
+        if shorter.endswith(b"/") or shorter == b"*" or shorter.endswith(b"/*"):
             shorter = shorter[:-1]
         if shorter == prefix:
             return prefix

@@ -6,19 +6,13 @@ import pytest
 
 from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocols.fq.pages import (
-    ADD_CHECKPOINT,
-    MAX_CHECKPOINT_NAME,
     PAGES,
-    REMOVE_CHECKPOINT,
-    Checkpoint,
     ClientFigures,
     ExchangeFigures,
     QueueFigures,
     RouteFigures,
     Submission,
-    read_checkpoint,
     read_submission,
-    said,
     statistics,
     submitted,
 )
@@ -100,45 +94,6 @@ def test_the_pages() -> None:
     assert pages["/stats.json"].subscribe == "$/info/stats"
 
 
-def _ask(path: str, **query: str) -> Checkpoint | PageAnswer:
-    return read_checkpoint(PageRequest("GET", path, query))
-
-
-def test_checkpoints() -> None:
-    """Names and places as fqd takes them."""
-    added = _ask(ADD_CHECKPOINT, qname="q", cpname="c", chkptid="1:7")
-    assert added == Checkpoint(b"q", "c", 1, 7)
-    assert isinstance(added, Checkpoint)
-    assert added.number == (1 << 32) + 7
-    assert _ask(REMOVE_CHECKPOINT, qname="q\udcff", cpname="c") == Checkpoint(b"q\xff", "c")
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ({"cpname": "c"}, "'cpname' and 'qname' must be given"),
-        (
-            {"cpname": "fq", "qname": "q"},
-            "'fq' is a reserved name, cannot be used for a checkpoint name",
-        ),
-        ({"cpname": "", "qname": "q"}, f"'cpname' must have 1 to {MAX_CHECKPOINT_NAME} bytes"),
-        ({"cpname": "c", "qname": "q"}, "'chkptid' must be of format: [0-9]*:[0-9]*"),
-        (
-            {"cpname": "c", "qname": "q", "chkptid": "1:4294967296"},
-            "'chkptid' must be of format: [0-9]*:[0-9]*",
-        ),
-    ],
-)
-def test_what_is_no_checkpoint(query: dict[str, str], message: str) -> None:
-    """fqd's words, with 200."""
-    answer = _ask(ADD_CHECKPOINT, **query)
-    assert answer == said("error", message)
-    assert isinstance(answer, PageAnswer)
-    assert answer.status == 200
-    assert answer.body == b'{\n "status": "error",\n "message": "%s"\n}\n' % message.encode()
-    assert answer.close
-
-
 def test_statistics() -> None:
     """R50: exchanges with their routes, all together, queues with their clients."""
     route = RouteFigures(23, b"a.", b"q\xff", True, 5, 120, b'prefix:"a."')
@@ -146,8 +101,8 @@ def test_statistics() -> None:
     together = ExchangeFigures(10, 100, 2, 8, 2, no_exchange=1)
     counters = {"no_exchange": 1, "msgs_in": 10}
     clients = (
-        ClientFigures(b"me", "127.0.0.1", 4711, False, counters),
-        ClientFigures(b"peer", "192.0.2.1", 1, True, None),
+        ClientFigures(b"me", "127.0.0.1", False, counters),
+        ClientFigures(b"peer", "192.0.2.1", True, None),
     )
     queue = QueueFigures(b"q\xff", False, "mem", "block", 7, 3, 2, clients)
     answer = statistics("0.1", exchanges, together, [queue])
@@ -196,12 +151,11 @@ def test_statistics() -> None:
                     {
                         "user": "me",
                         "remote_addr": "127.0.0.1",
-                        "remote_port": "4711",
                         "mode": "client",
                         "no_exchange": "1",
                         "msgs_in": "10",
                     },
-                    {"user": "peer", "remote_addr": "192.0.2.1", "remote_port": "1"},
+                    {"user": "peer", "remote_addr": "192.0.2.1"},
                 ],
             }
         },
