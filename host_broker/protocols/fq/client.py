@@ -422,12 +422,12 @@ class FqClientSession(ClientSession):
     def _heard_status(self, status: Status, now: float) -> Sequence[Event]:
         counters = dict(status.counters)
         read = counters.get(b"msgs_in")
+        if read is not None:
+            read += counters.get(b"size_dropped", 0)  # those have been read, too
         events: list[Event] = []
         if self._state is _State.WAIT_DATA:
-            unbound = any(
-                each.of_address and each.route is None for each in self._bindings.values()
-            )
-            if read is not None and not unbound:
+            bound = all(each.route is not None for each in self._bindings.values())
+            if read is not None and bound:
                 self._state = _State.READY
                 events.append(Ready())
         if read is not None:
@@ -519,7 +519,7 @@ class FqClientSession(ClientSession):
         return f"{level}/{self._program or 'prefix:'}"
 
     def _wanted(self, pattern: str) -> _Wanted:
-        level, slash, said = pattern.partition("/")
+        level, _, said = pattern.partition("/")
         exchange = self._topics.read(_bytes(level)).exchange
         self._require_exchange(exchange, pattern)
         if said.startswith(_PROGRAM):
@@ -596,8 +596,8 @@ class FqClientSession(ClientSession):
             seconds = -1.0
         if seconds != 0 and not 0.05 <= seconds <= _LARGEST_HEARTBEAT_S:
             raise BadArgument(
-                f"{self.setup.where}: the heartbeat is 0 or 0.05 to {_LARGEST_HEARTBEAT_S} seconds, "
-                f"not '{said}'"
+                f"{self.setup.where}: the heartbeat is 0, or 0.05 to {_LARGEST_HEARTBEAT_S}, in "
+                f"seconds, not '{said}'"
             )
         return seconds
 
