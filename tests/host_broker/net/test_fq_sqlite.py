@@ -224,12 +224,14 @@ def test_disk_queues_survive(data: Path) -> None:
                 until(lambda: _statistics(running)["queues"]["d"]["backlog"] == 99)
             _submit(running, "e", "r", b"99")  # its answer says that this one, too, is kept
         running.end(signal.SIGKILL)
-    with broker("--data", str(data), *_LISTEN) as running:
-        with fq_client(running.ports["fq"], disk) as client:
-            assert client.payloads(100) == [b"%d" % number for number in range(100)]
-            with fq_client(running.ports["fq"], b"sender") as sender:
-                sender.publish(b"e", b"r", b"more")
-            assert client.payloads(1) == [b"more"]
+    with (
+        broker("--data", str(data), *_LISTEN) as running,
+        fq_client(running.ports["fq"], disk) as client,
+        fq_client(running.ports["fq"], b"sender") as sender,
+    ):
+        assert client.payloads(100) == [b"%d" % number for number in range(100)]
+        sender.publish(b"e", b"r", b"more")
+        assert client.payloads(1) == [b"more"]
 
 
 def test_without_a_data_folder() -> None:
