@@ -4,7 +4,8 @@
 bus; ``programs`` what a binding wants; ``queues`` their names, kinds and clients; ``session`` the
 two connections of a client; ``server`` what they share; ``pages`` what is asked and said by HTTP;
 ``configuration`` what is in the tables that last, ``keeper`` who writes and reads them;
-``internal`` the connections of pages and tables; ``settings`` the section [fq].
+``internal`` the connections of pages and tables; ``peering`` brokers to take messages from;
+``client`` the other side; ``settings`` the section [fq].
 R and A numbers are those of the requirements and ambiguities in ``NOTES.md``.
 """
 
@@ -35,6 +36,8 @@ FQ = ProtocolSpec(
     ),
     path="free",
     user=True,
+    connect_options=("exchange", "program", "bind", "heartbeat", "token_file"),
+    client="host_broker.protocols.fq.client:FqClientSession",
     authenticates=True,
     pages=PAGES,
     tables=TABLES,

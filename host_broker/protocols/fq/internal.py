@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from host_broker.bus.commands import Command, Outcome, PublishMany, Reply
 from host_broker.bus.queue import Queue
+from host_broker.outputs import ConnectionId
 from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.fq.pages import (
@@ -18,6 +19,7 @@ from host_broker.protocols.fq.pages import (
     statistics,
     submitted,
 )
+from host_broker.protocols.fq.peering import Tag
 from host_broker.protocols.fq.queues import MODULUS, Binding, Exchange, FqClient, FqQueue
 from host_broker.protocols.fq.session import COUNTERS, HOPS, ID, SENDER
 from host_broker.tables import Rows
@@ -31,8 +33,10 @@ VERSION = "motemq"  # fqd says its own here
 class InternalSession(Session):
     """One request for a page, or the one reader of the tables."""
 
-    def __init__(self, server: "FqServer") -> None:
+    def __init__(self, server: "FqServer", connection: ConnectionId) -> None:
         self._server = server
+        self._connection = connection
+        self.deadline: float | None = None
         self._denied = ""
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
@@ -40,8 +44,23 @@ class InternalSession(Session):
         return NOTHING
 
     def rows(self, found: Mapping[str, Rows], now: float) -> Sequence[Command]:
-        """Have queues and bindings as the tables say."""
-        return list(self._server.keeper.rows(found))
+        """Have queues, bindings and links to other brokers as the tables say."""
+        self._server.peering.home = self._connection
+        return [*self._server.keeper.rows(found), *self.tick(now)]
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """Connect to other brokers, as far as it is time for that."""
+        peering = self._server.peering
+        commands = peering.tick(now)
+        self.deadline = peering.next_deadline
+        return commands
+
+    def not_reached(self, tag: object, reason: str, now: float) -> Sequence[Command]:
+        """Try again later."""
+        peering = self._server.peering
+        commands = peering.not_reached(tag.link, reason, now) if isinstance(tag, Tag) else []
+        self.deadline = peering.next_deadline
+        return commands
 
     def refused(self, action: str, topic: bytes) -> Sequence[Command]:
         """Note what the answer has to say."""

@@ -20,7 +20,6 @@ from host_broker.bus.commands import (
     Dial,
     Discard,
     Disconnect,
-    PublishMany,
     Send,
     Wake,
 )
@@ -51,7 +50,7 @@ from host_broker.protocols.fq.events import (
     TooLong,
     UnbindAnswer,
 )
-from host_broker.protocols.fq.session import HOPS, ID, SENDER
+from host_broker.protocols.fq.session import publication
 from host_broker.wire.violation import Violation
 
 if TYPE_CHECKING:
@@ -124,6 +123,11 @@ class Peering:
         self._server = server
         self._chance = chance
         self._links: dict[Login, Link] = {}
+
+    @property
+    def server(self) -> "FqServer":
+        """What all fq connections share."""
+        return self._server
 
     @property
     def links(self) -> Sequence[Link]:
@@ -202,14 +206,12 @@ class Peering:
 class PeerCommands(Session):
     """The first connection of a link: login, bindings, heartbeats."""
 
-    def __init__(
-        self, peering: Peering, link: Link, connection: ConnectionId, now: float
-    ) -> None:
+    def __init__(self, peering: Peering, link: Link, connection: ConnectionId, now: float) -> None:
         self.client = str(link.login)
         self.deadline: float | None = now + LOGIN_S
         self._peering = peering
         self._link = link
-        self._codec = Codec("command", peering.max_payload)
+        self._codec = Codec("command", peering.server.max_payload)
         self._is_in = False
         self._ended = False
         self._next_beat = 0.0
@@ -375,12 +377,10 @@ class PeerMessages(Session):
         return commands
 
     def _published(self, run: MessageRun) -> Sequence[Command]:
-        server = self._server
-        hops = server.relayed(run.hops)
+        hops = relayed(run.hops, self._server.node)
         if hops is None:
             return NOTHING
-        properties = {SENDER: run.sender, HOPS: hops}
-        return [server.publish(run, properties, None)]
+        return [publication(self._server, run, run.sender, hops, None)]
 
     def closed(self, now: float) -> Sequence[Command]:
         """End the first connection, too."""

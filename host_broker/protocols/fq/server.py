@@ -4,11 +4,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import pairwise
 
 from host_broker.outputs import ConnectionId
-from host_broker.protocol import BrokerContext, ProtocolServer
+from host_broker.protocol import BrokerContext, ProtocolServer, Session
 from host_broker.protocols.fq.codec import MAX_NAME
 from host_broker.protocols.fq.functions import broker_functions
 from host_broker.protocols.fq.internal import InternalSession
 from host_broker.protocols.fq.keeper import TableKeeper
+from host_broker.protocols.fq.peering import Peering, Tag
 from host_broker.protocols.fq.queues import FqClient, Queues
 from host_broker.protocols.fq.session import FqSession
 from host_broker.protocols.fq.settings import FqSettings
@@ -32,7 +33,8 @@ class FqServer(ProtocolServer):
         self.max_payload = min(settings.max_payload, context.bus.max_body)
         self.topics = Topics()
         self.queues = Queues(context.stores, broker_functions(context.random_u16), self.topics)
-        self.keeper = self.queues.keeper = TableKeeper(self.queues)
+        self.peering = Peering(self, lambda: context.random_u16() / 65536)
+        self.keeper = self.queues.keeper = TableKeeper(self.queues, self.peering.changed)
         self.clients: dict[bytes, FqClient] = {}
         self._made_ids = 0
         self._id_prefix = b""  # of ids of messages that have none
@@ -43,7 +45,13 @@ class FqServer(ProtocolServer):
 
     def internal(self, connection: ConnectionId, now: float) -> InternalSession:
         """Begin a connection for a page, or for the tables."""
-        return InternalSession(self)
+        return InternalSession(self, connection)
+
+    def dialed(self, connection: ConnectionId, tag: object, now: float) -> Session:
+        """Begin a connection to another broker."""
+        if not isinstance(tag, Tag):
+            raise TypeError(f"fq has not dialed for {tag!r}")
+        return self.peering.dialed(connection, tag, now)
 
     def new_key(self) -> bytes:
         """Return a key that no client has (R4, A8)."""

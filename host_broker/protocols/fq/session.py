@@ -319,10 +319,8 @@ class FqSession(Session):
         if client is None:
             return NOTHING
         server = self._server
-        count = len(event.payloads)
-        octets = sum(map(len, event.payloads))
-        client.msgs_in += count
-        client.octets_in += octets
+        client.msgs_in += len(event.payloads)
+        client.octets_in += sum(map(len, event.payloads))
         sender, hops = client.user, self._hops
         if client.is_peer:
             sender = event.sender
@@ -330,22 +328,7 @@ class FqSession(Session):
                 if _has_hop(event.hops, server.node):
                     return NOTHING  # it has been here (R46)
                 hops = (server.node + event.hops)[: MAX_HOPS * HOP_BYTES]
-        address = server.topics.of(event.exchange, event.route)
-        properties = {SENDER: sender, HOPS: hops}
-        if address.is_cut:
-            properties |= address.properties
-        exchange = server.queues.exchanges.get(event.exchange)
-        server.queues.came(exchange, count, octets)
-
-        def told(outcome: Outcome) -> None:
-            client.routed += outcome.routed
-            client.dropped += outcome.dropped
-            client.no_route += outcome.unrouted
-            if exchange is None:
-                client.no_exchange += outcome.unrouted
-            server.queues.went(exchange, outcome)
-
-        return [PublishMany(address.topic, event.payloads, properties, ID, event.ids, told)]
+        return [publication(server, event, sender, hops, client)]
 
     def _too_long(self, event: TooLong, now: float) -> Sequence[Command]:
         if self._peer is not None:
@@ -423,6 +406,30 @@ class FqSession(Session):
             self._origins.clear()
         origin = self._origins[sender, hops] = spell_origin(sender[:MAX_NAME], said)
         return origin
+
+
+def publication(
+    server: "FqServer", run: MessageRun, sender: bytes, hops: bytes, client: FqClient | None
+) -> Command:
+    """Return how to publish a run; what becomes of it is counted, also for ``client``."""
+    queues = server.queues
+    address = server.topics.of(run.exchange, run.route)
+    properties = {SENDER: sender, HOPS: hops}
+    if address.is_cut:
+        properties |= address.properties
+    exchange = queues.exchanges.get(run.exchange)
+    queues.came(exchange, len(run.payloads), sum(map(len, run.payloads)))
+
+    def told(outcome: Outcome) -> None:
+        if client is not None:
+            client.routed += outcome.routed
+            client.dropped += outcome.dropped
+            client.no_route += outcome.unrouted
+            if exchange is None:
+                client.no_exchange += outcome.unrouted
+        queues.went(exchange, outcome)
+
+    return PublishMany(address.topic, run.payloads, properties, ID, run.ids, told)
 
 
 def _head(exchange: bytes, route: bytes) -> bytes | None:
