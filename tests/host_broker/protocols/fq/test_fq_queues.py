@@ -24,7 +24,7 @@ def test_consumers_of_a_public_queue_compete(count: int) -> None:
     for round_ in range(10):
         publisher.publish(b"ex", b"r", *_numbered(round_ * 48, round_ * 48 + 48))
     found = [[int(each) for each in consumer.payloads()] for consumer in consumers]
-    assert sorted(sum(found, [])) == list(range(480))
+    assert sorted(each for share in found for each in share) == list(range(480))
     for each in found:
         assert each == sorted(each)
         assert len(each) == 480 // count
@@ -119,7 +119,7 @@ def test_a_full_queue_has_its_publisher_wait_and_nobody_else() -> None:
     ("backlog", "most"), [(b"0", 0), (b"x", 0), (b"-1", 100_000), (b"7,backlog=8", 8)]
 )
 def test_backlogs(backlog: bytes, most: int) -> None:
-    """R34, A24: nothing at all fits 0; less is modulo 2**32; never more than bus.max_queue_messages."""
+    """R34, A24: nothing fits 0; less is modulo 2**32; at most bus.max_queue_messages."""
     desk = fq_desk()
     Peer(desk, b"c\0mem:backlog=" + backlog)
     assert desk.broker.queues[b"fq/c"].max_messages == most
