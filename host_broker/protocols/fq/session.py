@@ -84,6 +84,7 @@ _UNLIMITED = 1 << 30
 _LONG = Struct(">I")
 _LENGTHS = [_LONG.pack(length) for length in range(2048)]
 _MOST_ORIGINS = 1024  # remembered
+_NO_SENDER = b"_motemq"  # of what came by another protocol; npm's client cannot read an empty one
 
 
 class _State(Enum):
@@ -404,7 +405,7 @@ class FqSession(Session):
             return None
         if len(self._origins) >= _MOST_ORIGINS:
             self._origins.clear()
-        origin = self._origins[sender, hops] = spell_origin(sender[:MAX_NAME], said)
+        origin = self._origins[sender, hops] = spell_origin(sender[:MAX_NAME] or _NO_SENDER, said)
         return origin
 
 
