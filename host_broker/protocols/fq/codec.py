@@ -241,7 +241,7 @@ class Codec:
         known = (COMMAND_MAGIC, DATA_MAGIC, PEER_MAGIC, OLD_PEER_MAGIC)
         if any(each.startswith(magic) for each in known):
             raise _Short(_MAGIC_BYTES)
-        raise _Malformed("R3", f"a connection begins with {magic.hex()}, which is no magic of fq")
+        raise _Malformed("R3", "a connection begins with no magic of fq")
 
     def _login(self, data: bytes, start: int) -> tuple[Event, int]:
         if _short(data, start, start + 2) != PLAIN:
@@ -336,11 +336,11 @@ class Codec:
             raise _Short(fixed + payload_length)
         route = head[2 + exchange_length :]
         events.append(TooLong(head[1 : 1 + exchange_length], route, payload_length))
-        end = start + fixed + payload_length
-        if end > size:
-            self._skip = end - size
+        behind: int = start + fixed + payload_length
+        if behind > size:
+            self._skip = behind - size
             return size
-        return end
+        return behind
 
 
 def _origin(data: bytes, start: int, position: int) -> bytes:

@@ -49,7 +49,11 @@ class FqClient:
         self._command.sendall(
             spell_greeting(CommandGreeting()) + spell_login(user, queue, password)
         )
-        self.key = self._answer(LoginAccepted).key
+        try:
+            self.key = self._answer(LoginAccepted).key
+        except BaseException:
+            self._command.close()
+            raise
         self._data: socket.socket | None = None
         self._data_codec = Codec("data", 8 << 20)
         self._messages: list[tuple[bytes, bytes, bytes, bytes]] = []

@@ -43,6 +43,15 @@ def _change(data: Path, *statements: str) -> None:
     database.close()
 
 
+def _submit(running: BrokerProcess, exchange: str, route: str, payload: bytes) -> None:
+    url = f"http://127.0.0.1:{running.ports['fq']}/submit"
+    headers = {"X-Fq-Exchange": exchange, "X-Fq-Route": route}
+    with urllib.request.urlopen(
+        urllib.request.Request(url, payload, headers), timeout=20
+    ) as answer:
+        assert answer.status == 200
+
+
 def _statistics(running: BrokerProcess) -> dict[str, Any]:
     url = f"http://127.0.0.1:{running.ports['fq']}/stats.json"
     with urllib.request.urlopen(url, timeout=20) as answer:
@@ -210,16 +219,19 @@ def test_disk_queues_survive(data: Path) -> None:
         with FqClient(running.ports["fq"], disk, data=False) as client:
             client.bind_permanently(b"e", b"prefix:")
             with fq_client(running.ports["fq"], b"sender") as sender:
-                for number in range(100):
+                for number in range(99):
                     sender.publish(b"e", b"r", b"%d" % number)
-                until(lambda: _statistics(running)["queues"]["d"]["backlog"] == 100)
+                until(lambda: _statistics(running)["queues"]["d"]["backlog"] == 99)
+            _submit(running, "e", "r", b"99")  # its answer says that this one, too, is kept
         running.end(signal.SIGKILL)
-    with broker("--data", str(data), *_LISTEN) as running:
-        with fq_client(running.ports["fq"], disk) as client:
-            assert client.payloads(100) == [b"%d" % number for number in range(100)]
-            with fq_client(running.ports["fq"], b"sender") as sender:
-                sender.publish(b"e", b"r", b"more")
-            assert client.payloads(1) == [b"more"]
+    with (
+        broker("--data", str(data), *_LISTEN) as running,
+        fq_client(running.ports["fq"], disk) as client,
+        fq_client(running.ports["fq"], b"sender") as sender,
+    ):
+        assert client.payloads(100) == [b"%d" % number for number in range(100)]
+        sender.publish(b"e", b"r", b"more")
+        assert client.payloads(1) == [b"more"]
 
 
 def test_without_a_data_folder() -> None:

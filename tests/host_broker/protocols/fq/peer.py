@@ -25,7 +25,7 @@ from host_broker.protocols.fq.events import (
     UnbindAnswer,
 )
 from host_broker.protocols.fq.settings import FqSettings
-from tests.host_broker.desk import Desk
+from tests.host_broker.desk import Desk, Done
 
 MAX = 1 << 24
 ID = b"0123456789abcdef"
@@ -103,10 +103,10 @@ class Peer:
         assert isinstance(answer, UnbindAnswer), answer
         return answer.route
 
-    def publish(self, exchange: bytes, route: bytes, *payloads: bytes) -> None:
+    def publish(self, exchange: bytes, route: bytes, *payloads: bytes) -> Done:
         """Publish in one read."""
         data = b"".join(spell_message(exchange, route, ID, each) for each in payloads)
-        self.desk.send(self.data, data)
+        return self.desk.send(self.data, data)
 
     def heard(self) -> list[Heard]:
         """The messages that came since the last time."""
