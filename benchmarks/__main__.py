@@ -8,6 +8,7 @@ from benchmarks.broker.command import command as broker
 from benchmarks.client.command import command as client
 from benchmarks.client.size import command as size
 from benchmarks.faults.command import command as pipeline_faults
+from benchmarks.fq_disk.command import command as fq_disk
 from benchmarks.journal.command import command as journal
 from benchmarks.link.command import command as link
 from benchmarks.pipeline.command import command as pipeline
@@ -24,6 +25,7 @@ main.add_command(acks, "acks")
 main.add_command(alerts, "alerts")
 main.add_command(broker, "broker")
 main.add_command(client, "client")
+main.add_command(fq_disk, "fq-disk")
 main.add_command(journal, "journal")
 main.add_command(link, "link")
 main.add_command(pipeline, "pipeline")

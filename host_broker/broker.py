@@ -20,17 +20,24 @@ from host_broker.access.rules import Action
 from host_broker.bus.bus import Bus
 from host_broker.bus.commands import (
     Acknowledge,
+    ActAs,
     Announce,
     Authenticate,
+    ChangeTables,
     Command,
+    Complain,
     Consume,
     DeleteQueue,
+    Dial,
     Discard,
     Disconnect,
     Enqueue,
     HoldPublishers,
     OpenQueue,
+    Outcome,
     Publish,
+    PublishMany,
+    Reply,
     Send,
     Signal,
     StopConsuming,
@@ -39,7 +46,13 @@ from host_broker.bus.commands import (
     Unsubscribe,
     Wake,
 )
-from host_broker.bus.delivery import Delivery, Filter, QueueDelivery, SubscriptionId
+from host_broker.bus.delivery import (
+    Delivery,
+    Filter,
+    QueueDelivery,
+    QueuedMessage,
+    SubscriptionId,
+)
 from host_broker.bus.permitted import PermittedTables, PermittedTopics
 from host_broker.bus.publication import (
     FEEDBACK,
@@ -54,6 +67,8 @@ from host_broker.bus.publication import (
     Run,
     is_service,
     pack,
+    pack_each,
+    pack_many,
     pack_properties,
     pack_with_properties,
     property_fault,
@@ -83,13 +98,16 @@ from host_broker.outputs import (
     Failure,
     Forward,
     Login,
+    Outgoing,
     Outputs,
     Record,
 )
+from host_broker.pages import PageRequest
 from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
 from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings, SlowPolicy, live_names
 from host_broker.stats import Stats
+from host_broker.tables import Rows
 from host_broker.wire.budget import Budget
 
 _header = HEADER.unpack_from
@@ -128,7 +146,8 @@ class Client:
     ``alone`` is the connection as the only receiver. ``internal``: it is a part of this process,
     counted by nobody. ``answers`` are what it is still to be told of retained messages; meanwhile,
     or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
-    publications. ``queues`` are those it consumes. ``held_by``: full queues it has to wait for.
+    publications. ``queues`` are those it consumes, ``own_queues``
+    those of them for which it needs no right. ``held_by``: full queues it has to wait for.
     ``congested``: its connection takes no more for now; ``holds``: its session takes no more, so
     that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
     ``topics`` are those it may publish, with their routes: that is one table for all who may the
@@ -149,6 +168,7 @@ class Client:
     answers: deque[_RetainedAnswer] | None = None
     suspended: deque[Command] | None = None
     queues: set[bytes] | None = None
+    own_queues: frozenset[bytes] = frozenset()
     held_by: set[bytes] | None = None
     principal: Principal = ANONYMOUS
     topics: TopicTable[Route] | dict[bytes, Route] | None = None  # not looked for yet
@@ -207,6 +227,7 @@ class Broker:
     real source, without one ids are a fixed sequence. ``journalled``: the edge wants
     ``Outputs.records``, and keeps what durable queues have. ``specs``: the protocols, by name; the
     registered ones by default. ``access``: users and their rights; by default there are no users.
+    ``node``: 4 bytes that tell this broker from others.
     Raises ``RegistryError`` if a protocol's server cannot be made.
     """
 
@@ -217,6 +238,7 @@ class Broker:
         journalled: bool = True,
         specs: Mapping[str, ProtocolSpec] | None = None,
         access: Access | None = None,
+        node: bytes = b"\x7f\0\0\1",
     ) -> None:
         self.stats = Stats()
         self._specs = protocols() if specs is None else specs
@@ -245,6 +267,7 @@ class Broker:
         )
         self._arriving: Client | None = None  # its session is being made
         self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
+        self._undelivered: dict[bytes, Queue] = {}  # they got many messages in this turn
         self._ending = False  # a signal has come, or stop: nothing more is read
         self._held_memory = Budget(settings.bus.max_held_bytes)
         context = BrokerContext(
@@ -255,6 +278,10 @@ class Broker:
             self._topics,
             self._servers,
             self._topics_of_connection,
+            self._bus.queues,
+            journalled,
+            self._address_of_connection,
+            node,
         )
         for name, spec in self._specs.items():
             section = spec.section or name
@@ -325,13 +352,15 @@ class Broker:
         peer: Peer | None = None,
         principal: Principal | None = None,
         slow: SlowPolicy = "pause",
+        dialed: object = None,
     ) -> None:
         """Begin a connection; ``connection`` is from 1 and never used again.
 
         ``loopback``: its peer is on this machine. ``internal``: it is a part of this process, which
         acts for ``principal``. ``peer`` is what is known of the other end of any other one, and
-        ``slow`` what is done if it takes too little. While
-        the broker is ending it is only told so, if its protocol has a word for that, or closed.
+        ``slow`` what is done if it takes too little. ``dialed``: we have connected, for this tag,
+        and what comes is ours to publish, whatever the ACL says of others. While the broker is
+        ending it is only told so, if its protocol has a word for that, or closed.
         ValueError if the protocol is unknown or the connection is already open.
         """
         spec = self._specs.get(protocol)
@@ -350,8 +379,9 @@ class Broker:
                 self._refused[connection] = Client(connection, spec, refusing, (connection,))
             return
         if principal is None:
-            principal = INTERNAL if internal else self.access.identify(peer or Peer())
-        if not (self.access.is_open or spec.authenticates or internal):
+            ours = internal or dialed is not None
+            principal = INTERNAL if ours else self.access.identify(peer or Peer())
+        if not (self.access.is_open or spec.authenticates or internal or dialed is not None):
             decision = self.access.allows(principal, "connect", spec.name)
             if not decision:
                 self.stats.discard(spec.name, "access.connect")
@@ -363,7 +393,12 @@ class Broker:
             connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
         )
         self._arriving = client
-        session = client.session = server.session(connection, now, loopback)
+        if dialed is not None:
+            session = client.session = server.dialed(connection, dialed, now)
+        elif internal:
+            session = client.session = server.internal(connection, now)
+        else:
+            session = client.session = server.session(connection, now, loopback)
         self._arriving = None
         self._clients[connection] = client
         self._bus.attach(connection, session.verbatim)
@@ -391,6 +426,37 @@ class Broker:
             client.suspended.extend(commands)
         if session.deadline is not None:
             self._deadlines.renew(connection, session.deadline)
+
+    def asked(self, connection: ConnectionId, request: PageRequest, now: float) -> None:
+        """Have a connection of this process answer a page: ``Outputs.answers``.
+
+        Nothing is answered once the broker is ending, or if the session fails, which is among the
+        closes then. What asks for many steps goes on by ``proceed``, as for anybody.
+        """
+        client = self._internal(connection, now)
+        if client is not None:
+            self._run(client, self._ask(client, client.session.asked, request, now))
+
+    def rows_changed(self, connection: ConnectionId, found: Mapping[str, Rows], now: float) -> None:
+        """Tell a connection of this process what is in its protocol's tables now."""
+        client = self._internal(connection, now)
+        if client is not None:
+            self._run(client, self._ask(client, client.session.rows, found, now))
+            self._deadlines.renew(connection, client.session.deadline)
+
+    def not_reached(self, connection: ConnectionId, tag: object, reason: str, now: float) -> None:
+        """Tell a connection that what it wanted dialed (``Outputs.outgoing``) is not there."""
+        client = self._internal(connection, now)
+        if client is not None:
+            self._run(client, self._ask(client, client.session.not_reached, tag, reason, now))
+            self._deadlines.renew(connection, client.session.deadline)
+
+    def _internal(self, connection: ConnectionId, now: float) -> Client | None:
+        client = self._clients.get(connection)
+        if client is None or client.closing or self._ending:
+            return None
+        self._begin(connection, now)
+        return client
 
     def closed(self, connection: ConnectionId, now: float) -> None:
         """End a connection, whatever ended it: first its interests, then wills and presence, once,
@@ -484,9 +550,10 @@ class Broker:
                     self._tell_interest(client, interest)
                     self._tell_lost(client, key.topic)
             for queue in sorted(client.queues or ()):
-                if not self._decide(client, "subscribe", queue):
-                    self._stop_consuming(client, StopConsuming(queue))
-                    self._tell_lost(client, queue)
+                if queue in client.own_queues or self._decide(client, "subscribe", queue):
+                    continue
+                self._stop_consuming(client, StopConsuming(queue))
+                self._tell_lost(client, queue)
 
     def _tell_lost(self, client: Client, path: bytes) -> None:
         """Say to a client that it may hear this no more."""
@@ -513,6 +580,11 @@ class Broker:
                 if found:
                     break
             yield found
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing is read any more."""
+        return self._ending
 
     @property
     def makes_publishers_wait(self) -> bool:
@@ -612,6 +684,10 @@ class Broker:
         """Return what is to be done for all calls since the last time."""
         if self._record_of is not None:
             self._end_record()  # of a call that failed before its end
+        while self._undelivered:
+            queues, self._undelivered = self._undelivered, {}
+            for queue in queues.values():
+                self._deliver_queue(queue)
         outputs = self._outputs
         self._outputs = Outputs()
         self._last_forward = None
@@ -795,7 +871,9 @@ class Broker:
         self, client: Client, command: OpenQueue | Enqueue | Consume, action: Action
     ) -> bool:
         """Whether a client may do that to a queue; it is told so if not."""
-        if self.access.is_open or self._decide(client, action, command.queue):
+        if self.access.is_open or (not isinstance(command, Enqueue) and command.own):
+            return True
+        if self._decide(client, action, command.queue):
             return True
         self._refuse(client, command, action, command.queue)
         return False
@@ -969,6 +1047,97 @@ class Broker:
         if route.matches:
             self._match_all(client, route, packet, properties)
 
+    def _publish_many(self, client: Client, command: PublishMany) -> None:
+        topic, bodies = command.topic, command.bodies
+        count = len(bodies)
+        topics = client.topics
+        if topics is None:
+            topics = self._find_topics(client)
+        route = topics.get(topic)
+        if route is None:
+            if is_service(topic) or topic_fault(topic):
+                rule = "R30" if is_service(topic) else "bus.topic"
+                self.stats.discard(client.spec.name, rule, count)
+                return
+            route = self._permitted_route(client, topic)
+            if route is None:
+                self._deny(client, "publish", topic, count)
+                return
+        self.stats.publications += count
+        client.published += count
+        shared, named, values = command.properties, command.named, command.values
+        if self._journalled:
+            data = pack_each(topic, bodies, shared, named, values)
+            for body, records in data:
+                self._record(client, body, records, WITH_PROPERTIES)
+        outcome = Outcome()
+        receivers = len(route.verbatim) + len(route.matches)
+        if not receivers:
+            outcome.unrouted = count
+        else:
+            properties = [{**shared, named: value} for value in values]
+            if route.verbatim:
+                outcome.routed += count * len(route.verbatim)
+                run = pack_many(topic, bodies if all(bodies) else [each for each in bodies if each])
+                if run:
+                    self._forward(route.verbatim, run)
+            everybody = bool(route.verbatim)
+            reached: set[int] = set()
+            for match in route.matches:
+                everybody = everybody or bool(match.ids)
+                reached |= self._match_many(client, match, topic, bodies, properties, outcome)
+            if not everybody:
+                outcome.unrouted = count - len(reached)
+        if command.outcome is not None:
+            command.outcome(outcome)
+
+    def _match_many(
+        self,
+        client: Client,
+        match: Match,
+        topic: bytes,
+        bodies: Sequence[bytes],
+        properties: Sequence[Properties],
+        outcome: Outcome,
+    ) -> set[int]:
+        """Give those messages to one who is no receiver of the stored form that it wants; which
+        these are, if it does not want all."""
+        chosen: set[int] = set()
+        if match.subscriber < 0:
+            queue = self._bus.queue_of(match.subscriber)
+            if queue is None:
+                return chosen  # deleted by what another receiver has said
+            if not match.ids:
+                wanted = [
+                    index
+                    for index, (body, own) in enumerate(zip(bodies, properties, strict=True))
+                    if any(
+                        self._passes(each.filter, match.subscriber, topic, own, body)
+                        for each in match.filtered
+                    )
+                ]
+                if not wanted:
+                    return chosen
+                chosen.update(wanted)
+                bodies = [bodies[index] for index in wanted]
+                properties = [properties[index] for index in wanted]
+            dropped = len(bodies) - self._put_many(queue, topic, bodies, properties)
+            outcome.routed += len(bodies)
+            if dropped:
+                outcome.dropped += dropped
+                self.stats.discard(client.spec.name, "queue.full", dropped)
+            return chosen
+        for index, (body, own) in enumerate(zip(bodies, properties, strict=True)):
+            ids = match.ids
+            if match.filtered:
+                ids = self._wanting(match, topic, own, body)
+            if ids:
+                outcome.routed += 1
+                chosen.add(index)
+                if body:
+                    self._deliver(match.subscriber, Delivery(pack(0, topic, body), ids, own))
+        return chosen
+
     def _clear(self, client: Client, topic: bytes) -> None:
         if self._bus.retained.clear(topic):
             self._retained_changed(client, topic, None)
@@ -1104,6 +1273,10 @@ class Broker:
             self._find_topics(client)
         return self._topics if client.permitted is None else client.permitted.table
 
+    def _address_of_connection(self, connection: ConnectionId) -> str:
+        client = self._clients.get(connection) or self._arriving
+        return "" if client is None else client.principal.address
+
     def _find_topics(self, client: Client) -> TopicTable[Route] | dict[bytes, Route]:
         """Return the topics that a client may publish, which it keeps."""
         key = self._table_of(client)
@@ -1211,6 +1384,13 @@ class Broker:
             self._log_in(client, command, Refused(f"{claim!r} gave no secret: NAME:SECRET"))
         else:
             self._log_in(client, command, Accepted(replace(known, kind="claimed", client=claim)))
+
+    def _act_as(self, client: Client, command: ActAs) -> None:
+        other = self._clients.get(command.connection)
+        if other is None or other.spec is not client.spec:
+            raise ValueError(f"connection {command.connection} is none of {client.spec.title}")
+        self._forget_topics(client)
+        client.principal = other.principal
 
     def _log_in(self, client: Client, command: Authenticate, verdict: Accepted | Refused) -> None:
         """Let a client in as who it is, if that may connect; tell it."""
@@ -1482,6 +1662,54 @@ class Broker:
                 self.stats.discard(client.spec.name, "queue.full")
         self._deliver_queue(queue)
 
+    def _put_many(
+        self,
+        queue: Queue,
+        topic: bytes,
+        bodies: Sequence[bytes],
+        properties: Sequence[Properties],
+    ) -> int:
+        """Put messages of one topic, whose properties are equally long, into a queue, and hold
+        their publisher if it must; how many were not dropped.
+
+        Consumers that have room are given what a full queue has, before more is put into it.
+        """
+        extra = sum([len(name) + len(value) for name, value in properties[0].items()])
+        start, total, taken = 0, len(bodies), 0
+        while start < total:
+            room = queue.max_messages - len(queue)
+            if room < total - start and queue.waiting:
+                self._deliver_queue(queue)
+                room = queue.max_messages - len(queue)
+            end = total if room <= 0 else min(total, start + room)
+            if end - start < total:
+                chunk = queue.put_many(topic, bodies[start:end], properties[start:end], extra)
+            else:
+                chunk = queue.put_many(topic, bodies, properties, extra)
+            start = end
+            taken += len(chunk)
+            if queue.durable:
+                self._store_messages(queue, chunk)
+        if taken and queue.is_blocking:
+            self._deliver_queue(queue)
+            if queue.is_blocking:
+                self._hold_publisher(queue.name)
+        if queue.waiting:
+            self._undelivered[queue.name] = queue
+        return taken
+
+    def _store_messages(self, queue: Queue, messages: Sequence[QueuedMessage]) -> None:
+        if not messages:
+            return
+        if not queue.is_stored:
+            self._store_queue(queue)
+        if queue.name not in self._delivering:  # else some of it may yet be taken back
+            self._forget_done(queue)
+        queued = self._outputs.queued
+        for each in messages:
+            entry = pack(0, each.topic, each.body), pack_properties(each.properties)
+            queued[spell_place(queue.name, each.number)] = entry
+
     def _put(
         self,
         client: Client,
@@ -1591,6 +1819,8 @@ class Broker:
         if client.queues is None:
             client.queues = set()
         client.queues.add(command.queue)
+        if command.own:
+            client.own_queues |= {command.queue}
         wanted = command.filter
         if wanted is not None:
             # It will be asked about all that waits.
@@ -1730,6 +1960,22 @@ class Broker:
             self._outputs.signal = command.kind
             self._outputs.signalled_by = str(client.principal)
 
+    def _reply(self, client: Client, command: Reply) -> None:
+        self._outputs.answers.append((client.connection, command.answer()))
+
+    def _change_tables(self, client: Client, command: ChangeTables) -> None:
+        name = client.spec.name
+        self._outputs.changes += [(name, statement) for statement in command.statements]
+
+    def _complain(self, client: Client, command: Complain) -> None:
+        self._outputs.complaints.append(command.text)
+
+    def _dial(self, client: Client, command: Dial) -> None:
+        host, port, tag = command.host, command.port, command.tag
+        self._outputs.outgoing.append(
+            Outgoing(client.connection, client.spec.name, host, port, tag, command.timeout_s)
+        )
+
 
 class _Executors(dict[type[Any], Callable[[Broker, Client, Any], None]]):
     """What each kind of command does."""
@@ -1741,6 +1987,7 @@ class _Executors(dict[type[Any], Callable[[Broker, Client, Any], None]]):
 _EXECUTE = _Executors(
     {
         Publish: Broker._publish,
+        PublishMany: Broker._publish_many,
         Announce: Broker._announce,
         Subscribe: Broker._subscribe,
         Unsubscribe: Broker._unsubscribe,
@@ -1758,5 +2005,10 @@ _EXECUTE = _Executors(
         Discard: Broker._discard,
         Signal: Broker._signal,
         Authenticate: Broker._authenticate,
+        ActAs: Broker._act_as,
+        Reply: Broker._reply,
+        ChangeTables: Broker._change_tables,
+        Complain: Broker._complain,
+        Dial: Broker._dial,
     }
 )

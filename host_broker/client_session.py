@@ -124,7 +124,17 @@ class Closed:
     error: ClientError
 
 
-Event = Messages | Active | Ready | Done | Failed | Closed
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """The session wants a second connection to the same address, on which ``channel`` speaks; once.
+
+    Both end together. While the program does not read, only the second one is read no further.
+    """
+
+    channel: "Channel"
+
+
+Event = Messages | Active | Ready | Done | Failed | Closed | Opens
 
 
 @dataclass(slots=True)
@@ -213,33 +223,19 @@ class CallByTopics(Protocol):
         """Return what ``done`` says went wrong."""
 
 
-class ClientSession(ABC):
-    """One connection's client side. Every method that may make bytes is followed by
-    ``data_to_send``; commands are legal from ``Ready`` on.
+class Channel(ABC):
+    """One connection's pure half: the bytes that came go in, events and bytes to send come out.
 
-    Commands raise ``BadArgument`` for what the protocol cannot carry and ``NotSupported`` for what
-    it cannot do; then nothing happened. Those that await an answer return what is missing without
-    it, e.g. "did not answer a PING".
+    Every method that may make bytes is followed by ``data_to_send``.
     """
 
-    can: frozenset[Ability] = frozenset()
-    # How clients of this protocol are called by those who publish and subscribe.
-    call_by_topics: "ClassVar[type[CallByTopics] | None]" = None
-    handshake: ClassVar[str] = "did not greet"  # what is missing before ``Ready``
-
     next_deadline: float | None = None  # when ``tick`` wants to be called, None = never
-    name: str = ""  # of this client, "" if the protocol has none
     heard: bool = False  # the broker has said anything yet
 
-    def __init__(self, setup: Setup) -> None:
-        """Raises ``BadArgument`` for what an address says and the protocol cannot carry."""
-        self.setup = setup
+    def __init__(self, where: str) -> None:
+        """``where`` names the broker in error texts."""
+        self._where = where
         self._out: list[bytes] = []
-
-    @classmethod
-    def abilities(cls, inner: "type[ClientSession] | None") -> frozenset[Ability]:
-        """Return what ``can`` will be; ``inner`` as in ``Setup``."""
-        return cls.can
 
     @property
     def doubt(self) -> str:
@@ -271,6 +267,36 @@ class ClientSession(ABC):
     def credit(self) -> bool:
         """Whether the broker will take another publication now; if not, an event comes first."""
         return True
+
+    def broken(self, reason: str) -> Closed:
+        """Return the end of a connection whose broker broke the protocol."""
+        return Closed(ConnectionLost(f"{self._where}: {reason}{DOUBT}"))
+
+
+class ClientSession(Channel):
+    """A client's side of a connection; commands are legal from ``Ready`` on.
+
+    Commands raise ``BadArgument`` for what the protocol cannot carry and ``NotSupported`` for what
+    it cannot do; then nothing happened. Those that await an answer return what is missing without
+    it, e.g. "did not answer a PING".
+    """
+
+    can: frozenset[Ability] = frozenset()
+    # How clients of this protocol are called by those who publish and subscribe.
+    call_by_topics: "ClassVar[type[CallByTopics] | None]" = None
+    handshake: ClassVar[str] = "did not greet"  # what is missing before ``Ready``
+
+    name: str = ""  # of this client, "" if the protocol has none
+
+    def __init__(self, setup: Setup) -> None:
+        """Raises ``BadArgument`` for what an address says and the protocol cannot carry."""
+        super().__init__(setup.where)
+        self.setup = setup
+
+    @classmethod
+    def abilities(cls, inner: "type[ClientSession] | None") -> frozenset[Ability]:
+        """Return what ``can`` will be; ``inner`` as in ``Setup``."""
+        return cls.can
 
     @abstractmethod
     def publish(self, publication: Publication, now: float) -> None:
@@ -335,7 +361,3 @@ class ClientSession(ABC):
     def not_supported(self, ability: Ability) -> NotSupported:
         """Return the error to raise; who shows it to people adds which protocols can."""
         return NotSupported(f"{self.setup.where} has no {ability.value}")
-
-    def broken(self, reason: str) -> Closed:
-        """Return the end of a connection whose broker broke the protocol."""
-        return Closed(ConnectionLost(f"{self.setup.where}: {reason}{DOUBT}"))

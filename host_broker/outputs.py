@@ -1,14 +1,17 @@
 """What the pure broker asks its edge to do.
 
-The edge executes an ``Outputs`` in this order: records, retained and queued together, forwards,
-closes, rests, holds, releases, behind, suspects, signal; then it calls ``Broker.proceed`` for those
-in ``paced``. It is an accumulator, not a list of command objects, because one read may touch fifty
-receivers and nobody needs fifty objects to say so.
+The edge executes an ``Outputs`` in this order: changes, records, retained and queued together,
+forwards, closes, rests, holds, releases, answers, behind, suspects, signal; then it calls
+``Broker.proceed`` for those in ``paced``. It is an accumulator, not a list of command objects,
+because one read may touch fifty receivers and nobody needs fifty objects to say so.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+from host_broker.pages import PageAnswer
+from host_broker.tables import Statement
 
 Buffer = bytes | bytearray | memoryview
 ConnectionId = int  # from 1, never reused; 0 is the broker itself
@@ -58,6 +61,19 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Connect to another broker; then ``Broker.opened`` for ``protocol`` with ``tag``, else
+    ``Broker.not_reached`` for the connection that asked."""
+
+    connection: ConnectionId
+    protocol: str
+    host: str
+    port: int
+    tag: object
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Denial:
     """Somebody tried what the ACL does not allow; for the log."""
 
@@ -101,6 +117,10 @@ class Outputs:
     ``paced``: connections for which more is ready; call ``Broker.proceed`` when what they were sent
     has drained.
     ``failures`` are to be logged; a session's connection is among ``closes``.
+    ``answers``: what is said to ``Broker.asked``, by the connection that was asked. ``changes`` of
+    the tables of a protocol, by its name, in order: on file before anything is sent.
+    ``complaints`` about what is in those tables, for the log. ``outgoing``: other brokers to
+    connect to.
     ``logins`` are to be decided elsewhere, since it takes long; ``denials`` are to be logged.
     ``signal``: a client has asked for the end (FMQP R31, R32), ``signalled_by``. From then on the
     broker takes no connection and reads nothing. ``"terminate"``: exit at once. ``"stop"``: close
@@ -123,6 +143,10 @@ class Outputs:
     failures: list[Failure]
     logins: list[Login]
     denials: list[Denial]
+    answers: list[tuple[ConnectionId, PageAnswer]]
+    changes: list[tuple[str, Statement]]
+    complaints: list[str]
+    outgoing: list[Outgoing]
     signal: Literal["", "stop", "terminate"]
     signalled_by: str
 
@@ -144,5 +168,9 @@ class Outputs:
         self.failures = []
         self.logins = []
         self.denials = []
+        self.answers = []
+        self.changes = []
+        self.complaints = []
+        self.outgoing = []
         self.signal = ""
         self.signalled_by = ""

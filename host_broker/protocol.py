@@ -11,11 +11,14 @@ from typing import Any, Literal, Protocol
 from host_broker.access.rights import ClientPaths
 from host_broker.bus.commands import Command
 from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.bus.queue import Queue
 from host_broker.bus.subscriptions import Interest
 from host_broker.bus.topic_table import TopicTable
 from host_broker.outputs import ConnectionId
+from host_broker.pages import Page, PageRequest
 from host_broker.settings import BusSettings
 from host_broker.stats import Stats
+from host_broker.tables import Rows, TableFile
 from host_broker.wire.budget import Budget
 
 NOTHING: Sequence[Command] = ()
@@ -65,6 +68,9 @@ class BrokerContext:
     all connections (``bus.max_held_bytes``). ``stats`` are the broker's counts.
     ``topics``: what the bus knows of topics; its marks are for topics that are plain (``Run``).
     ``servers`` are those made before, by name: a protocol that carries another one finds it there.
+    ``queues`` are those of the bus, to look at. ``stores``: what waits in durable ones outlives the
+    broker. ``address_of``: where a connection comes from, as the edge says it. ``node``: 4 bytes
+    that tell this broker from others.
     ``topics_of`` is ``topics`` as the hot path of one connection uses it: whoever reads with it and
     makes runs of what is marked there has the fastest way; None: everybody has the same.
     """
@@ -76,6 +82,10 @@ class BrokerContext:
     topics: TopicTable[Any] = field(default_factory=TopicTable)
     servers: Mapping[str, "ProtocolServer"] = field(default_factory=dict)
     topics_of: Callable[[ConnectionId], TopicTable[Any]] | None = None
+    queues: Mapping[bytes, Queue] = field(default_factory=dict)
+    stores: bool = False
+    address_of: Callable[[ConnectionId], str] = lambda connection: ""
+    node: bytes = b"\x7f\0\0\1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +122,8 @@ class ProtocolSpec(AddressForm):
     ``answers_until_stopped``: a connection that comes while the broker stops is told so in the
     protocol's own words. ``authenticates``: its sessions say ``Authenticate`` before anything else;
     clients of any other protocol are who the edge says. ``client_paths``: where its clients are on
-    the bus. ``admits``: whom its settings alone let in.
+    the bus. ``admits``: whom its settings alone let in. ``pages``: what it answers by HTTP, which
+    its listeners then speak, too. ``tables``: the file that it keeps in the data folder.
     """
 
     journal_code: int
@@ -125,6 +136,8 @@ class ProtocolSpec(AddressForm):
     authenticates: bool = False
     client_paths: ClientPaths | None = None
     admits: Callable[[Any], Admits] | None = None
+    pages: tuple[Page, ...] = ()
+    tables: TableFile | None = None
 
 
 class Session(Protocol):
@@ -158,6 +171,25 @@ class Session(Protocol):
     def refused(self, action: str, topic: bytes) -> Sequence[Command]:
         """The client may not ``publish`` to a topic, or ``subscribe`` to it, and nothing was done:
         say so in the protocol's words, if it has any."""
+        return NOTHING
+
+    def asked(self, request: PageRequest, now: float) -> Sequence[Command]:
+        """Answer one of the protocol's ``pages``; the commands end with ``Reply``.
+
+        Called for a session of ``ProtocolServer.internal``, which was made for this one request.
+        """
+        return NOTHING
+
+    def rows(self, found: Mapping[str, Rows], now: float) -> Sequence[Command]:
+        """Somebody else has changed the protocol's ``tables``: these are the rows of its queries.
+
+        Called for a session of ``ProtocolServer.internal`` that lasts as long as the broker; first
+        before any client comes. All that ``ChangeTables`` has asked for is among the rows.
+        """
+        return NOTHING
+
+    def not_reached(self, tag: object, reason: str, now: float) -> Sequence[Command]:
+        """What ``Dial`` asked for with this tag will not be there: the other broker is not."""
         return NOTHING
 
     def shed(self) -> tuple[int, int]:
@@ -194,6 +226,14 @@ class ProtocolServer(Protocol):
 
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> Session:
         """Begin a connection; ``loopback``: its peer is on this machine."""
+
+    def internal(self, connection: ConnectionId, now: float) -> Session:
+        """Begin a connection of a part of this process."""
+        return self.session(connection, now, loopback=False)
+
+    def dialed(self, connection: ConnectionId, tag: object, now: float) -> Session:
+        """Begin a connection that ``Dial`` asked for with this tag; its session speaks first."""
+        return self.session(connection, now, loopback=False)
 
     def refusing(self, connection: ConnectionId, now: float) -> Session | None:
         """Begin a connection that came while the broker is ending, only to be told so.

@@ -22,7 +22,6 @@ there. What no first byte can decide:
 """
 
 from collections.abc import Iterable
-from struct import Struct
 
 from host_broker.protocol import ByteSet, EveryByte, FirstBytes, ProtocolSpec, byte_range
 
@@ -33,12 +32,6 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "TRACE
 # What no session exists for. A registered protocol of the same name takes the place of its rows.
 _FOREIGN: dict[str, tuple[FirstBytes, ...]] = {
     "tls": (FirstBytes((b"\x16\x03", byte_range(1, 4)), rank=0),),
-    "fq": (
-        FirstBytes((b"\xcc\x50\xca\xfe",), rank=10),  # commands
-        FirstBytes((b"\xcc\x50\xfa\xce",), rank=10),  # data
-        FirstBytes((b"\xcc\x50\xfe\xed",), rank=10),  # a peer
-        FirstBytes((b"\xcc\x50\xfa\xde",), rank=10),  # an old one
-    ),
     "http": tuple(FirstBytes((f"{method} ".encode(),), rank=20) for method in _METHODS),
     "mqtt": (
         FirstBytes((b"\x10", byte_range(0, 0x7F), b"\x00\x04MQTT"), rank=50),
@@ -48,7 +41,29 @@ _FOREIGN: dict[str, tuple[FirstBytes, ...]] = {
         ),
     ),
 }
-_SHORT = Struct(">H")
+
+
+class BesideHttp:
+    """The recogniser of a listener for one protocol that brings pages: HTTP, or that protocol.
+
+    Whatever does not begin like HTTP is the protocol's to judge.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        self._protocol = protocol
+        self._patterns = [first.pattern for first in _FOREIGN["http"]]
+        self.longest = max(map(len, self._patterns))
+
+    def recognise(self, first: bytes) -> str:
+        """Return ``http``, the protocol's name, or ``MORE``."""
+        for pattern in self._patterns:
+            if all(byte in fits for byte, fits in zip(first, pattern, strict=False)):
+                return "http" if len(first) >= len(pattern) else MORE
+        return self._protocol
+
+    def refusal(self, protocol: str, first: bytes) -> bytes:
+        """Return no words: both are spoken."""
+        return b""
 
 
 class Recognition:
@@ -75,7 +90,7 @@ class Recognition:
         """Return what ``first`` begins: a protocol's name, ``MORE`` or ``NOBODY``.
 
         The names are those of the registry, and of what no session exists for: ``tls``, ``http``
-        (and with it WebSocket, hence UMQ), ``fq``, ``mqtt``.
+        (and with it WebSocket, hence UMQ), ``mqtt``.
         """
         if not first:
             return MORE
@@ -95,10 +110,6 @@ class Recognition:
                 return _http(
                     f"{here} HTTP only when it keeps a journal (motemq broker --data DIR)."
                 )
-            case "fq":
-                text = f"{here} no fq yet.".encode()
-                spoken = first.startswith(b"\xcc\x50\xca\xfe")
-                return b"\xee\xee" + _SHORT.pack(len(text)) + text if spoken else b""
             case "mqtt":
                 return b"\x20\x02\x00\x01"  # CONNACK: unacceptable protocol version
             case "tls":

@@ -8,11 +8,12 @@ from host_broker.installed import RegistryError as RegistryError
 from host_broker.installed import installed
 from host_broker.protocol import ProtocolSpec
 from host_broker.protocols.fmqp import FMQP
+from host_broker.protocols.fq import FQ
 from host_broker.protocols.lightmq import LIGHTMQ, tunnel
 from host_broker.protocols.micromsg2 import MICROMSG2
 from host_broker.settings import OWN_SECTIONS
 
-BUILT_IN: tuple[ProtocolSpec, ...] = (FMQP, LIGHTMQ, tunnel(FMQP), MICROMSG2)
+BUILT_IN: tuple[ProtocolSpec, ...] = (FMQP, LIGHTMQ, tunnel(FMQP), MICROMSG2, FQ)
 # Whose packets are the stored form: programs of this process and HTTP publishers speak it.
 STORED_FORM = FMQP.name
 ENTRY_POINTS = "motemq.protocols"

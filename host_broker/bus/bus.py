@@ -128,7 +128,7 @@ class Bus:
                 name,
                 policy,
                 permanent=permanent,
-                max_messages=min(max_messages or most, most),
+                max_messages=max(0, min(max_messages or most, most)),
                 max_bytes=min(max_bytes or most_bytes, most_bytes),
                 durable=durable and permanent and self._stores,
                 after=self._last_deleted if durable and permanent and self._stores else 0,

@@ -12,6 +12,8 @@ from host_broker.bus.delivery import Filter, SubscriptionId
 from host_broker.bus.publication import NO_PROPERTIES, Properties, Run
 from host_broker.bus.queue import QueuePolicy
 from host_broker.outputs import Buffer, ConnectionId
+from host_broker.pages import PageAnswer
+from host_broker.tables import Statement
 
 # Called once when its command is executed, with the limit that refused it ("bus.max_queues"), "" if
 # it was accepted. What it returns is executed at once: before what the command makes the broker
@@ -37,6 +39,33 @@ class Publish:
     own: bool = False
     again: bool = False
     properties: Properties = NO_PROPERTIES
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of messages: how often one was given to a receiver, how often one was not since
+    a queue was full, and how many have no receiver at all."""
+
+    routed: int = 0
+    dropped: int = 0
+    unrouted: int = 0
+
+
+@dataclass(slots=True)
+class PublishMany:
+    """Publish messages of one topic, one after the other, as ``Publish`` does.
+
+    ``properties`` are those of all of them; ``named`` is one more, of which each has a value of its
+    own, in ``values``. They are within the limits (``property_fault``). A message without a body is
+    for queues only. ``outcome`` is told what became of those that the client may publish.
+    """
+
+    topic: bytes
+    bodies: Sequence[bytes]
+    properties: Properties
+    named: str
+    values: Sequence[bytes]
+    outcome: Callable[[Outcome], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +121,9 @@ class OpenQueue:
     ``permanent``: it outlives its consumers; any other goes when the last one has left it.
     ``durable``: what waits in it outlives the broker, if it is permanent and the broker has a place
     for that (``--data``).
-    ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those. A name is
+    ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those, less than 0
+    that it has room for none. ``own``: it was made for this client, which needs no right to it. A
+    name is
     as that of a normal topic (``topic_fault``); any other is refused as "queue.name".
     """
 
@@ -102,6 +133,7 @@ class OpenQueue:
     max_messages: int = 0
     max_bytes: int = 0
     durable: bool = True
+    own: bool = False
     answer: Answer | None = None
 
 
@@ -130,13 +162,15 @@ class Consume:
     """Take messages of a queue, at most ``credit`` that are not acknowledged at any time.
 
     ``acknowledged=False``: what was delivered is done with, and credit is not counted. ``filter``:
-    only what it wants; the rest waits for other consumers. Again for the same queue: as this says.
+    only what it wants; the rest waits for other consumers. ``own`` as in ``OpenQueue``. Again for
+    the same queue: as this says.
     """
 
     queue: bytes
     credit: int
     acknowledged: bool = True
     filter: Filter | None = None
+    own: bool = False
     answer: Answer | None = None
 
 
@@ -248,9 +282,54 @@ class Authenticate:
     secret: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ActAs:
+    """Be who another connection of this protocol is: both are one client's."""
+
+    connection: ConnectionId
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer what the session was asked (``Session.asked``). ``answer`` is called when all commands
+    before this one are executed, so that it can say what came of them."""
+
+    answer: Callable[[], PageAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTables:
+    """Change the tables that the protocol keeps in the data folder (``ProtocolSpec.tables``): on
+    file before what comes after this is sent. Without a data folder nothing is done."""
+
+    statements: Sequence[Statement]
+
+
+@dataclass(frozen=True, slots=True)
+class Complain:
+    """Have it logged, once, that something in the protocol's tables cannot be used, and why."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Connect to another broker by TCP, within ``timeout_s``.
+
+    A connection that is there is begun by ``ProtocolServer.dialed`` with ``tag``. If there will be
+    none, ``Session.not_reached`` of the session that says this is told, if it lives.
+    """
+
+    host: str
+    port: int
+    tag: object
+    timeout_s: float = 10.0
+
+
 Command = (
     Run
     | Publish
+    | PublishMany
     | Announce
     | Subscribe
     | Unsubscribe
@@ -268,4 +347,9 @@ Command = (
     | Discard
     | Signal
     | Authenticate
+    | ActAs
+    | Reply
+    | ChangeTables
+    | Complain
+    | Dial
 )

@@ -34,22 +34,24 @@ class Delivery:
 class QueuedMessage:
     """One message of a queue. ``number`` is its place in the queue's order, never used again.
 
-    ``redelivered``: a consumer had it before, and did not acknowledge it.
+    ``size``: bytes that count against ``bus.max_queue_bytes``. ``redelivered``: a consumer had it
+    before, and did not acknowledge it.
     """
 
     number: int
     topic: bytes
     body: bytes
     properties: Properties
+    size: int
     redelivered: bool = False
 
-    @property
-    def size(self) -> int:
-        """Bytes that count against ``bus.max_queue_bytes``."""
-        size = len(self.topic) + len(self.body)
-        for name, value in self.properties.items():
-            size += len(name) + len(value)
-        return size
+
+def message_size(topic: bytes, body: bytes, properties: Properties) -> int:
+    """Return the ``size`` of a message."""
+    size = len(topic) + len(body)
+    for name, value in properties.items():
+        size += len(name) + len(value)
+    return size
 
 
 @dataclass(slots=True)

@@ -37,6 +37,7 @@ MAX_PROPERTIES = 64  # of one publication
 MAX_PROPERTY_NAME = 255  # bytes of UTF-8
 MAX_PROPERTY_VALUE = 64 * 1024  # bytes
 
+_LONG_PIECE = 4 * 1024 * 1024  # bytes; a record of the journal is at most 16 MiB (docs/journal.md)
 _COPIED_BYTES = 1024  # a slice of less is copied: a view costs as much and keeps the read
 _LENGTH = Struct(">I")
 _PROPERTY = Struct(">BI")
@@ -101,6 +102,42 @@ def pack_many(topic: bytes, bodies: Sequence[bytes]) -> bytes:
         size: HEADER.pack(0, len(topic), size) + topic for size in {len(body) for body in bodies}
     }
     return b"".join([part for body in bodies for part in (heads[len(body)], body)])
+
+
+def pack_each(
+    topic: bytes,
+    bodies: Sequence[bytes],
+    shared: Properties,
+    named: str,
+    values: Sequence[bytes],
+) -> Iterator[tuple[bytes, int]]:
+    """Spell plain publications of one topic in encoding 2, in pieces of at most some MiB: the bytes
+    and how many there are.
+
+    Each has the properties ``shared``, and one called ``named`` with a value of its own.
+    """
+    same, raw_name = pack_properties(shared), named.encode()
+    parts: list[bytes] = []
+    count = size = 0
+    heads: dict[tuple[int, int], tuple[bytes, bytes]] = {}
+    for body, value in zip(bodies, values, strict=True):
+        lengths = len(value), len(body)
+        head = heads.get(lengths)
+        if head is None:
+            own = _PROPERTY.pack(len(raw_name), len(value)) + raw_name
+            properties = len(same) + len(own) + len(value)
+            head = heads[lengths] = (
+                _LENGTH.pack(properties) + same + own,
+                HEADER.pack(0, len(topic), len(body)) + topic,
+            )
+        parts += (head[0], value, head[1], body)
+        count += 1
+        size += len(head[0]) + len(head[1]) + len(value) + len(body)
+        if size > _LONG_PIECE:
+            yield b"".join(parts), count
+            parts, count, size = [], 0, 0
+    if parts:
+        yield b"".join(parts), count
 
 
 def unpack(run: Buffer) -> Iterator[tuple[int, bytes, bytes]]:

@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import count
 from struct import Struct
 from typing import Any, Literal, get_args
 
-from host_broker.bus.delivery import Filter, QueuedMessage
+from host_broker.bus.delivery import Filter, QueuedMessage, message_size
 from host_broker.bus.publication import Properties
 from host_broker.outputs import ConnectionId
 
@@ -39,7 +40,7 @@ def spell_place(queue: bytes, number: int) -> bytes:
 
 def spell_attributes(queue: "Queue") -> bytes:
     """Return what a durable queue is opened with when it comes back: its policy and the limits that
-    it was opened with, 0 for those of the settings."""
+    it was opened with, as ``OpenQueue`` says them."""
     return f"{queue.policy} {queue.wanted_messages} {queue.wanted_bytes}".encode()
 
 
@@ -74,6 +75,11 @@ class _Consumer:
     filter: Filter | None = None
     looked_at: int = 0
     again: list[int] = field(default_factory=list)
+
+    @property
+    def takes_anything(self) -> bool:
+        """Whether what it is given is no matter of credit or of a filter."""
+        return self.filter is None and not self.acknowledged
 
     @property
     def room(self) -> int:
@@ -182,7 +188,8 @@ class Queue:
         A ``block`` queue takes it even when it is full, up to a limit: its publisher is held by the
         caller, so that this happens once for each publisher.
         """
-        message = QueuedMessage(self._last_number + 1, topic, body, properties)
+        size = message_size(topic, body, properties)
+        message = QueuedMessage(self._last_number + 1, topic, body, properties, size)
         if self.full:
             if self.policy == "drop-newest" or (self.policy == "block" and self._is_beyond()):
                 self.dropped += 1
@@ -196,12 +203,41 @@ class Queue:
         self._bytes += message.size
         return True
 
+    def put_many(
+        self, topic: bytes, bodies: Sequence[bytes], properties: Sequence[Properties], extra: int
+    ) -> Sequence[QueuedMessage]:
+        """Add messages of one topic at the end, as ``put`` does; returns those that were taken.
+
+        ``extra``: bytes of the properties of each.
+        """
+        number, extra = self._last_number, extra + len(topic)
+        messages = [
+            QueuedMessage(number, topic, body, own, extra + len(body))
+            for number, body, own in zip(count(number + 1), bodies, properties, strict=False)
+        ]
+        size = sum([message.size for message in messages])
+        if self._count + len(messages) > self.max_messages or self._bytes + size > self.max_bytes:
+            return self._put_what_fits(messages)
+        self._last_number += len(messages)
+        self._waiting.extend(messages)
+        self._count += len(messages)
+        self._bytes += size
+        return messages
+
+    def _put_what_fits(self, messages: Iterable[QueuedMessage]) -> list[QueuedMessage]:
+        return [
+            self._waiting[-1]
+            for each in messages
+            if self.put(each.topic, each.body, each.properties)
+        ]
+
     def restore(self, number: int, topic: bytes, body: bytes, properties: Properties) -> None:
         """Have a stored message back, whatever the limits say; call it in the order of numbers,
         with ``given`` as it was stored. ValueError if it is not in that order."""
         if self._waiting and number <= self._waiting[-1].number:
             raise ValueError(f"message {number} of {self.name!r} is out of order")
-        message = QueuedMessage(number, topic, body, properties, number <= self.given)
+        size = message_size(topic, body, properties)
+        message = QueuedMessage(number, topic, body, properties, size, number <= self.given)
         self._last_number = max(number, self.given)
         self._waiting.append(message)
         self._count += 1
@@ -286,6 +322,8 @@ class Queue:
         sizes: dict[ConnectionId, int] = {}
         if not self.waiting:
             return given
+        if not self._taken and all(each.takes_anything for each in self._consumers.values()):
+            return self._deal(most)
         able = {
             connection: room
             for connection, consumer in self._consumers.items()
@@ -312,6 +350,44 @@ class Queue:
                 consumer.paced = size >= most
                 if not able[connection] or consumer.paced:
                     del able[connection]
+        return given
+
+    def _deal(self, most: int) -> dict[ConnectionId, list[QueuedMessage]]:
+        """The same for consumers that take whatever comes, and are done with it: one message each
+        in turn, many of them in one step."""
+        consumers = self._consumers
+        able = [connection for connection, each in consumers.items() if each.room > 0]
+        if not able:
+            return {}
+        waiting = self._waiting
+        left = most * len(able)
+        if self._bytes < left:  # all of it, which is usual
+            batch = list(waiting)
+            waiting.clear()
+        else:
+            batch = []
+            while waiting and left > 0:
+                message = waiting.popleft()
+                left -= message.size
+                batch.append(message)
+        if self.durable:
+            if batch[-1].number > self.given:
+                self.given = self._last_number + _MARKED_AHEAD
+            self._forgotten += [message.number for message in batch]
+        self._count -= len(batch)
+        given: dict[ConnectionId, list[QueuedMessage]] = {}
+        total = 0
+        for place, connection in enumerate(able[: len(batch)]):
+            share = batch if len(able) == 1 else batch[place :: len(able)]
+            size = sum([message.size for message in share])
+            total += size
+            given[connection] = share
+            consumers[connection].paced = size >= most
+        self._bytes -= total
+        # Whoever was served last comes last the next time.
+        served = len(batch) % len(able)
+        for connection in able[served:] + able[:served] if len(batch) > served else able[:served]:
+            consumers[connection] = consumers.pop(connection)
         return given
 
     def _next_of(self, consumer: _Consumer) -> QueuedMessage | None:

@@ -26,6 +26,7 @@ from host_broker.net.service import ServiceOptions, configuration_faults, serve
 from host_broker.net.settings_source import SettingsError, load_settings
 from host_broker.net.storage.data_dir import DataDirError
 from host_broker.net.storage.message_store import MessageStoreError
+from host_broker.net.storage.protocol_tables import TableFileError
 from host_broker.registry import RegistryError
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,14 @@ _NEXT_STEP = (
 )
 _FILES_BESIDE_CONNECTIONS = 64
 _BROKEN = 2  # an installed protocol cannot be used
-_FAILURES = (ListenError, AccessError, DataDirError, JournalError, MessageStoreError)
+_FAILURES = (
+    ListenError,
+    AccessError,
+    DataDirError,
+    JournalError,
+    MessageStoreError,
+    TableFileError,
+)
 
 
 @click.command()

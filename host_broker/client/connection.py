@@ -1,4 +1,4 @@
-"""One socket in an event loop with one session: bytes in, bytes out, deadlines, how it ended.
+"""One session in an event loop with its socket, or two: bytes in and out, deadlines, the end.
 
 Why so long: it is one state machine.
 """
@@ -16,8 +16,8 @@ from typing import cast
 from host_broker.address import Address
 from host_broker.client import dialing
 from host_broker.client.first_words import stranger
-from host_broker.client_errors import ClientError, ConnectionLost
-from host_broker.client_session import ClientSession, Closed, Event
+from host_broker.client_errors import BadArgument, ClientError, ConnectionLost
+from host_broker.client_session import Channel, ClientSession, Closed, Event, Opens
 
 # Bytes that wait for the kernel: above it a publisher waits, so memory is never the queue.
 BACKLOG_BYTES = 1024 * 1024
@@ -29,22 +29,21 @@ Take = Callable[["Connection", Sequence[Event]], None]
 End = Callable[["Connection", ClientError], None]
 
 
-class Connection(asyncio.Protocol):
-    """Made by ``connect``. ``lock`` guards the session: commands may come from any thread.
+class _ChannelConnection(asyncio.Protocol):
+    """One socket with one channel. ``lock`` guards the channel: commands may come from any thread.
 
-    ``take`` is called with events, ``end`` exactly once with why it ended; both with the lock held,
-    in the loop's thread.
+    Who derives from it says what becomes of events (``_deliver``), and does what is to be done once
+    it has ended (``_over``, called exactly once); both with the lock held, in the loop's thread.
     """
 
     def __init__(
-        self, session: ClientSession, address: Address, lock: threading.RLock, take: Take, end: End
+        self, channel: Channel, address: Address, timeout_s: float, lock: threading.RLock
     ) -> None:
-        self.session = session
         self.ended: ClientError | None = None
+        self._channel = channel
         self._address = address
+        self._timeout_s = timeout_s
         self._lock = lock
-        self._take = take
-        self._end = end
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._socket: socket.socket | None = None
@@ -59,43 +58,32 @@ class Connection(asyncio.Protocol):
         self._sent_at = 0.0
         self._gone = self._loop.create_future()
 
-    @classmethod
-    async def connect(
-        cls,
-        session: ClientSession,
-        address: Address,
-        timeout_s: float,
-        until: float,
-        lock: threading.RLock,
-        take: Take,
-        end: End,
-    ) -> "Connection":
-        """Reach the broker, shake hands for TLS, and say the session's first words.
+    def _deliver(self, events: Sequence[Event]) -> None:
+        raise NotImplementedError
 
-        ``timeout_s`` is what people asked for, ``until`` (monotonic()) what is left of it.
+    def _over(self, error: ClientError) -> None:
+        raise NotImplementedError
 
-        Raises ``ConnectFailed``, and ``BadArgument`` for files and options that cannot be.
-        """
-        context = dialing.tls_context(address)
-        raw = await _reached(address, timeout_s)
-        connection = cls(session, address, lock, take, end)
-        connection._socket = raw
+    async def _dial(self, until: float) -> None:
+        """Reach the broker, shake hands for TLS, and say the channel's first words."""
+        context = dialing.tls_context(self._address)
+        raw = await _reached(self._address, self._timeout_s)
+        self._socket = raw
         loop = asyncio.get_running_loop()
         try:
             if context is None:
-                await loop.create_connection(lambda: connection, sock=raw)
+                await loop.create_connection(lambda: self, sock=raw)
             else:
                 async with asyncio.timeout(max(0.0, until - time.monotonic())):
                     await loop.create_connection(
-                        lambda: connection, sock=raw, ssl=context, server_hostname=address.host
+                        lambda: self, sock=raw, ssl=context, server_hostname=self._address.host
                     )
         except (OSError, ssl.SSLError, ValueError) as error:
             raw.close()
-            raise dialing.tls_failed(address, error, timeout_s) from error
+            raise dialing.tls_failed(self._address, error, self._timeout_s) from error
         except BaseException:
             raw.close()
             raise
-        return connection
 
     @property
     def backlog_is_full(self) -> bool:
@@ -103,12 +91,12 @@ class Connection(asyncio.Protocol):
         return self._backlog_bytes >= BACKLOG_BYTES
 
     def collect(self, now: float) -> None:
-        """Take what the session has to send. From any thread, with the lock held.
+        """Take what the channel has to send. From any thread, with the lock held.
 
         The first of a burst is sent at once: another thread would have to be woken for it. What
         follows within 0.2 ms is sent together, by the loop.
         """
-        out = self.session.data_to_send()
+        out = self._channel.data_to_send()
         if not self._backlog and now - self._sent_at > _BURST_S:
             out = self._sent_directly(out)
         self._sent_at = now
@@ -119,7 +107,7 @@ class Connection(asyncio.Protocol):
             self.send_soon()
 
     def send_soon(self) -> None:
-        """Have the loop send what the session has by then. From any thread, with the lock held."""
+        """Have the loop send what the channel has by then. From any thread, with the lock held."""
         if not self._write_is_due and self.ended is None:
             self._write_is_due = True
             if threading.get_ident() == self._thread:
@@ -142,8 +130,8 @@ class Connection(asyncio.Protocol):
         return [data[sent:]] if sent < len(data) else []
 
     def flush(self) -> None:
-        """Send what the session has to send, now. In the loop's thread, with the lock held."""
-        for data in self.session.data_to_send():
+        """Send what the channel has to send, now. In the loop's thread, with the lock held."""
+        for data in self._channel.data_to_send():
             self._backlog.append(data)
             self._backlog_bytes += len(data)
         self._write()
@@ -198,7 +186,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(_TRANSPORT_BYTES)
         with self._lock:
-            self._happened(self.session.begin(time.monotonic()))
+            self._happened(self._channel.begin(time.monotonic()))
             self.flush()
 
     def data_received(self, data: bytes) -> None:
@@ -206,20 +194,20 @@ class Connection(asyncio.Protocol):
         with self._lock:
             if self.ended is not None:
                 return
-            session = self.session
-            if not session.heard and (speaks := stranger(data[:16])):
-                self.abort(session.broken(f"what answers there speaks {speaks}").error)
+            channel = self._channel
+            if not channel.heard and (speaks := stranger(data[:16])):
+                self.abort(channel.broken(f"what answers there speaks {speaks}").error)
                 return
-            had_credit = session.credit
-            self._happened(session.receive_data(data, now))
-            if session.credit and not had_credit:
-                self._take(self, ())  # who waited may go on, also if nothing else has happened
+            had_credit = channel.credit
+            self._happened(channel.receive_data(data, now))
+            if channel.credit and not had_credit:
+                self._deliver(())  # who waited may go on, also if nothing else has happened
             self.flush()
 
     def eof_received(self) -> bool:
         with self._lock:
-            text = f"{self._address} closed the connection{self.session.doubt}"
-            self._finish(self.session.receive_end(ConnectionLost(text)))
+            text = f"{self._address} closed the connection{self._channel.doubt}"
+            self._finish(self._channel.receive_end(ConnectionLost(text)))
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -227,8 +215,8 @@ class Connection(asyncio.Protocol):
             if self._timer is not None:
                 self._timer.cancel()
             why = "it was closed" if error is None else getattr(error, "strerror", None) or error
-            text = f"the connection to {self._address} was lost: {why}{self.session.doubt}"
-            self._finish(self.session.receive_end(ConnectionLost(text)))
+            text = f"the connection to {self._address} was lost: {why}{self._channel.doubt}"
+            self._finish(self._channel.receive_end(ConnectionLost(text)))
         if not self._gone.done():
             self._gone.set_result(None)
 
@@ -256,13 +244,13 @@ class Connection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write(data)
         if was_full:
-            self._take(self, ())  # who waited may go on
+            self._deliver(())  # who waited may go on
 
     def _happened(self, events: Sequence[Event]) -> None:
         if not events:
             return
         last = events[-1]
-        self._take(self, events)
+        self._deliver(events)
         if isinstance(last, Closed):
             self.abort(last.error)
 
@@ -270,10 +258,10 @@ class Connection(asyncio.Protocol):
         if self.ended is not None:
             return
         self.ended = error
-        self._end(self, error)
+        self._over(error)
 
     def _set_timer(self) -> None:
-        deadline = self.session.next_deadline
+        deadline = self._channel.next_deadline
         if deadline == self._timer_at:
             return
         if self._timer is not None:
@@ -288,8 +276,174 @@ class Connection(asyncio.Protocol):
         with self._lock:
             self._timer = self._timer_at = None
             if self.ended is None:
-                self._happened(self.session.tick(time.monotonic()))
+                self._happened(self._channel.tick(time.monotonic()))
                 self.flush()
+
+
+class Connection(_ChannelConnection):
+    """A session with its connection to the broker, and the second one if it wants that.
+
+    Made by ``connect``. ``take`` is called with events, ``end`` exactly once with why it ended.
+    """
+
+    def __init__(
+        self,
+        session: ClientSession,
+        address: Address,
+        timeout_s: float,
+        lock: threading.RLock,
+        take: Take,
+        end: End,
+    ) -> None:
+        super().__init__(session, address, timeout_s, lock)
+        self.session = session
+        self._take = take
+        self._end = end
+        self._second: _Second | None = None
+        self._dialing: asyncio.Task[None] | None = None
+        self._closing = False
+
+    @classmethod
+    async def connect(
+        cls,
+        session: ClientSession,
+        address: Address,
+        timeout_s: float,
+        until: float,
+        lock: threading.RLock,
+        take: Take,
+        end: End,
+    ) -> "Connection":
+        """Reach the broker, shake hands for TLS, and say the session's first words.
+
+        ``timeout_s`` is what people asked for, ``until`` (monotonic()) what is left of it.
+
+        Raises ``ConnectFailed``, and ``BadArgument`` for files and options that cannot be.
+        """
+        connection = cls(session, address, timeout_s, lock, take, end)
+        await connection._dial(until)
+        return connection
+
+    @property
+    def backlog_is_full(self) -> bool:
+        second = self._second
+        return super().backlog_is_full or (second is not None and second.backlog_is_full)
+
+    def collect(self, now: float) -> None:
+        super().collect(now)
+        if self._second is not None:
+            self._second.collect(now)
+
+    def send_soon(self) -> None:
+        super().send_soon()
+        if self._second is not None:
+            self._second.send_soon()
+
+    def flush(self) -> None:
+        super().flush()
+        if self._second is not None:
+            self._second.flush()
+
+    def pause(self) -> None:
+        """Read no more messages for now."""
+        if self._second is None:
+            super().pause()
+        else:
+            self._second.pause()
+
+    def resume(self) -> None:
+        if self._second is None:
+            super().resume()
+        else:
+            self._second.resume()
+
+    async def close(self, timeout_s: float) -> None:
+        """Send what is waiting, then close in order; reset it if that takes longer.
+
+        The second connection first: a broker may give up what it has not read of that once the
+        first has ended.
+        """
+        until = time.monotonic() + timeout_s
+        self._closing = True
+        if self._second is not None:
+            await self._second.close_after_peer(timeout_s)
+        await super().close(max(0.0, until - time.monotonic()))
+
+    def abort(self, error: ClientError) -> None:
+        with self._lock:
+            if self._dialing is not None:
+                self._dialing.cancel()
+            if self._second is not None and self._second.ended is None:
+                self._second.abort(error)
+            super().abort(error)
+
+    def forsake(self) -> None:
+        super().forsake()
+        if self._second is not None:
+            self._second.forsake()
+
+    def second_ended(self, error: ClientError) -> None:
+        """Both end together, but in order if the program closes them. With the lock held."""
+        if not self._closing:
+            self.abort(error)
+
+    def second_brought(self, events: Sequence[Event]) -> None:
+        """Events of the second connection are the session's. With the lock held."""
+        self._take(self, events)
+
+    def _deliver(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, Opens):
+                self._second = _Second(event.channel, self._address, self._timeout_s, self)
+                self._dialing = self._loop.create_task(self._open(self._second))
+        self._take(self, events)
+
+    def _over(self, error: ClientError) -> None:
+        if self._dialing is not None:
+            self._dialing.cancel()
+        if self._second is not None and self._second.ended is None:
+            self._second.abort(error)
+        self._end(self, error)
+
+    async def _open(self, second: "_Second") -> None:
+        try:
+            await second._dial(time.monotonic() + self._timeout_s)
+        except (ClientError, BadArgument) as error:
+            lost = error if isinstance(error, ClientError) else ConnectionLost(str(error))
+            with self._lock:
+                if self.ended is None:
+                    self.abort(lost)
+
+
+class _Second(_ChannelConnection):
+    """The second connection of a session, whose first one is ``owner``."""
+
+    def __init__(
+        self, channel: Channel, address: Address, timeout_s: float, owner: Connection
+    ) -> None:
+        super().__init__(channel, address, timeout_s, owner._lock)
+        self._owner = owner
+
+    async def close_after_peer(self, timeout_s: float) -> None:
+        """Close when the broker has read everything, which it shows by closing its end."""
+        until = time.monotonic() + timeout_s
+        with self._lock:
+            self.flush()
+        transport = self._transport
+        while transport is not None and self._backlog and time.monotonic() < until:
+            if self._gone.done():
+                return
+            await asyncio.wait([self._gone], timeout=0.01)
+        if transport is not None and not self._gone.done() and transport.can_write_eof():
+            transport.write_eof()
+            await asyncio.wait([self._gone], timeout=max(0.0, until - time.monotonic()))
+        await self.close(max(0.0, until - time.monotonic()))
+
+    def _deliver(self, events: Sequence[Event]) -> None:
+        self._owner.second_brought(events)
+
+    def _over(self, error: ClientError) -> None:
+        self._owner.second_ended(error)
 
 
 async def _reached(address: Address, timeout_s: float) -> socket.socket:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -12,7 +12,9 @@ from host_broker.access.access import Peer
 from host_broker.access.principal import Principal
 from host_broker.broker import Broker
 from host_broker.net.access.passwords import PasswordChecks
+from host_broker.net.asked import Asked
 from host_broker.net.connection.connection import Connection
+from host_broker.net.connection.dialer import Dialer
 from host_broker.net.connection.idle_timeout import IdleTimeout
 from host_broker.net.connection.memory import BufferMemory
 from host_broker.net.connection.poller import Poller
@@ -22,6 +24,7 @@ from host_broker.net.journal.writer import Journal
 from host_broker.net.live_settings import LiveSettings
 from host_broker.net.rate_limited_log import RateLimitedLog
 from host_broker.net.storage.message_store import NO_CHANGES, Changes, Entry, MessageStoreError
+from host_broker.net.storage.protocol_tables import LOOK_S, TableWatch
 from host_broker.net.timer import Timer
 from host_broker.outputs import (
     Close,
@@ -30,17 +33,22 @@ from host_broker.outputs import (
     Failure,
     Forward,
     Login,
+    Outgoing,
     Outputs,
     Record,
 )
+from host_broker.pages import PageRequest
 from host_broker.protocol import ProtocolSpec
+from host_broker.registry import protocols
 from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
+from host_broker.tables import Rows
 
 _log = logging.getLogger(__name__)
 
 _FEW_SENDERS = 8  # more are looked up in a set
 _RESTING = "resting"  # why a connection is not read: it sent too much that had to be discarded
+_MOST_COMPLAINTS = 1000  # that are remembered
 _FEW_BUFFERS = 4  # more, of reads of one turn, are joined
 _GOODBYE_S = 5.0  # for TLS peers to say that they have read our last word
 
@@ -90,6 +98,10 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.connections: dict[ConnectionId, Connection] = {}
         self._last_id = 0
+        self._asked: dict[ConnectionId, Asked] = {}
+        self._tables: TableWatch | None = None
+        self._keepers: dict[str, ConnectionId] = {}  # who is told of a protocol's tables
+        self._complaints: set[str] = set()  # that are in the log already
         # What this turn brought, while receivers are sent it: it gets the journal's next position.
         self._announced: tuple[list[Record], Changes, Changes] | None = None
         self._held_by_journal: set[Connection] = set()
@@ -100,6 +112,11 @@ class Server:
         self._run_is_due = False  # after the callbacks of the event loop
         self._now = time.monotonic()  # of this turn
         self._stalls = StallHistory(live.net.stalled_receiver_s)
+        self._dialer = Dialer(
+            poller,
+            lambda outgoing: Connection(self, outgoing.protocol, dialed=outgoing.tag),
+            self.not_reached,
+        )
         self._filters_log = RateLimitedLog(self._loop.call_later, "failures of filters")
         self._extensions_log = RateLimitedLog(self._loop.call_later, "failures of extensions")
         self._denials_log = RateLimitedLog(self._loop.call_later, "refusals")
@@ -142,6 +159,7 @@ class Server:
                 connection.local,
                 peer=peer,
                 slow=connection.slow,
+                dialed=connection.dialed,
             )
         except Exception:
             # asyncio closes a connection whose read failed, but not one that failed to begin.
@@ -238,6 +256,50 @@ class Server:
         )
         return self._last_id
 
+    def ask(self, spec: ProtocolSpec, request: PageRequest, principal: Principal) -> Asked:
+        """Ask a protocol for one of its pages on behalf of ``principal``; call ``end_asked``."""
+        asked = Asked(self.open_internal(spec, principal))
+        self._asked[asked.connection] = asked
+        if self._closing or self._broker.is_ending:
+            asked.failed("the broker is stopping")
+        else:
+            self._enter()
+            self._broker.asked(asked.connection, request, self._now)
+        return asked
+
+    def not_reached(self, outgoing: Outgoing, reason: str) -> None:
+        """Tell the broker that another broker is not there."""
+        self._enter()
+        self._broker.not_reached(outgoing.connection, outgoing.tag, reason, self._now)
+
+    def is_suspended(self, asked: Asked) -> bool:
+        """Whether something of what was asked waits until the broker may search on."""
+        return self._broker.is_suspended(asked.connection)
+
+    def end_asked(self, asked: Asked) -> None:
+        """Forget a page, answered or not."""
+        if self._asked.pop(asked.connection, None) is not None:
+            self._enter()
+            self._broker.closed(asked.connection, self._now)
+
+    def watch_tables(self, tables: TableWatch) -> None:
+        """Tell protocols what is in their tables, now and whenever somebody changes it."""
+        self._tables = tables
+        self._look_at_tables()
+
+    def _look_at_tables(self) -> None:
+        if self._tables is None or self._closing or self._broker.is_ending:
+            return
+        self._tables.look(self._tell_rows)
+        self._loop.call_later(LOOK_S, self._look_at_tables)
+
+    def _tell_rows(self, name: str, found: Mapping[str, Rows]) -> None:
+        keeper = self._keepers.get(name)
+        if keeper is None:
+            keeper = self._keepers[name] = self.open_internal(protocols()[name])
+        self._enter()
+        self._broker.rows_changed(keeper, found, self._now)
+
     @contextmanager
     def withheld(self, connection: ConnectionId) -> Iterator[Withheld]:
         """Collect what a connection publishes meanwhile, instead of journalling it."""
@@ -292,9 +354,11 @@ class Server:
         sent (R37), ``close_listeners``, close (R38). Each wait is at most ``drain_s``; what was not
         taken by then is dropped with its connection.
         """
+        self._dialer.close()
         self._broker.stopping()
         self._timer.cancel()
         self._run()
+        self._answer_nobody()
         for connection in self.connections.values():
             connection.hold(self)
         await self._answer_all(drain_s)
@@ -322,11 +386,19 @@ class Server:
     async def terminate(self) -> None:
         """End at once: no wills, nothing more is sent (FMQP R31)."""
         self._closing = True
+        self._dialer.close()
         self._timer.cancel()
+        self._answer_nobody()
         for connection in self.connections.values():
             connection.ended = True
             connection.transport.abort()
         await self._all_gone.wait()
+
+    def _answer_nobody(self) -> None:
+        """Say to those who wait for a page that there will be none."""
+        for asked in self._asked.values():
+            if not asked.is_answered:
+                asked.failed("the broker is stopping")
 
     async def _answer_all(self, deadline_s: float) -> None:
         """Wait until no answer waits for the journal; those that still do then are not given."""
@@ -376,6 +448,10 @@ class Server:
         """Do what the broker wants done for all that came in since the last time."""
         self._run_is_due = False
         outputs = self._broker.take()
+        if outputs.changes and self._tables is not None:
+            self._tables.write(outputs.changes)
+        for complaint in outputs.complaints:
+            self._complain(complaint)
         if self._journal is not None and (outputs.records or outputs.retained or outputs.queued):
             if self._withheld:
                 self._withhold(outputs)
@@ -404,6 +480,11 @@ class Server:
                 paced = self.connections.get(identity)
                 if paced is not None:
                     paced.pace()
+        for identity, answer in outputs.answers:
+            if identity in self._asked:
+                self._asked[identity].answered(answer)
+        for outgoing in outputs.outgoing:
+            self._dialer.dial(outgoing)
         for identity, is_behind in outputs.behind.items():
             if identity in self.connections:
                 self.connections[identity].be_behind(is_behind)
@@ -482,6 +563,14 @@ class Server:
                 self.journal_progressed()
         return not self._answering
 
+    def _complain(self, text: str) -> None:
+        """Log what is wrong in somebody's tables, once."""
+        if text not in self._complaints:
+            if len(self._complaints) >= _MOST_COMPLAINTS:
+                self._complaints.clear()
+            self._complaints.add(text)
+            _log.warning("%s", text)
+
     def _failed(self, connection: Connection, error: Exception) -> None:
         """Disconnect a connection that cannot be written to; the others of the turn are served."""
         self.disconnected["not writable"] += 1
@@ -525,13 +614,20 @@ class Server:
                 resting.hold(_RESTING)
                 self.held["bus.max_discards_per_s"] += 1
                 self._loop.call_later(rest_s, resting.release, _RESTING)
+            elif identity in self._keepers.values():
+                self._loop.call_later(rest_s, self.proceed_internal, identity)
         for identity, reason in holds:
             if identity in connections:
                 self.held["queue"] += 1
                 connections[identity].hold(reason)
+            elif identity in self._asked:
+                self.held["queue"] += 1
+                self._asked[identity].hold(reason)
         for identity, reason in releases:
             if identity in connections:
                 connections[identity].release(reason)
+            elif identity in self._asked:
+                self._asked[identity].release(reason)
 
     def keep(self, records: list[Record], retained: Changes) -> None:
         """Hand records and retained messages to the journal; while it is full, hold those who
@@ -599,6 +695,8 @@ class Server:
     def _close(self, close: Close) -> None:
         connection = self.connections.get(close.connection)
         if connection is None:
+            if close.connection in self._asked:
+                self._asked[close.connection].failed(close.reason)
             return
         _log.info("connection %d is closed: %s", close.connection, close.reason)
         connection.left = True  # of many subscriptions it is taken off the bus step by step

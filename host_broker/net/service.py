@@ -2,10 +2,12 @@
 
 import asyncio
 import functools
+import hashlib
 import logging
 import os
-import random
+import secrets
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +36,7 @@ from host_broker.net.settings_source import SettingsError
 from host_broker.net.storage.data_dir import DataDir
 from host_broker.net.storage.deduplicator import Deduplicator
 from host_broker.net.storage.message_store import MessageStore
+from host_broker.net.storage.protocol_tables import ProtocolTables, TableWatch
 from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings
 
@@ -96,7 +99,7 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     and writes journal and retained messages out. ``$/signals/terminate`` only writes out. At a
     SIGHUP the settings that can change, certificates, users and rules are loaded again.
     Raises ``ListenError``, ``AccessError``, ``DataDirError``, ``JournalError`` or
-    ``MessageStoreError``.
+    ``MessageStoreError``, ``TableFileError``.
     """
     # The journal's thread and the event loop share the interpreter. Who waits for it asks for it
     # after this; with Python's 5 ms an answer can come 5 ms late, as often as the thread has work.
@@ -117,6 +120,7 @@ async def _prepare(
     data: DataDir | None = None
     store: MessageStore | None = None
     journal: Journal | None = None
+    tables: dict[str, ProtocolTables] = {}
     access = load_access(settings)
     try:
         for address in options.listen:
@@ -124,20 +128,30 @@ async def _prepare(
             listeners.append(Listener(address, settings.net, options.insecure_bind, authenticated))
         _warn_of_exposed(listeners)
         broker = Broker(
-            settings, lambda: random.getrandbits(16), options.data is not None, access=access
+            settings,
+            lambda: secrets.randbits(16),  # keys of clients are made of these
+            options.data is not None,
+            access=access,
+            node=_node_of(options),
         )
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:
             store = MessageStore(data.retained)
             journal = Journal(data.journal, settings.journal, store)
             _restore(broker, store)
+            for spec in protocols().values():
+                if spec.tables is not None:
+                    tables[spec.name] = ProtocolTables(data.path, spec.tables)
         deduplicator = Deduplicator(data.published if data is not None else None)
         if data is not None:
             deduplicator.recover(data.journal)
-        return await _serve(listeners, broker, poller, journal, deduplicator, options, ready)
+        watch = TableWatch(tables) if tables else None
+        return await _serve(listeners, broker, poller, journal, deduplicator, watch, options, ready)
     finally:
         for listener in listeners:
             listener.close()
+        for each in tables.values():
+            each.close()
         if store is not None and not (journal is not None and journal.is_writing):
             store.close()
         if data is not None:
@@ -150,6 +164,7 @@ async def _serve(
     poller: Poller,
     journal: Journal | None,
     deduplicator: Deduplicator,
+    tables: TableWatch | None,
     options: ServiceOptions,
     ready: Callable[[list[str]], None],
 ) -> int:
@@ -214,6 +229,8 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, asked, 128 + signal.SIGINT)
     if journal is not None:
         journal.start(loop, stop_now, server.journal_progressed)
+    if tables is not None:
+        server.watch_tables(tables)
     for protocol, timeout_s in broker.idle_timeouts.items():
         server.watch_idleness(protocol, timeout_s)
 
@@ -236,7 +253,17 @@ async def _serve(
         figures = Figures(
             broker, server, live, slots, pending, handshakes, journal, passwords, began
         )
-        return await Site.start(live, publishing, deduplicator, journal, access, figures, troubles)
+        return await Site.start(
+            live,
+            publishing,
+            deduplicator,
+            journal,
+            access,
+            figures,
+            troubles,
+            server,
+            protocols().values(),
+        )
 
     site = LateSite(start_site)
     if journal is not None or any(listener.protocol == HTTP for listener in listeners):
@@ -270,6 +297,14 @@ async def _serve(
         await site.close()
         if journal is not None:
             await journal.close(_WRITE_OUT_S)
+
+
+def _node_of(options: ServiceOptions) -> bytes:
+    """Return 4 bytes that tell this broker from others, also of this host: the same after a restart
+    if it listens at the same addresses. They are an address of 10.0.0.0/8, for who shows them."""
+    where = " ".join(map(str, options.listen))
+    digest = hashlib.sha256(f"{socket.gethostname()} {where}".encode()).digest()
+    return b"\x0a" + digest[:3]
 
 
 def _authenticates(address: Address, settings: Settings) -> bool:

@@ -13,7 +13,7 @@ from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.bus.publication import Run, pack
 from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import ConnectionId
-from host_broker.protocol import BrokerContext, ProtocolSpec, Session
+from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
 from tests.host_broker.desk import Desk, Done
 
 Given = Delivery | QueueDelivery
@@ -69,7 +69,7 @@ class ScriptedSession:
             raise RuntimeError("a mistake in a protocol")
 
 
-class ScriptedServer:
+class ScriptedServer(ProtocolServer):
     """``heard``: called with what it is told of interests and of the number of clients."""
 
     idle_timeout_s = 0.0

@@ -1,4 +1,4 @@
-"""One accepted socket: reads go to the server, writes are bounded by making publishers wait."""
+"""One socket: reads go to the server, writes are bounded by making publishers wait."""
 
 import asyncio
 import logging
@@ -111,6 +111,7 @@ class Connection(asyncio.Protocol):
         "_unwritten",
         "_unwritten_bytes",
         "congested",
+        "dialed",
         "ended",
         "heard",
         "id",
@@ -123,11 +124,17 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(
-        self, server: ConnectionOwner, protocol: str, slow: Policy = "pause", principal: str = ""
+        self,
+        server: ConnectionOwner,
+        protocol: str,
+        slow: Policy = "pause",
+        principal: str = "",
+        dialed: object = None,
     ) -> None:
-        """``principal``: who everybody is on its listener."""
+        """``principal``: who everybody is on its listener. ``dialed``: for what we connected."""
         self.id: ConnectionId = 0
         self.protocol = protocol
+        self.dialed = dialed
         self.congested = False
         self.heard = True  # since the server last looked
         self.local = True  # the peer is on this machine

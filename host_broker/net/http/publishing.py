@@ -43,11 +43,16 @@ class Publishing:
         self._server = server
         self._broker = broker
         self._journal = journal
-        self._rest_s = STEPS_AT_ONCE / max_steps_per_s
+        self.rest_s = STEPS_AT_ONCE / max_steps_per_s  # until as many may be made again
         self._connections: dict[Principal | None, ConnectionId] = {}
         self._connection: ConnectionId = 0  # of the request under way
         self._turn = asyncio.Lock()
         self._questions = asyncio.Lock()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the journal has more to write than it may."""
+        return self._journal is not None and self._journal.full
 
     async def publish(
         self, packets: bytes, name: str = "", principal: Principal | None = None
@@ -61,7 +66,7 @@ class Publishing:
         nobody has a connection that could be held.
         """
         async with self._turn:
-            if self._journal is not None and self._journal.full:
+            if self.is_full:
                 raise Busy
             if self._broker.makes_publishers_wait:
                 await self._refuse_to_wait(packets)
@@ -104,7 +109,7 @@ class Publishing:
                 if answer is not None:
                     answers.append(answer)
                 else:
-                    await asyncio.sleep(self._rest_s)
+                    await asyncio.sleep(self.rest_s)
         return answers
 
     def statistics(self) -> dict[str, object]:
@@ -170,7 +175,7 @@ class Publishing:
                 except Busy:
                     kept = len(packets)  # all is published or nothing: it goes on without waiting
             while self._broker.is_suspended(self._connection):
-                await asyncio.sleep(self._rest_s)
+                await asyncio.sleep(self.rest_s)
                 self._server.proceed_internal(self._connection)
 
 

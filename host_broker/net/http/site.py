@@ -17,6 +17,7 @@ from host_broker.net.connection.tuning import is_local
 from host_broker.net.http import backup as backup_pages
 from host_broker.net.http import journal as journal_pages
 from host_broker.net.http import operations as operations_pages
+from host_broker.net.http import protocol_pages
 from host_broker.net.http import publish as publish_pages
 from host_broker.net.http.mistake import mistake
 from host_broker.net.http.principals import PRINCIPAL, HttpAccess
@@ -26,7 +27,9 @@ from host_broker.net.journal.snapshot import SnapshotFile
 from host_broker.net.listening.slots import Evicted
 from host_broker.net.live_settings import LiveSettings
 from host_broker.net.metrics import Figures
+from host_broker.net.server import Server
 from host_broker.net.storage.deduplicator import Deduplicator
+from host_broker.protocol import ProtocolSpec
 from host_broker.settings import HttpSettings
 
 if TYPE_CHECKING:
@@ -67,12 +70,18 @@ class Site:
         access: HttpAccess,
         figures: Figures,
         troubles: Callable[[], Sequence[str]],
+        server: Server,
+        specs: Iterable[ProtocolSpec],
     ) -> "Site":
-        """Prepare the pages about what there is, for whom ``access`` lets in."""
+        """Prepare the pages about what there is, for whom ``access`` lets in.
+
+        ``specs``: the protocols, some of which bring pages that ``server`` asks them for.
+        """
         tables = [
             publish_pages.routes(publishing, deduplicator, access),
             operations_pages.routes(figures, troubles, access),
             backup_pages.routes(journal, access, lambda: _access_files(live)),
+            protocol_pages.routes(specs, server, publishing, access),
         ]
         if journal is not None:
             tables.append(journal_pages.routes(journal, access))

@@ -14,7 +14,12 @@ from host_broker.net.connection.overflow import POLICIES, Policy
 from host_broker.net.connection.poller import Poller
 from host_broker.net.connection.stream import Stream
 from host_broker.net.listening.acceptor import Acceptor
-from host_broker.net.listening.detection import ListenerContext, OneProtocol, ProtocolDetector
+from host_broker.net.listening.detection import (
+    ListenerContext,
+    OneProtocol,
+    ProtocolDetector,
+    Recogniser,
+)
 from host_broker.net.listening.handshakes import Handshakes
 from host_broker.net.listening.listen_error import ListenError
 from host_broker.net.listening.pending import PendingConnections
@@ -23,7 +28,7 @@ from host_broker.net.listening.slots import CountedSocket, Slots
 from host_broker.net.listening.tls import has_certificate, server_context
 from host_broker.net.listening.unix_socket import bind_unix, remove_unix
 from host_broker.net.live_settings import LiveSettings
-from host_broker.recognition import Recognition
+from host_broker.recognition import BesideHttp, Recognition
 from host_broker.registry import protocols
 from host_broker.settings import NetSettings
 
@@ -70,6 +75,7 @@ class Listener:
         self.answers_until_stopped = (
             spec.answers_until_stopped if spec is not None else address.protocol == AUTO
         )
+        self._has_pages = spec is not None and bool(spec.pages)  # so it speaks HTTP, too
         self.address = address
         self._tls = address.transport == "tls"  # from the first byte on
         self._certificate: ssl.SSLContext | None = None  # that of the start
@@ -102,7 +108,9 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         protocol = self.protocol
-        recognition = Recognition(protocols().values())
+        recognition: Recogniser = Recognition(protocols().values())
+        if self._has_pages:
+            recognition = BesideHttp(protocol)
         context = self._context = ListenerContext(
             str(self),
             edge.live,
@@ -120,7 +128,7 @@ class Listener:
             context.only_tls = True
             if protocol == HTTP:
                 context.within_tls = OneProtocol(HTTP)
-            elif protocol != AUTO:
+            elif protocol != AUTO and not self._has_pages:
                 context.inside = lambda: connection(protocol)
         elif protocol == HTTP:
             context.recogniser = OneProtocol(HTTP)
@@ -131,7 +139,7 @@ class Listener:
         def connect(sock: CountedSocket) -> None:
             Stream(sock, connection(protocol), edge.poller, loop).start()
 
-        known = not self._tls and protocol not in (AUTO, HTTP)
+        known = not self._tls and protocol not in (AUTO, HTTP) and not self._has_pages
         if known:
             self._accepting = Acceptor(self._socket, edge.slots, connect)
         else:

@@ -8,7 +8,7 @@ from host_broker.bus.commands import Announce, Command, Publish
 from host_broker.bus.subscriptions import Interest
 from host_broker.bus.topic_table import TopicTable
 from host_broker.outputs import ConnectionId
-from host_broker.protocol import BrokerContext
+from host_broker.protocol import BrokerContext, ProtocolServer
 from host_broker.protocols.fmqp.dialect import Dialect
 from host_broker.protocols.fmqp.session import FmqpSession, LsbSession, Shared
 from host_broker.protocols.fmqp.settings import FmqpSettings
@@ -18,7 +18,7 @@ from host_broker.protocols.fmqp.topics import MAX_KNOWN, MAX_KNOWN_OF_ONE, Plain
 _COUNT = Struct(">Q")
 
 
-class FmqpServer:
+class FmqpServer(ProtocolServer):
     """Makes sessions, which share what is known about topics."""
 
     stored_form = True

@@ -19,7 +19,7 @@ from host_broker.protocols.lightmq.shared import Shared
 from host_broker.protocols.lightmq.tunnel import Tunnel
 
 
-class LightmqServer:
+class LightmqServer(ProtocolServer):
     """Makes sessions of clients that are themselves on the bus, or call one that is."""
 
     idle_timeout_s = 0.0  # it PINGs
@@ -70,7 +70,7 @@ class LightmqServer:
         return NOTHING
 
 
-class TunnelServer:
+class TunnelServer(ProtocolServer):
     """Makes sessions whose SENDs carry another protocol, for clients with the same names."""
 
     idle_timeout_s = 0.0

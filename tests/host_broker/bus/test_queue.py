@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from host_broker.bus.delivery import Filter, QueuedMessage
+from host_broker.bus.delivery import Filter
 from host_broker.bus.publication import NO_PROPERTIES, Properties
 from host_broker.bus.queue import QUEUE_POLICIES, Queue, QueuePolicy
 
@@ -371,5 +371,9 @@ def test_what_is_taken_from_the_middle_is_cleared_away() -> None:
 
 
 def test_a_message_knows_its_size() -> None:
-    message = QueuedMessage(1, b"topic", b"body", {"n": b"vv"})
-    assert message.size == 5 + 4 + 1 + 2
+    queue = Queue(b"q", "block", permanent=True, max_messages=9, max_bytes=999)
+    assert queue.put(b"topic", b"body", {"n": b"vv"})
+    queue.put_many(b"topic", [b"body"], [{"n": b"vv"}], 3)
+    queue.consume(1, 9, acknowledged=True)
+    (given,) = queue.assign().values()
+    assert [message.size for message in given] == [5 + 4 + 1 + 2] * 2

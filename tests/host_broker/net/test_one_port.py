@@ -196,10 +196,6 @@ def test_what_is_not_built_yet_is_refused_in_its_own_terms_and_told_once() -> No
     with broker(*AUTO) as running:
         for _ in range(3):
             assert _answer(running, websocket).startswith(b"HTTP/1.0 404 Not Found\r\n")
-            fq = _answer(running, bytes.fromhex("cc50cafeaaaa000000017500"))
-            assert fq[:2] == b"\xee\xee"
-            assert fq[4:].decode().endswith("no fq yet.")
-            assert _answer(running, bytes.fromhex("cc50face0003616263")) == b""
             mqtt = bytes.fromhex("101000044d5154540402003c000474657374")
             assert _answer(running, mqtt) == bytes.fromhex("20020001")
             assert _answer(running, b"SSH-2.0-OpenSSH_9.2\r\n") == b""
@@ -208,7 +204,6 @@ def test_what_is_not_built_yet_is_refused_in_its_own_terms_and_told_once() -> No
         assert code == 0
         told = [line.split(": ", 2)[2] for line in said.splitlines()]
         assert told == [
-            "127.0.0.1 speaks fq, which this broker does not yet",
             "127.0.0.1 speaks mqtt, which this broker does not yet",
             "127.0.0.1 began with 53 53 48 2d 32 2e 30 2d 4f, which is no protocol we know",
         ]

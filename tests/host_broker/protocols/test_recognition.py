@@ -125,10 +125,6 @@ def test_refusals_are_in_the_protocols_own_form() -> None:
     assert b"Content-Length: %d\r\n" % len(body) in head
     assert body.endswith(b"\n")
     assert body.count(b"\n") == 1
-    error = refusal("fq", bytes.fromhex("cc50cafe"))
-    assert error[:2] == b"\xee\xee"
-    assert int.from_bytes(error[2:4], "big") == len(error) - 4
-    assert refusal("fq", bytes.fromhex("cc50face")) == b""  # a data connection has no errors
     assert refusal("tls", b"")[:3] == b"\x15\x03\x01"
     assert refusal("mqtt", b"") == b"\x20\x02\x00\x01"
     assert refusal(NOBODY, b"SSH-") == b""

@@ -1,0 +1,149 @@
+"""What fq peers say: one event per greeting, command, or run of messages.
+
+Nobody changes an event; those made for every read are not frozen, because freezing triples the time
+it takes to make one. Texts are bytes, as fq knows no encoding.
+"""
+
+from dataclasses import dataclass, field
+
+from host_broker.wire.violation import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class CommandGreeting:
+    """A command connection begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataGreeting:
+    """A data connection begins, for the client that was given this key.
+
+    ``node``: the 4 bytes that name the peer broker; b"" from a client, and from an old peer (A2).
+    ``peer``: its messages are in the peers' format.
+    """
+
+    key: bytes
+    node: bytes = b""
+    peer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who a client is, and the queue that it wants: ``name``, or ``name NUL type:params`` (R7)."""
+
+    user: bytes
+    queue: bytes
+    password: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginAccepted:
+    """The key with which the data connection begins (R4)."""
+
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Whoever says it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """The broker shall beat every ``milliseconds``; 0: not at all (R15)."""
+
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Have messages of an exchange for which a program holds. ``flags``: A6."""
+
+    flags: int
+    exchange: bytes
+    program: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BindAnswer:
+    """The route id of a binding; ``REFUSED`` if it was refused (R16, R17)."""
+
+    route: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unbind:
+    """End a binding."""
+
+    route: int
+    exchange: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UnbindAnswer:
+    """The route id that was said; ``REFUSED`` if it was refused (R18)."""
+
+    route: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRequest:
+    """Have the counters of this client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Counters, in the order in which they were said (R19)."""
+
+    counters: tuple[tuple[bytes, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    """Why the broker gives up: its last word (R8)."""
+
+    text: bytes
+
+
+@dataclass(slots=True)
+class MessageRun:
+    """Messages that follow each other in one read, of one exchange and route.
+
+    ``ids`` and ``payloads`` are as long as each other. In the peers' format they have one
+    ``sender`` and one list of ``hops`` (4 bytes each, newest first), too; else both are b"".
+    """
+
+    exchange: bytes
+    route: bytes
+    sender: bytes
+    hops: bytes
+    ids: list[bytes]
+    payloads: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """A message with a payload of more bytes than are taken; it is read, and forgotten (A7)."""
+
+    exchange: bytes
+    route: bytes
+    length: int
+
+
+CommandEvent = (
+    CommandGreeting
+    | Login
+    | LoginAccepted
+    | Heartbeat
+    | HeartbeatRequest
+    | Bind
+    | BindAnswer
+    | Unbind
+    | UnbindAnswer
+    | StatusRequest
+    | Status
+    | ErrorText
+    | Violation
+)
+DataEvent = DataGreeting | MessageRun | TooLong | Violation
+Event = CommandEvent | DataEvent

@@ -1,0 +1,162 @@
+"""Connections to fq of parts of this process: whoever asks its pages, and who reads its tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from host_broker.bus.commands import Command, Outcome, PublishMany, Reply
+from host_broker.bus.queue import Queue
+from host_broker.outputs import ConnectionId
+from host_broker.pages import PageAnswer, PageRequest
+from host_broker.protocol import NOTHING, Session
+from host_broker.protocols.fq.pages import (
+    SUBMIT,
+    ClientFigures,
+    ExchangeFigures,
+    QueueFigures,
+    RouteFigures,
+    read_submission,
+    refused,
+    statistics,
+    submitted,
+)
+from host_broker.protocols.fq.peering import Tag
+from host_broker.protocols.fq.queues import MODULUS, Binding, Exchange, FqClient, FqQueue
+from host_broker.protocols.fq.session import COUNTERS, HOPS, ID, SENDER
+from host_broker.tables import Rows
+
+if TYPE_CHECKING:
+    from host_broker.protocols.fq.server import FqServer
+
+VERSION = "motemq"  # fqd says its own here
+
+
+class InternalSession(Session):
+    """One request for a page, or the one reader of the tables."""
+
+    def __init__(self, server: "FqServer", connection: ConnectionId) -> None:
+        self._server = server
+        self._connection = connection
+        self.deadline: float | None = None
+        self._denied = ""
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take nothing: there is no socket."""
+        return NOTHING
+
+    def rows(self, found: Mapping[str, Rows], now: float) -> Sequence[Command]:
+        """Have queues, bindings and links to other brokers as the tables say."""
+        self._server.peering.home = self._connection
+        return [*self._server.keeper.rows(found), *self.tick(now)]
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """Connect to other brokers, as far as it is time for that."""
+        peering = self._server.peering
+        commands = peering.tick(now)
+        self.deadline = peering.next_deadline
+        return commands
+
+    def not_reached(self, tag: object, reason: str, now: float) -> Sequence[Command]:
+        """Try again later."""
+        peering = self._server.peering
+        commands = peering.not_reached(tag.link, reason, now) if isinstance(tag, Tag) else []
+        self.deadline = peering.next_deadline
+        return commands
+
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """Note what the answer has to say."""
+        self._denied = f"you may not {action} {topic.decode(errors='backslashreplace')}"
+        return NOTHING
+
+    def asked(self, request: PageRequest, now: float) -> Sequence[Command]:
+        """Answer a page."""
+        if request.path == SUBMIT:
+            return self._submit(request)
+        return [Reply(self._statistics)]
+
+    # ---- /submit ----
+
+    def _submit(self, request: PageRequest) -> Sequence[Command]:
+        server = self._server
+        found = read_submission(request, server.max_payload)
+        if isinstance(found, PageAnswer):
+            return [Reply(lambda: found)]
+        self.client = found.sender.decode(errors="replace")
+        queues, payload = server.queues, found.payload
+        exchange = queues.exchanges.get(found.exchange)
+        address = server.topics.of(found.exchange, found.route)
+        hops = b"" if server.settings.http_zero_hops else server.node  # A16
+        properties = {**address.properties, SENDER: found.sender, HOPS: hops}
+        outcomes: list[Outcome] = []
+
+        def answer() -> PageAnswer:
+            if self._denied:
+                return refused(self._denied, 403)
+            outcome = outcomes[0] if outcomes else Outcome(unrouted=1)
+            queues.came(exchange, 1, len(payload))
+            queues.went(exchange, outcome)
+            no_exchange = int(exchange is None)
+            return submitted(outcome.routed, outcome.dropped, outcome.unrouted, no_exchange)
+
+        topic, ids = address.topic, [server.new_id()]
+        publish = PublishMany(topic, [payload], properties, ID, ids, outcomes.append)
+        return [publish, Reply(answer)]
+
+    # ---- /stats.json ----
+
+    def _statistics(self) -> PageAnswer:
+        queues = self._server.queues
+        exchanges = {name: _exchange(each) for name, each in queues.exchanges.items()}
+        on_bus = self._server.context.queues
+        return statistics(
+            VERSION,
+            exchanges,
+            _exchange(queues.together, queues.no_exchange),
+            [_queue(each, on_bus.get(each.path)) for each in queues.by_name.values()],
+        )
+
+
+def _exchange(exchange: Exchange, no_exchange: int = 0) -> ExchangeFigures:
+    return ExchangeFigures(
+        exchange.messages,
+        exchange.octets,
+        exchange.no_route,
+        exchange.routed,
+        exchange.dropped,
+        no_exchange,
+        tuple(_route(each) for each in exchange.bindings.values()),
+    )
+
+
+def _route(binding: Binding) -> RouteFigures:
+    return RouteFigures(
+        binding.route,
+        binding.program.prefix,
+        binding.queue.name,
+        binding.permanent,
+        binding.invocations,
+        binding.average_ns,
+        binding.program.text,
+    )
+
+
+def _queue(queue: FqQueue, on_bus: Queue | None) -> QueueFigures:
+    return QueueFigures(
+        queue.name,
+        queue.private,
+        queue.kind,
+        queue.policy,
+        queue.backlog,
+        0 if on_bus is None else len(on_bus),
+        0 if on_bus is None else on_bus.dropped,
+        tuple(_client(each) for each in queue.clients),
+    )
+
+
+def _client(client: FqClient) -> ClientFigures:
+    counters = {name: getattr(client, name) % MODULUS for name in COUNTERS}
+    return ClientFigures(
+        client.user,
+        client.address,
+        client.is_peer,
+        counters if client.data else None,
+    )

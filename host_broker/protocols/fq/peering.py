@@ -1,0 +1,458 @@
+"""Brokers to take messages from (R45 to R47): ours connects to them as a client that is a peer.
+
+A *link* is one login at another broker, for all rows of ``upstream`` that say the same one. It has
+two connections, as every client; when one ends, both do, and both are made again after a pause that
+doubles. What comes is published here as the other broker's client has published it there, with our
+name in front of the others in its hops; what has our name there already has been here (R46).
+Hops end circles, but not two ways from one broker to another: what has come by one link and comes
+by another one again is left out, too (``Copies``).
+
+``Peering`` decides which links there are, and when to connect; ``PeerCommands`` and
+``PeerMessages`` are the two sessions.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from host_broker.bus.commands import (
+    Command,
+    Complain,
+    Dial,
+    Discard,
+    Disconnect,
+    Send,
+    Wake,
+)
+from host_broker.outputs import ConnectionId
+from host_broker.protocol import NOTHING, Session
+from host_broker.protocols.fq.codec import (
+    HOP_BYTES,
+    MAX_HOPS,
+    PEER_FLAG,
+    PERMANENT,
+    REFUSED,
+    Codec,
+    spell_bind,
+    spell_greeting,
+    spell_heartbeat,
+    spell_heartbeat_request,
+    spell_login,
+    spell_unbind,
+)
+from host_broker.protocols.fq.configuration import Upstream
+from host_broker.protocols.fq.events import (
+    BindAnswer,
+    CommandGreeting,
+    DataGreeting,
+    ErrorText,
+    LoginAccepted,
+    MessageRun,
+    TooLong,
+    UnbindAnswer,
+)
+from host_broker.protocols.fq.session import publication
+from host_broker.wire.violation import Violation
+
+if TYPE_CHECKING:
+    from host_broker.protocols.fq.server import FqServer
+
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 10.0
+BEAT_S = 1.0
+MISSED_BEATS = 3
+MAX_COPIES = 65_536  # messages that are remembered
+LOGIN_S = 10.0  # from dialing to the answer of the login
+
+_ALL = b"prefix:"  # the program of a row without one
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Where and as whom a link connects."""
+
+    host: str
+    port: int
+    source: bytes
+    password: bytes = field(repr=False)
+
+    def __str__(self) -> str:
+        user = self.source.decode(errors="backslashreplace")
+        return f"the upstream {self.host}:{self.port} as {user!r}"
+
+
+@dataclass(slots=True)
+class _Bound:
+    """A binding at the other broker. ``route``: None until it is answered."""
+
+    exchange: bytes
+    program: bytes
+    permanent: bool
+    route: int | None = None
+    wanted: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """One login. ``due``: when to connect, None while a connection is there or being made."""
+
+    login: Login
+    rows: frozenset[Upstream]
+    due: float | None = 0.0
+    pause_s: float = FIRST_PAUSE_S
+    wanted: bool = True
+    commands: ConnectionId = 0
+    messages: ConnectionId = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """What is dialed: a link's first connection, or (``key``) its second one."""
+
+    link: Link
+    key: bytes = b""
+
+
+class Copies:
+    """Which messages have come lately, and by which links.
+
+    Nobody promises that ids differ, so what comes several times by one link is several messages.
+    Only as often as another link has brought it already, it is a copy.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[bytes, bytes, bytes, bytes, int], dict[Link, int]] = {}
+
+    def without(self, run: MessageRun, link: Link) -> MessageRun:
+        """Return a run without what is a copy."""
+        new = [
+            position
+            for position, (id, payload) in enumerate(zip(run.ids, run.payloads, strict=True))
+            # The last 8 bytes of an id are not the sender's: queues on disk write there (R26).
+            if self._is_new((run.exchange, run.route, run.sender, id[:8], hash(payload)), link)
+        ]
+        if len(new) == len(run.ids):
+            return run
+        return MessageRun(
+            run.exchange,
+            run.route,
+            run.sender,
+            run.hops,
+            [run.ids[position] for position in new],
+            [run.payloads[position] for position in new],
+        )
+
+    def _is_new(self, key: tuple[bytes, bytes, bytes, bytes, int], link: Link) -> bool:
+        came = self._seen.get(key)
+        if came is None:
+            if len(self._seen) >= MAX_COPIES:
+                del self._seen[next(iter(self._seen))]
+            self._seen[key] = {link: 1}
+            return True
+        most = max(came.values())
+        count = came[link] = came.get(link, 0) + 1
+        return count > most
+
+
+class Peering:
+    """The links of one broker.
+
+    ``home`` is the connection of this process whose session dials, and that is woken when
+    something is due: it calls ``tick`` and looks at ``next_deadline``. ``chance`` returns 0 to 1.
+    """
+
+    def __init__(self, server: "FqServer", chance: Callable[[], float]) -> None:
+        self.home: ConnectionId = 0
+        self._server = server
+        self._chance = chance
+        self._links: dict[Login, Link] = {}
+        self._copies = Copies()
+
+    @property
+    def server(self) -> "FqServer":
+        """What all fq connections share."""
+        return self._server
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """All links, connected or not."""
+        return tuple(self._links.values())
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When ``tick`` wants to be called, None = never."""
+        due = [link.due for link in self._links.values() if link.due is not None]
+        return min(due, default=None)
+
+    def changed(self, upstreams: frozenset[Upstream]) -> list[Command]:
+        """Take all rows of upstream: links that no row is for end, new ones are due at once."""
+        wanted: dict[Login, set[Upstream]] = {}
+        for row in upstreams:
+            login = Login(row.host, row.port, row.source, row.password)
+            wanted.setdefault(login, set()).add(row)
+        commands: list[Command] = []
+        for login, link in list(self._links.items()):
+            if login not in wanted:
+                link.wanted = False
+                link.due = None
+                del self._links[login]
+                if link.commands:
+                    reason = "its rows of upstream are gone"
+                    commands.append(Disconnect(reason, connection=link.commands))
+        for login, rows in wanted.items():
+            known = self._links.get(login)
+            if known is None:
+                self._links[login] = Link(login, frozenset(rows))
+            elif known.rows != rows:
+                known.rows = frozenset(rows)
+                if known.commands:
+                    commands.append(Wake(known.commands))
+        return commands
+
+    def tick(self, now: float) -> list[Command]:
+        """Connect what is due."""
+        commands: list[Command] = []
+        for link in self._links.values():
+            if link.due is not None and link.due <= now:
+                link.due = None
+                commands.append(Dial(link.login.host, link.login.port, Tag(link)))
+        return commands
+
+    def not_reached(self, link: Link, reason: str, now: float) -> list[Command]:
+        """A first connection could not be made: later again."""
+        self._retry(link, now)
+        return [Complain(f"fq: {link.login} cannot be reached: {reason}")] if link.wanted else []
+
+    def dialed(self, connection: ConnectionId, tag: Tag, now: float) -> Session:
+        """Begin one of the two connections of a link."""
+        if tag.key:
+            return PeerMessages(self, tag.link, tag.key, connection)
+        return PeerCommands(self, tag.link, connection, now)
+
+    def new_of(self, run: MessageRun, link: Link) -> MessageRun:
+        """Return what of a run has not come by another link."""
+        return run if len(self._links) < 2 else self._copies.without(run, link)
+
+    def lost(self, link: Link, now: float) -> list[Command]:
+        """The first connection of a link has ended: the second one ends, and both come again."""
+        commands: list[Command] = []
+        if link.messages:
+            reason = "its other connection has ended"
+            commands.append(Disconnect(reason, connection=link.messages))
+        link.commands = link.messages = 0
+        self._retry(link, now)
+        return [*commands, Wake(self.home)]
+
+    def _retry(self, link: Link, now: float) -> None:
+        if not link.wanted:
+            return
+        # A random half less, so that many brokers do not all come back at once.
+        link.due = now + link.pause_s * (0.5 + self._chance() / 2)
+        link.pause_s = min(2 * link.pause_s, LONGEST_PAUSE_S)
+
+
+class PeerCommands(Session):
+    """The first connection of a link: login, bindings, heartbeats."""
+
+    def __init__(self, peering: Peering, link: Link, connection: ConnectionId, now: float) -> None:
+        self.client = str(link.login)
+        self.deadline: float | None = now + LOGIN_S
+        self._peering = peering
+        self._link = link
+        self._codec = Codec("command", peering.server.max_payload)
+        self._is_in = False
+        self._ended = False
+        self._next_beat = 0.0
+        self._last_heard = now
+        self._bound: dict[tuple[bytes, bytes], _Bound] = {}
+        self._asked: deque[_Bound | None] = deque()  # answers come in this order (R12)
+        link.commands = connection
+
+    def opened(self, now: float) -> Sequence[Command]:
+        """Log in."""
+        login = self._link.login
+        if not self._link.wanted:
+            return self._end("its rows of upstream are gone")
+        try:
+            user, queue = _user_and_queue(login.source)
+            words = spell_login(user, queue, login.password)
+        except ValueError as error:
+            return [Complain(f"fq.sqlite: {login}: {error}"), *self._end(str(error))]
+        return [Send(spell_greeting(CommandGreeting()) + words)]
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take one read."""
+        self._last_heard = now
+        commands: list[Command] = []
+        for event in self._codec.receive_data(data):
+            if self._ended:
+                break
+            commands += self._taken(event, now)
+        return commands
+
+    def _taken(self, event: object, now: float) -> Sequence[Command]:
+        link = self._link
+        if isinstance(event, Violation):
+            return self._end(f"{event.rule}: {event.reason}")
+        if isinstance(event, ErrorText):
+            text = event.text.decode(errors="backslashreplace").strip()
+            return [Complain(f"fq: {link.login} says: {text}"), *self._end(text)]
+        if isinstance(event, LoginAccepted) and not self._is_in:
+            self._is_in = True
+            link.pause_s = FIRST_PAUSE_S
+            self._next_beat = now + BEAT_S
+            self.deadline = self._next_beat
+            commands: list[Command] = [Send(spell_heartbeat_request(round(BEAT_S * 1000)))]
+            commands += self._bind()
+            return [*commands, Dial(link.login.host, link.login.port, Tag(link, event.key))]
+        if isinstance(event, BindAnswer):
+            return self._answered(event.route)
+        if isinstance(event, UnbindAnswer) and self._asked:
+            self._asked.popleft()
+        return NOTHING
+
+    def _answered(self, route: int) -> Sequence[Command]:
+        bound = self._asked.popleft() if self._asked else None
+        if bound is None:
+            return self._end("R12: it answers what it was not asked")
+        if route == REFUSED:
+            self._bound.pop((bound.exchange, bound.program), None)
+            return [
+                Complain(
+                    f"fq: {self._link.login} refuses the program {bound.program!r} of the "
+                    f"exchange {bound.exchange!r}"
+                )
+            ]
+        bound.route = route
+        return NOTHING if bound.wanted else self._unbind(bound)
+
+    def _bind(self) -> list[Command]:
+        """Bind and unbind, so that it is as the rows say."""
+        commands: list[Command] = []
+        wanted = {(row.exchange, row.program or _ALL): row for row in self._link.rows}
+        for key, bound in list(self._bound.items()):
+            if key not in wanted:
+                bound.wanted = False
+                del self._bound[key]
+                if bound.route is not None:
+                    commands += self._unbind(bound)
+        for (exchange, program), row in sorted(wanted.items(), key=lambda each: each[0]):
+            known = self._bound.get((exchange, program))
+            if known is not None and known.permanent == row.permanent:
+                continue
+            flags = PEER_FLAG | (PERMANENT if row.permanent else 0)
+            try:
+                words = spell_bind(flags, exchange, program)
+            except ValueError as error:
+                commands.append(Complain(f"fq.sqlite: {self._link.login}: {error}"))
+                continue
+            bound = _Bound(exchange, program, row.permanent)
+            self._bound[exchange, program] = bound
+            self._asked.append(bound)
+            commands.append(Send(words))
+        return commands
+
+    def _unbind(self, bound: _Bound) -> list[Command]:
+        self._asked.append(None)
+        return [Send(spell_unbind(bound.route or 0, bound.exchange))]
+
+    def not_reached(self, tag: object, reason: str, now: float) -> Sequence[Command]:
+        """The second connection could not be made: both are made again later."""
+        return self._end(f"its second connection cannot be made: {reason}")
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """Beat; end a broker that is silent; do what the rows say now."""
+        if self._ended:
+            self.deadline = None
+            return NOTHING
+        if not self._is_in:
+            if self.deadline is not None and now >= self.deadline:
+                return self._end(f"it did not answer the login within {LOGIN_S:g} s")
+            return NOTHING
+        commands = self._bind()
+        if now >= self._next_beat:
+            late_s = now - self._next_beat
+            if late_s > BEAT_S:
+                self._last_heard = now  # we could not read either
+            if now - self._last_heard > MISSED_BEATS * BEAT_S:
+                return self._end("it sent no heartbeat")
+            commands.append(Send(spell_heartbeat()))
+            self._next_beat = now + BEAT_S
+        self.deadline = self._next_beat
+        return commands
+
+    def closed(self, now: float) -> Sequence[Command]:
+        """End the other connection, too."""
+        self._ended = True
+        self._codec.close()
+        return self._peering.lost(self._link, now)
+
+    def _end(self, reason: str) -> list[Command]:
+        self._ended = True
+        self.deadline = None
+        return [Disconnect(f"{self._link.login}: {reason}")]
+
+
+class PeerMessages(Session):
+    """The second connection of a link, by which messages come."""
+
+    def __init__(self, peering: Peering, link: Link, key: bytes, connection: ConnectionId) -> None:
+        self.client = str(link.login)
+        self._peering = peering
+        self._server = server = peering.server
+        self._link = link
+        self._key = key
+        self._codec = Codec("data", server.max_payload, server.context.held)
+        link.messages = connection
+
+    def opened(self, now: float) -> Sequence[Command]:
+        """Begin as a peer, unless the first connection has ended meanwhile."""
+        if not self._link.commands:
+            return [Disconnect("its other connection has ended")]
+        return [Send(spell_greeting(DataGreeting(self._key, self._server.node, peer=True)))]
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take one read: publish what has not been here."""
+        commands: list[Command] = []
+        for event in self._codec.receive_data(data):
+            if type(event) is MessageRun:
+                commands += self._published(event)
+            elif isinstance(event, TooLong):
+                commands.append(Discard("fq.max_payload"))
+            elif isinstance(event, Violation):
+                commands.append(Disconnect(f"{self._link.login}: {event.rule}: {event.reason}"))
+        return commands
+
+    def _published(self, run: MessageRun) -> Sequence[Command]:
+        hops = relayed(run.hops, self._server.node)
+        if hops is None:
+            return NOTHING
+        run = self._peering.new_of(run, self._link)
+        return [publication(self._server, run, run.sender, hops, None)] if run.ids else NOTHING
+
+    def closed(self, now: float) -> Sequence[Command]:
+        """End the first connection, too."""
+        self._codec.close()
+        link = self._link
+        link.messages = 0
+        if not link.commands:
+            return NOTHING
+        return [Disconnect("its other connection has ended", connection=link.commands)]
+
+
+def relayed(hops: bytes, node: bytes) -> bytes | None:
+    """Return the hops of a message that has come from a peer; None if it has been here before.
+
+    The first one is the peer itself, which may have any name; the oldest of too many falls off.
+    """
+    if any(hops[at : at + HOP_BYTES] == node for at in range(HOP_BYTES, len(hops), HOP_BYTES)):
+        return None
+    return (node + hops)[: MAX_HOPS * HOP_BYTES]
+
+
+def _user_and_queue(source: bytes) -> tuple[bytes, bytes]:
+    """Return what a login says of ``user/queue/type:params`` (R10)."""
+    user, _, rest = source.partition(b"/")
+    name, slash, how = rest.partition(b"/")
+    return user, name + b"\0" + how if slash else name

@@ -1,0 +1,459 @@
+"""The queues of clients, their bindings, and the exchanges that those make.
+
+A queue is one of the bus, ``fq/NAME``: it is there as long as a client is attached to it, or for
+ever if it is permanent. What is kept of that in tables, a ``Keeper`` says.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from host_broker.bus.commands import (
+    Command,
+    DeleteQueue,
+    OpenQueue,
+    Outcome,
+    Subscribe,
+    Unsubscribe,
+)
+from host_broker.bus.delivery import Filter
+from host_broker.bus.publication import Properties
+from host_broker.outputs import ConnectionId
+from host_broker.protocols.fq.codec import (
+    LIFE_FLAGS,
+    MAX_NAME,
+    PEER_FLAG,
+    PERMANENT,
+    REFUSED,
+    TRANSIENT,
+)
+from host_broker.protocols.fq.functions import Functions
+from host_broker.protocols.fq.programs import Program, ProgramError, compile_program
+from host_broker.protocols.fq.topics import ROUTE, Topics, address_of, index_of, queue_level
+
+Kind = Literal["mem", "disk"]
+Life = Literal["", "permanent", "transient"]
+
+DEFAULT_BACKLOG = 16_384  # messages
+MAX_CLIENTS = 16  # of a public queue (R31)
+MAX_EXCHANGES = 10_000
+QUEUES = b"fq/"  # their names on the bus begin so
+MODULUS = 1 << 32
+
+_LEADING_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)")
+
+
+class QueueError(ValueError):
+    """A queue cannot be had; the text is what the client is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedQueue:
+    """What a client says of its queue when it logs in (R9). ``backlog``: as a 32-bit number.
+
+    ``life``: "" leaves it as it is (R37). ``own``: the client said no name.
+    """
+
+    name: bytes
+    kind: Kind = "mem"
+    private: bool = True
+    policy: Literal["drop", "block"] = "drop"
+    backlog: int = DEFAULT_BACKLOG
+    life: Life = ""
+    own: bool = False
+
+
+def read_wanted_queue(text: bytes, unused_name: Callable[[], bytes]) -> WantedQueue:
+    """Read a name, or ``name NUL type:params``; without a name the queue gets an unused one, and is
+    private and transient.
+
+    ``QueueError`` if it is none.
+    """
+    name, _, detail = text.partition(b"\0")
+    if len(name) > MAX_NAME:
+        raise QueueError("queue name is too long")  # A9
+    detail = detail.partition(b"\0")[0]
+    kind, colon, params = detail.decode("utf-8", "backslashreplace").partition(":")
+    words = [word for word in params.split(",") if word]
+    kind = kind if kind or colon else "mem"
+    if name:
+        return wanted_queue(name, kind, words)
+    found = wanted_queue(unused_name(), kind, [*words, "transient", "private"])
+    return replace(found, own=True)
+
+
+def wanted_queue(name: bytes, kind: str, words: Sequence[str]) -> WantedQueue:
+    """Return what these parameters want; the last one of a kind counts. ``QueueError``."""
+    private, policy, backlog = True, "drop", DEFAULT_BACKLOG
+    life: Life = ""
+    if kind not in ("mem", "disk"):
+        raise QueueError(f"invalid queue type: {kind}")
+    for word in words:
+        match word:
+            case "private" | "public":
+                private = word == "private"
+            case "drop" | "block":
+                policy = word
+            case "permanent":
+                life = "permanent"
+            case "transient":
+                life = "transient"
+            case _ if word.startswith("backlog="):
+                number = _LEADING_NUMBER.match(word, len("backlog="))
+                backlog = int(number[1]) % MODULUS if number else 0  # A24
+            case _:
+                raise QueueError(f"invalid queue param: {word}")
+    return WantedQueue(
+        name,
+        "mem" if kind == "mem" else "disk",
+        private,
+        "drop" if policy == "drop" else "block",
+        backlog,
+        life,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Binding:
+    """A program on an exchange, for a queue. ``route`` is its id (R16, R20).
+
+    ``subscriptions`` on the bus: topics, and whether each is a prefix.
+    """
+
+    route: int
+    exchange: bytes
+    program: Program
+    queue: "FqQueue"
+    peer: bool = False
+    permanent: bool = False
+    subscriptions: tuple[tuple[bytes, bool], ...] = ()
+    invocations: int = 0  # how often its rule was asked
+    average_ns: int = 0  # that it takes
+
+
+@dataclass(slots=True, eq=False)
+class FqQueue:
+    """A queue as clients know it; ``path`` is its name on the bus."""
+
+    name: bytes
+    path: bytes
+    kind: Kind
+    private: bool
+    policy: Literal["drop", "block"]
+    backlog: int
+    permanent: bool = False
+    own: bool = False  # of the one client for which it was made
+    clients: list["FqClient"] = field(default_factory=list)
+    bindings: dict[int, Binding] = field(default_factory=dict)
+    by_program: dict[tuple[bytes, bytes], Binding] = field(default_factory=dict)
+
+    @property
+    def gives_nothing(self) -> bool:
+        """Whether whoever publishes to it waits for ever (A24)."""
+        return self.policy == "block" and not self.backlog
+
+
+@dataclass(slots=True, eq=False)
+class FqClient:
+    """One client: its command connection, and its data connection (0: there is none yet).
+
+    ``node``: of a peer. The counts are since it logged in; they are said modulo 2**32.
+    """
+
+    user: bytes
+    queue: FqQueue
+    key: bytes
+    command: ConnectionId
+    address: str
+    data: ConnectionId = 0
+    is_peer: bool = False
+    node: bytes = b""
+    no_exchange: int = 0
+    no_route: int = 0
+    routed: int = 0
+    dropped: int = 0
+    size_dropped: int = 0
+    msgs_in: int = 0
+    msgs_out: int = 0
+    octets_in: int = 0
+    octets_out: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """Made by the first binding; what was published to it since (payloads: ``octets``)."""
+
+    name: bytes
+    bindings: dict[int, Binding] = field(default_factory=dict)
+    messages: int = 0
+    octets: int = 0
+    no_route: int = 0
+    routed: int = 0
+    dropped: int = 0
+
+
+class Keeper(Protocol):
+    """Keeps permanent queues and bindings across restarts; each returns what to do for that."""
+
+    def queue_changed(self, queue: FqQueue) -> Sequence[Command]:
+        """A client has said that a queue is permanent, or that it is not."""
+        return ()
+
+    def binding_changed(self, binding: Binding, flags: int) -> Sequence[Command]:
+        """A client has said that a binding is permanent, or that it is not (``flags``: A6)."""
+        return ()
+
+    def binding_ended(self, binding: Binding) -> Sequence[Command]:
+        """A binding has ended by a client's word."""
+        return ()
+
+
+class ForgetfulKeeper(Keeper):
+    """Keeps nothing."""
+
+
+class Queues:
+    """All queues, exchanges and bindings of one broker.
+
+    ``stores``: whether there can be queues on disk. ``functions``: those of programs. ``topics``:
+    the broker's.
+    """
+
+    def __init__(self, stores: bool, functions: Functions, topics: Topics) -> None:
+        self.keeper: Keeper = ForgetfulKeeper()
+        self.by_name: dict[bytes, FqQueue] = {}
+        self.exchanges: dict[bytes, Exchange] = {}
+        self.together = Exchange(b"")  # what was published to all of them, and to none
+        self.no_exchange = 0
+        self._stores = stores
+        self._functions = functions
+        self._topics = topics
+        self._last_route = 0
+
+    # ---- queues ----
+
+    def open(
+        self, wanted: WantedQueue, refused: Callable[[str], Sequence[Command]]
+    ) -> tuple[FqQueue, list[Command]]:
+        """Return the queue that is wanted, and how to have it on the bus; made if there is none.
+
+        ``refused`` is called with the limit if the bus cannot have it. ``QueueError`` if there is
+        another one of that name, or it is in use.
+        """
+        queue = self.by_name.get(wanted.name)
+        commands: list[Command] = []
+        if queue is None:
+            if wanted.kind == "disk" and not self._stores:
+                raise QueueError("no disk queues: this broker has no data folder (--data DIR)")
+            path = QUEUES + queue_level(wanted.name)
+            queue = FqQueue(
+                wanted.name, path, wanted.kind, wanted.private, wanted.policy, wanted.backlog
+            )
+            queue.own = wanted.own
+            self.by_name[wanted.name] = queue
+            commands.append(self._on_bus(queue, refused))
+        elif queue.private and queue.clients:
+            raise QueueError("requested queue is private and in use\n")
+        self._compare(queue, wanted)
+        if len(queue.clients) >= MAX_CLIENTS:
+            raise QueueError("can't add you to queue")
+        if wanted.life:
+            queue.permanent = wanted.life == "permanent"
+            commands += self.keeper.queue_changed(queue)
+        return queue, commands
+
+    def _on_bus(self, queue: FqQueue, refused: Callable[[str], Sequence[Command]]) -> Command:
+        def answer(limit: str) -> Sequence[Command]:
+            if not limit:
+                return ()
+            self.by_name.pop(queue.name, None)
+            return refused(limit)
+
+        # It stays until it is deleted: attached clients count, which the bus does not know of.
+        return OpenQueue(
+            queue.path,
+            "block" if queue.policy == "block" else "drop-newest",
+            permanent=True,
+            max_messages=queue.backlog or -1,
+            durable=queue.kind == "disk",
+            own=queue.own,
+            answer=answer,
+        )
+
+    def _compare(self, queue: FqQueue, wanted: WantedQueue) -> None:
+        """Refuse a queue that is another one than is wanted; its backlog may be (A26)."""
+        if queue.kind != wanted.kind:
+            raise QueueError(f"requested type {wanted.kind}, queue is {queue.kind}")
+        if queue.private != wanted.private:
+            is_private, wanted_private = (
+                "private" if each.private else "public" for each in (queue, wanted)
+            )
+            raise QueueError(f"requested {wanted_private}, queue is {is_private}")
+        if queue.policy != wanted.policy:
+            raise QueueError(f"request {wanted.policy}, queue is {queue.policy}")
+
+    def leave(self, client: FqClient) -> list[Command]:
+        """Detach a client from its queue, which ends if it was the last one and it is transient."""
+        queue = client.queue
+        if client not in queue.clients:
+            return []
+        queue.clients.remove(client)
+        return [] if queue.clients or queue.permanent else self.delete(queue)
+
+    def delete(self, queue: FqQueue) -> list[Command]:
+        """Forget a queue with its bindings."""
+        if self.by_name.get(queue.name) is not queue:
+            return []
+        del self.by_name[queue.name]
+        for binding in list(queue.bindings.values()):
+            self._forget(binding)
+        return [DeleteQueue(queue.path)]
+
+    # ---- statistics ----
+
+    def came(self, exchange: Exchange | None, messages: int, octets: int) -> None:
+        """Count what somebody publishes to an exchange; None: there is none of that name."""
+        together = self.together
+        together.messages += messages
+        together.octets += octets
+        if exchange is None:
+            self.no_exchange += messages
+        else:
+            exchange.messages += messages
+            exchange.octets += octets
+
+    def went(self, exchange: Exchange | None, outcome: Outcome) -> None:
+        """Count what has become of it."""
+        for each in (self.together, exchange):
+            if each is not None:
+                each.routed += outcome.routed
+                each.dropped += outcome.dropped
+                each.no_route += outcome.unrouted
+
+    # ---- bindings ----
+
+    def bind(
+        self,
+        queue: FqQueue,
+        exchange: bytes,
+        text: bytes,
+        flags: int,
+        answered: Callable[[Binding | None], Sequence[Command]],
+    ) -> Sequence[Command]:
+        """Bind a queue; ``answered`` gets the binding when it is active, None if it is refused.
+
+        The same program again is the same binding, which may become permanent or transient (A6).
+        """
+        life = flags & LIFE_FLAGS
+        known = queue.by_program.get((exchange, text))
+        if known is not None:
+            return [*self._set_life(known, life, flags), *answered(known)]
+        try:
+            program = compile_program(text, self._functions)
+        except ProgramError:
+            return answered(None)
+        if not self._make_exchange(exchange):
+            return answered(None)
+        binding = Binding(
+            self._next_route(), exchange, program, queue, peer=bool(flags & PEER_FLAG)
+        )
+        wishes = self._wishes(binding)
+        binding.subscriptions = tuple((topic, prefix) for topic, prefix, _ in wishes)
+        queue.bindings[binding.route] = self.exchanges[exchange].bindings[binding.route] = binding
+        queue.by_program[exchange, text] = binding
+        refused: list[str] = []
+        left = len(wishes)
+
+        def answer(limit: str) -> Sequence[Command]:
+            nonlocal left
+            left -= 1
+            if limit:
+                refused.append(limit)
+            if left:
+                return ()
+            if refused:
+                ends = self.end(binding)
+                return [*ends, *answered(None)]
+            return [*self._set_life(binding, life, flags), *answered(binding)]
+
+        return [
+            Subscribe(
+                topic,
+                binding.route,
+                filter,
+                prefix,
+                quiet=prefix,
+                retained=False,
+                queue=queue.path,
+                answer=answer,
+            )
+            for topic, prefix, filter in wishes
+        ]
+
+    def unbind(self, queue: FqQueue, route: int, exchange: bytes) -> Sequence[Command] | None:
+        """End a binding of a queue; None if it has none like that."""
+        binding = queue.bindings.get(route)
+        if binding is None or binding.exchange != exchange:
+            return None
+        return [*self.end(binding), *self.keeper.binding_ended(binding)]
+
+    def end(self, binding: Binding) -> list[Command]:
+        """Forget a binding."""
+        self._forget(binding)
+        return [
+            Unsubscribe(topic, binding.route, prefix, queue=binding.queue.path)
+            for topic, prefix in binding.subscriptions
+        ]
+
+    def _forget(self, binding: Binding) -> None:
+        queue = binding.queue
+        queue.bindings.pop(binding.route, None)
+        queue.by_program.pop((binding.exchange, binding.program.text), None)
+        self.exchanges[binding.exchange].bindings.pop(binding.route, None)
+
+    def _set_life(self, binding: Binding, life: int, flags: int) -> Sequence[Command]:
+        if life not in (PERMANENT, TRANSIENT):
+            return ()
+        binding.permanent = life == PERMANENT
+        return self.keeper.binding_changed(binding, flags)
+
+    def _make_exchange(self, name: bytes) -> bool:
+        """Have an exchange; False if there are too many that somebody is bound to."""
+        if name in self.exchanges:
+            return True
+        if len(self.exchanges) >= MAX_EXCHANGES:
+            unused = next((each for each in self.exchanges.values() if not each.bindings), None)
+            if unused is None:
+                return False
+            del self.exchanges[unused.name]
+        self.exchanges[name] = Exchange(name)
+        return True
+
+    def _next_route(self) -> int:
+        # Four thousand million of them: one that is in use still is a matter of years.
+        self._last_route = self._last_route % (REFUSED - 1) + 1
+        return self._last_route
+
+    def _wishes(self, binding: Binding) -> list[tuple[bytes, bool, Filter | None]]:
+        """Return what to subscribe to for a binding: topic, whether it is a prefix, filter."""
+        program, exchange = binding.program, binding.exchange
+        rule = self._filter_of(binding)
+        only_rule = rule if program.rule is not None else None
+        if program.exact:
+            return [(address_of(exchange, program.prefix).topic, False, only_rule)]
+        index = index_of(exchange, program.prefix)
+        wishes = [(index.prefix, True, only_rule if index.is_exact else rule)]
+        if index.topic is not None:
+            wishes.append((index.topic, False, only_rule))
+        return wishes
+
+    def _filter_of(self, binding: Binding) -> Filter:
+        program, read = binding.program, self._topics.read
+
+        def wants(topic: bytes, properties: Properties, body: bytes) -> bool:
+            binding.invocations += 1
+            route = properties.get(ROUTE)
+            return program(read(topic).route if route is None else route, body)
+
+        return wants

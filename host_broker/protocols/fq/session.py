@@ -1,0 +1,470 @@
+"""One fq connection on the broker's side: the commands of a client, or its messages.
+
+A client has two connections, which begin differently and are one (R1): whichever ends, ends both.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from host_broker.bus.commands import (
+    ActAs,
+    Authenticate,
+    Command,
+    Consume,
+    Discard,
+    Disconnect,
+    Outcome,
+    PublishMany,
+    Send,
+)
+from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.bus.publication import Properties
+from host_broker.outputs import ConnectionId
+from host_broker.protocol import NOTHING, Session
+from host_broker.protocols.fq.codec import (
+    HOP_BYTES,
+    ID_BYTES,
+    MAX_HOPS,
+    MAX_NAME,
+    REFUSED,
+    Codec,
+    spell_bind_answer,
+    spell_error,
+    spell_head,
+    spell_heartbeat,
+    spell_login_accepted,
+    spell_origin,
+    spell_status,
+    spell_unbind_answer,
+)
+from host_broker.protocols.fq.events import (
+    Bind,
+    CommandGreeting,
+    DataGreeting,
+    Heartbeat,
+    HeartbeatRequest,
+    Login,
+    MessageRun,
+    StatusRequest,
+    TooLong,
+    Unbind,
+)
+from host_broker.protocols.fq.queues import (
+    Binding,
+    FqClient,
+    QueueError,
+    WantedQueue,
+    read_wanted_queue,
+)
+from host_broker.protocols.fq.topics import EXCHANGE, ROUTE
+from host_broker.wire.violation import Violation
+
+if TYPE_CHECKING:
+    from host_broker.protocols.fq.server import FqServer
+
+SENDER, HOPS, ID = "fq.sender", "fq.hops", "fq.id"  # properties of messages on the bus
+
+# In the order of the status, behind dropped_in.
+COUNTERS = (
+    "no_exchange",
+    "no_route",
+    "routed",
+    "dropped",
+    "size_dropped",
+    "msgs_in",
+    "msgs_out",
+    "octets_in",
+    "octets_out",
+)
+LEAST_BEAT_S = 0.01
+_MISSED_BEATS = 3
+_UNLIMITED = 1 << 30
+_LONG = Struct(">I")
+_LENGTHS = [_LONG.pack(length) for length in range(2048)]
+_MOST_ORIGINS = 1024  # remembered
+_NO_SENDER = b"_motemq"  # of what came by another protocol; npm's client cannot read an empty one
+
+
+class _State(Enum):
+    GREETING = auto()
+    WAIT_LOGIN = auto()
+    LOGGING_IN = auto()  # who it is, is being found out
+    COMMANDS = auto()
+    MESSAGES = auto()
+    CLOSED = auto()
+
+
+class FqSession(Session):
+    """What each event does in which state is ``_TRANSITIONS`` at the end of this module."""
+
+    def __init__(
+        self, server: "FqServer", connection: ConnectionId, loopback: bool, now: float
+    ) -> None:
+        settings = server.settings
+        self.client = ""
+        self.deadline: float | None = now + settings.handshake_timeout_s
+        self._server = server
+        self._connection = connection
+        self._loopback = loopback
+        self._codec = Codec(
+            "broker",
+            server.max_payload,
+            server.context.held,
+            max_program=settings.max_program,
+            peer_format=settings.peer_publish,
+            npm_quirk=settings.npm_quirk,
+        )
+        self._state = _State.GREETING
+        self._peer: FqClient | None = None  # whose connection this is, once it is known
+        self._early: list[Any] = []  # came before it was known who the client is
+        self._beat_s = 0.0  # 0: none was asked for
+        self._next_beat = 0.0
+        self._last_heard = now
+        self._hops = b""  # of what comes by this connection
+        self._heads: dict[bytes, bytes | None] = {}
+        self._origins: dict[tuple[bytes, bytes | None], bytes | None] = {}
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take one read."""
+        self._last_heard = now
+        return self._handle(self._codec.receive_data(data), now)
+
+    def _handle(self, events: Sequence[Any], now: float) -> Sequence[Command]:
+        commands: list[Command] = []
+        for position, event in enumerate(events):
+            if self._state is _State.LOGGING_IN:
+                self._early += events[position:]
+                break
+            handler = _TRANSITIONS[self._state].get(type(event), FqSession._unexpected)
+            commands += handler(self, event, now)
+            if self._state is _State.CLOSED:
+                break
+        return commands
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """End a handshake that takes too long; beat; end a client that is silent (R15)."""
+        if self._state in (_State.GREETING, _State.WAIT_LOGIN):
+            reason = "fq.handshake_timeout_s: the login, or the key, has not come in time"
+            return self._end(reason)
+        if self._state is not _State.COMMANDS or not self._beat_s:
+            self.deadline = None
+            return NOTHING
+        if now - self._last_heard >= _MISSED_BEATS * self._beat_s:
+            return self._refuse("R15", "client heartbeat failed")
+        commands: list[Command] = []
+        if now >= self._next_beat:
+            commands.append(Send(spell_heartbeat()))
+            self._next_beat = now + self._beat_s
+        self._set_deadline()
+        return commands
+
+    def closed(self, now: float) -> Sequence[Command]:
+        """End the other connection of the client, too, and leave its queue."""
+        self._state = _State.CLOSED
+        self._codec.close()
+        client, self._peer = self._peer, None
+        return NOTHING if client is None else self._leave(client)
+
+    def _leave(self, client: FqClient) -> Sequence[Command]:
+        server = self._server
+        if server.clients.pop(client.key, None) is None:
+            return NOTHING  # its other connection has ended before
+        other = client.command if self._connection == client.data else client.data
+        commands: list[Command] = []
+        if other:
+            reason = "the client's other connection has ended"
+            commands.append(Disconnect(reason, connection=other))
+        return [*commands, *server.queues.leave(client)]
+
+    def _end(self, reason: str) -> Sequence[Command]:
+        self._state = _State.CLOSED
+        self._codec.close()
+        self.deadline = None
+        return [Disconnect(reason)]
+
+    def _refuse(self, rule: str, text: str) -> Sequence[Command]:
+        """Say ERROR, and close (R8, A18)."""
+        return [Send(spell_error(text)), *self._end(f"{rule}: {text.strip()}")]
+
+    def _unexpected(self, event: Any, now: float) -> Sequence[Command]:
+        return self._end(f"R11: {type(event).__name__} is out of place")
+
+    def _violated(self, event: Violation, now: float) -> Sequence[Command]:
+        return self._end(f"{event.rule}: {event.reason}")
+
+    def _violated_login(self, event: Violation, now: float) -> Sequence[Command]:
+        return self._refuse(event.rule, event.reason)
+
+    # ---- the command connection ----
+
+    def _greeted(self, event: CommandGreeting, now: float) -> Sequence[Command]:
+        self._state = _State.WAIT_LOGIN
+        return NOTHING
+
+    def _login(self, event: Login, now: float) -> Sequence[Command]:
+        try:
+            wanted = read_wanted_queue(event.queue, self._server.unused_name)
+        except QueueError as error:
+            return self._refuse("R8", str(error))
+        self._state = _State.LOGGING_IN
+        self.deadline = None
+
+        def answer(name: str, why: str, now: float) -> Sequence[Command]:
+            if self._state is not _State.LOGGING_IN:
+                return NOTHING
+            if why:
+                return self._refuse("R8", "access denied")
+            self.client = name
+            return self._logged_in(event.user, wanted, now)
+
+        claim = event.user.decode("utf-8", "backslashreplace")
+        secret = event.password.decode("utf-8", "backslashreplace")
+        return [Authenticate(claim, answer, secret)]
+
+    def _logged_in(self, user: bytes, wanted: WantedQueue, now: float) -> Sequence[Command]:
+        server = self._server
+        try:
+            queue, commands = server.queues.open(wanted, self._no_queue)
+        except QueueError as error:
+            return self._refuse("R8", str(error))
+        hop = server.hop_of(self._connection, self._loopback)
+        client = FqClient(user, queue, server.new_key(), self._connection, ".".join(map(str, hop)))
+        queue.clients.append(client)
+        server.clients[client.key] = client
+        self._peer = client
+        self._state = _State.COMMANDS
+        # A beat follows that nobody has asked for: clients wait for it.
+        commands.append(Send(spell_login_accepted(client.key) + spell_heartbeat()))
+        early, self._early = self._early, []
+        return [*commands, *self._handle(early, now)]
+
+    def _no_queue(self, limit: str) -> Sequence[Command]:
+        """The bus does not have the queue that this client has opened: it is told so, and ends."""
+        if limit.startswith("access."):
+            return self._refuse("R8", "access denied")
+        return self._refuse("R8", f"can't add you to queue: {limit}")
+
+    def _heartbeat(self, event: Heartbeat, now: float) -> Sequence[Command]:
+        return NOTHING
+
+    def _heartbeat_request(self, event: HeartbeatRequest, now: float) -> Sequence[Command]:
+        milliseconds = event.milliseconds
+        self._beat_s = max(milliseconds / 1000, LEAST_BEAT_S) if milliseconds else 0.0
+        self._next_beat = now + self._beat_s
+        self._set_deadline()
+        return NOTHING
+
+    def _set_deadline(self) -> None:
+        if self._beat_s:
+            silent = self._last_heard + _MISSED_BEATS * self._beat_s
+            self.deadline = min(self._next_beat, silent)
+        else:
+            self.deadline = None
+
+    def _bind(self, event: Bind, now: float) -> Sequence[Command]:
+        if self._peer is None:
+            return NOTHING
+
+        def answered(binding: Binding | None) -> Sequence[Command]:
+            return [Send(spell_bind_answer(REFUSED if binding is None else binding.route))]
+
+        return self._server.queues.bind(
+            self._peer.queue, event.exchange, event.program, event.flags, answered
+        )
+
+    def _unbind(self, event: Unbind, now: float) -> Sequence[Command]:
+        if self._peer is None:
+            return NOTHING
+        ended = self._server.queues.unbind(self._peer.queue, event.route, event.exchange)
+        if ended is None:
+            return [Send(spell_unbind_answer(REFUSED))]
+        return [*ended, Send(spell_unbind_answer(event.route))]
+
+    def _status(self, event: StatusRequest, now: float) -> Sequence[Command]:
+        client = self._peer
+        if client is None:
+            return NOTHING
+        counters = [(b"dropped_in", self._server.queue_drops(client))]
+        if client.data:
+            counters += [(name.encode(), getattr(client, name)) for name in COUNTERS]
+        return [Send(spell_status(counters))]
+
+    # ---- the data connection ----
+
+    def _began_data(self, event: DataGreeting, now: float) -> Sequence[Command]:
+        """Join the client whose key it is; close if there is none (R5), or it is joined (R6)."""
+        server = self._server
+        client = server.clients.get(event.key)
+        if client is None:
+            return self._end("R5: no client has this key")
+        if client.data:
+            return self._end("R6: the client has a data connection already")
+        self._state = _State.MESSAGES
+        self.deadline = None
+        self._peer = client
+        client.data = self._connection
+        client.is_peer, client.node = event.peer, event.node
+        self.client = client.user.decode("utf-8", "backslashreplace")
+        self._hops = server.node + server.hop_of(self._connection, self._loopback)
+        if event.peer:
+            self._hops = server.node
+        commands: list[Command] = [ActAs(client.command)]
+        if not client.queue.gives_nothing:
+            queue = client.queue
+            commands.append(Consume(queue.path, _UNLIMITED, acknowledged=False, own=queue.own))
+        return commands
+
+    def _published(self, event: MessageRun, now: float) -> Sequence[Command]:
+        client = self._peer
+        if client is None:
+            return NOTHING
+        server = self._server
+        client.msgs_in += len(event.payloads)
+        client.octets_in += sum(map(len, event.payloads))
+        sender, hops = client.user, self._hops
+        if client.is_peer:
+            sender = event.sender
+            if event.hops:
+                if _has_hop(event.hops, server.node):
+                    return NOTHING  # it has been here (R46)
+                hops = (server.node + event.hops)[: MAX_HOPS * HOP_BYTES]
+        return [publication(server, event, sender, hops, client)]
+
+    def _too_long(self, event: TooLong, now: float) -> Sequence[Command]:
+        if self._peer is not None:
+            self._peer.size_dropped += 1
+        return [Discard("fq.max_payload")]
+
+    def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
+        """Send messages of the queue, always with sender and hops (A4)."""
+        client = self._peer
+        if client is None or not isinstance(delivery, QueueDelivery):
+            return NOTHING
+        parts: list[bytes] = []
+        count = octets = left_out = 0
+        topic = sender = hops = head = origin = None
+        lengths, short = _LENGTHS, len(_LENGTHS)
+        for message in delivery.messages:
+            properties = message.properties
+            if message.topic is not topic or ROUTE in properties:
+                topic = message.topic
+                head = self._head_of(topic, properties)
+            get = properties.get
+            its_sender, its_hops = get(SENDER), get(HOPS)
+            if origin is None or its_sender is not sender or its_hops is not hops:
+                sender, hops = its_sender, its_hops
+                origin = self._origin_of(sender or b"", hops)
+            if head is None or origin is None:
+                left_out += head is None
+                continue
+            id = get(ID)
+            if id is None or len(id) != ID_BYTES:
+                id = self._server.new_id()
+            body = message.body
+            length = len(body)
+            parts += (
+                head,
+                id,
+                origin,
+                lengths[length] if length < short else _LONG.pack(length),
+                body,
+            )
+            count += 1
+            octets += length
+        client.msgs_out += count
+        client.octets_out += octets
+        commands: list[Command] = [Send(b"".join(parts))] if parts else []
+        if left_out:
+            commands.append(Discard("R25", left_out))
+        return commands
+
+    def _head_of(self, topic: bytes, properties: Properties) -> bytes | None:
+        """Return what a message begins with; None: its topic is too long for fq (R25)."""
+        if ROUTE in properties and EXCHANGE in properties:
+            return _head(properties[EXCHANGE], properties[ROUTE])
+        if topic in self._heads:
+            return self._heads[topic]
+        address = self._server.topics.read(topic)
+        if len(self._heads) >= _MOST_ORIGINS:
+            self._heads.clear()
+        head = self._heads[topic] = _head(address.exchange, address.route)
+        return head
+
+    def _origin_of(self, sender: bytes, hops: bytes | None) -> bytes | None:
+        """Return how sender and hops are said; None: this peer is among the hops (R46)."""
+        known = self._origins.get((sender, hops))
+        if known is not None:
+            return known
+        if hops is None or len(hops) % HOP_BYTES or len(hops) > MAX_HOPS * HOP_BYTES:
+            said = self._server.node  # npm's client needs one (A16)
+        else:
+            said = hops
+        client = self._peer
+        if client is not None and client.node and _has_hop(said, client.node):
+            return None
+        if len(self._origins) >= _MOST_ORIGINS:
+            self._origins.clear()
+        origin = self._origins[sender, hops] = spell_origin(sender[:MAX_NAME] or _NO_SENDER, said)
+        return origin
+
+
+def publication(
+    server: "FqServer", run: MessageRun, sender: bytes, hops: bytes, client: FqClient | None
+) -> Command:
+    """Return how to publish a run; what becomes of it is counted, also for ``client``."""
+    queues = server.queues
+    address = server.topics.of(run.exchange, run.route)
+    properties = {SENDER: sender, HOPS: hops}
+    if address.is_cut:
+        properties |= address.properties
+    exchange = queues.exchanges.get(run.exchange)
+    queues.came(exchange, len(run.payloads), sum(map(len, run.payloads)))
+
+    def told(outcome: Outcome) -> None:
+        if client is not None:
+            client.routed += outcome.routed
+            client.dropped += outcome.dropped
+            client.no_route += outcome.unrouted
+            if exchange is None:
+                client.no_exchange += outcome.unrouted
+        queues.went(exchange, outcome)
+
+    return PublishMany(address.topic, run.payloads, properties, ID, run.ids, told)
+
+
+def _head(exchange: bytes, route: bytes) -> bytes | None:
+    if len(exchange) > MAX_NAME or len(route) > MAX_NAME:
+        return None
+    return spell_head(exchange, route)
+
+
+def _has_hop(hops: bytes, node: bytes) -> bool:
+    return any(hops[at : at + HOP_BYTES] == node for at in range(0, len(hops), HOP_BYTES))
+
+
+_TRANSITIONS: dict[_State, dict[type[Any], Callable[[FqSession, Any, float], Sequence[Command]]]]
+_TRANSITIONS = {
+    _State.GREETING: {
+        CommandGreeting: FqSession._greeted,
+        DataGreeting: FqSession._began_data,
+        Violation: FqSession._violated,
+    },
+    _State.WAIT_LOGIN: {Login: FqSession._login, Violation: FqSession._violated_login},
+    _State.LOGGING_IN: {},
+    _State.COMMANDS: {
+        Heartbeat: FqSession._heartbeat,
+        HeartbeatRequest: FqSession._heartbeat_request,
+        Bind: FqSession._bind,
+        Unbind: FqSession._unbind,
+        StatusRequest: FqSession._status,
+        Violation: FqSession._violated,
+    },
+    _State.MESSAGES: {
+        MessageRun: FqSession._published,
+        TooLong: FqSession._too_long,
+        Violation: FqSession._violated,
+    },
+    _State.CLOSED: {},
+}

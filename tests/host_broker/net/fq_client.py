@@ -1,0 +1,145 @@
+"""A client of fq with plain sockets, for tests of what is beside the protocol itself."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TypeVar
+
+from host_broker.protocols.fq.codec import (
+    PERMANENT,
+    TRANSIENT,
+    Codec,
+    spell_bind,
+    spell_greeting,
+    spell_login,
+    spell_message,
+    spell_unbind,
+)
+from host_broker.protocols.fq.events import (
+    BindAnswer,
+    CommandGreeting,
+    DataGreeting,
+    ErrorText,
+    Event,
+    LoginAccepted,
+    MessageRun,
+    UnbindAnswer,
+)
+
+WITHIN_S = 20.0
+ID = b"0123456789abcdef"
+_T = TypeVar("_T", bound=Event)
+
+
+class FqRefused(Exception):
+    """The broker's last word."""
+
+
+class FqClient:
+    """Both connections of one client; a bind or an unbind waits for its answer."""
+
+    def __init__(
+        self, port: int, queue: bytes, user: bytes = b"me", password: bytes = b"", data: bool = True
+    ) -> None:
+        self._port = port
+        self._command = socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S)
+        self._codec = Codec("command", 1 << 20)
+        self._events: list[Event] = []
+        self._command.sendall(
+            spell_greeting(CommandGreeting()) + spell_login(user, queue, password)
+        )
+        try:
+            self.key = self._answer(LoginAccepted).key
+        except BaseException:
+            self._command.close()
+            raise
+        self._data: socket.socket | None = None
+        self._data_codec = Codec("data", 8 << 20)
+        self._messages: list[tuple[bytes, bytes, bytes, bytes]] = []
+        self.last_ids: list[bytes] = []
+        if data:
+            self.open_data()
+
+    def open_data(self) -> None:
+        """Have the data connection, by which messages come and go."""
+        self._data = socket.create_connection(("127.0.0.1", self._port), timeout=WITHIN_S)
+        self._data.sendall(spell_greeting(DataGreeting(self.key)))
+
+    def bind(self, exchange: bytes, program: bytes, flags: int = 0) -> int:
+        """Bind; returns the route."""
+        self._command.sendall(spell_bind(flags, exchange, program))
+        return self._answer(BindAnswer).route
+
+    def bind_permanently(self, exchange: bytes, program: bytes) -> int:
+        """Bind for ever; returns the route."""
+        return self.bind(exchange, program, PERMANENT)
+
+    def bind_for_now(self, exchange: bytes, program: bytes) -> int:
+        """Bind, and have it last no longer; returns the route."""
+        return self.bind(exchange, program, TRANSIENT)
+
+    def unbind(self, exchange: bytes, route: int) -> int:
+        """Unbind; returns what the broker says."""
+        self._command.sendall(spell_unbind(route, exchange))
+        return self._answer(UnbindAnswer).route
+
+    def publish(self, exchange: bytes, route: bytes, payload: bytes, id: bytes = ID) -> None:
+        """Publish a message."""
+        assert self._data is not None
+        self._data.sendall(spell_message(exchange, route, id, payload))
+
+    def receive(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """Return the next message: exchange, route, sender, payload."""
+        assert self._data is not None
+        while not self._messages:
+            read = self._data.recv(1 << 16)
+            assert read, "the data connection was closed"
+            for event in self._data_codec.receive_data(read):
+                assert isinstance(event, MessageRun), event
+                self.last_ids += event.ids
+                self._messages += [
+                    (event.exchange, event.route, event.sender, payload)
+                    for payload in event.payloads
+                ]
+        return self._messages.pop(0)
+
+    def payloads(self, count: int) -> list[bytes]:
+        """Return the payloads of the next messages."""
+        return [self.receive()[3] for _ in range(count)]
+
+    def close(self) -> None:
+        """Close both."""
+        self._command.close()
+        if self._data is not None:
+            self._data.close()
+
+    def __enter__(self) -> "FqClient":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _answer(self, kind: type[_T]) -> _T:
+        while True:
+            for event in self._events:
+                if isinstance(event, ErrorText):
+                    raise FqRefused(event.text.decode())
+                if isinstance(event, kind):
+                    self._events.remove(event)
+                    return event
+            read = self._command.recv(1 << 16)
+            assert read, "the command connection was closed"
+            self._events += self._codec.receive_data(read)
+
+
+@contextlib.contextmanager
+def fq_client(port: int, queue: bytes, user: bytes = b"me") -> Iterator[FqClient]:
+    """A client, while the block lasts."""
+    with FqClient(port, queue, user) as client:
+        yield client

@@ -1,0 +1,248 @@
+"""fq.sqlite of a broker that runs: what lasts, and what other programs change."""
+
+import json
+import signal
+import sqlite3
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.host_broker.net.broker_process import BrokerProcess, broker, until
+from tests.host_broker.net.fq_client import FqClient, FqRefused, fq_client
+
+_LISTEN = ("--listen", "fq://127.0.0.1:0")
+_PERMANENT = b"permq\0mem:public,drop,backlog=7,permanent"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def running(data: Path) -> Iterator[BrokerProcess]:
+    with broker("--data", str(data), *_LISTEN) as process:
+        yield process
+
+
+def _rows(data: Path, table: str) -> list[tuple[object, ...]]:
+    with sqlite3.connect(data / "fq.sqlite", timeout=10) as database:
+        found = database.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()
+    database.close()
+    return found
+
+
+def _change(data: Path, *statements: str) -> None:
+    with sqlite3.connect(data / "fq.sqlite", timeout=10) as database:
+        database.execute("PRAGMA foreign_keys = ON")
+        for statement in statements:
+            database.execute(statement)
+    database.close()
+
+
+def _submit(running: BrokerProcess, exchange: str, route: str, payload: bytes) -> None:
+    url = f"http://127.0.0.1:{running.ports['fq']}/submit"
+    headers = {"X-Fq-Exchange": exchange, "X-Fq-Route": route}
+    with urllib.request.urlopen(
+        urllib.request.Request(url, payload, headers), timeout=20
+    ) as answer:
+        assert answer.status == 200
+
+
+def _statistics(running: BrokerProcess) -> dict[str, Any]:
+    url = f"http://127.0.0.1:{running.ports['fq']}/stats.json"
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        found: dict[str, Any] = json.loads(answer.read())
+        return found
+
+
+def test_permanent_queues_and_bindings_come_back(data: Path) -> None:
+    """R35, R36: after kill -9; those of memory are empty then, with another route id."""
+    with broker("--data", str(data), *_LISTEN) as running:
+        with fq_client(running.ports["fq"], _PERMANENT) as client:
+            client.bind_permanently(b"e", b'prefix:"a"')
+            client.bind(b"e", b'prefix:"transient"')
+            client.publish(b"e", b"a", b"lost")
+            assert client.payloads(1) == [b"lost"]
+            client.publish(b"e", b"a", b"lost, too")
+            assert client.payloads(1) == [b"lost, too"]
+        assert _rows(data, "queue") == [("permq", "mem", "public,drop,backlog=7")]
+        assert _rows(data, "binding") == [("e", "permq", "false", 'prefix:"a"')]
+        running.end(signal.SIGKILL)
+    with broker("--data", str(data), *_LISTEN) as running:
+        queue = _statistics(running)["queues"]["permq"]
+        assert (queue["private"], queue["backlog_limit"], queue["backlog"]) == (False, 7, 0)
+        routes = _statistics(running)["exchanges"]["e"]["routes"]
+        assert [(each["program"], each["permanent"]) for each in routes.values()] == [
+            ('prefix:"a"', True)
+        ]
+        with fq_client(running.ports["fq"], b"sender") as sender:
+            sender.publish(b"e", b"a", b"kept for permq")
+            with fq_client(running.ports["fq"], b"permq\0mem:public") as client:
+                assert client.payloads(1) == [b"kept for permq"]
+
+
+def test_what_is_unspecified_stays_as_it_was(running: BrokerProcess, data: Path) -> None:
+    """R36, R37: permanent and transient are said; a queue with permanent bindings stays."""
+    port = running.ports["fq"]
+    with fq_client(port, b"q\0mem:permanent"):
+        pass
+    with fq_client(port, b"q\0mem") as client:
+        assert len(_rows(data, "queue")) == 1
+        client.bind_permanently(b"e", b"prefix:")
+        assert len(_rows(data, "binding")) == 1
+        client.bind(b"e", b"prefix:")
+        assert len(_rows(data, "binding")) == 1
+    until(lambda: not _statistics(running)["queues"]["q"]["clients"])
+    with fq_client(port, b"q\0mem:transient") as client:
+        assert len(_rows(data, "queue")) == 1  # the foreign key, as in fqd
+        client.bind_for_now(b"e", b"prefix:")
+        assert _rows(data, "binding") == []
+    until(lambda: "q" not in _statistics(running)["queues"])
+    with fq_client(port, b"r\0mem:permanent"):
+        pass
+    until(lambda: not _statistics(running)["queues"]["r"]["clients"])
+    with fq_client(port, b"r\0mem:transient"):
+        assert [row[0] for row in _rows(data, "queue")] == ["q"]
+    until(lambda: "r" not in _statistics(running)["queues"])
+
+
+def test_an_unbound_binding_is_forgotten(running: BrokerProcess, data: Path) -> None:
+    """R18, R36."""
+    with fq_client(running.ports["fq"], b"q\0mem:permanent") as client:
+        route = client.bind_permanently(b"e", b"prefix:")
+        assert len(_rows(data, "binding")) == 1
+        assert client.unbind(b"e", route) == route
+        assert _rows(data, "binding") == []
+
+
+def test_rows_added_by_hand_are_done_while_the_broker_runs(
+    running: BrokerProcess, data: Path
+) -> None:
+    """R36: within a second or so: queues, bindings, and their end."""
+    port = running.ports["fq"]
+    _change(
+        data,
+        "INSERT INTO queue VALUES ('byhand', 'mem', 'public,drop,backlog=5')",
+        "INSERT INTO binding VALUES ('e', 'byhand', 'false', 'prefix:\"a\"')",
+    )
+    until(lambda: "byhand" in _statistics(running)["queues"])
+    until(lambda: bool(_statistics(running)["exchanges"]["e"]["routes"]))
+    with fq_client(port, b"sender") as sender:
+        for number in range(7):
+            sender.publish(b"e", b"a", b"%d" % number)
+        until(lambda: _statistics(running)["queues"]["byhand"]["backlog"] == 5)
+        assert _statistics(running)["queues"]["byhand"]["dropped_to"] == 2
+        with fq_client(port, b"byhand\0mem:public") as client:
+            assert client.payloads(5) == [b"0", b"1", b"2", b"3", b"4"]
+            _change(data, "DELETE FROM binding")
+            until(lambda: not _statistics(running)["exchanges"]["e"]["routes"])
+            sender.publish(b"e", b"a", b"nobody's")
+            _change(data, "DELETE FROM queue")
+            client.bind(b"e", b"exact:b")
+            sender.publish(b"e", b"b", b"still there")
+            assert client.payloads(1) == [b"still there"]
+    until(lambda: "byhand" not in _statistics(running)["queues"])
+
+
+def test_a_queue_that_nobody_uses_goes_with_its_row(running: BrokerProcess, data: Path) -> None:
+    """R36: at once, with what waits in it."""
+    _change(data, "INSERT INTO queue VALUES ('idle', 'mem', 'public')")
+    until(lambda: "idle" in _statistics(running)["queues"])
+    _change(data, "DELETE FROM queue")
+    until(lambda: "idle" not in _statistics(running)["queues"])
+
+
+def test_rows_that_cannot_be_used_are_named_in_the_log(running: BrokerProcess, data: Path) -> None:
+    """R17, R36: once each; the others are done."""
+    _change(
+        data,
+        "INSERT INTO queue VALUES ('bad', 'tape', '')",
+        "INSERT INTO queue VALUES ('worse', 'mem', 'public,bogus')",
+        "INSERT INTO queue VALUES ('good', 'mem', NULL)",
+        "INSERT INTO binding VALUES ('e', 'good', 'false', 'foo:x')",
+        "INSERT INTO binding VALUES ('e', 'good', 'false', 'prefix:x')",
+    )
+    until(lambda: "good" in _statistics(running)["queues"])
+    routes = _statistics(running)["exchanges"]["e"]["routes"]
+    assert [each["program"] for each in routes.values()] == ["prefix:x"]
+    _change(data, "DELETE FROM queue WHERE name = 'worse'")
+    with fq_client(running.ports["fq"], b"last"):
+        pass
+    _, said = running.end()
+    assert "the queue b'bad' cannot be had: invalid queue type: tape" in said
+    assert said.count("invalid queue param: bogus") == 1
+    assert "the program b'foo:x' of b'e'" in said
+    assert "Traceback" not in said
+
+
+def test_another_program_s_change_holds_nobody_up(running: BrokerProcess, data: Path) -> None:
+    """R36: who wants a permanent queue meanwhile has it; the row comes when it can."""
+    database = sqlite3.connect(data / "fq.sqlite", isolation_level=None, timeout=10)
+    database.execute("BEGIN IMMEDIATE")
+    with fq_client(running.ports["fq"], b"q\0mem:permanent") as client:
+        client.bind_permanently(b"e", b"prefix:")
+        client.publish(b"e", b"", b"x")
+        assert client.payloads(1) == [b"x"]
+        database.execute("COMMIT")
+        database.close()
+        until(lambda: len(_rows(data, "binding")) == 1)
+    assert [row[0] for row in _rows(data, "queue")] == ["q"]
+
+
+def test_many_rows(data: Path) -> None:
+    """R36, R44: ten thousand bindings are there soon after the start, one copy for the queue."""
+    with broker("--data", str(data), *_LISTEN) as running:
+        running.end()
+    with sqlite3.connect(data / "fq.sqlite") as database:
+        database.execute("INSERT INTO queue VALUES ('many', 'mem', 'public')")
+        database.executemany(
+            "INSERT INTO binding VALUES ('e', 'many', 'false', ?)",
+            [(f'prefix:"p{number}"',) for number in range(10_000)],
+        )
+    database.close()
+    with broker("--data", str(data), *_LISTEN) as running:
+        until(lambda: len(_statistics(running)["exchanges"]["e"]["routes"]) == 10_000)
+        with fq_client(running.ports["fq"], b"many\0mem:public") as client:
+            client.publish(b"e", b"p9999", b"once")  # p9, p99, p999, p9999
+            client.publish(b"e", b"p1", b"last")
+            assert client.payloads(2) == [b"once", b"last"]
+
+
+def test_disk_queues_survive(data: Path) -> None:
+    """R35, R36: with what nobody had taken, after kill -9."""
+    disk = b"d\0disk:public,permanent"
+    with broker("--data", str(data), *_LISTEN) as running:
+        with FqClient(running.ports["fq"], disk, data=False) as client:
+            client.bind_permanently(b"e", b"prefix:")
+            with fq_client(running.ports["fq"], b"sender") as sender:
+                for number in range(99):
+                    sender.publish(b"e", b"r", b"%d" % number)
+                until(lambda: _statistics(running)["queues"]["d"]["backlog"] == 99)
+            _submit(running, "e", "r", b"99")  # its answer says that this one, too, is kept
+        running.end(signal.SIGKILL)
+    with (
+        broker("--data", str(data), *_LISTEN) as running,
+        fq_client(running.ports["fq"], disk) as client,
+        fq_client(running.ports["fq"], b"sender") as sender,
+    ):
+        assert client.payloads(100) == [b"%d" % number for number in range(100)]
+        sender.publish(b"e", b"r", b"more")
+        assert client.payloads(1) == [b"more"]
+
+
+def test_without_a_data_folder() -> None:
+    """R36: no disk queues, in words; permanent ones last as long as the broker."""
+    with broker(*_LISTEN) as running:
+        with pytest.raises(FqRefused, match="--data"):
+            FqClient(running.ports["fq"], b"d\0disk:public")
+        with fq_client(running.ports["fq"], b"q\0mem:public,permanent") as client:
+            client.bind_permanently(b"e", b"prefix:")
+        until(lambda: not _statistics(running)["queues"]["q"]["clients"])
+        with fq_client(running.ports["fq"], b"sender") as sender:
+            sender.publish(b"e", b"r", b"x")
+            with fq_client(running.ports["fq"], b"q\0mem:public") as client:
+                assert client.payloads(1) == [b"x"]
