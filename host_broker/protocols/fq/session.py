@@ -310,7 +310,8 @@ class FqSession(Session):
             self._hops = server.node
         commands: list[Command] = [ActAs(client.command)]
         if not client.queue.gives_nothing:
-            commands.append(Consume(client.queue.path, _UNLIMITED, acknowledged=False))
+            queue = client.queue
+            commands.append(Consume(queue.path, _UNLIMITED, acknowledged=False, own=queue.own))
         return commands
 
     def _published(self, event: MessageRun, now: float) -> Sequence[Command]:
