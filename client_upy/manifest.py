@@ -5,16 +5,26 @@ metadata(description="FMQP, LightMQ and MicroMsg2 client", version="0.3.0")
 # "micromsg2" one of them without asyncio, TLS and the rest. What begins with _cpython is for PCs.
 options.defaults(protocol="all")
 _FILES = {
-    "fmqp": ("__init__.py", "alike.py", "fmqp.py", "link.py", "tcp.py", "topic.py"),
-    "lightmq": ("__init__.py", "lightmq.py", "link.py", "tcp.py"),
+    "fmqp": (
+        *("__init__.py", "alike.py", "fmqp.py", "link.py", "mistakes.py", "tcp.py", "topic.py"),
+    ),
+    "lightmq": ("__init__.py", "lightmq.py", "link.py", "mistakes.py", "tcp.py"),
     "micromsg2": (
-        *("__init__.py", "link.py", "micromsg2.py", "outage.py", "store.py", "tcp.py"),
-        "topic.py",
+        *("__init__.py", "link.py", "micromsg2.py", "mistakes.py", "outage.py", "store.py"),
+        *("tcp.py", "topic.py"),
     ),
     "all": (
         *("__init__.py", "aio.py", "alike.py", "batch.py", "carried.py", "chunks.py", "console.py"),
         *("fmqp.py", "fragments.py", "lightmq.py", "link.py", "messages.py"),
-        *("micromsg2.py", "outage.py", "queued.py", "reliable.py", "store.py", "tcp.py"),
+        *(
+            "micromsg2.py",
+            "mistakes.py",
+            "outage.py",
+            "queued.py",
+            "reliable.py",
+            "store.py",
+            "tcp.py",
+        ),
         *("tls.py", "topic.py", "uart.py", "wanted.py", "wifi.py"),
     ),
 }

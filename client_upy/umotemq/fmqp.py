@@ -74,7 +74,9 @@ class FmqpClient(Link):
         flags = _RETAIN if retain else 0
         if will or again:
             if confirm:
-                raise ValueError("confirm, will or again")
+                from umotemq.mistakes import refused
+
+                refused("again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
         if topic is self._topic and size == self._lengths >> 8 and flags == self._out[0]:

@@ -144,7 +144,9 @@ class Link:
         number = self._ping
         self._ask(True)
         if self._ping == number:
-            raise ValueError("no name to ping")  # or nobody answers it
+            from umotemq.mistakes import refused
+
+            refused("ping")  # nobody would answer it
         self._push()
         return self._ping
 
@@ -208,9 +210,9 @@ class Link:
     def _plan(self):
         # Ask for signs of life, judge the peer, and note when that has to be done again.
         now = ticks_ms()
-        if self.up:
-            left = self.keepalive_ms - ticks_diff(now, self._asked)
+        left = self.keepalive_ms
         if self.up and not self._last:
+            left -= ticks_diff(now, self._asked)
             if left <= 0:
                 self._asked = now
                 left = self.keepalive_ms
@@ -347,9 +349,9 @@ class Link:
         # buffer. Raises ValueError if it never fits, LinkError if it does not now.
         end = start + size
         if end > self.tx_size:
-            fits = size <= self.tx_size
-            text = "%d bytes, tx_size %d" % (end if fits else size, self.tx_size)
-            raise LinkError("size", text) if fits else ValueError(text)
+            from umotemq.mistakes import no_room
+
+            no_room(start, size, self.tx_size)
         return end
 
     def _send(self, type, name, data, confirm):
@@ -358,7 +360,9 @@ class Link:
         if confirm is not None and self.outage is not None:
             return self.outage.send(self, confirm, type, name, data)
         if confirm:
-            raise ValueError("needs an outage")
+            from umotemq.mistakes import refused
+
+            refused("outage")
         self._push()
         is_first = not self._last
         self._pack(type, name, data)

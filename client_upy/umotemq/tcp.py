@@ -3,6 +3,11 @@
 import errno
 import socket
 
+try:
+    from socket import TCP_NODELAY  # lwIP's number is 64
+except ImportError:
+    TCP_NODELAY = 1  # the unix port has no name for it
+
 
 class Tcp:
     """``host:port``. Looking up a name blocks on MicroPython: give an IP address if you can."""
@@ -32,6 +37,5 @@ class Tcp:
                     return self.open()
                 raise
         # Without it, the second of two messages waits for the first's acknowledgement, some 40 ms.
-        # lwIP's number is 64; the unix port, where it is 1, has no name for it.
-        sock.setsockopt(6, getattr(socket, "TCP_NODELAY", 1), 1)
+        sock.setsockopt(6, TCP_NODELAY, 1)
         return sock

@@ -36,7 +36,8 @@ _ANYWHERE: list[_Run] = [
     *(
         (name, "-", driver)
         for name in (
-            *("recovery", "misuse", "confirm", "confirm_micromsg2", "fragments_window", "peers"),
+            *("recovery", "misuse", "confirm", "confirm_order", "confirm_micromsg2"),
+            *("fragments_window", "peers"),
         )
         for driver in ("sync", "aio")
     ),

@@ -34,7 +34,8 @@ _DRIVERS = ["uart", "wifi"]
 _DRIVEN = [
     (name, driver)
     for name in (
-        *("recovery", "misuse", "confirm", "confirm_micromsg2", "fragments_window", "peers"),
+        *("recovery", "misuse", "confirm", "confirm_order", "confirm_micromsg2"),
+        *("fragments_window", "peers"),
     )
     for driver in ("sync", "aio")
 ]

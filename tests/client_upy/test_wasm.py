@@ -66,6 +66,7 @@ _NAMES = [
     "recovery",
     "misuse",
     "confirm",
+    "confirm_order",
     "confirm_micromsg2",
     "fragments_window",
     "store",
@@ -95,7 +96,10 @@ def runs(
     none.write_text('{"fmqp": 1, "cut": 1}')
     arguments = {name: [vectors[name.removeprefix("vectors_")]] for name in _VECTORS}
     arguments |= {name: ["sync"] for name in ("recovery", "misuse", "peers")}
-    arguments |= {name: ["sync"] for name in ("confirm", "confirm_micromsg2", "fragments_window")}
+    arguments |= {
+        name: ["sync"]
+        for name in ("confirm", "confirm_order", "confirm_micromsg2", "fragments_window")
+    }
     arguments |= {name: [str(none)] for name in _UNABLE} | {"heap": ["memory"]}
     names = [*reversed(_NAMES), *_VECTORS, *_UNABLE]
     chosen = [(name, *arguments.get(name, [])) for name in names]

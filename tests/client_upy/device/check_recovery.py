@@ -96,6 +96,27 @@ def a_peer_that_sends_but_reads_nothing_is_noticed():
 
 
 @check
+def a_moment_without_room_is_no_silence():
+    """Not even if a sign of life becomes due meanwhile, which nothing can ask for then."""
+
+    async def main():
+        stream = Blocked()
+        stream.answer = broker
+        client = FmqpClient(stream, name=b"n", timeout_ms=5000, keepalive_ms=100, retry_ms=20)
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            client._blocking = False  # as whoever sends under asyncio
+            stream.room = 3
+            client.publish(b"a", b"x")
+            await link.rest(400)
+            stream.room = 1 << 20
+            await link.ping(_SOON_MS)
+            equal((client.up, client.connects, client.error), (True, 1, None))
+
+    to_end(main())
+
+
+@check
 def posts_that_were_lost_are_told():
     async def main():
         client, stream = lightmq(retry_ms=20)
