@@ -70,7 +70,7 @@ def send_numbered(connection, hearing, topic, size, count, first=0, looks=0, noi
 
 
 def _is_confirmed(connection, hearing):
-    # What comes back comes before the answer; as long as it comes a slow line is not a dead one.
+    # What comes back comes before the answer: as long as it comes, a slow line is not a dead one.
     heard = hearing.count
     try:
         connection.confirm(_ALL_MS)

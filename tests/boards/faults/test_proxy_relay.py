@@ -214,3 +214,14 @@ def test_what_passes_is_what_was_sent_however_it_is_cut(
         relay.sent("broker", len(part), now)
     assert got == b"".join(pieces)
     assert relay.take_endings() == [("broker", "fin")]
+
+
+def test_silence_is_counted_up_to_the_moment_that_is_asked_for() -> None:
+    """What a board did not say later is no silence of before."""
+    trace = Trace(1, opened_ns=0, dialled_ns=_MS)
+    for at_ms in (10, 110, 3_110):
+        trace.went("broker", 1, at_ms * _MS)
+    assert trace.silence_ms(510 * _MS) == 400
+    assert trace.silence_ms(3_200 * _MS) == 3_000
+    assert trace.silence_ms(9_110 * _MS) == 6_000
+    assert Trace(1, opened_ns=0).silence_ms(0) == 0
