@@ -252,7 +252,8 @@ def test_two_readers_of_one_queue_on_a_connection(url: str) -> None:
         one, two = client.subscribe("shared"), client.subscribe("shared")
         for reader in (one, two):
             client._shell.claim(reader._subscribed)
-        _filled(url, "shared", 4)  # now: what comes before the second one is read is the first one's
+        # Only now: what comes before the second one is read is the first one's.
+        _filled(url, "shared", 4)
         assert [int(m.payload) for m in itertools.islice(one, 4)] == [0, 1, 2, 3]
         assert [int(m.payload) for m in itertools.islice(two, 3)] == [0, 1, 2]
         raise ZeroDivisionError
