@@ -146,7 +146,8 @@ class Client:
     ``alone`` is the connection as the only receiver. ``internal``: it is a part of this process,
     counted by nobody. ``answers`` are what it is still to be told of retained messages; meanwhile,
     or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
-    publications. ``queues`` are those it consumes. ``held_by``: full queues it has to wait for.
+    publications. ``queues`` are those it consumes, ``own_queues``
+    those of them for which it needs no right. ``held_by``: full queues it has to wait for.
     ``congested``: its connection takes no more for now; ``holds``: its session takes no more, so
     that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
     ``topics`` are those it may publish, with their routes: that is one table for all who may the
@@ -167,6 +168,7 @@ class Client:
     answers: deque[_RetainedAnswer] | None = None
     suspended: deque[Command] | None = None
     queues: set[bytes] | None = None
+    own_queues: frozenset[bytes] = frozenset()
     held_by: set[bytes] | None = None
     principal: Principal = ANONYMOUS
     topics: TopicTable[Route] | dict[bytes, Route] | None = None  # not looked for yet
@@ -548,9 +550,10 @@ class Broker:
                     self._tell_interest(client, interest)
                     self._tell_lost(client, key.topic)
             for queue in sorted(client.queues or ()):
-                if not self._decide(client, "subscribe", queue):
-                    self._stop_consuming(client, StopConsuming(queue))
-                    self._tell_lost(client, queue)
+                if queue in client.own_queues or self._decide(client, "subscribe", queue):
+                    continue
+                self._stop_consuming(client, StopConsuming(queue))
+                self._tell_lost(client, queue)
 
     def _tell_lost(self, client: Client, path: bytes) -> None:
         """Say to a client that it may hear this no more."""
@@ -868,7 +871,9 @@ class Broker:
         self, client: Client, command: OpenQueue | Enqueue | Consume, action: Action
     ) -> bool:
         """Whether a client may do that to a queue; it is told so if not."""
-        if self.access.is_open or self._decide(client, action, command.queue):
+        if self.access.is_open or (not isinstance(command, Enqueue) and command.own):
+            return True
+        if self._decide(client, action, command.queue):
             return True
         self._refuse(client, command, action, command.queue)
         return False
@@ -1814,6 +1819,8 @@ class Broker:
         if client.queues is None:
             client.queues = set()
         client.queues.add(command.queue)
+        if command.own:
+            client.own_queues |= {command.queue}
         wanted = command.filter
         if wanted is not None:
             # It will be asked about all that waits.

@@ -122,7 +122,8 @@ class OpenQueue:
     ``durable``: what waits in it outlives the broker, if it is permanent and the broker has a place
     for that (``--data``).
     ``max_messages`` and ``max_bytes`` are at most those of the settings; 0 means those, less than 0
-    that it has room for none. A name is
+    that it has room for none. ``own``: it was made for this client, which needs no right to it. A
+    name is
     as that of a normal topic (``topic_fault``); any other is refused as "queue.name".
     """
 
@@ -132,6 +133,7 @@ class OpenQueue:
     max_messages: int = 0
     max_bytes: int = 0
     durable: bool = True
+    own: bool = False
     answer: Answer | None = None
 
 
@@ -160,13 +162,15 @@ class Consume:
     """Take messages of a queue, at most ``credit`` that are not acknowledged at any time.
 
     ``acknowledged=False``: what was delivered is done with, and credit is not counted. ``filter``:
-    only what it wants; the rest waits for other consumers. Again for the same queue: as this says.
+    only what it wants; the rest waits for other consumers. ``own`` as in ``OpenQueue``. Again for
+    the same queue: as this says.
     """
 
     queue: bytes
     credit: int
     acknowledged: bool = True
     filter: Filter | None = None
+    own: bool = False
     answer: Answer | None = None
 
 

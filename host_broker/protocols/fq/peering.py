@@ -4,6 +4,8 @@ A *link* is one login at another broker, for all rows of ``upstream`` that say t
 two connections, as every client; when one ends, both do, and both are made again after a pause that
 doubles. What comes is published here as the other broker's client has published it there, with our
 name in front of the others in its hops; what has our name there already has been here (R46).
+Hops end circles, but not two ways from one broker to another: what has come by one link and comes
+by another one again is left out, too (``Copies``).
 
 ``Peering`` decides which links there are, and when to connect; ``PeerCommands`` and
 ``PeerMessages`` are the two sessions.
@@ -60,6 +62,7 @@ FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 10.0
 BEAT_S = 1.0
 MISSED_BEATS = 3
+MAX_COPIES = 65_536  # messages that are remembered
 LOGIN_S = 10.0  # from dialing to the answer of the login
 
 _ALL = b"prefix:"  # the program of a row without one
@@ -111,6 +114,47 @@ class Tag:
     key: bytes = b""
 
 
+class Copies:
+    """Which messages have come lately, and by which links.
+
+    Nobody promises that ids differ, so what comes several times by one link is several messages.
+    Only as often as another link has brought it already, it is a copy.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[bytes, bytes, bytes, bytes, int], dict[Link, int]] = {}
+
+    def without(self, run: MessageRun, link: Link) -> MessageRun:
+        """Return a run without what is a copy."""
+        new = [
+            position
+            for position, (id, payload) in enumerate(zip(run.ids, run.payloads, strict=True))
+            # The last 8 bytes of an id are not the sender's: queues on disk write there (R26).
+            if self._is_new((run.exchange, run.route, run.sender, id[:8], hash(payload)), link)
+        ]
+        if len(new) == len(run.ids):
+            return run
+        return MessageRun(
+            run.exchange,
+            run.route,
+            run.sender,
+            run.hops,
+            [run.ids[position] for position in new],
+            [run.payloads[position] for position in new],
+        )
+
+    def _is_new(self, key: tuple[bytes, bytes, bytes, bytes, int], link: Link) -> bool:
+        came = self._seen.get(key)
+        if came is None:
+            if len(self._seen) >= MAX_COPIES:
+                del self._seen[next(iter(self._seen))]
+            self._seen[key] = {link: 1}
+            return True
+        most = max(came.values())
+        count = came[link] = came.get(link, 0) + 1
+        return count > most
+
+
 class Peering:
     """The links of one broker.
 
@@ -123,6 +167,7 @@ class Peering:
         self._server = server
         self._chance = chance
         self._links: dict[Login, Link] = {}
+        self._copies = Copies()
 
     @property
     def server(self) -> "FqServer":
@@ -182,8 +227,12 @@ class Peering:
     def dialed(self, connection: ConnectionId, tag: Tag, now: float) -> Session:
         """Begin one of the two connections of a link."""
         if tag.key:
-            return PeerMessages(self._server, tag.link, tag.key, connection)
+            return PeerMessages(self, tag.link, tag.key, connection)
         return PeerCommands(self, tag.link, connection, now)
+
+    def new_of(self, run: MessageRun, link: Link) -> MessageRun:
+        """Return what of a run has not come by another link."""
+        return run if len(self._links) < 2 else self._copies.without(run, link)
 
     def lost(self, link: Link, now: float) -> list[Command]:
         """The first connection of a link has ended: the second one ends, and both come again."""
@@ -348,11 +397,10 @@ class PeerCommands(Session):
 class PeerMessages(Session):
     """The second connection of a link, by which messages come."""
 
-    def __init__(
-        self, server: "FqServer", link: Link, key: bytes, connection: ConnectionId
-    ) -> None:
+    def __init__(self, peering: Peering, link: Link, key: bytes, connection: ConnectionId) -> None:
         self.client = str(link.login)
-        self._server = server
+        self._peering = peering
+        self._server = server = peering.server
         self._link = link
         self._key = key
         self._codec = Codec("data", server.max_payload, server.context.held)
@@ -380,7 +428,8 @@ class PeerMessages(Session):
         hops = relayed(run.hops, self._server.node)
         if hops is None:
             return NOTHING
-        return [publication(self._server, run, run.sender, hops, None)]
+        run = self._peering.new_of(run, self._link)
+        return [publication(self._server, run, run.sender, hops, None)] if run.ids else NOTHING
 
     def closed(self, now: float) -> Sequence[Command]:
         """End the first connection, too."""

@@ -6,7 +6,7 @@ ever if it is permanent. What is kept of that in tables, a ``Keeper`` says.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from host_broker.bus.commands import (
@@ -52,7 +52,7 @@ class QueueError(ValueError):
 class WantedQueue:
     """What a client says of its queue when it logs in (R9). ``backlog``: as a 32-bit number.
 
-    ``life``: "" leaves it as it is (R37).
+    ``life``: "" leaves it as it is (R37). ``own``: the client said no name.
     """
 
     name: bytes
@@ -61,6 +61,7 @@ class WantedQueue:
     policy: Literal["drop", "block"] = "drop"
     backlog: int = DEFAULT_BACKLOG
     life: Life = ""
+    own: bool = False
 
 
 def read_wanted_queue(text: bytes, unused_name: Callable[[], bytes]) -> WantedQueue:
@@ -75,10 +76,11 @@ def read_wanted_queue(text: bytes, unused_name: Callable[[], bytes]) -> WantedQu
     detail = detail.partition(b"\0")[0]
     kind, colon, params = detail.decode("utf-8", "backslashreplace").partition(":")
     words = [word for word in params.split(",") if word]
-    if not name:
-        name = unused_name()
-        words += ["transient", "private"]
-    return wanted_queue(name, kind if kind or colon else "mem", words)
+    kind = kind if kind or colon else "mem"
+    if name:
+        return wanted_queue(name, kind, words)
+    found = wanted_queue(unused_name(), kind, [*words, "transient", "private"])
+    return replace(found, own=True)
 
 
 def wanted_queue(name: bytes, kind: str, words: Sequence[str]) -> WantedQueue:
@@ -141,6 +143,7 @@ class FqQueue:
     policy: Literal["drop", "block"]
     backlog: int
     permanent: bool = False
+    own: bool = False  # of the one client for which it was made
     clients: list["FqClient"] = field(default_factory=list)
     bindings: dict[int, Binding] = field(default_factory=dict)
     by_program: dict[tuple[bytes, bytes], Binding] = field(default_factory=dict)
@@ -247,6 +250,7 @@ class Queues:
             queue = FqQueue(
                 wanted.name, path, wanted.kind, wanted.private, wanted.policy, wanted.backlog
             )
+            queue.own = wanted.own
             self.by_name[wanted.name] = queue
             commands.append(self._on_bus(queue, refused))
         elif queue.private and queue.clients:
@@ -273,6 +277,7 @@ class Queues:
             permanent=True,
             max_messages=queue.backlog or -1,
             durable=queue.kind == "disk",
+            own=queue.own,
             answer=answer,
         )
 

@@ -84,6 +84,7 @@ _UNLIMITED = 1 << 30
 _LONG = Struct(">I")
 _LENGTHS = [_LONG.pack(length) for length in range(2048)]
 _MOST_ORIGINS = 1024  # remembered
+_NO_SENDER = b"_motemq"  # of what came by another protocol; npm's client cannot read an empty one
 
 
 class _State(Enum):
@@ -311,7 +312,8 @@ class FqSession(Session):
             self._hops = server.node
         commands: list[Command] = [ActAs(client.command)]
         if not client.queue.gives_nothing:
-            commands.append(Consume(client.queue.path, _UNLIMITED, acknowledged=False))
+            queue = client.queue
+            commands.append(Consume(queue.path, _UNLIMITED, acknowledged=False, own=queue.own))
         return commands
 
     def _published(self, event: MessageRun, now: float) -> Sequence[Command]:
@@ -404,7 +406,7 @@ class FqSession(Session):
             return None
         if len(self._origins) >= _MOST_ORIGINS:
             self._origins.clear()
-        origin = self._origins[sender, hops] = spell_origin(sender[:MAX_NAME], said)
+        origin = self._origins[sender, hops] = spell_origin(sender[:MAX_NAME] or _NO_SENDER, said)
         return origin
 
 

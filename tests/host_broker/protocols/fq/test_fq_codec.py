@@ -156,7 +156,7 @@ def test_answers_come_as_they_were_said(said: list[Any], text: bytes, cuts: list
 def test_messages_come_as_they_were_said(
     key: bytes, said: list[Any], whose: str, cuts: list[int]
 ) -> None:
-    """R21, R22, R24 to R26, A2, A3, A7: in all formats, also those that are too long."""
+    """R21, R22, R24 to R26, A2, A3, A5, A7: in all formats, also those that are too long."""
     node = b"" if whose in ("client", "old") else b"\x0a\0\0\1"
     greeting = DataGreeting(key, node, whose != "client")
     with_origin = whose in ("peer", "old")

@@ -243,7 +243,7 @@ def test_messages_of_other_protocols() -> None:
     desk.pub(board, "attic", b"21")
     one, two = consumer.heard()
     assert (one.exchange, one.route, one.payload) == (b"hall", b"temp/1", b"20")
-    assert (one.sender, one.hops) == (b"", NODE)
+    assert (one.sender, one.hops) == (b"_motemq", NODE)
     assert (two.exchange, two.route, two.payload) == (b"attic", b"", b"21")
     assert len({one.id, two.id}) == 2
     desk.pub(board, f"hall/te{'x' * 200}", b"no route of fq is so long")

@@ -1,0 +1,97 @@
+"""fq's logins are those of the broker's users, and both connections are one principal."""
+
+from typing import Any
+
+from host_broker.access.access import Access
+from host_broker.access.access import Peer as From
+from host_broker.access.rules import Rules
+from host_broker.access.users import Users, token_hash
+from host_broker.protocols.fq.codec import REFUSED, spell_bind, spell_greeting, spell_login
+from host_broker.protocols.fq.events import CommandGreeting, LoginAccepted
+from tests.host_broker.desk import Desk
+from tests.host_broker.protocols.fq.peer import Peer, fq_desk
+
+_SECRET = b"a-token-of-many-letters"
+_HASH = "$argon2id$v=19$m=65536,t=3,p=4$aaaa$bbbb"
+_USERS: dict[str, Any] = {
+    "alice": {"token": token_hash(_SECRET.decode())},
+    "bob": {"password": _HASH},
+}
+_RULES: dict[str, Any] = {
+    "roles": {"users": {"connect": ["fq"]}},
+    "principals": {
+        "alice": {"publish": ["hall/**"], "subscribe": ["hall/**", "fq/mine"]},
+        "bob": {"subscribe": ["**"]},
+    },
+}
+
+
+def _desk() -> Desk:
+    return fq_desk(access=Access(Users.read({"users": _USERS}), Rules.read(_RULES)))
+
+
+def test_without_users_nobody_looks_at_the_password() -> None:
+    """A1: the name is the sender all the same (R23)."""
+    desk = fq_desk()
+    publisher, consumer = Peer(desk, b"p", b"alice", b"wrong"), Peer(desk, b"c", b"", b"")
+    consumer.bind(b"ex", b"prefix:")
+    publisher.publish(b"ex", b"r", b"1")
+    assert [each.sender for each in consumer.heard()] == [b"alice"]
+
+
+def test_a_wrong_secret_is_refused() -> None:
+    """R8: who is not a user, too, and who says nothing."""
+    desk = _desk()
+    for user in (b"alice", b""):
+        assert Peer(desk, b"", user, b"wrong").error == b"access denied"
+
+
+def test_a_password_is_looked_at_elsewhere_and_what_came_meanwhile_waits() -> None:
+    """R12: in order, whatever came in the same read."""
+    desk = _desk()
+    command = desk.open("fq", peer=From("127.0.0.1"))
+    done = desk.send(
+        command,
+        spell_greeting(CommandGreeting())
+        + spell_login(b"bob", b"q\0mem", b"password")
+        + spell_bind(0, b"ex", b"prefix:"),
+    )
+    (login,) = done.logins
+    assert (login.encoded, login.secret) == (_HASH, "password")
+    assert desk.got(command) == b""
+    desk.broker.logged_in(command, True, desk.now)
+    desk.done()
+    said = desk.got(command)
+    assert said[:2] == b"\xaa\x00"
+    assert said[-8:-4] == b"\xbe\xa7\xb1\x71"
+    assert not desk.closes
+
+
+def test_both_connections_have_the_same_rights() -> None:
+    """The data connection says no name, and acts as the client whose key it has."""
+    desk = _desk()
+    alice = Peer(desk, b"mine", b"alice", _SECRET)
+    assert type(alice.answers[0]) is LoginAccepted
+    assert alice.bind(b"hall", b"prefix:") != REFUSED
+    assert alice.bind(b"attic", b"prefix:") == REFUSED
+    assert alice.bind(b"hal", b"prefix:") == REFUSED
+    alice.publish(b"hall", b"temp", b"20")
+    alice.publish(b"attic", b"temp", b"no")
+    assert alice.payloads() == [b"20"]
+    assert desk.discarded["access.publish"] == 1
+    assert not alice.data_is_closed
+
+
+def test_the_right_to_a_queue() -> None:
+    """A queue without a name is the client's own, and needs none."""
+    desk = _desk()
+    assert Peer(desk, b"others", b"alice", _SECRET).error == b"access denied"
+    own = Peer(desk, b"", b"alice", _SECRET)
+    assert own.bind(b"hall", b"prefix:") != REFUSED
+    own.publish(b"hall", b"temp", b"20")
+    assert own.payloads() == [b"20"]
+    desk.broker.access_changed(desk.now)
+    desk.done()
+    own.publish(b"hall", b"temp", b"21")
+    assert own.payloads() == [b"21"]
+    assert desk.failures == []
