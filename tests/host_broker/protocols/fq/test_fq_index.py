@@ -97,3 +97,18 @@ def test_many_bindings_of_one_queue_are_one_copy() -> None:
     other.publish(b"e", b"a.b", b"1", b"2")
     assert consumer.payloads() == other.payloads() == [b"1", b"2"]
     assert other.status()["routed"] == 4
+
+
+def test_invocations_are_counted_with_and_without_a_rule() -> None:
+    """R50: of programs without a rule nobody is asked, and they are counted."""
+    desk = fq_desk()
+    consumer, publisher = Peer(desk, b"c\0mem"), Peer(desk, b"p\0mem")
+    routes = [
+        consumer.bind(b"e", program)
+        for program in (b"prefix:a", b"exact:a", b'prefix:b payload_prefix("x")', b"prefix:c")
+    ]
+    publisher.publish(b"e", b"a", b"1", b"2")
+    publisher.publish(b"e", b"b", b"x", b"y", b"x")
+    server: Any = desk.broker._servers["fq"]
+    bindings = server.queues.exchanges[b"e"].bindings
+    assert [bindings[route].invocations for route in routes] == [2, 2, 3, 0]
