@@ -157,7 +157,8 @@ class FqSession(Session):
         if self._state is not _State.COMMANDS or not self._beat_s:
             self.deadline = None
             return NOTHING
-        if now - self._last_heard >= _MISSED_BEATS * self._beat_s:
+        # As the deadline is made, or rounding would have it come again and again.
+        if now >= self._last_heard + _MISSED_BEATS * self._beat_s:
             return self._refuse("R15", "client heartbeat failed")
         commands: list[Command] = []
         if now >= self._next_beat:
