@@ -32,7 +32,8 @@ class FqServer(ProtocolServer):
         self.node = IPv4Address(settings.node_id).packed if settings.node_id else context.node
         self.max_payload = min(settings.max_payload, context.bus.max_body)
         self.topics = Topics()
-        self.queues = Queues(context.stores, broker_functions(context.random_u16), self.topics)
+        functions = broker_functions(context.random_u16)
+        self.queues = Queues(context.stores, functions, self.topics, context.clock_ns)
         self.peering = Peering(self, lambda: context.random_u16() / 65536)
         self.keeper = self.queues.keeper = TableKeeper(self.queues, self.peering.changed)
         self.clients: dict[bytes, FqClient] = {}
