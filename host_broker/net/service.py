@@ -263,6 +263,7 @@ async def _serve(
             troubles,
             server,
             protocols().values(),
+            tables,
         )
 
     site = LateSite(start_site)
