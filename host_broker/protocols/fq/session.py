@@ -6,7 +6,7 @@ A client has two connections, which begin differently and are one (R1): whicheve
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from host_broker.bus.commands import (
     ActAs,
@@ -58,11 +58,9 @@ from host_broker.protocols.fq.queues import (
     WantedQueue,
     read_wanted_queue,
 )
+from host_broker.protocols.fq.shared import FqShared
 from host_broker.protocols.fq.topics import EXCHANGE, ROUTE
 from host_broker.wire.violation import Violation
-
-if TYPE_CHECKING:
-    from host_broker.protocols.fq.server import FqServer
 
 SENDER, HOPS, ID = "fq.sender", "fq.hops", "fq.id"  # properties of messages on the bus
 
@@ -100,7 +98,7 @@ class FqSession(Session):
     """What each event does in which state is ``_TRANSITIONS`` at the end of this module."""
 
     def __init__(
-        self, server: "FqServer", connection: ConnectionId, loopback: bool, now: float
+        self, server: FqShared, connection: ConnectionId, loopback: bool, now: float
     ) -> None:
         settings = server.settings
         self.client = ""
@@ -415,7 +413,7 @@ class FqSession(Session):
 
 
 def publication(
-    server: "FqServer", run: MessageRun, sender: bytes, hops: bytes, client: FqClient | None
+    server: FqShared, run: MessageRun, sender: bytes, hops: bytes, client: FqClient | None
 ) -> Command:
     """Return how to publish a run; what becomes of it is counted, also for ``client``."""
     queues = server.queues
