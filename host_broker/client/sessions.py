@@ -135,8 +135,9 @@ def with_who_can(error: NotSupported) -> NotSupported:
 def option_values(address: Address) -> Mapping[str, str]:
     """Return the address's options, with what is in files in place of the files' names.
 
-    An address that names a client or a user, and no file with its secret (``token_file``), has the secret of
-    the environment, if there is one: ``MOTEMQ_SECRET_FILE`` names a file, ``MOTEMQ_SECRET`` is it.
+    An address that names a client or a user, and no file with its secret (``token_file``), has the
+    secret of the environment, if there is one: ``MOTEMQ_SECRET_FILE`` names a file,
+    ``MOTEMQ_SECRET`` is it.
     """
     options = {}
     for name, value in address.options.items():
