@@ -19,7 +19,8 @@ from benchmarks.fq.traffic import Load, fq_traffic, nats_traffic
 _WANTED = 300_000  # messages a second, 1 to 1
 _DEARER = 3.0  # at most, with 10,000 bindings
 _ATTEMPTS = 5
-_ONE = Load("1 to 1")
+_ONE = Load("1 to 1", routes=1)
+_ROUTES = Load("1 to 1, 16 routes in turn")
 _COMPETING = Load("1 to 8 that compete", consumers=8)
 _BINDINGS = [Load(f"{count:,} bindings", bindings=count) for count in (10, 1_000, 10_000)]
 
@@ -65,7 +66,8 @@ _MOTEMQ = Peer("motemq", sys.executable, "", _argv, wires.FMQP)
 def command(short: bool, rounds: int, duration_s: float, fqd: str | None) -> None:
     """Measure fq: one exchange, one publisher, queues in memory.
 
-    One consumer, eight that compete, and one whose queue has 10, 1,000 and 10,000 bindings; against
+    One consumer of one route and of 16 in turn; with 16 routes eight consumers that compete, and one
+    whose queue has 10, 1,000 and 10,000 bindings; against
     fqd, and without one against queue groups of nats-server, which has no bindings. Brokers take
     turns, and each ratio is taken within a round; medians are printed. A measurement that others
     disturb is taken again, up to 5 times.
@@ -76,12 +78,12 @@ def command(short: bool, rounds: int, duration_s: float, fqd: str | None) -> Non
     attempts = _ATTEMPTS
     if short:
         rounds, duration_s, attempts = 1, 0.05, 1
-    loads = [_ONE, _COMPETING, *_BINDINGS]
+    loads = [_ONE, _ROUTES, _COMPETING, *_BINDINGS]
     peers: list[tuple[Peer, _Traffic, list[Load]]] = [(_MOTEMQ, fq_traffic, loads)]
     if fqd is not None:
         peers.append((_fqd(fqd), fq_traffic, loads))
     elif installed(NATS):
-        peers.append((NATS, nats_traffic, loads[:2]))
+        peers.append((NATS, nats_traffic, loads[:3]))
     else:
         click.echo("neither fqd nor nats-server (apt-get install nats-server) is here", err=True)
     found: dict[tuple[str, str], list[Measured]] = {}
@@ -112,7 +114,7 @@ def _table(found: _Found, peers: Sequence[str], loads: Sequence[Load]) -> str:
     lines = [
         f"{machine()}; {sum(each.disturbed for each in every)} of {len(every)} disturbed",
         "",
-        "| 16 routes, 16 to 112 B | broker | msg/s | broker, us a message | ratio |",
+        "| payloads of 16 to 112 B | broker | msg/s | broker, us a message | ratio |",
         "|---|---|---|---|---|",
     ]
     ours = peers[0]

@@ -1,6 +1,6 @@
 """One publisher, and consumers of one queue: how fast all of what is published is consumed.
 
-Payloads have 16 to 112 bytes, and there are 16 routes in turn. So many messages may be under way
+Payloads have 16 to 112 bytes. So many messages may be under way
 that a queue of the default backlog drops none; every byte must come.
 """
 
@@ -30,11 +30,13 @@ _ORIGIN_BYTES = 1 + len(b"bench") + 1 + 2 * 4  # sender and hops, of what is del
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is measured. ``bindings`` of the queue, of which one wants the messages."""
+    """What is measured. ``bindings`` of the queue, of which one wants the messages; ``routes``: 16,
+    in turn, or 1."""
 
     name: str
     consumers: int = 1
     bindings: int = 1
+    routes: int = 16
 
 
 def fq_traffic(broker: Running, load: Load, duration_s: float) -> Measured:
@@ -49,7 +51,9 @@ def fq_traffic(broker: Running, load: Load, duration_s: float) -> Measured:
             consumers[0].bind(EXCHANGE, b'prefix:"other.%d."' % number)
         consumers[0].bind(EXCHANGE, b'prefix:"rack."')
         sender = stack.enter_context(contextlib.closing(Client(broker.port, b"sender")))
-        return _measure(broker, sender.open(), [each.open() for each in consumers], _FQ, duration_s)
+        return _measure(
+            broker, sender.open(), [each.open() for each in consumers], _FQ[load.routes], duration_s
+        )
 
 
 def nats_traffic(broker: Running, load: Load, duration_s: float) -> Measured:
@@ -69,7 +73,7 @@ def nats_traffic(broker: Running, load: Load, duration_s: float) -> Measured:
             return raw
 
         consumers = [client(b"SUB bench.rack.> bench 100\r\n") for _ in range(load.consumers)]
-        return _measure(broker, client(b""), consumers, _NATS, duration_s)
+        return _measure(broker, client(b""), consumers, _NATS[load.routes], duration_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +84,28 @@ class _Block:
     delivered_bytes: int
 
 
-def _block(message: Callable[[int, bytes], tuple[bytes, int]]) -> _Block:
-    spelled = [message(number, b"x" * _SIZES[number % 5]) for number in range(_MESSAGES)]
+def _block(message: Callable[[int, int, bytes], tuple[bytes, int]], routes: int) -> _Block:
+    spelled = [
+        message(number, number % routes, b"x" * _SIZES[number % 5]) for number in range(_MESSAGES)
+    ]
     return _Block(b"".join(words for words, _ in spelled), sum(size for _, size in spelled))
 
 
-def _fq_message(number: int, payload: bytes) -> tuple[bytes, int]:
-    route = b"rack.%02d.temperature" % (number % 16)
+def _fq_message(number: int, rack: int, payload: bytes) -> tuple[bytes, int]:
+    route = b"rack.%02d.temperature" % rack
     head = bytes([len(EXCHANGE)]) + EXCHANGE + bytes([len(route)]) + route
     words = head + number.to_bytes(16, "big") + _LONG.pack(len(payload)) + payload
     return words, len(words) + _ORIGIN_BYTES
 
 
-def _nats_message(number: int, payload: bytes) -> tuple[bytes, int]:
-    subject = b"bench.rack.%02d.temperature" % (number % 16)
+def _nats_message(number: int, rack: int, payload: bytes) -> tuple[bytes, int]:
+    subject = b"bench.rack.%02d.temperature" % rack
     rest = b" %d\r\n%s\r\n" % (len(payload), payload)
     return b"PUB " + subject + rest, len(b"MSG " + subject + b" 100" + rest)
 
 
-_FQ = _block(_fq_message)
-_NATS = _block(_nats_message)
+_FQ = {routes: _block(_fq_message, routes) for routes in (1, 16)}
+_NATS = {routes: _block(_nats_message, routes) for routes in (1, 16)}
 
 
 def _measure(

@@ -149,7 +149,7 @@ class FqSession(Session):
         if self._state is not _State.COMMANDS or not self._beat_s:
             self.deadline = None
             return NOTHING
-        if now - self._last_heard >= _MISSED_BEATS * self._beat_s:
+        if now >= self._silent_at:
             return self._refuse("R15", "client heartbeat failed")
         commands: list[Command] = []
         if now >= self._next_beat:
@@ -254,10 +254,14 @@ class FqSession(Session):
         self._set_deadline()
         return NOTHING
 
+    @property
+    def _silent_at(self) -> float:
+        """When a client that says nothing more has missed too many beats."""
+        return self._last_heard + _MISSED_BEATS * self._beat_s
+
     def _set_deadline(self) -> None:
         if self._beat_s:
-            silent = self._last_heard + _MISSED_BEATS * self._beat_s
-            self.deadline = min(self._next_beat, silent)
+            self.deadline = min(self._next_beat, self._silent_at)
         else:
             self.deadline = None
 
