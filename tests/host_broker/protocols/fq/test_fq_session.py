@@ -24,6 +24,7 @@ from host_broker.protocols.fq.events import (
     LoginAccepted,
     Status,
 )
+from host_broker.protocols.fq.session import LINGER_S
 from tests.host_broker.protocols.fq.peer import ID, NODE, Peer, fq_desk
 
 
@@ -254,9 +255,26 @@ def test_a_pair_ends_together() -> None:
         peer = Peer(desk, b"q\0mem:private")
         desk.close(getattr(peer, first))
         assert peer.is_closed == (first == "data")
+        assert not peer.data_is_closed
+        desk.advance(LINGER_S + 0.1)
         assert peer.data_is_closed == (first == "command")
         assert Peer(desk, b"q\0mem:private").key  # it is free again
         assert desk.failures == []
+
+
+def test_what_was_said_before_the_end_is_read() -> None:
+    """A19: programs publish, and close both; nothing is delivered to them any more."""
+    desk = fq_desk()
+    peer, consumer = Peer(desk, b"q\0mem:public,permanent"), Peer(desk, b"c\0mem")
+    for each in (peer, consumer):
+        each.bind(b"e", b"prefix:")
+    desk.close(peer.command)
+    peer.publish(b"e", b"r", b"last words")
+    assert consumer.payloads() == [b"last words"]
+    assert peer.payloads() == []
+    desk.close(peer.data)
+    assert Peer(desk, b"q\0mem:public").payloads() == [b"last words"]
+    assert desk.failures == []
 
 
 def test_a_handshake_takes_no_longer_than_allowed() -> None:
