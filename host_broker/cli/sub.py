@@ -71,7 +71,7 @@ from host_broker.client import Ability, ClientError
     multiple=True,
     metavar="FILTER",
     help="Only messages with such a property, as often as wanted: 'level>N5', 'room=Tkitchen' "
-    "(MicroMsg2).",
+    "(MicroMsg2); for fq a rule: 'payload_prefix(\"x\")'.",
 )
 @click.option(
     "--retained-only", is_flag=True, help="Print what the broker keeps of TOPIC now, and stop."

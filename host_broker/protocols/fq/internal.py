@@ -1,13 +1,13 @@
 """Connections to fq of parts of this process: whoever asks its pages, and who reads its tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from host_broker.bus.commands import Command, Outcome, PublishMany, Reply
 from host_broker.bus.queue import Queue
 from host_broker.outputs import ConnectionId
 from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocol import NOTHING, Session
+from host_broker.protocols.fq.keeper import TableKeeper
 from host_broker.protocols.fq.pages import (
     SUBMIT,
     ClientFigures,
@@ -19,13 +19,11 @@ from host_broker.protocols.fq.pages import (
     statistics,
     submitted,
 )
-from host_broker.protocols.fq.peering import Tag
+from host_broker.protocols.fq.peering import Peering, Tag
 from host_broker.protocols.fq.queues import MODULUS, Binding, Exchange, FqClient, FqQueue
 from host_broker.protocols.fq.session import COUNTERS, HOPS, ID, SENDER
+from host_broker.protocols.fq.shared import FqShared
 from host_broker.tables import Rows
-
-if TYPE_CHECKING:
-    from host_broker.protocols.fq.server import FqServer
 
 VERSION = "motemq"  # fqd says its own here
 
@@ -33,8 +31,16 @@ VERSION = "motemq"  # fqd says its own here
 class InternalSession(Session):
     """One request for a page, or the one reader of the tables."""
 
-    def __init__(self, server: "FqServer", connection: ConnectionId) -> None:
-        self._server = server
+    def __init__(
+        self,
+        shared: FqShared,
+        keeper: TableKeeper,
+        peering: Peering,
+        connection: ConnectionId,
+    ) -> None:
+        self._shared = shared
+        self._keeper = keeper
+        self._peering = peering
         self._connection = connection
         self.deadline: float | None = None
         self._denied = ""
@@ -45,19 +51,19 @@ class InternalSession(Session):
 
     def rows(self, found: Mapping[str, Rows], now: float) -> Sequence[Command]:
         """Have queues, bindings and links to other brokers as the tables say."""
-        self._server.peering.home = self._connection
-        return [*self._server.keeper.rows(found), *self.tick(now)]
+        self._peering.home = self._connection
+        return [*self._keeper.rows(found), *self.tick(now)]
 
     def tick(self, now: float) -> Sequence[Command]:
         """Connect to other brokers, as far as it is time for that."""
-        peering = self._server.peering
+        peering = self._peering
         commands = peering.tick(now)
         self.deadline = peering.next_deadline
         return commands
 
     def not_reached(self, tag: object, reason: str, now: float) -> Sequence[Command]:
         """Try again later."""
-        peering = self._server.peering
+        peering = self._peering
         commands = peering.not_reached(tag.link, reason, now) if isinstance(tag, Tag) else []
         self.deadline = peering.next_deadline
         return commands
@@ -76,7 +82,7 @@ class InternalSession(Session):
     # ---- /submit ----
 
     def _submit(self, request: PageRequest) -> Sequence[Command]:
-        server = self._server
+        server = self._shared
         found = read_submission(request, server.max_payload)
         if isinstance(found, PageAnswer):
             return [Reply(lambda: found)]
@@ -104,9 +110,9 @@ class InternalSession(Session):
     # ---- /stats.json ----
 
     def _statistics(self) -> PageAnswer:
-        queues = self._server.queues
+        queues = self._shared.queues
         exchanges = {name: _exchange(each) for name, each in queues.exchanges.items()}
-        on_bus = self._server.context.queues
+        on_bus = self._shared.context.queues
         return statistics(
             VERSION,
             exchanges,

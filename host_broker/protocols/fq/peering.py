@@ -14,7 +14,6 @@ by another one again is left out, too (``Copies``).
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from host_broker.bus.commands import (
     Command,
@@ -53,10 +52,8 @@ from host_broker.protocols.fq.events import (
     UnbindAnswer,
 )
 from host_broker.protocols.fq.session import publication
+from host_broker.protocols.fq.shared import FqShared
 from host_broker.wire.violation import Violation
-
-if TYPE_CHECKING:
-    from host_broker.protocols.fq.server import FqServer
 
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 10.0
@@ -162,7 +159,7 @@ class Peering:
     something is due: it calls ``tick`` and looks at ``next_deadline``. ``chance`` returns 0 to 1.
     """
 
-    def __init__(self, server: "FqServer", chance: Callable[[], float]) -> None:
+    def __init__(self, server: FqShared, chance: Callable[[], float]) -> None:
         self.home: ConnectionId = 0
         self._server = server
         self._chance = chance
@@ -170,7 +167,7 @@ class Peering:
         self._copies = Copies()
 
     @property
-    def server(self) -> "FqServer":
+    def server(self) -> FqShared:
         """What all fq connections share."""
         return self._server
 

@@ -6,7 +6,7 @@ A client has two connections, which begin differently and are one (R1): whicheve
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from host_broker.bus.commands import (
     ActAs,
@@ -60,11 +60,9 @@ from host_broker.protocols.fq.queues import (
     WantedQueue,
     read_wanted_queue,
 )
+from host_broker.protocols.fq.shared import FqShared
 from host_broker.protocols.fq.topics import EXCHANGE, ROUTE
 from host_broker.wire.violation import Violation
-
-if TYPE_CHECKING:
-    from host_broker.protocols.fq.server import FqServer
 
 SENDER, HOPS, ID = "fq.sender", "fq.hops", "fq.id"  # properties of messages on the bus
 
@@ -103,7 +101,7 @@ class FqSession(Session):
     """What each event does in which state is ``_TRANSITIONS`` at the end of this module."""
 
     def __init__(
-        self, server: "FqServer", connection: ConnectionId, loopback: bool, now: float
+        self, server: FqShared, connection: ConnectionId, loopback: bool, now: float
     ) -> None:
         settings = server.settings
         self.client = ""
@@ -157,8 +155,7 @@ class FqSession(Session):
         if self._state is not _State.COMMANDS or not self._beat_s:
             self.deadline = None
             return NOTHING
-        # As the deadline is made, or rounding would have it come again and again.
-        if now >= self._last_heard + _MISSED_BEATS * self._beat_s:
+        if now >= self._silent_at:
             return self._refuse("R15", "client heartbeat failed")
         commands: list[Command] = []
         if now >= self._next_beat:
@@ -280,10 +277,14 @@ class FqSession(Session):
         self._set_deadline()
         return NOTHING
 
+    @property
+    def _silent_at(self) -> float:
+        """When a client that says nothing more has missed too many beats."""
+        return self._last_heard + _MISSED_BEATS * self._beat_s
+
     def _set_deadline(self) -> None:
         if self._beat_s:
-            silent = self._last_heard + _MISSED_BEATS * self._beat_s
-            self.deadline = min(self._next_beat, silent)
+            self.deadline = min(self._next_beat, self._silent_at)
         else:
             self.deadline = None
 
@@ -435,7 +436,7 @@ class FqSession(Session):
 
 
 def publication(
-    server: "FqServer", run: MessageRun, sender: bytes, hops: bytes, client: FqClient | None
+    server: FqShared, run: MessageRun, sender: bytes, hops: bytes, client: FqClient | None
 ) -> Command:
     """Return how to publish a run; what becomes of it is counted, also for ``client``."""
     queues = server.queues

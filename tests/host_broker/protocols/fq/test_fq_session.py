@@ -180,6 +180,17 @@ def test_heartbeats() -> None:
     assert peer.is_closed
 
 
+@pytest.mark.parametrize("milliseconds", [1, 3, 7, 333, 65_535])
+def test_silence_ends_at_its_deadline(milliseconds: int) -> None:
+    """R15: however the interval is rounded, a look at the deadline is enough."""
+    desk = fq_desk()
+    peer = Peer(desk)
+    peer.say(spell_heartbeat_request(milliseconds))
+    desk.advance(200.0)
+    assert peer.told()[-1] == ErrorText(b"client heartbeat failed")
+    assert peer.is_closed
+
+
 def test_no_heartbeats() -> None:
     """R14, R15: 0 is off, as it is before anything is asked for."""
     desk = fq_desk()
