@@ -133,6 +133,10 @@ def command(
     seconds since 1970; of text '<' is 'begins with', '>' 'ends with', '&' 'has in it', '~' 'has
     not in it'. All filters must hold; in a value, write %25 for '%'.
 
+    Or fq://user@host:port/queue/mem:private,drop, where TOPIC is 'EXCHANGE/ROUTE',
+    'EXCHANGE/BEGINNING*' or 'EXCHANGE/PROGRAM'; a FILTER is a rule of programs. With
+    ?exchange=NAME&program=PROGRAM no TOPIC is needed.
+
     Without a TOPIC it is everything: all topics of 1 to 128 levels, which is as far as patterns
     reach, but for the broker's own (below '$') and clients' echoes (below 'motemq/echo').
     Publishers are not told of such a listener.
