@@ -131,7 +131,7 @@ class MicroMsg2Client(Link):
         filter. The broker is told whenever the link comes up.
         """
         if not callable(handler):
-            raise TypeError("handler")
+            raise TypeError("no handler")
         words = b""
         for each in filter if isinstance(filter, tuple) else (filter,):
             words += b",filter=" + _quoted(encoded(each))
