@@ -54,7 +54,7 @@ def test_java_looks_at_each_value_from_python_once(spark: SparkSession) -> None:
     # Executors of a cluster are told the same.
     told = spark.conf.get("spark.executor.defaultJavaOptions")
     assert told is not None
-    assert told in spark.conf.get("spark.driver.defaultJavaOptions", "")
+    assert told in (spark.conf.get("spark.driver.defaultJavaOptions") or "")
 
 
 def test_who_chooses_a_garbage_collector_has_it(tmp_path: Path) -> None:
