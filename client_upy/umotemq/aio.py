@@ -34,11 +34,12 @@ class Aio:
     lost link if ``retry_ms`` is 0. The block may be entered again when it has ended.
     """
 
+    _failed = None  # what ends the block
+    _reader = None
+
     def __init__(self, client):
         self.client = client
-        self._failed = None  # what ends the block
-        self._reader = None
-        self._news = asyncio.Event()  # something was done
+        self._news = asyncio.Event()  # a message or an answer; the link is up, or lost
         self._replan = asyncio.Event()  # what is due may have changed
         self._turn = 0
         self._served = {}  # (topic, feedback): the task that calls the handler
@@ -227,12 +228,14 @@ class Aio:
     def _step(self):
         client = self.client
         count = 0
+        up = client.up
         try:
             count = client._step()
         except Exception as error:
             if error is not client.error or client._due is None:
                 self._fail(error)
-        self._news.set()
+        if count or client.up != up:
+            self._news.set()  # else whoever waits would ask for the next step at once
         return count
 
     def _dropped(self):
@@ -251,8 +254,7 @@ class Aio:
             self._step()
             if client.stream and not self._reader:
                 self._reader = asyncio.create_task(self._read())
-            due = client._due
-            self._planned = due or ticks_ms()
+            self._planned = client._due or ticks_ms()
             left = ticks_diff(self._planned, ticks_ms())
             if left > 0:
                 try:

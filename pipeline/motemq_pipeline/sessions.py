@@ -39,7 +39,9 @@ _KNOCK_S = 10.0
 _LOCAL = "local[*,4]"
 # Without Hadoop's native library every chmod is a process, each made by one more otherwise.
 _JAVA = "-Djdk.lang.Process.launchMechanism=VFORK"
-_BRIEF_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_BRIEF_JAVA = "-XX:TieredStopAtLevel=1"
+_BRIEF_COLLECTOR = "-XX:+UseSerialGC"
+_COLLECTOR = re.compile(r"-XX:[+-]Use\w*GC\b")  # Java does not start with two of them
 # Between Java and Python rows are Arrow's columns. Java looks at each value's place, and whether it
 # is null, several times; Spark has asked for that before it takes one.
 _ARROW_JAVA = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -124,16 +126,26 @@ def _python_sockets(master: str, scratch: Path) -> dict[str, str]:
     }
 
 
-def _settings(scratch: Path, brief: bool) -> dict[str, str]:
+def _java_options(brief: bool, chosen: Mapping[str, str]) -> str:
+    """Return ours for the driver's Java. Those of a user, ``extraJavaOptions``, come after them."""
+    if not brief:
+        return f"{_JAVA} {_ARROW_JAVA}"
+    # A cluster's own settings, in SPARK_CONF_DIR, may choose one, too.
+    ours = is_local(chosen.get("spark.master", _LOCAL)) and not _COLLECTOR.search(
+        chosen.get("spark.driver.extraJavaOptions", "")
+    )
+    return f"{_JAVA} {_ARROW_JAVA} {_BRIEF_JAVA} {_BRIEF_COLLECTOR if ours else ''}".rstrip()
+
+
+def _settings(scratch: Path, java_options: str) -> dict[str, str]:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     return {
         "spark.master": _LOCAL,
         "spark.app.name": "motemq pipeline",
-        # Those of a user, ``extraJavaOptions``, come after them.
         "spark.driver.defaultJavaOptions": (
-            f"{_JAVA} {_ARROW_JAVA} {_BRIEF_JAVA if brief else ''} -Dderby.system.home="
-            f"{scratch} -Dlog4j2.configurationFile={log4j.as_uri()}"
+            f"{java_options} -Dderby.system.home={scratch} "
+            f"-Dlog4j2.configurationFile={log4j.as_uri()}"
         ),
         **_EXECUTORS,
         "spark.local.dir": str(scratch),
@@ -170,7 +182,7 @@ def spark_session(
     ):
         conf = SparkConf(loadDefaults=False)
         ours = {
-            **_settings(Path(scratch), brief),
+            **_settings(Path(scratch), _java_options(brief, chosen)),
             **_python_sockets(master, Path(scratch)),
             **_driver_address(master, address),
         }

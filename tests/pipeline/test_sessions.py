@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.failures import of_java
 from motemq_pipeline.sessions import (
     _driver_address,
+    _java_options,
     _python_sockets,
     _submitted,
     address_for,
@@ -51,7 +54,39 @@ def test_java_looks_at_each_value_from_python_once(spark: SparkSession) -> None:
     # Executors of a cluster are told the same.
     told = spark.conf.get("spark.executor.defaultJavaOptions")
     assert told is not None
-    assert told in spark.conf.get("spark.driver.defaultJavaOptions", "")
+    assert told in (spark.conf.get("spark.driver.defaultJavaOptions") or "")
+
+
+def test_who_chooses_a_garbage_collector_has_it(tmp_path: Path) -> None:
+    """Java does not start with two of them."""
+    program = (
+        "import sys; from pathlib import Path; from motemq_pipeline.sessions import spark_session\n"
+        "chosen = {'spark.driver.extraJavaOptions': '-XX:+UseParallelGC -Dmotemq.test=1'}\n"
+        "with spark_session(Path(sys.argv[1]), settings=chosen) as spark:\n"
+        "    java = spark.sparkContext._jvm.java.lang\n"
+        "    beans = java.management.ManagementFactory.getGarbageCollectorMXBeans()\n"
+        "    print(beans[0].getName(), java.System.getProperty('motemq.test'))\n"
+    )
+    argv = [sys.executable, "-c", program, str(tmp_path / "log")]
+    environment = {**os.environ}
+    environment.pop("JDK_JAVA_OPTIONS", None)  # of our tests, which choose one for all Javas
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "PS MarkSweep 1\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ours"),
+    [
+        ({}, True),
+        ({"spark.driver.extraJavaOptions": "-Dx=1"}, True),
+        ({"spark.driver.extraJavaOptions": "-Dx=1 -XX:+UseG1GC"}, False),
+        ({"spark.driver.extraJavaOptions": "-XX:+UseZGC"}, False),
+        ({"spark.master": "spark://10.1.2.4:7077"}, False),  # whose own settings are not here
+    ],
+)
+def test_brief_work_has_a_brief_collector(chosen: dict[str, str], ours: bool) -> None:
+    assert ("-XX:+UseSerialGC" in _java_options(True, chosen)) is ours
+    assert "UseSerialGC" not in _java_options(False, chosen)
 
 
 def test_only_a_cluster_reaches_the_driver_by_more_than_loopback() -> None:

@@ -576,13 +576,18 @@ def _outgoing_message(destination: bytes, properties: Properties, body: bytes) -
 
 
 def _with_place(wire: bytes, message: QueuedMessage) -> bytes:
-    """Say which message of its queue it is, and whether a consumer had it before, if that fits."""
-    place = b"%s:N%d" % (QUEUE_NUMBER.encode(), message.number)
+    """Say whether a consumer had a message before, and its place in the queue, as far as each fits.
+
+    Of the two the first is what says that it may be worked on twice.
+    """
+    marks = [b"%s:N%d" % (QUEUE_NUMBER.encode(), message.number)]
     if message.redelivered:
-        place = b"%s:N1;%s" % (REDELIVERED.encode(), place)
-    if not wire:
-        return place
-    return wire if len(wire) + 1 + len(place) > MAX_PROPERTIES else wire + b";" + place
+        marks.insert(0, b"%s:N1" % REDELIVERED.encode())
+    for mark in marks:
+        marked = wire + b";" + mark if wire else mark
+        if len(marked) <= MAX_PROPERTIES:
+            wire = marked
+    return wire
 
 
 # By state, what each event does; one that is not here ends the connection (``_unexpected``).

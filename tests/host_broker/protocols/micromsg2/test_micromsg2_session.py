@@ -22,6 +22,7 @@ from host_broker.protocols.micromsg2.events import (
     MessageFrame,
 )
 from host_broker.protocols.micromsg2.grammar import read_extensions
+from host_broker.protocols.micromsg2.values import MAX_PROPERTIES
 from tests.host_broker.desk import Desk
 from tests.host_broker.protocols.micromsg2.peer import (
     Peer,
@@ -236,6 +237,26 @@ def test_what_was_not_acknowledged_comes_back_in_order() -> None:
         *(f"k:N1;redelivered:N1;queue-number:N{number}" for number in range(2, 6)),
         "k:N1;queue-number:N6",
     ]
+
+
+@pytest.mark.parametrize(
+    ("room", "marks"),
+    [
+        (32, ";redelivered:N1;queue-number:N1"),
+        (30, ";redelivered:N1"),
+        (15, ";redelivered:N1"),
+        (14, ""),
+    ],
+)
+def test_where_only_one_mark_fits_it_is_the_one_of_what_comes_again(room: int, marks: str) -> None:
+    desk = micromsg2_desk()
+    first, second = Peer(desk, "pubsub;batch-ack"), Peer(desk, "pubsub;batch-ack")
+    long = "k:T" + "x" * (MAX_PROPERTIES - room - 3)
+    Peer(desk).publish("jobs", b"1", long)
+    assert payloads(first.subscribe("jobs")) == [b"1"]
+    first.close()
+    ((_, _, properties, _),) = told(second.subscribe("jobs"))
+    assert properties[len(long) :] == marks
 
 
 def test_a_consumer_that_leaves_a_queue_gives_back_what_it_had() -> None:
