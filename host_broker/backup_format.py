@@ -15,7 +15,7 @@ SIZE_HEADER = "Backup-Bytes"  # of the answer: those of all files together
 FORMAT = 1
 # Whatever a tar or a manifest says, nothing is written anywhere else.
 _NAME = re.compile(
-    r"retained\.sqlite|published\.json|users\.toml|acl\.toml|journal/(journal|groups)\.json"
+    r"[a-z][a-z0-9]*\.sqlite|published\.json|users\.toml|acl\.toml|journal/(journal|groups)\.json"
     r"|journal/p\d{4,6}/\d{20}\.mj[li]"
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}")

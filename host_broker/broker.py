@@ -227,7 +227,8 @@ class Broker:
     real source, without one ids are a fixed sequence. ``journalled``: the edge wants
     ``Outputs.records``, and keeps what durable queues have. ``specs``: the protocols, by name; the
     registered ones by default. ``access``: users and their rights; by default there are no users.
-    ``node``: 4 bytes that tell this broker from others.
+    ``node``: 4 bytes that tell this broker from others. ``clock_ns``: nanoseconds, to measure how
+    long something takes; nothing else depends on it.
     Raises ``RegistryError`` if a protocol's server cannot be made.
     """
 
@@ -239,6 +240,7 @@ class Broker:
         specs: Mapping[str, ProtocolSpec] | None = None,
         access: Access | None = None,
         node: bytes = b"\x7f\0\0\1",
+        clock_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self.stats = Stats()
         self._specs = protocols() if specs is None else specs
@@ -282,6 +284,7 @@ class Broker:
             journalled,
             self._address_of_connection,
             node,
+            clock_ns,
         )
         for name, spec in self._specs.items():
             section = spec.section or name
@@ -1121,6 +1124,8 @@ class Broker:
                 chosen.update(wanted)
                 bodies = [bodies[index] for index in wanted]
                 properties = [properties[index] for index in wanted]
+            else:
+                outcome.unfiltered.append((queue.name, match.ids, len(bodies)))
             dropped = len(bodies) - self._put_many(queue, topic, bodies, properties)
             outcome.routed += len(bodies)
             if dropped:

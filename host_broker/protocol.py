@@ -70,7 +70,7 @@ class BrokerContext:
     ``servers`` are those made before, by name: a protocol that carries another one finds it there.
     ``queues`` are those of the bus, to look at. ``stores``: what waits in durable ones outlives the
     broker. ``address_of``: where a connection comes from, as the edge says it. ``node``: 4 bytes
-    that tell this broker from others.
+    that tell this broker from others. ``clock_ns``: to measure how long something takes.
     ``topics_of`` is ``topics`` as the hot path of one connection uses it: whoever reads with it and
     makes runs of what is marked there has the fastest way; None: everybody has the same.
     """
@@ -86,6 +86,7 @@ class BrokerContext:
     stores: bool = False
     address_of: Callable[[ConnectionId], str] = lambda connection: ""
     node: bytes = b"\x7f\0\0\1"
+    clock_ns: Callable[[], int] = lambda: 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

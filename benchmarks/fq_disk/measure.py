@@ -36,7 +36,7 @@ def _exactly(peer: socket.socket, count: int) -> bytes:
     return got
 
 
-class _Client:
+class Client:
     """A client of fq: its command connection, and its data connection when it is wanted."""
 
     def __init__(self, port: int, queue: bytes) -> None:
@@ -84,11 +84,11 @@ def _delivery_bytes(size: int) -> int:
 
 
 @contextlib.contextmanager
-def _clients(port: int, count: int) -> Iterator[tuple[_Client, _Client]]:
+def _clients(port: int, count: int) -> Iterator[tuple[Client, Client]]:
     queue = QUEUE + b"\0disk:private,drop,permanent,backlog=%d" % (2 * count)
     with (
-        contextlib.closing(_Client(port, queue)) as consumer,
-        contextlib.closing(_Client(port, b"sender\0mem:private,drop")) as sender,
+        contextlib.closing(Client(port, queue)) as consumer,
+        contextlib.closing(Client(port, b"sender\0mem:private,drop")) as sender,
     ):
         consumer.bind(EXCHANGE, b'prefix:"rack."')
         yield consumer, sender

@@ -44,11 +44,16 @@ class Publish:
 @dataclass(slots=True)
 class Outcome:
     """What became of messages: how often one was given to a receiver, how often one was not since
-    a queue was full, and how many have no receiver at all."""
+    a queue was full, and how many have no receiver at all.
+
+    ``unfiltered``: queues that wanted them all, by subscriptions without a filter: which these are,
+    and how many messages. Whoever has a filter is asked, and can count by itself.
+    """
 
     routed: int = 0
     dropped: int = 0
     unrouted: int = 0
+    unfiltered: list[tuple[bytes, tuple[SubscriptionId, ...], int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -135,8 +135,9 @@ def with_who_can(error: NotSupported) -> NotSupported:
 def option_values(address: Address) -> Mapping[str, str]:
     """Return the address's options, with what is in files in place of the files' names.
 
-    An address that names a client, and no file with its secret (``token_file``), has the secret of
-    the environment, if there is one: ``MOTEMQ_SECRET_FILE`` names a file, ``MOTEMQ_SECRET`` is it.
+    An address that names a client or a user, and no file with its secret (``token_file``), has the
+    secret of the environment, if there is one: ``MOTEMQ_SECRET_FILE`` names a file,
+    ``MOTEMQ_SECRET`` is it.
     """
     options = {}
     for name, value in address.options.items():
@@ -148,7 +149,8 @@ def option_values(address: Address) -> Mapping[str, str]:
             except (OSError, UnicodeDecodeError) as error:
                 raise BadArgument(f"{address}: cannot use its {name}: {error}") from error
     takes_secret = "token_file" in protocols()[address.protocol].connect_options
-    if takes_secret and address.client_id and "token_file" not in options:
+    is_named = bool(address.client_id or address.user)
+    if takes_secret and is_named and "token_file" not in options:
         secret = _environment_secret(address)
         if secret:
             options["token_file"] = secret

@@ -133,6 +133,7 @@ async def _prepare(
             options.data is not None,
             access=access,
             node=_node_of(options),
+            clock_ns=time.perf_counter_ns,
         )
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:
@@ -263,6 +264,7 @@ async def _serve(
             troubles,
             server,
             protocols().values(),
+            tables,
         )
 
     site = LateSite(start_site)

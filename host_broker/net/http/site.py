@@ -29,6 +29,7 @@ from host_broker.net.live_settings import LiveSettings
 from host_broker.net.metrics import Figures
 from host_broker.net.server import Server
 from host_broker.net.storage.deduplicator import Deduplicator
+from host_broker.net.storage.protocol_tables import TableWatch
 from host_broker.protocol import ProtocolSpec
 from host_broker.settings import HttpSettings
 
@@ -72,15 +73,17 @@ class Site:
         troubles: Callable[[], Sequence[str]],
         server: Server,
         specs: Iterable[ProtocolSpec],
+        kept: TableWatch | None = None,
     ) -> "Site":
         """Prepare the pages about what there is, for whom ``access`` lets in.
 
-        ``specs``: the protocols, some of which bring pages that ``server`` asks them for.
+        ``specs``: the protocols, some of which bring pages that ``server`` asks them for, and
+        ``kept`` are their tables, which a backup has.
         """
         tables = [
             publish_pages.routes(publishing, deduplicator, access),
             operations_pages.routes(figures, troubles, access),
-            backup_pages.routes(journal, access, lambda: _access_files(live)),
+            backup_pages.routes(journal, access, lambda: _more_files(live, kept)),
             protocol_pages.routes(specs, server, publishing, access),
         ]
         if journal is not None:
@@ -218,6 +221,13 @@ def application(
     for routes in tables:
         app.add_routes(routes)
     return app
+
+
+def _more_files(live: LiveSettings, tables: TableWatch | None) -> Iterator[SnapshotFile]:
+    """Give what a backup has beside the journal's."""
+    yield from _access_files(live)
+    for path, content in tables.copies() if tables is not None else ():
+        yield SnapshotFile(path.name, len(content), path.stat().st_mtime_ns, path, content)
 
 
 def _access_files(live: LiveSettings) -> Iterator[SnapshotFile]:

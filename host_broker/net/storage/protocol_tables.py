@@ -8,7 +8,7 @@ import logging
 import sqlite3
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from host_broker.tables import Rows, Statement, TableFile
@@ -123,6 +123,17 @@ class ProtocolTables:
             self._told_full = False
         return True
 
+    def copy(self) -> bytes:
+        """Return the file as it is now, whole, whoever writes it; another thread may call this.
+
+        Raises ``sqlite3.Error``.
+        """
+        reading = sqlite3.connect(self.path, timeout=5.0)
+        try:
+            return reading.serialize()
+        finally:
+            reading.close()
+
     def close(self) -> None:
         """Close the file; what still waits is lost, and told."""
         if not self.write(()):
@@ -181,6 +192,11 @@ class TableWatch:
             found = tables.changed()
             if found is not None:
                 tell(name, found)
+
+    def copies(self) -> Iterator[tuple[Path, bytes]]:
+        """Give each file and what is in it, for a backup. Raises ``sqlite3.Error``."""
+        for tables in self._tables.values():
+            yield tables.path, tables.copy()
 
     def close(self) -> None:
         """Close all."""

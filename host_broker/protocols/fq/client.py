@@ -202,6 +202,11 @@ class FqClientSession(ClientSession):
         self._program = options.get("program", "")
         if self._program and not self._exchange:
             raise BadArgument(f"{setup.where}: a program needs an exchange=NAME")
+        if self._program and not self._program.startswith(_PROGRAM):
+            raise BadArgument(
+                f"{setup.where}: '{self._program}' is no program of fq; write e.g. prefix:a. or "
+                'exact:"a.b"'
+            )
         self._flags = self._read_flags()
         self._interval_s = self._read_heartbeat()
         password = options.get("token_file", "").strip()

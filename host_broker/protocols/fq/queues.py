@@ -41,6 +41,8 @@ MAX_EXCHANGES = 10_000
 QUEUES = b"fq/"  # their names on the bus begin so
 MODULUS = 1 << 32
 
+_TIMED = 16  # of so many invocations one is timed
+_WEIGHT = 8  # of so many times the last one counts as one
 _LEADING_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)")
 
 
@@ -220,7 +222,13 @@ class Queues:
     the broker's.
     """
 
-    def __init__(self, stores: bool, functions: Functions, topics: Topics) -> None:
+    def __init__(
+        self,
+        stores: bool,
+        functions: Functions,
+        topics: Topics,
+        clock_ns: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.keeper: Keeper = ForgetfulKeeper()
         self.by_name: dict[bytes, FqQueue] = {}
         self.exchanges: dict[bytes, Exchange] = {}
@@ -229,6 +237,7 @@ class Queues:
         self._stores = stores
         self._functions = functions
         self._topics = topics
+        self._clock_ns = clock_ns
         self._last_route = 0
 
     # ---- queues ----
@@ -330,6 +339,12 @@ class Queues:
                 each.routed += outcome.routed
                 each.dropped += outcome.dropped
                 each.no_route += outcome.unrouted
+        if exchange is not None:
+            for path, routes, count in outcome.unfiltered:
+                for route in routes:
+                    binding = exchange.bindings.get(route)
+                    if binding is not None and binding.queue.path == path:
+                        binding.invocations += count
 
     # ---- bindings ----
 
@@ -449,11 +464,21 @@ class Queues:
         return wishes
 
     def _filter_of(self, binding: Binding) -> Filter:
-        program, read = binding.program, self._topics.read
+        program, read, clock = binding.program, self._topics.read, self._clock_ns
 
         def wants(topic: bytes, properties: Properties, body: bytes) -> bool:
-            binding.invocations += 1
             route = properties.get(ROUTE)
-            return program(read(topic).route if route is None else route, body)
+            if route is None:
+                route = read(topic).route
+            timed = binding.invocations % _TIMED == 0
+            binding.invocations += 1
+            if not timed:
+                return program(route, body)
+            began = clock()
+            found = program(route, body)
+            took = clock() - began
+            before = binding.average_ns
+            binding.average_ns = took if not before else (before * (_WEIGHT - 1) + took) // _WEIGHT
+            return found
 
         return wants

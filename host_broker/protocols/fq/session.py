@@ -18,6 +18,8 @@ from host_broker.bus.commands import (
     Outcome,
     PublishMany,
     Send,
+    StopConsuming,
+    Wake,
 )
 from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.bus.publication import Properties
@@ -77,6 +79,7 @@ COUNTERS = (
     "octets_out",
 )
 LEAST_BEAT_S = 0.01
+LINGER_S = 0.5  # that the data connection is read when the other one has ended
 _MISSED_BEATS = 3
 _UNLIMITED = 1 << 30
 _LONG = Struct(">I")
@@ -120,6 +123,7 @@ class FqSession(Session):
         self._beat_s = 0.0  # 0: none was asked for
         self._next_beat = 0.0
         self._last_heard = now
+        self._ends_at = 0.0  # of a data connection whose command connection has ended
         self._hops = b""  # of what comes by this connection
         self._heads: dict[bytes, bytes | None] = {}
         self._origins: dict[tuple[bytes, bytes | None], bytes | None] = {}
@@ -146,10 +150,12 @@ class FqSession(Session):
         if self._state in (_State.GREETING, _State.WAIT_LOGIN):
             reason = "fq.handshake_timeout_s: the login, or the key, has not come in time"
             return self._end(reason)
+        if self._state is _State.MESSAGES and self._peer is not None:
+            return self._tick_data(self._peer, now)
         if self._state is not _State.COMMANDS or not self._beat_s:
             self.deadline = None
             return NOTHING
-        if now - self._last_heard >= _MISSED_BEATS * self._beat_s:
+        if now >= self._silent_at:
             return self._refuse("R15", "client heartbeat failed")
         commands: list[Command] = []
         if now >= self._next_beat:
@@ -157,6 +163,22 @@ class FqSession(Session):
             self._next_beat = now + self._beat_s
         self._set_deadline()
         return commands
+
+    def _tick_data(self, client: FqClient, now: float) -> Sequence[Command]:
+        """End the data connection some time after its command connection has (A19).
+
+        Programs publish, and then close both: what they have said is on its way, and is read.
+        """
+        self.deadline = None
+        if client.key in self._server.clients:
+            return NOTHING
+        if not self._ends_at:
+            self.deadline = self._ends_at = now + LINGER_S
+            return [StopConsuming(client.queue.path)]
+        if now < self._ends_at:
+            self.deadline = self._ends_at
+            return NOTHING
+        return self._end("the client's command connection has ended")
 
     def closed(self, now: float) -> Sequence[Command]:
         """End the other connection of the client, too, and leave its queue."""
@@ -169,11 +191,12 @@ class FqSession(Session):
         server = self._server
         if server.clients.pop(client.key, None) is None:
             return NOTHING  # its other connection has ended before
-        other = client.command if self._connection == client.data else client.data
         commands: list[Command] = []
-        if other:
-            reason = "the client's other connection has ended"
-            commands.append(Disconnect(reason, connection=other))
+        if self._connection == client.data:
+            reason = "the client's data connection has ended"
+            commands.append(Disconnect(reason, connection=client.command))
+        elif client.data:
+            commands.append(Wake(client.data))
         return [*commands, *server.queues.leave(client)]
 
     def _end(self, reason: str) -> Sequence[Command]:
@@ -254,10 +277,14 @@ class FqSession(Session):
         self._set_deadline()
         return NOTHING
 
+    @property
+    def _silent_at(self) -> float:
+        """When a client that says nothing more has missed too many beats."""
+        return self._last_heard + _MISSED_BEATS * self._beat_s
+
     def _set_deadline(self) -> None:
         if self._beat_s:
-            silent = self._last_heard + _MISSED_BEATS * self._beat_s
-            self.deadline = min(self._next_beat, silent)
+            self.deadline = min(self._next_beat, self._silent_at)
         else:
             self.deadline = None
 

@@ -25,7 +25,8 @@ class FqShared:
         self.node = IPv4Address(settings.node_id).packed if settings.node_id else context.node
         self.max_payload = min(settings.max_payload, context.bus.max_body)
         self.topics = Topics()
-        self.queues = Queues(context.stores, broker_functions(context.random_u16), self.topics)
+        functions = broker_functions(context.random_u16)
+        self.queues = Queues(context.stores, functions, self.topics, context.clock_ns)
         self.clients: dict[bytes, FqClient] = {}
         self._made_ids = 0
         self._id_prefix = b""  # of ids of messages that have none

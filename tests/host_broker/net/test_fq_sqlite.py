@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from host_broker.cli.backup import back_up
+from host_broker.cli.restore import restore
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.fq_client import FqClient, FqRefused, fq_client
 
@@ -232,6 +234,16 @@ def test_disk_queues_survive(data: Path) -> None:
         assert client.payloads(100) == [b"%d" % number for number in range(100)]
         sender.publish(b"e", b"r", b"more")
         assert client.payloads(1) == [b"more"]
+
+
+def test_a_backup_has_it(running: BrokerProcess, data: Path, tmp_path: Path) -> None:
+    """R36: what lasts is in a backup, and in the folder that is restored."""
+    with fq_client(running.ports["fq"], _PERMANENT) as client:
+        client.bind_permanently(b"e", b"prefix:")
+        back_up(f"http://127.0.0.1:{running.ports['fq']}", tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    assert _rows(tmp_path / "restored", "queue") == _rows(data, "queue") != []
+    assert _rows(tmp_path / "restored", "binding") == _rows(data, "binding") != []
 
 
 def test_without_a_data_folder() -> None:

@@ -24,6 +24,7 @@ from host_broker.protocols.fq.events import (
     LoginAccepted,
     Status,
 )
+from host_broker.protocols.fq.session import LINGER_S
 from tests.host_broker.protocols.fq.peer import ID, NODE, Peer, fq_desk
 
 
@@ -179,6 +180,17 @@ def test_heartbeats() -> None:
     assert peer.is_closed
 
 
+@pytest.mark.parametrize("milliseconds", [1, 3, 7, 333, 65_535])
+def test_silence_ends_at_its_deadline(milliseconds: int) -> None:
+    """R15: however the interval is rounded, a look at the deadline is enough."""
+    desk = fq_desk()
+    peer = Peer(desk)
+    peer.say(spell_heartbeat_request(milliseconds))
+    desk.advance(200.0)
+    assert peer.told()[-1] == ErrorText(b"client heartbeat failed")
+    assert peer.is_closed
+
+
 def test_no_heartbeats() -> None:
     """R14, R15: 0 is off, as it is before anything is asked for."""
     desk = fq_desk()
@@ -243,9 +255,26 @@ def test_a_pair_ends_together() -> None:
         peer = Peer(desk, b"q\0mem:private")
         desk.close(getattr(peer, first))
         assert peer.is_closed == (first == "data")
+        assert not peer.data_is_closed
+        desk.advance(LINGER_S + 0.1)
         assert peer.data_is_closed == (first == "command")
         assert Peer(desk, b"q\0mem:private").key  # it is free again
         assert desk.failures == []
+
+
+def test_what_was_said_before_the_end_is_read() -> None:
+    """A19: programs publish, and close both; nothing is delivered to them any more."""
+    desk = fq_desk()
+    peer, consumer = Peer(desk, b"q\0mem:public,permanent"), Peer(desk, b"c\0mem")
+    for each in (peer, consumer):
+        each.bind(b"e", b"prefix:")
+    desk.close(peer.command)
+    peer.publish(b"e", b"r", b"last words")
+    assert consumer.payloads() == [b"last words"]
+    assert peer.payloads() == []
+    desk.close(peer.data)
+    assert Peer(desk, b"q\0mem:public").payloads() == [b"last words"]
+    assert desk.failures == []
 
 
 def test_a_handshake_takes_no_longer_than_allowed() -> None:

@@ -1,0 +1,1 @@
+"""fq on one exchange: one consumer, eight that compete, many bindings."""
