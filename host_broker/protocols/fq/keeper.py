@@ -124,14 +124,17 @@ class TableKeeper(Keeper):
         words = [word for word in row.attributes.decode(errors="replace").split(",") if word]
         complaint = f"fq.sqlite: the queue {row.name!r} cannot be had: "
 
-        def refused(limit: str) -> Sequence[Command]:
-            return [Complain(f"{complaint}{limit}")]
+        def opened(queue: FqQueue) -> Sequence[Command]:
+            return NO_COMMANDS
+
+        def refused(text: str) -> Sequence[Command]:
+            return [Complain(f"{complaint}{text.strip()}")]
 
         try:
             kind = row.type.decode(errors="replace")
             if queue is None:
                 wanted = wanted_queue(row.name, kind, words)
-                queue, commands = self._queues.open(wanted, refused)
+                queue, commands = self._queues.open(wanted, opened, refused)
                 yield from commands
         except QueueError as error:
             yield Complain(f"{complaint}{str(error).strip()}")

@@ -243,55 +243,63 @@ class Queues:
     # ---- queues ----
 
     def open(
-        self, wanted: WantedQueue, refused: Callable[[str], Sequence[Command]]
+        self,
+        wanted: WantedQueue,
+        opened: Callable[[FqQueue], Sequence[Command]],
+        refused: Callable[[str], Sequence[Command]],
     ) -> tuple[FqQueue, list[Command]]:
-        """Return the queue that is wanted, and how to have it on the bus; made if there is none.
+        """Return the queue that is wanted, made if there is none, and how to have it on the bus.
 
-        ``refused`` is called with the limit if the bus cannot have it. ``QueueError`` if there is
-        another one of that name, or it is in use.
+        The bus judges whether the client may use it, also if it is there already. Then ``opened``
+        is called, or ``refused`` with what the client is told: only what they return may rely on
+        the queue. ``QueueError`` if there cannot be such a queue.
         """
-        queue = self.by_name.get(wanted.name)
-        commands: list[Command] = []
-        if queue is None:
-            if wanted.kind == "disk" and not self._stores:
-                raise QueueError("no disk queues: this broker has no data folder (--data DIR)")
-            path = QUEUES + queue_level(wanted.name)
-            queue = FqQueue(
-                wanted.name, path, wanted.kind, wanted.private, wanted.policy, wanted.backlog
-            )
-            queue.own = wanted.own
-            self.by_name[wanted.name] = queue
-            commands.append(self._on_bus(queue, refused))
-        elif queue.private and queue.clients:
-            raise QueueError("requested queue is private and in use\n")
-        self._compare(queue, wanted)
-        if len(queue.clients) >= MAX_CLIENTS:
-            raise QueueError("can't add you to queue")
-        if wanted.life:
-            queue.permanent = wanted.life == "permanent"
-            commands += self.keeper.queue_changed(queue)
-        return queue, commands
+        known = self.by_name.get(wanted.name)
+        if known is None and wanted.kind == "disk" and not self._stores:
+            raise QueueError("no disk queues: this broker has no data folder (--data DIR)")
+        queue = known or self._make(wanted)
 
-    def _on_bus(self, queue: FqQueue, refused: Callable[[str], Sequence[Command]]) -> Command:
         def answer(limit: str) -> Sequence[Command]:
-            if not limit:
-                return ()
-            self.by_name.pop(queue.name, None)
-            return refused(limit)
+            if limit:
+                if known is None and self.by_name.get(queue.name) is queue:
+                    del self.by_name[queue.name]
+                denied = limit.startswith("access.")
+                return refused("access denied" if denied else f"can't add you to queue: {limit}")
+            try:
+                self._compare(queue, wanted)
+            except QueueError as error:
+                return refused(str(error))
+            commands: list[Command] = []
+            if wanted.life:
+                queue.permanent = wanted.life == "permanent"
+                commands += self.keeper.queue_changed(queue)
+            return [*commands, *opened(queue)]
 
         # It stays until it is deleted: attached clients count, which the bus does not know of.
-        return OpenQueue(
+        opening = OpenQueue(
             queue.path,
             "block" if queue.policy == "block" else "drop-newest",
             permanent=True,
             max_messages=queue.backlog or -1,
             durable=queue.kind == "disk",
-            own=queue.own,
+            own=wanted.own,
             answer=answer,
         )
+        return queue, [opening]
+
+    def _make(self, wanted: WantedQueue) -> FqQueue:
+        path = QUEUES + queue_level(wanted.name)
+        queue = FqQueue(
+            wanted.name, path, wanted.kind, wanted.private, wanted.policy, wanted.backlog
+        )
+        queue.own = wanted.own
+        self.by_name[wanted.name] = queue
+        return queue
 
     def _compare(self, queue: FqQueue, wanted: WantedQueue) -> None:
-        """Refuse a queue that is another one than is wanted; its backlog may be (A26)."""
+        """Refuse a queue that is in use, or another one than is wanted (A26: not its backlog)."""
+        if queue.private and queue.clients:
+            raise QueueError("requested queue is private and in use\n")
         if queue.kind != wanted.kind:
             raise QueueError(f"requested type {wanted.kind}, queue is {queue.kind}")
         if queue.private != wanted.private:
@@ -301,6 +309,8 @@ class Queues:
             raise QueueError(f"requested {wanted_private}, queue is {is_private}")
         if queue.policy != wanted.policy:
             raise QueueError(f"request {wanted.policy}, queue is {queue.policy}")
+        if len(queue.clients) >= MAX_CLIENTS:
+            raise QueueError("can't add you to queue")
 
     def leave(self, client: FqClient) -> list[Command]:
         """Detach a client from its queue, which ends if it was the last one and it is transient."""
@@ -376,7 +386,6 @@ class Queues:
         wishes = self._wishes(binding)
         binding.subscriptions = tuple((topic, prefix) for topic, prefix, _ in wishes)
         queue.bindings[binding.route] = self.exchanges[exchange].bindings[binding.route] = binding
-        queue.by_program[exchange, text] = binding
         refused: list[str] = []
         left = len(wishes)
 
@@ -390,7 +399,10 @@ class Queues:
             if refused:
                 ends = self.end(binding)
                 return [*ends, *answered(None)]
-            return [*self._set_life(binding, life, flags), *answered(binding)]
+            # Only what was accepted is known: the same program may have been said twice in a read.
+            first = queue.by_program.setdefault((exchange, text), binding)
+            ends = self.end(binding) if first is not binding else []
+            return [*ends, *self._set_life(first, life, flags), *answered(first)]
 
         return [
             Subscribe(
@@ -424,7 +436,9 @@ class Queues:
     def _forget(self, binding: Binding) -> None:
         queue = binding.queue
         queue.bindings.pop(binding.route, None)
-        queue.by_program.pop((binding.exchange, binding.program.text), None)
+        key = binding.exchange, binding.program.text
+        if queue.by_program.get(key) is binding:
+            del queue.by_program[key]
         self.exchanges[binding.exchange].bindings.pop(binding.route, None)
 
     def _set_life(self, binding: Binding, life: int, flags: int) -> Sequence[Command]:
