@@ -25,7 +25,7 @@ class Child:
     """A running program; leaving the ``with`` block stops it."""
 
     def __init__(self, argv: Sequence[str], log: Path, start_s: float) -> None:
-        """Start it with its complaints in ``log`` and read its ready line, ``self.ready``.
+        """Start it with its stderr in ``log`` and read its ready line, ``self.ready``.
 
         Raises ``ChildError`` if there is none within ``start_s`` seconds.
         """

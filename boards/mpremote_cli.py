@@ -13,6 +13,10 @@ from pathlib import Path
 
 from boards.tool import OnLine, run_tool
 
+# A copy that was killed has left its file open, by mpremote's names. If that were closed, or
+# collected, after the file was written anew, its part would come in place of the whole.
+_CLOSE = "try:\n f.close()\nexcept Exception:\n pass\nf = w = None"
+
 
 def mpremote(
     url: str, arguments: Sequence[str], *, deadline_s: float, on_line: OnLine | None = None
@@ -47,11 +51,11 @@ def copy_to_board(
     What is there already with the same SHA-256 is not written again. ``forget``: a soft reset then
     has the board forget modules that it had imported before they were replaced.
     """
-    commands: list[str] = []
+    commands = ["exec", _CLOSE]
     for folder in folders:
         commands += ["+", "fs", "cp", "-r", str(folder), into]
     if files:
         commands += ["+", "fs", "cp", *map(str, files), into]
     if forget:
         commands += ["+", "soft-reset"]
-    return mpremote(url, commands[1:], deadline_s=deadline_s, on_line=on_line)
+    return mpremote(url, commands, deadline_s=deadline_s, on_line=on_line)

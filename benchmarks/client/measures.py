@@ -112,11 +112,15 @@ def calls(device: Device) -> list[Row]:
 def rates(device: Device, rounds: int, told: Told) -> list[Row]:
     """Return rates and echo times, in paired rounds."""
     count = 20_000
-    aio = ("measure_aio.py", "rates", "-", device.ports["fmqp good"], count)
+    port = device.ports["fmqp good"]
+    aio = ("measure_aio.py", "rates", "-", port, count)
     figures: dict[str, list[dict[str, float]]] = {}
     for number in range(1, rounds + 1):
         found = _each(device, "rates", count, _BOARD, turn=number)
         found["aio"] = device.run(_BOARD, *aio)
+        found["together"] = device.run(
+            _BOARD, "measure.py", "together", _CLIENTS[""][0], port, count
+        )
         for name, values in found.items():
             figures.setdefault(name, []).append(values)
         told(
@@ -124,8 +128,10 @@ def rates(device: Device, rounds: int, told: Told) -> list[Row]:
             + ", ".join(
                 f"{name or 'ours'} {1e3 / each['publish']:.0f} {1e3 / each['receive']:.0f}"
                 for name, each in found.items()
+                if name != "together"
             )
         )
+    together = [1e6 / each["publish"] for each in figures.pop("together")]
     rows = []
     for ours, title, least in (
         ("", "{} rate", {"publish": 1.5, "receive": 4.0}),
@@ -138,6 +144,8 @@ def rates(device: Device, rounds: int, told: Told) -> list[Row]:
             must = Must("at least", least[what], "ratio") if what in least else None
             theirs = {name: per_second[name] for name in figures if name not in ("", "aio")}
             rows.append(Row(title.format(what), "1/s", per_second[ours], theirs, must))
+            if (ours, what) == ("", "publish"):
+                rows.append(Row("… many together (Batch, 1 KiB)", "1/s", together, theirs))
     return rows
 
 

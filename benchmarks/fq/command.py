@@ -66,11 +66,10 @@ _MOTEMQ = Peer("motemq", sys.executable, "", _argv, wires.FMQP)
 def command(short: bool, rounds: int, duration_s: float, fqd: str | None) -> None:
     """Measure fq: one exchange, one publisher, queues in memory.
 
-    One consumer of one route and of 16 in turn; with 16 routes eight consumers that compete, and one
-    whose queue has 10, 1,000 and 10,000 bindings; against
-    fqd, and without one against queue groups of nats-server, which has no bindings. Brokers take
-    turns, and each ratio is taken within a round; medians are printed. A measurement that others
-    disturb is taken again, up to 5 times.
+    One consumer of one route and of 16 in turn; with 16 routes eight consumers that compete, and
+    one whose queue has 10, 1,000 and 10,000 bindings; against fqd, and without one against queue
+    groups of nats-server, which has no bindings. Brokers take turns, and each ratio is taken within
+    a round; medians are printed. A measurement that others disturb is taken again, up to 5 times.
 
     Exit codes: 0 measured (figures may fall short, the table says so), 1 a broker failed or lost a
     message, 2 wrong usage.

@@ -30,7 +30,7 @@ class FaultProxy(Child):
 
     @classmethod
     def start(cls, log: Path) -> Self:
-        """Start it, with its trace and its complaints in ``log``. Raises ``ProxyError``."""
+        """Start it, with its trace and its stderr in ``log``. Raises ``ProxyError``."""
         try:
             proxy = cls([sys.executable, "-m", "boards.faults"], log, _START_S)
         except ChildError as error:

@@ -187,6 +187,12 @@ class BoardSession:
         return self.broker_route.own_broker(timing)
 
     @property
+    def ended_broker(self) -> str:
+        """What to say if the rig's own broker has ended by itself, so that nothing is the board's
+        fault; "" if it has not."""
+        return "" if self.broker_route is None else self.broker_route.ended_broker
+
+    @property
     def client_id(self) -> str:
         """The ClientID of checks, which is not the telemetry's."""
         return f"{self.plan.id}.check"

@@ -113,6 +113,12 @@ class BrokerProcess:
         secure = "" if self._certificates is None else "s"
         self.facing = {protocol: found[protocol + secure] for protocol in _PROTOCOLS}
 
+    @property
+    def ended(self) -> str:
+        """Say that it has ended by itself; "" if it runs, or was not started, or was killed."""
+        code = None if self._process is None else self._process.poll()
+        return "" if code is None else f"it ended with exit code {code}; its log: {self._log}"
+
     def kill(self) -> None:
         """End it as ``kill -9`` does; harmless when it does not run."""
         process, self._process = self._process, None

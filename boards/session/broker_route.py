@@ -46,9 +46,15 @@ class BrokerRoute:
             host = self.broker.rpartition(":")[0].strip("[]")
             log = Path(self._job.log_dir) / f"{self._job.board.id}.{timing.name}-broker.log"
             own = self._own[timing.name] = BrokerProcess(host, log, timing, self.certificates)
-        if not own.addresses:
+        if not own.addresses or own.ended:
             own.start()
         return own
+
+    @property
+    def ended_broker(self) -> str:
+        """What to say of a broker of the rig's own that has ended by itself, "" if none has."""
+        ended = (own.ended for own in self._own.values())
+        return next((f"the rig's own broker is gone: {each}" for each in ended if each), "")
 
     @contextmanager
     def disturbed(self, route: Route, to: str = "") -> Iterator[Route]:

@@ -37,11 +37,13 @@ def judge(check: Check, board: BoardSession, limits: Mapping[str, float]) -> Res
     """Do a check once. Raises ``NotRun``; ``limits`` are those of the board's file."""
     try:
         samples = check.run(board) or []
-    except VERDICTS as error:
+    except (*VERDICTS, NoReply) as error:
+        if ended := board.ended_broker:
+            return Result("error", f"{ended} ({error})", [])
+        if isinstance(error, NoReply):
+            # The board accepted a call and never came back: that is the code's fault to explain.
+            return Result("failed", f"the board hung: {error}", [])
         return Result("failed", str(error) or _line(error), [])
-    except NoReply as error:
-        # The board accepted a call and never came back: that is the code's fault to explain.
-        return Result("failed", f"the board hung: {error}", [])
     except Invalid as error:
         return Result("error", f"invalid: {error}", [])
     except FAULTS as error:

@@ -105,7 +105,7 @@ class Aio:
         """
         messages = self.messages(topic, **options)
         self._forget(topic, messages._feedback)
-        task = asyncio.create_task(messages._serve(handler))
+        task = messages._serve(handler)
         self._served[self.client._normalised(topic), messages._feedback] = task
         await self._flush()
 

@@ -103,7 +103,7 @@ class FmqpClient(Link):
         replaces the handler. The broker is told whenever the link comes up.
         """
         if not callable(handler):
-            raise TypeError("handler")
+            raise TypeError("no handler")
         if raw:
             # Now, and not when messages begin to repeat, where nothing is to take heap.
             import umotemq.alike  # noqa: F401

@@ -1,5 +1,7 @@
 """What is subscribed to under asyncio: a queue of messages. umotemq.aio imports it then."""
 
+import asyncio
+
 
 class Messages:
     """What Aio.messages returns."""
@@ -12,6 +14,8 @@ class Messages:
         self._size = queue
         self._newest = newest
         self._queue = []
+        if "raw" in options:
+            raise TypeError("no option raw")  # what waits is a copy
         queued = options.get("queued")
         if queued:
             from umotemq.queued import Held
@@ -60,7 +64,14 @@ class Messages:
             queue.pop(0)
         queue.append((topic, payload))
 
-    async def _serve(self, handler):
+    def _serve(self, handler):
+        # Return the task that calls it.
+        if not callable(handler):
+            self._link.client.unsubscribe(self._topic, **self._kind)
+            raise TypeError("no handler")
+        return asyncio.create_task(self._call(handler))
+
+    async def _call(self, handler):
         # Call it for each message, and await what it returns if that is a coroutine.
         try:
             async for topic, payload in self:

@@ -131,7 +131,7 @@ class MicroMsg2Client(Link):
         filter. The broker is told whenever the link comes up.
         """
         if not callable(handler):
-            raise TypeError("handler")
+            raise TypeError("no handler")
         words = b""
         for each in filter if isinstance(filter, tuple) else (filter,):
             words += b",filter=" + _quoted(encoded(each))
@@ -494,7 +494,7 @@ class MicroMsg2Client(Link):
             lists.append((at + 2, at + 2 + size))
             at += 2 + size
             if at + 2 - start > self.rx_size:
-                self._refuse("wire", "handshake of %d bytes" % (at - start))
+                self._refuse("wire", "handshake of %d B" % (at - start))
         if have < at:
             return False
         ours = [each.partition(b":")[0] for each in self._others.split(b";")] + [b"pub-sub"]

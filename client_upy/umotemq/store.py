@@ -38,7 +38,6 @@ class _Log:
         self.last = self.count = self.dropped = 0
         self._confirmed = 0
         self._is_torn = False  # whether nothing can be added to the newest segment
-        found = []
         for number in sorted(media.numbers()):
             end = newest = 0
             record = self._record(number, 0)
@@ -46,14 +45,13 @@ class _Log:
                 state, sequence, end, _ = record
                 if state & _CONFIRMED:
                     self._confirmed = max(self._confirmed, sequence)
-                else:
-                    found.append(sequence)
                 newest = max(newest, sequence)
                 record = self._record(number, end)
             self._segments.append([number, end, newest])
             self.last = max(self.last, newest)
             self._is_torn = media.length(number) > end and not media.can_overwrite
-        self.count = len([sequence for sequence in found if sequence > self._confirmed])
+        # By reading all once more: a list of them might be more than the heap has room for.
+        self.count = self._between(self.last)
         self._rewind()
 
     def append(self, sequence, seconds, state, message):

@@ -71,7 +71,7 @@ from host_broker.client import Ability, ClientError
     multiple=True,
     metavar="FILTER",
     help="Only messages with such a property, as often as wanted: 'level>N5', 'room=Tkitchen' "
-    "(MicroMsg2).",
+    "(MicroMsg2); for fq a rule: 'payload_prefix(\"x\")'.",
 )
 @click.option(
     "--retained-only", is_flag=True, help="Print what the broker keeps of TOPIC now, and stop."
@@ -132,6 +132,10 @@ def command(
     those that were not. A FILTER is a property, one of = != < <= > & ~ and N5, Ttext or D and
     seconds since 1970; of text '<' is 'begins with', '>' 'ends with', '&' 'has in it', '~' 'has
     not in it'. All filters must hold; in a value, write %25 for '%'.
+
+    Or fq://user@host:port/queue/mem:private,drop, where TOPIC is 'EXCHANGE/ROUTE',
+    'EXCHANGE/BEGINNING*' or 'EXCHANGE/PROGRAM'; a FILTER is a rule of programs. With
+    ?exchange=NAME&program=PROGRAM no TOPIC is needed.
 
     Without a TOPIC it is everything: all topics of 1 to 128 levels, which is as far as patterns
     reach, but for the broker's own (below '$') and clients' echoes (below 'motemq/echo').

@@ -59,6 +59,9 @@ SQL_SETTINGS = {
     ),
 }
 _EXECUTORS = {"spark.executor.defaultJavaOptions": _ARROW_JAVA}
+# systemd, for one, ends a service by a signal to all its processes. Java goes when this one has
+# ended what it does there (``_end``), or is gone itself: its stdin is then closed.
+_NOT_BY_SIGTERM = "trap '' TERM\n"
 _LOG4J = """
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -273,6 +276,8 @@ def _environment(java: Java, scratch: Path, master: str, address: str) -> Iterat
     python, local_ip = sys.executable, "127.0.0.1"
     conf = scratch / "conf"
     conf.mkdir()
+    if len(str(conf).split()) == 1:  # Spark's script would cut the path at a space
+        (conf / "spark-env.sh").write_text(_NOT_BY_SIGTERM)
     if not is_local(master):
         python = os.environ.get("PYSPARK_PYTHON") or python
         local_ip = os.environ.get("SPARK_LOCAL_IP") or address

@@ -7,6 +7,7 @@ doubles nothing: Spark repeats a batch whose end it did not note, and the table 
 """
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from motemq_pipeline import silver, table_source
 from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.alerts.stream import alert_stream, publish
 from motemq_pipeline.config import RunConfig
-from motemq_pipeline.delta import Table
+from motemq_pipeline.delta import Backlog, Table
 from motemq_pipeline.errors import PipelineError, StoreUnavailable
 from motemq_pipeline.parquet_files import Target, collected, writing
 from motemq_pipeline.registry import load_registry
@@ -37,12 +38,16 @@ _OTHERS_WAIT = "5s"
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One query: the tables it feeds; its rows, and what adds a batch of them to the tables."""
+    """One query: the tables it feeds; its rows, and what adds a batch of them to the tables.
+
+    ``timed``: time alone makes batches of it, so Spark never finds that it has all there is.
+    """
 
     name: str
     targets: tuple[Target, ...]
     begin: Callable[[], _Begun]
     least_trigger_s: float = 0.0
+    timed: bool = False
 
 
 class Streams:
@@ -61,7 +66,7 @@ class Streams:
             alerts = AlertSettings.read(config.alerts)
             self._streams.append(
                 # It runs at every trigger, because time raises alerts.
-                Stream("alerts", _ALERTS, lambda: (self._alerts(alerts), self._alert), 1.0)
+                Stream("alerts", _ALERTS, lambda: (self._alerts(alerts), self._alert), 1.0, True)
             )
         self._once = False
         self._restarts: dict[str, Restarts] = {}
@@ -97,6 +102,8 @@ class Streams:
                 query = self.queries[stream.name] = self._started(stream)
             # Each is looked at once: one that fails after the look is seen by the next call.
             if query.isActive:
+                if self._once and stream.timed and self._has_all(query):
+                    query.stop()
                 some = True
                 continue
             if (failure := query.exception()) is None:
@@ -110,6 +117,15 @@ class Streams:
                 with contextlib.suppress(StoreUnavailable):  # then it has failed as before
                     self.queries[stream.name] = self._started(stream)
         return some
+
+    def _has_all(self, query: StreamingQuery) -> bool:
+        """Whether a batch with the last of what bronze has is finished."""
+        progress = query.lastProgress
+        if progress is None or not progress.sources:
+            return False
+        backlog = Backlog(self._table("bronze_messages"))
+        ends = [json.loads(source.endOffset or "null") for source in progress.sources]
+        return not any(backlog.rows(end) for end in ends)
 
     @property
     def restarts(self) -> dict[str, int]:

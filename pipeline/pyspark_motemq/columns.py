@@ -88,7 +88,14 @@ _PROPERTIES_LENGTH = 4
 _PROPERTY_HEAD = Struct(">BI")  # lengths of its name and value
 _PACKETS, _WITH_PROPERTIES = 1, 2  # encodings
 _PROTOCOLS = pa.array(
-    ["broker", "fmqp", "lightmq", "micromsg2", *(f"protocol {code}" for code in range(4, 256))],
+    [
+        "broker",
+        "fmqp",
+        "lightmq",
+        "micromsg2",
+        "fq",
+        *(f"protocol {code}" for code in range(5, 256)),
+    ],
     pa.string(),
 )
 _WILL, _RETAINED = 0x08, 0x04

@@ -57,7 +57,7 @@ def test_every_shown_command_exists(
         assert arguments[:2] == ["-m", "benchmarks"]
         _parse(page, benchmarks, arguments[2:])
     else:
-        known = {"git", "cd", "mpremote", "nc", "pip", "pytest", "kill", "wait"}
+        known = {"git", "cd", "curl", "mpremote", "nc", "pip", "pytest", "kill", "wait"}
         assert program in known, f"{page}: what is '{program}'?"
 
 

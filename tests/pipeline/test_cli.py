@@ -189,6 +189,35 @@ def _descendants(pid: int) -> set[str]:
     return found - {str(pid)}
 
 
+_TOLD = """
+import signal, sys
+from pathlib import Path
+from motemq_pipeline.sessions import spark_session
+signal.signal(signal.SIGTERM, lambda number, frame: None)
+with spark_session(Path(sys.argv[1])) as spark:
+    print(spark.range(3).count(), flush=True)
+    input()
+    print(spark.range(4).count(), flush=True)
+"""
+
+
+def test_a_signal_to_all_processes_of_a_service_is_ours_to_obey(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", _TOLD, tmp_path / "log"]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as service:
+        try:
+            assert service.stdout is not None
+            assert service.stdout.readline() == b"3\n"
+            started = _descendants(service.pid)
+            os.killpg(service.pid, signal.SIGTERM)
+            out, _ = service.communicate(b"\n", timeout=_END_S)
+            assert (service.returncode, out) == (0, b"4\n"), (tmp_path / "log").read_text()
+            assert {pid for pid in started if _parent(pid)} == set()
+        finally:
+            service.kill()
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_no_process_outlives_us(tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "journal").mkdir()

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -21,7 +22,8 @@ from motemq_pipeline.cli_look import _print
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.failures import JSON_LOGGERS, in_one_line, in_words, spark_log
-from motemq_pipeline.schemas import TABLES
+from motemq_pipeline.parquet_files import Target, written_by
+from motemq_pipeline.schemas import DATE, TABLES, arrow_schema, columns
 from motemq_pipeline.sql import Answer, by_duckdb, by_spark
 from motemq_pipeline.storage import Storage
 from tests.pipeline.conftest import Tables
@@ -45,6 +47,25 @@ def test_every_table_is_a_view(spark: SparkSession, desk: Tables, by: str) -> No
     for table in TABLES:
         _, counted = answer(f"select count(*) from {table}", desk.place, 10)
         assert list(counted) == [(len(desk.rows(table)),)]
+
+
+@pytest.mark.parametrize("name", ["it's", "site=lab", "date=2020-01-01", "a[1]*?"])
+def test_folders_of_any_name_are_asked(tmp_path: Path, name: str) -> None:
+    place = Storage.at(tmp_path / name)
+    hot = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    alerts = [{"alert": "known", "raised_at": hot}, {"alert": "of no day"}]
+    schema = arrow_schema("alerts")
+    table, target = Table(place, "alerts"), Target("alerts")
+    table.create()
+    batch = pa.RecordBatch.from_pylist(alerts, schema=schema.remove(schema.get_field_index(DATE)))
+    table.add(written_by(place, target, iter([batch])), "test", 0)
+    names, rows = by_duckdb("select * from alerts order by alert", place)
+    assert names == columns("alerts")
+    known, other = (dict(zip(names, row, strict=True)) for row in rows)
+    assert (known["alert"], known["raised_at"], known["date"]) == ("known", hot, hot.date())
+    assert (other["alert"], other["raised_at"], other["date"]) == ("of no day", None, None)
+    _, counted = by_duckdb("select count(*) from alerts where date = '2026-01-02'", place)
+    assert list(counted) == [(1,)]
 
 
 @pytest.mark.parametrize("by", ["duckdb", "spark"])

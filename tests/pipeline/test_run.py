@@ -80,6 +80,28 @@ def test_a_run_makes_the_tables_of_a_backfill(desk: Tables, here: RunConfig) -> 
         assert rows_of(here.place.uri, table) == desk.rows(table)
 
 
+def test_alerts_of_what_is_there_are_told_once_and_that_is_the_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark gives a query with timers batches for ever, however little there is to read."""
+    (tmp_path / "rules.toml").write_text(
+        '[[rule]]\npath = "lab/{board}/{sensor}"\nis = "telemetry"\nencoding = "number"\n'
+        "[rule.sensors.pressure]\nmax = 1100\n"
+    )
+    file = tmp_path / "run.toml"
+    file.write_text(
+        '[source]\njournal = "journal"\n[tables]\nfolder = "tables"\nregistry = "rules.toml"\n'
+        "[alerts]\n"
+    )
+    config = load_config(file)
+    for first in (0, 2):  # the second time it goes on in the middle
+        readings = [(f"lab/north{first}/pressure", value) for value in (b"1000", b"1200")]
+        write_segment(tmp_path / "journal", 0, [(Sender(1, 1), readings)], first)
+        _once(spark, config)
+        found = [row["board"] for row in rows_of(config.place.uri, "alerts")]
+        assert sorted(found) == [f"north{each}" for each in range(0, first + 1, 2)]
+
+
 def test_tables_and_checkpoints_that_do_not_belong_together_are_refused(
     spark: SparkSession, here: RunConfig, desk: Tables, tmp_path: Path
 ) -> None:

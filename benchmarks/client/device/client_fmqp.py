@@ -4,6 +4,7 @@ from counting import Counting
 from traffic import TOPIC
 
 import umotemq.alike  # noqa: F401 - what a raw subscription imports is none of the client's bytes
+from umotemq.batch import Batch
 from umotemq.fmqp import FmqpClient
 from umotemq.tcp import Tcp
 
@@ -39,6 +40,12 @@ class Client:
         client = self.client
         for _ in range(count):
             client.publish(topic, payload)
+
+    def publish_together(self, topic, payload, count):
+        """As ``publish``, in few writes."""
+        with Batch(self.client) as batch:
+            for _ in range(count):
+                batch.publish(topic, payload)
 
     def receive_until(self, count):
         client = self.client

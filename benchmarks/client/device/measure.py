@@ -120,6 +120,18 @@ def rates(module, port, count):
     client.close()
 
 
+def together(module, port, count):
+    client = module.Client(port, tx_size=1024)
+    client.connect()
+    gc.collect()
+    client.publish(traffic.ABSORB, size_of(count, module.FRAME))
+    start = ticks_us()
+    client.publish_together(traffic.SINK, traffic.PAYLOAD, count)
+    client.receive_until(client.count + 1)
+    say("publish", ticks_diff(ticks_us(), start) / count)
+    client.close()
+
+
 def echo(module, port, count):
     client = module.Client(port)
     client.connect()

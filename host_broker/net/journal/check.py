@@ -67,7 +67,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Extent:
     """Bytes ``start`` to ``end`` of a segment, whole blocks; or ``lost`` messages."""
 
     start: int
@@ -86,7 +86,7 @@ class Examined:
     partition: int
     first: int
     header: SegmentHeader | None = None
-    pieces: list[Piece] = field(default_factory=list)
+    extents: list[Extent] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     next: int = 0
     known_lost: int = 0  # messages of which a block says so
@@ -124,7 +124,7 @@ def check(journal: Path) -> Report:
         nexts[segment.partition] = segment.next
         report.partitions.add(segment.partition)
         report.segments += 1
-        lost = segment.known_lost + sum(piece.lost for piece in segment.pieces)
+        lost = segment.known_lost + sum(extent.lost for extent in segment.extents)
         report.messages += segment.next - segment.first - lost
         report.findings += segment.findings
     report.findings += other_findings(journal)
@@ -184,7 +184,7 @@ def _examine(
                     Finding(path, 0, text, first, end if lost else first, torn=not lost)
                 )
                 if lost:
-                    found.pieces.append(Piece(0, 0, end - first))
+                    found.extents.append(Extent(0, 0, end - first))
                     found.next = end
                 return found
             found.findings.append(Finding(path, 0, header.text))
@@ -215,7 +215,7 @@ def _examine_blocks(
                 position, found.next = position + block.length, block.next
                 found.known_lost += block.messages if block.flags & LOST else 0
         if position > start:
-            found.pieces.append(Piece(start, position))
+            found.extents.append(Extent(start, position))
         if position >= size or found.next == limit:
             break
         at, block = _resume(data, view, position, mark, found.next, limit)
@@ -233,13 +233,13 @@ def _examine_blocks(
             if torn and known is not None and known.first == found.next:
                 text += f" (messages {known.first} to {known.next - 1}, which were never whole)"
             found.findings.append(Finding(found.path, position, text, found.next, end, torn))
-            found.pieces += [Piece(0, 0, end - found.next)] if end > found.next else []
+            found.extents += [Extent(0, 0, end - found.next)] if end > found.next else []
             found.next = end
             break
         text = f"{what}; {at - position} bytes are skipped"
         found.findings.append(Finding(found.path, position, text, found.next, block.first))
         if block.first > found.next:
-            found.pieces.append(Piece(0, 0, block.first - found.next))
+            found.extents.append(Extent(0, 0, block.first - found.next))
         position, found.next = at, block.first
     end, so = limit, f"the next segment begins with {limit}"
     if end is None:
@@ -248,7 +248,7 @@ def _examine_blocks(
     if found.next < end:
         text = f"it ends before message {found.next}, but {so}"
         found.findings.append(Finding(found.path, size, text, found.next, end))
-        found.pieces.append(Piece(0, 0, end - found.next))
+        found.extents.append(Extent(0, 0, end - found.next))
         found.next = end
 
 

@@ -63,7 +63,7 @@ def repair(journal: Path) -> Report:
 def _repair_segment(journal: Path, segment: Examined) -> None:
     path = segment.path
     aside = _aside(journal, path)
-    if segment.header is None and not segment.pieces:
+    if segment.header is None and not segment.extents:
         path.rename(aside)
         return
     header = segment.header or SegmentHeader(
@@ -75,12 +75,12 @@ def _repair_segment(journal: Path, segment: Examined) -> None:
     workshop.mkdir()
     made = SegmentFile(workshop, header, fsync=True)
     with path.open("rb") as file:
-        for piece in segment.pieces:
-            if piece.lost:
-                made.write_lost(piece.lost)
+        for extent in segment.extents:
+            if extent.lost:
+                made.write_lost(extent.lost)
             else:
-                file.seek(piece.start)
-                made.copy(file, piece.end)
+                file.seek(extent.start)
+                made.copy(file, extent.end)
     made.close()
     os.utime(made.index.path, ns=(status.st_atime_ns, status.st_mtime_ns))
     os.link(path, aside)

@@ -48,8 +48,8 @@ class Slots:
 
     ``used``: how many there are; ``accepted``, ``refused`` and ``evicted`` count since the start.
 
-    When there are too many, whoever has said nothing yet has to make room for a newcomer, in the
-    order of ``evictors``: each ends one connection. If there is none the newcomer is refused; when
+    When there are too many, whoever has said nothing yet has to make room for a new connection, in
+    the order of ``evictors``: each ends one. If there is none the new connection is refused; when
     only the files are too few it has to wait until somebody leaves.
     """
 
@@ -109,7 +109,7 @@ class Slots:
         return self.used < self.limit
 
     def room(self) -> Literal["yes", "later", "no"]:
-        """Return whether a newcomer may be accepted; if need be and possible somebody else ends."""
+        """Return whether another connection may be accepted; if need be and possible one ends."""
         if self.free:
             return "yes"
         for evict in self.evictors:

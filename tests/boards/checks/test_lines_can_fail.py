@@ -12,6 +12,7 @@ from boards.faults.trace import How
 from boards.repl import NoReply
 from boards.session.board_session import AgentError, BoardSession, CheckFailed, Invalid
 from boards.session.plan import Protocol
+from boards.session.verdicts import judge
 from tests.boards.checks.broken_broker import BrokenBroker, Fault, Way, body_of, topic_of
 from tests.boards.checks.conftest import Calls, Lay
 from tests.client_upy.fault_server import FaultServer
@@ -130,6 +131,31 @@ def test_a_board_that_is_not_confirmed_fails(lay: Lay, monkeypatch: pytest.Monke
         monkeypatch.setattr(own, "facing", deaf)
         with pytest.raises(CheckFailed, match="readings were not confirmed in"):
             CHECKS["confirmed"].run(session)
+
+
+def test_a_broker_of_the_rig_that_dies_is_no_verdict_on_the_board(
+    lay: Lay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And there is another one for the next try."""
+    session = lay("fmqp")
+    own = session.own_broker()
+    monkeypatch.setattr("boards.checks.confirmed._TIMEOUT_MS", 3000)
+    real = session.route.cut
+
+    def killed(how: How) -> tuple[int, int]:
+        process = own._process
+        assert process is not None
+        process.kill()
+        process.wait(10)
+        return real(how)
+
+    monkeypatch.setattr(session.route, "cut", killed)
+    result = judge(CHECKS["confirmed"], session, {})
+    assert (result.outcome, result.fault) == ("error", None)
+    assert "the rig's own broker is gone: it ended with exit code -9" in result.message
+    assert "readings were not confirmed in" in result.message
+    monkeypatch.undo()
+    assert judge(CHECKS["confirmed"], session, {}).outcome == "passed"
 
 
 def test_a_subscription_that_is_forgotten_fails(lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:

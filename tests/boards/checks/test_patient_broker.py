@@ -46,7 +46,7 @@ def test_a_broker_that_lets_a_second_client_in_fails(lay: Lay) -> None:
     session = lay("lightmq")
     assert session.broker_route is not None
     own = session.broker_route.own_broker
-    session.broker_route.own_broker = lambda _temper=None: own()  # type: ignore[method-assign]
+    session.broker_route.own_broker = lambda _timing=None: own()  # type: ignore[method-assign]
     with pytest.raises(CheckFailed, match=r"a second client was let in as .*check"):
         CHECKS["will_reject"].run(session)
 

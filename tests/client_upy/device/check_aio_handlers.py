@@ -40,6 +40,25 @@ def what_a_handler_raises_ends_the_block_whoever_runs():
 
 
 @check
+def what_cannot_be_a_subscription_is_refused_and_leaves_none():
+    async def main():
+        async with Aio(fmqp()) as link:
+            await link.connect()
+            for options in ({"raw": True}, {"qos": 1}, {"handler": print}):
+                raises(TypeError, link.messages, "no/thing", **options)
+            for handler, options in ((None, {}), ("print", {}), (print, {"raw": True})):
+                try:
+                    await link.subscribe("no/thing", handler, **options)
+                except TypeError:
+                    continue
+                raise AssertionError("%r %r" % (handler, options))
+            equal([entry[1] for entry in link.client._standing], [])
+            await link.ping(SOON_MS)
+
+    ran(main())
+
+
+@check
 def handlers_may_be_coroutines():
     async def main(got):
         async with Aio(fmqp()) as link:

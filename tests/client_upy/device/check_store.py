@@ -2,7 +2,9 @@
 
 import gc
 import os
+import struct
 import time
+from binascii import crc32
 
 from checks import IS_EMULATED, Memory, check, equal, raises, run
 from clients_in_memory import broker
@@ -259,6 +261,38 @@ def what_a_lost_link_left_unconfirmed_is_in_the_store():
     head = flash.read(1, 0, 12)
     equal(0 <= int.from_bytes(head[8:12], "big") - int(start) <= 5, True, "the time")
     equal(store.read(0)[2][-1:], b"0")
+
+
+class Long:
+    """One segment of ``count`` messages of the same size, made when they are read."""
+
+    can_overwrite = False
+    span = 17
+
+    def __init__(self, count):
+        self.count = count
+
+    def numbers(self):
+        return [1]
+
+    def length(self, number):
+        return self.count * self.span
+
+    def read(self, number, at, size):
+        sequence = at // self.span + 1
+        if sequence > self.count:
+            return b""
+        record = struct.pack(">BBHII", 0xA5, 1, 1, sequence, 0) + b"x"
+        record += struct.pack(">I", crc32(record))
+        return record[at % self.span : at % self.span + size]
+
+
+@check
+def a_long_outage_is_found_whatever_the_heap():
+    """20,000 numbers are 80 KB."""
+    count = 400 if IS_EMULATED else 20000
+    store = umotemq.store._Log(Long(count), 1 << 20, 4)
+    equal((store.count, store.last, store.read(0)[0]), (count, count, 1))
 
 
 run()

@@ -91,7 +91,7 @@ def _ready(**how: Any) -> _Broker:
 
 
 def test_both_connections() -> None:
-    """R1, R4, R7, R15: the key of the first begins the second, and both are there before Ready."""
+    """R1, R4, R7, R10, R15: the first's key begins the second; both are there before Ready."""
     broker = _Broker(user="ann", words="q/mem:public,drop", options={"token_file": "secret\n"})
     assert broker.greeting == CommandGreeting()
     assert broker.login == Login(b"ann", b"q\0mem:public,drop", b"secret")

@@ -1,6 +1,7 @@
 """``motemq.connect("fq://…")`` and ``motemq sub`` and ``pub`` against a real broker."""
 
 import asyncio
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from host_broker.client import ClientError, Refused, connect, connect_async
 from tests.host_broker.net.broker_process import BrokerProcess, broker, line_of, motemq, spawn
 
 _SOON_S = 20.0
+_PAGE = (Path(__file__).parents[3] / "docs" / "fq.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,16 @@ def test_a_pair_is_made_again(tmp_path: Path) -> None:
                 heard.add(message.payload)
         finally:
             second.end()
+
+
+def test_the_program_of_the_page(
+    running: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/fq.md."""
+    programs = re.findall(r"^```python\n(import motemq\n.*?)^```", _PAGE, re.DOTALL | re.MULTILINE)
+    (program,) = (each.replace("fq://127.0.0.1:8765", running.urls["fq"]) for each in programs)
+    exec(compile(program, "docs/fq.md", "exec"), {})
+    assert capsys.readouterr().out == "hall/temp.1 b'21.5' motemq\n"
 
 
 def test_a_private_queue_in_use(running: BrokerProcess) -> None:

@@ -305,6 +305,7 @@ def test_by_time(running: BrokerProcess) -> None:
         ("/journal/0?from=5&topics=", 400, "'topics' is a pattern"),
         ("/journal/0?from=5" + "&topics=a" * 101, 400, "at most 100 times"),
         ("/journal/7?from=0", 404, "no partition 7"),
+        ("/journal/" + "9" * 5000 + "?from=0", 404, "Not Found"),
         ("/journal?at_ns=x", 400, "'at_ns'"),
         ("/nothing", 404, "Not Found"),
     ],

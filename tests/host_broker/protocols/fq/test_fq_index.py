@@ -76,7 +76,9 @@ def _cost(count: int) -> tuple[int, int]:
     for number in range(100):
         publisher.publish(b"e", b"rack.%d.t%d" % (number % 10, number), b"x")
     assert len(consumer.heard()) == 100
-    asked = sum(each.invocations for each in server.queues.exchanges[b"e"].bindings.values())
+    asked = sum(
+        each.invocations for each in server._shared.queues.exchanges[b"e"].bindings.values()
+    )
     return asked, work.steps - before
 
 
@@ -110,5 +112,5 @@ def test_invocations_are_counted_with_and_without_a_rule() -> None:
     publisher.publish(b"e", b"a", b"1", b"2")
     publisher.publish(b"e", b"b", b"x", b"y", b"x")
     server: Any = desk.broker._servers["fq"]
-    bindings = server.queues.exchanges[b"e"].bindings
+    bindings = server._shared.queues.exchanges[b"e"].bindings
     assert [bindings[route].invocations for route in routes] == [2, 2, 3, 0]

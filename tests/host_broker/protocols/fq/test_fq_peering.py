@@ -1,0 +1,155 @@
+"""Links to other brokers: when they are made, and what of a message is a copy; no sockets."""
+
+from host_broker.bus.commands import Command, Complain, Dial, Disconnect, Send, Wake
+from host_broker.protocol import BrokerContext
+from host_broker.protocols.fq import codec
+from host_broker.protocols.fq.configuration import Upstream
+from host_broker.protocols.fq.events import Bind, DataGreeting, HeartbeatRequest, MessageRun, Unbind
+from host_broker.protocols.fq.peering import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    MAX_COPIES,
+    Copies,
+    Link,
+    Login,
+    Peering,
+    Tag,
+    relayed,
+)
+from host_broker.protocols.fq.settings import FqSettings
+from host_broker.protocols.fq.shared import FqShared
+from host_broker.settings import BusSettings
+from host_broker.stats import Stats
+from host_broker.wire.budget import Budget
+
+_HOME, _COMMANDS, _MESSAGES = 1, 2, 3
+_NODE = b"\xc0\0\2\1"
+
+
+def _peering() -> Peering:
+    context = BrokerContext(BusSettings(), lambda: 0, Budget(1 << 20), Stats())
+    peering = Peering(FqShared(FqSettings(node_id="192.0.2.1"), context), lambda: 1.0)
+    peering.home = _HOME
+    return peering
+
+
+def _row(program: bytes = b"", source: bytes = b"peer/q/mem:public") -> Upstream:
+    return Upstream("other", 8765, source, b"secret", b"e", program)
+
+
+def _said(commands: list[Command]) -> list[object]:
+    """Return what the other broker reads of commands of a new first connection."""
+    reader = codec.Codec("broker", 1 << 20)
+    return list(reader.receive_data(b"".join(bytes(c.data) for c in commands if type(c) is Send)))
+
+
+def test_a_link_is_dialed_again_ever_later() -> None:
+    peering = _peering()
+    assert peering.changed(frozenset({_row(), _row(b"prefix:a")})) == []
+    (link,) = peering.links
+    now, pauses = 0.0, []
+    for _ in range(8):
+        (dial,) = peering.tick(now)
+        assert dial == Dial("other", 8765, Tag(link))
+        assert peering.tick(now) == []
+        (complaint,) = peering.not_reached(link, "nobody listens", now)
+        assert isinstance(complaint, Complain)
+        assert "secret" not in complaint.text
+        due = peering.next_deadline
+        assert due is not None
+        pauses.append(due - now)
+        now = due
+    assert pauses == [min(FIRST_PAUSE_S * 2**turn, LONGEST_PAUSE_S) for turn in range(8)]
+
+
+def test_a_login_with_its_bindings() -> None:
+    """R45: as a peer; what rows come and go is bound and unbound while it is connected."""
+    peering = _peering()
+    peering.changed(frozenset({_row(b"prefix:a")}))
+    (link,) = peering.links
+    peering.tick(0.0)
+    session = peering.dialed(_COMMANDS, Tag(link), 0.0)
+    said = [*session.opened(0.0)]
+    accepted = codec.spell_login_accepted(b"key") + codec.spell_heartbeat()
+    said += session.received(accepted, 0.1)
+    assert said[-1] == Dial("other", 8765, Tag(link, b"key"))
+    _, login, request, bind = _said(said)
+    assert (login.user, login.queue, login.password) == (b"peer", b"q\0mem:public", b"secret")
+    assert request == HeartbeatRequest(1000)
+    assert bind == Bind(codec.PEER_FLAG, b"e", b"prefix:a")
+    session.received(codec.spell_bind_answer(9), 0.2)
+    data = peering.dialed(_MESSAGES, Tag(link, b"key"), 0.2)
+    assert _said([*data.opened(0.2)]) == [DataGreeting(b"key", _NODE, peer=True)]
+    assert peering.changed(frozenset({_row(b"prefix:b")})) == [Wake(_COMMANDS)]
+    said += session.tick(0.3)
+    assert _said(said)[-2:] == [Unbind(9, b"e"), Bind(codec.PEER_FLAG, b"e", b"prefix:b")]
+    # The first ends: the second does, and both are due again.
+    assert peering.next_deadline is None
+    commands = [*session.closed(1.0)]
+    assert [type(each) for each in commands] == [Disconnect, Wake]
+    assert peering.next_deadline == 1.0 + FIRST_PAUSE_S
+
+
+def test_no_rows_no_link() -> None:
+    peering = _peering()
+    peering.changed(frozenset({_row()}))
+    (link,) = peering.links
+    peering.tick(0.0)
+    session = peering.dialed(_COMMANDS, Tag(link), 0.0)
+    (end,) = peering.changed(frozenset())
+    assert isinstance(end, Disconnect)
+    assert end.connection == _COMMANDS
+    session.closed(1.0)
+    assert peering.next_deadline is None
+    assert peering.not_reached(link, "late", 2.0) == []
+
+
+def test_a_silent_broker_ends() -> None:
+    peering = _peering()
+    peering.changed(frozenset({_row()}))
+    (link,) = peering.links
+    session = peering.dialed(_COMMANDS, Tag(link), 0.0)
+    session.opened(0.0)
+    session.received(codec.spell_login_accepted(b"key"), 0.0)
+    for beat in (1.0, 2.0, 3.0):
+        (said,) = session.tick(beat)
+        assert isinstance(said, Send)
+    (end,) = session.tick(4.0)
+    assert isinstance(end, Disconnect)
+    assert "no heartbeat" in end.reason
+
+
+def test_a_source_that_cannot_be() -> None:
+    peering = _peering()
+    peering.changed(frozenset({_row(source=b"u" * 128)}))
+    (link,) = peering.links
+    complaint, end = peering.dialed(_COMMANDS, Tag(link), 0.0).opened(0.0)
+    assert isinstance(complaint, Complain)
+    assert isinstance(end, Disconnect)
+
+
+def test_hops() -> None:
+    """R24, R46: ours in front; one that is there already is where it has been; 32 at most."""
+    other = b"\xc0\0\2\2"
+    assert relayed(other + b"\x7f\0\0\1", _NODE) == _NODE + other + b"\x7f\0\0\1"
+    assert relayed(other + _NODE, _NODE) is None
+    many = other * 32
+    found = relayed(many, _NODE)
+    assert found == _NODE + other * 31
+    assert relayed(b"", _NODE) == _NODE
+
+
+def _run(*payloads: bytes) -> MessageRun:
+    return MessageRun(b"e", b"r", b"s", b"", [b"i" * 16] * len(payloads), list(payloads))
+
+
+def test_copies_come_by_two_links() -> None:
+    """The same bytes twice by one link are two messages; by the other link they are none."""
+    copies = Copies()
+    one, two = (Link(Login("h", port, b"u", b""), frozenset()) for port in (1, 2))
+    assert copies.without(_run(b"a", b"a", b"b"), one).payloads == [b"a", b"a", b"b"]
+    assert copies.without(_run(b"a", b"b", b"a", b"a"), two).payloads == [b"a"]
+    assert copies.without(_run(b"a"), one).payloads == []
+    for number in range(MAX_COPIES):
+        copies.without(_run(b"%d" % number), one)
+    assert copies.without(_run(b"b"), two).payloads == [b"b"]  # forgotten
