@@ -97,6 +97,7 @@ class TableKeeper(Keeper):
         yield from self._end(queues_before.keys() - wanted.queues.keys())
         for row in wanted.queues.values():
             yield from self._open(row)
+        yield from self._queues.end_lost()
         yield from self._bind(wanted)
         if wanted.upstreams != self._upstreams:
             self._upstreams = wanted.upstreams

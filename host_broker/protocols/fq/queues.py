@@ -20,6 +20,7 @@ from host_broker.bus.commands import (
 from host_broker.bus.delivery import Filter
 from host_broker.bus.publication import Properties
 from host_broker.outputs import ConnectionId
+from host_broker.protocol import BrokerContext
 from host_broker.protocols.fq.codec import (
     LIFE_FLAGS,
     MAX_NAME,
@@ -43,6 +44,9 @@ MODULUS = 1 << 32
 
 _TIMED = 16  # of so many invocations one is timed
 _WEIGHT = 8  # of so many times the last one counts as one
+# Bytes of a compiled program for each function and each parenthesis.
+_CALL_BYTES = 300
+_MADE_NAME = re.compile(rb"fq/auto-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LEADING_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)")
 
 
@@ -218,26 +222,21 @@ class ForgetfulKeeper(Keeper):
 class Queues:
     """All queues, exchanges and bindings of one broker.
 
-    ``stores``: whether there can be queues on disk. ``functions``: those of programs. ``topics``:
-    the broker's.
+    ``functions``: those of programs. ``topics``: the broker's.
     """
 
-    def __init__(
-        self,
-        stores: bool,
-        functions: Functions,
-        topics: Topics,
-        clock_ns: Callable[[], int] = lambda: 0,
-    ) -> None:
+    def __init__(self, context: BrokerContext, functions: Functions, topics: Topics) -> None:
         self.keeper: Keeper = ForgetfulKeeper()
         self.by_name: dict[bytes, FqQueue] = {}
         self.exchanges: dict[bytes, Exchange] = {}
         self.together = Exchange(b"")  # what was published to all of them, and to none
         self.no_exchange = 0
-        self._stores = stores
+        self._stores = context.stores
+        self._on_bus = context.queues
+        self._held = context.held
         self._functions = functions
         self._topics = topics
-        self._clock_ns = clock_ns
+        self._clock_ns = context.clock_ns
         self._last_route = 0
 
     # ---- queues ----
@@ -285,7 +284,30 @@ class Queues:
             own=wanted.own,
             answer=answer,
         )
+        if known is None and self._is_another(queue):
+            return queue, [DeleteQueue(queue.path), opening]
         return queue, [opening]
+
+    def _is_another(self, queue: FqQueue) -> bool:
+        """Whether the bus has a queue of this name from before a crash, of another kind.
+
+        Of the same kind it is taken with what waits in it.
+        """
+        left = self._on_bus.get(queue.path)
+        if left is None or not left.wanted_messages:  # else another protocol's: those say no limit
+            return False
+        is_block = queue.policy == "block"
+        return left.durable != (queue.kind == "disk") or (left.policy == "block") != is_block
+
+    def end_lost(self) -> list[Command]:
+        """End those on disk that a crash has left, and whose clients cannot come again: nobody else
+        knows the name that was made for them."""
+        known = {queue.path for queue in self.by_name.values()}
+        return [
+            DeleteQueue(path)
+            for path in self._on_bus
+            if _MADE_NAME.fullmatch(path) and path not in known
+        ]
 
     def _make(self, wanted: WantedQueue) -> FqQueue:
         path = QUEUES + queue_level(wanted.name)
@@ -374,11 +396,16 @@ class Queues:
         known = queue.by_program.get((exchange, text))
         if known is not None:
             return [*self._set_life(known, life, flags), *answered(known)]
+        size = _memory_of(text)
+        if not self._held.take(size):
+            return answered(None)
         try:
             program = compile_program(text, self._functions)
         except ProgramError:
+            self._held.give(size)
             return answered(None)
         if not self._make_exchange(exchange):
+            self._held.give(size)
             return answered(None)
         binding = Binding(
             self._next_route(), exchange, program, queue, peer=bool(flags & PEER_FLAG)
@@ -399,6 +426,8 @@ class Queues:
             if refused:
                 ends = self.end(binding)
                 return [*ends, *answered(None)]
+            if binding.route not in queue.bindings:
+                return answered(binding)  # ended in the same read: who has guessed its id
             # Only what was accepted is known: the same program may have been said twice in a read.
             first = queue.by_program.setdefault((exchange, text), binding)
             ends = self.end(binding) if first is not binding else []
@@ -435,7 +464,8 @@ class Queues:
 
     def _forget(self, binding: Binding) -> None:
         queue = binding.queue
-        queue.bindings.pop(binding.route, None)
+        if queue.bindings.pop(binding.route, None) is not None:
+            self._held.give(_memory_of(binding.program.text))
         key = binding.exchange, binding.program.text
         if queue.by_program.get(key) is binding:
             del queue.by_program[key]
@@ -496,3 +526,8 @@ class Queues:
             return found
 
         return wants
+
+
+def _memory_of(program: bytes) -> int:
+    """Return the bytes that a program holds, when it is compiled."""
+    return len(program) + _CALL_BYTES * program.count(b"(")
