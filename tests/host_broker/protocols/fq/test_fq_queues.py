@@ -3,6 +3,7 @@
 import pytest
 
 from host_broker.bus.publication import unpack_with_properties
+from host_broker.bus.queue import spell_place
 from host_broker.protocols.fq.codec import PERMANENT, REFUSED
 from host_broker.protocols.fq.session import HOPS, ID, SENDER
 from tests.host_broker.desk import Desk
@@ -350,3 +351,15 @@ def test_programs_have_a_share_of_the_memory() -> None:
     assert client.bind(b"ex", b"prefix: " + rule) != REFUSED
     client.close()
     assert desk.broker.held_bytes == 0
+
+
+def test_what_is_dropped_for_what_is_behind_it_is_not_stored() -> None:
+    """Or it would be there again after the next start."""
+    desk = fq_desk(journalled=True)
+    assert desk.broker.restore_queues([(spell_place(b"fq/d", 0), b"drop-oldest 2 0", b"0")]) == 0
+    Peer(desk, b"d\0disk", data=False).bind(b"ex", b"prefix:")
+    done = Peer(desk, b"p").publish(b"ex", b"r", *_numbered(0, 7))
+    (queue,) = (each for each in desk.broker.queues.values() if each.name == b"fq/d")
+    kept = {key for key, entry in done.queued.items() if entry is not None}
+    assert len(queue.numbers) == 2
+    assert kept - {spell_place(b"fq/d", 0)} == {spell_place(b"fq/d", n) for n in queue.numbers}
