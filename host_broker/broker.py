@@ -662,7 +662,8 @@ class Broker:
             client = self._clients.get(connection)
             if client is None or client.closing:
                 continue
-            if unread(connection):
+            latest = client.session.latest
+            if unread(connection) and (latest is None or now < latest):
                 self._deadlines.renew(connection, now + _LOOK_AGAIN_S)
                 continue
             self._cause = connection

@@ -81,6 +81,7 @@ COUNTERS = (
 )
 LEAST_BEAT_S = 0.01
 LINGER_S = 0.5  # that the data connection is read when the other one has ended
+LONGEST_LINGER_S = 30.0  # that it waits for a full queue before that
 _MISSED_BEATS = 3
 _UNLIMITED = 1 << 30
 _LONG = Struct(">I")
@@ -175,6 +176,7 @@ class FqSession(Session):
             return NOTHING
         if not self._ends_at:
             self.deadline = self._ends_at = now + LINGER_S
+            self.latest = now + LONGEST_LINGER_S
             return [StopConsuming(client.queue.path)]
         if now < self._ends_at:
             self.deadline = self._ends_at
