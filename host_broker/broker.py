@@ -662,10 +662,11 @@ class Broker:
             client = self._clients.get(connection)
             if client is None or client.closing:
                 continue
-            latest = client.session.latest
-            if unread(connection) and (latest is None or now < latest):
-                self._deadlines.renew(connection, now + _LOOK_AGAIN_S)
-                continue
+            if unread(connection):
+                latest = client.session.latest
+                if latest is None or now < latest:
+                    self._deadlines.renew(connection, now + _LOOK_AGAIN_S)
+                    continue
             self._cause = connection
             try:
                 commands = client.session.tick(now)
