@@ -149,6 +149,9 @@ LIMITS: Mapping[str, str] = {
     "micromsg2.handshake_timeout_s": "motemq_clients_closed",
     "micromsg2.ack_timeout_s": "motemq_clients_closed",
     "micromsg2.max_backlog_bytes": "motemq_clients_closed",
+    "fq.handshake_timeout_s": "motemq_clients_closed",
+    "fq.max_payload": "motemq_discarded",
+    "fq.max_program": "motemq_clients_closed",
 }
 
 Figure = tuple[str, tuple[str, ...], float]  # a name of FAMILIES, values of its labels, value

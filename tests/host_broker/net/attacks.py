@@ -265,7 +265,7 @@ def unknown(port: int) -> Iterator[tuple[str, int]]:
         b"\xff" * 64,
         b"SSH-2.0-OpenSSH_9.2\r\n",
         b"GET / HTTP/1.1\r\n\r\n" + bytes(200_000),
-        bytes.fromhex("cc50cafeaaaa"),
+        b"AMQP\x00\x00\x09\x01",
         bytes.fromhex("16030102000100"),
         b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00",
     ]

@@ -115,8 +115,7 @@ def test_what_a_queue_gives_waits_until_it_is_marked(
         for peer in (publisher, consumer):
             broker.say(peer, said)
             assert exactly(peer, len(reply)) == reply
-        job = spell_message(1, b"jobs", b"", b"job")
-        broker.say(publisher, said + job)
+        broker.say(publisher, said + spell_message(1, b"jobs", b"", b"job"))
         assert exactly(publisher, 5) == bytes.fromhex("0201020001")
         others = subscriber(broker, "a")
         gates[1].close()
@@ -126,6 +125,7 @@ def test_what_a_queue_gives_waits_until_it_is_marked(
         broker.say(broker.connect(), pack(0, b"a", b"told"))
         assert exactly(others, 11) == pack(0, b"a", b"told")
         gates[1].open()
+        job = spell_message(1, b"jobs", b"queue-number:N1", b"job")
         assert exactly(consumer, len(job)) == job
 
 

@@ -38,7 +38,7 @@ def test_the_later_flag_wins() -> None:
     ("assignment", "words"),
     [
         ("trim_read", ["section.field=VALUE"]),
-        ("x.y=1", ["unknown section 'x'", "fmqp, http, journal, lightmq, micromsg2, net"]),
+        ("x.y=1", ["unknown section 'x'", "fmqp, fq, http, journal, lightmq, micromsg2, net"]),
         ("net.speed=1", ["unknown key 'net.speed'", "max_connections"]),
         ("net.max_connections=many", ["'many'", "a whole number"]),
         ("net.max_connections=1.5", ["'1.5'", "a whole number"]),
