@@ -663,8 +663,10 @@ class Broker:
             if client is None or client.closing:
                 continue
             if unread(connection):
-                self._deadlines.renew(connection, now + _LOOK_AGAIN_S)
-                continue
+                latest = client.session.latest
+                if latest is None or now < latest:
+                    self._deadlines.renew(connection, now + _LOOK_AGAIN_S)
+                    continue
             self._cause = connection
             try:
                 commands = client.session.tick(now)
@@ -1708,12 +1710,13 @@ class Broker:
             return
         if not queue.is_stored:
             self._store_queue(queue)
-        if queue.name not in self._delivering:  # else some of it may yet be taken back
-            self._forget_done(queue)
         queued = self._outputs.queued
         for each in messages:
             entry = pack(0, each.topic, each.body), pack_properties(each.properties)
             queued[spell_place(queue.name, each.number)] = entry
+        # Last: the first of them may have been dropped for those behind them.
+        if queue.name not in self._delivering:  # else some of it may yet be taken back
+            self._forget_done(queue)
 
     def _put(
         self,

@@ -145,14 +145,16 @@ class Session(Protocol):
     """One connection's translation of its peer's words into the bus's commands.
 
     ``client``: the name for the journal, "" if the protocol has none. ``deadline``: when ``tick``
-    wants to be called, on the clock of ``now``; None = never. ``verbatim``: the peer takes
-    publications in stored form as they are, so ``deliver`` is never called for them.
+    wants to be called, on the clock of ``now``; None = never. While something that its peer has
+    said may be unread ``tick`` waits, but no longer than until ``latest``. ``verbatim``: the peer
+    takes publications in stored form as they are, so ``deliver`` is never called for them.
 
     A class that names this one as its base needs to define no more than it has something to do for.
     """
 
     client: str = ""
     deadline: float | None = None
+    latest: float | None = None
     verbatim: bool = False
 
     def opened(self, now: float) -> Sequence[Command]:

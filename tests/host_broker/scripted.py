@@ -27,6 +27,7 @@ class ScriptedSession:
     verbatim: bool
     client: str = ""
     deadline: float | None = None
+    latest: float | None = None
     lines: deque[Sequence[Command]] = field(default_factory=deque)
     given: list[Given] = field(default_factory=list)
     reply: Callable[[Given], Sequence[Command]] = lambda given: ()

@@ -97,6 +97,7 @@ class TableKeeper(Keeper):
         yield from self._end(queues_before.keys() - wanted.queues.keys())
         for row in wanted.queues.values():
             yield from self._open(row)
+        yield from self._queues.end_lost()
         yield from self._bind(wanted)
         if wanted.upstreams != self._upstreams:
             self._upstreams = wanted.upstreams
@@ -124,14 +125,17 @@ class TableKeeper(Keeper):
         words = [word for word in row.attributes.decode(errors="replace").split(",") if word]
         complaint = f"fq.sqlite: the queue {row.name!r} cannot be had: "
 
-        def refused(limit: str) -> Sequence[Command]:
-            return [Complain(f"{complaint}{limit}")]
+        def opened(queue: FqQueue) -> Sequence[Command]:
+            return NO_COMMANDS
+
+        def refused(text: str) -> Sequence[Command]:
+            return [Complain(f"{complaint}{text.strip()}")]
 
         try:
             kind = row.type.decode(errors="replace")
             if queue is None:
                 wanted = wanted_queue(row.name, kind, words)
-                queue, commands = self._queues.open(wanted, refused)
+                queue, commands = self._queues.open(wanted, opened, refused)
                 yield from commands
         except QueueError as error:
             yield Complain(f"{complaint}{str(error).strip()}")

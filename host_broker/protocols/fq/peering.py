@@ -297,7 +297,6 @@ class PeerCommands(Session):
             return [Complain(f"fq: {link.login} says: {text}"), *self._end(text)]
         if isinstance(event, LoginAccepted) and not self._is_in:
             self._is_in = True
-            link.pause_s = FIRST_PAUSE_S
             self._next_beat = now + BEAT_S
             self.deadline = self._next_beat
             commands: list[Command] = [Send(spell_heartbeat_request(round(BEAT_S * 1000)))]
@@ -376,6 +375,9 @@ class PeerCommands(Session):
                 return self._end("it sent no heartbeat")
             commands.append(Send(spell_heartbeat()))
             self._next_beat = now + BEAT_S
+            if self._link.messages:
+                # Only now: there are brokers that let us in, and then end it at once.
+                self._link.pause_s = FIRST_PAUSE_S
         self.deadline = self._next_beat
         return commands
 

@@ -20,6 +20,7 @@ from host_broker.bus.commands import (
 from host_broker.bus.delivery import Filter
 from host_broker.bus.publication import Properties
 from host_broker.outputs import ConnectionId
+from host_broker.protocol import BrokerContext
 from host_broker.protocols.fq.codec import (
     LIFE_FLAGS,
     MAX_NAME,
@@ -43,6 +44,9 @@ MODULUS = 1 << 32
 
 _TIMED = 16  # of so many invocations one is timed
 _WEIGHT = 8  # of so many times the last one counts as one
+# Bytes of a compiled program for each function and each parenthesis.
+_CALL_BYTES = 300
+_MADE_NAME = re.compile(rb"fq/auto-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LEADING_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)")
 
 
@@ -218,80 +222,106 @@ class ForgetfulKeeper(Keeper):
 class Queues:
     """All queues, exchanges and bindings of one broker.
 
-    ``stores``: whether there can be queues on disk. ``functions``: those of programs. ``topics``:
-    the broker's.
+    ``functions``: those of programs. ``topics``: the broker's.
     """
 
-    def __init__(
-        self,
-        stores: bool,
-        functions: Functions,
-        topics: Topics,
-        clock_ns: Callable[[], int] = lambda: 0,
-    ) -> None:
+    def __init__(self, context: BrokerContext, functions: Functions, topics: Topics) -> None:
         self.keeper: Keeper = ForgetfulKeeper()
         self.by_name: dict[bytes, FqQueue] = {}
         self.exchanges: dict[bytes, Exchange] = {}
         self.together = Exchange(b"")  # what was published to all of them, and to none
         self.no_exchange = 0
-        self._stores = stores
+        self._stores = context.stores
+        self._on_bus = context.queues
+        self._held = context.held
         self._functions = functions
         self._topics = topics
-        self._clock_ns = clock_ns
+        self._clock_ns = context.clock_ns
         self._last_route = 0
 
     # ---- queues ----
 
     def open(
-        self, wanted: WantedQueue, refused: Callable[[str], Sequence[Command]]
+        self,
+        wanted: WantedQueue,
+        opened: Callable[[FqQueue], Sequence[Command]],
+        refused: Callable[[str], Sequence[Command]],
     ) -> tuple[FqQueue, list[Command]]:
-        """Return the queue that is wanted, and how to have it on the bus; made if there is none.
+        """Return the queue that is wanted, made if there is none, and how to have it on the bus.
 
-        ``refused`` is called with the limit if the bus cannot have it. ``QueueError`` if there is
-        another one of that name, or it is in use.
+        The bus judges whether the client may use it, also if it is there already. Then ``opened``
+        is called, or ``refused`` with what the client is told: only what they return may rely on
+        the queue. ``QueueError`` if there cannot be such a queue.
         """
-        queue = self.by_name.get(wanted.name)
-        commands: list[Command] = []
-        if queue is None:
-            if wanted.kind == "disk" and not self._stores:
-                raise QueueError("no disk queues: this broker has no data folder (--data DIR)")
-            path = QUEUES + queue_level(wanted.name)
-            queue = FqQueue(
-                wanted.name, path, wanted.kind, wanted.private, wanted.policy, wanted.backlog
-            )
-            queue.own = wanted.own
-            self.by_name[wanted.name] = queue
-            commands.append(self._on_bus(queue, refused))
-        elif queue.private and queue.clients:
-            raise QueueError("requested queue is private and in use\n")
-        self._compare(queue, wanted)
-        if len(queue.clients) >= MAX_CLIENTS:
-            raise QueueError("can't add you to queue")
-        if wanted.life:
-            queue.permanent = wanted.life == "permanent"
-            commands += self.keeper.queue_changed(queue)
-        return queue, commands
+        known = self.by_name.get(wanted.name)
+        if known is None and wanted.kind == "disk" and not self._stores:
+            raise QueueError("no disk queues: this broker has no data folder (--data DIR)")
+        queue = known or self._make(wanted)
 
-    def _on_bus(self, queue: FqQueue, refused: Callable[[str], Sequence[Command]]) -> Command:
         def answer(limit: str) -> Sequence[Command]:
-            if not limit:
-                return ()
-            self.by_name.pop(queue.name, None)
-            return refused(limit)
+            if limit:
+                if known is None and self.by_name.get(queue.name) is queue:
+                    del self.by_name[queue.name]
+                denied = limit.startswith("access.")
+                return refused("access denied" if denied else f"can't add you to queue: {limit}")
+            try:
+                self._compare(queue, wanted)
+            except QueueError as error:
+                return refused(str(error))
+            commands: list[Command] = []
+            if wanted.life:
+                queue.permanent = wanted.life == "permanent"
+                commands += self.keeper.queue_changed(queue)
+            return [*commands, *opened(queue)]
 
         # It stays until it is deleted: attached clients count, which the bus does not know of.
-        return OpenQueue(
+        opening = OpenQueue(
             queue.path,
             "block" if queue.policy == "block" else "drop-newest",
             permanent=True,
             max_messages=queue.backlog or -1,
             durable=queue.kind == "disk",
-            own=queue.own,
+            own=wanted.own,
             answer=answer,
         )
+        if known is None and self._is_another(queue):
+            return queue, [DeleteQueue(queue.path), opening]
+        return queue, [opening]
+
+    def _is_another(self, queue: FqQueue) -> bool:
+        """Whether the bus has a queue of this name from before a crash, of another kind.
+
+        Of the same kind it is taken with what waits in it.
+        """
+        left = self._on_bus.get(queue.path)
+        if left is None or not left.wanted_messages:  # else another protocol's: those say no limit
+            return False
+        is_block = queue.policy == "block"
+        return left.durable != (queue.kind == "disk") or (left.policy == "block") != is_block
+
+    def end_lost(self) -> list[Command]:
+        """End those on disk that a crash has left, and whose clients cannot come again: nobody else
+        knows the name that was made for them."""
+        known = {queue.path for queue in self.by_name.values()}
+        return [
+            DeleteQueue(path)
+            for path in self._on_bus
+            if _MADE_NAME.fullmatch(path) and path not in known
+        ]
+
+    def _make(self, wanted: WantedQueue) -> FqQueue:
+        path = QUEUES + queue_level(wanted.name)
+        queue = FqQueue(
+            wanted.name, path, wanted.kind, wanted.private, wanted.policy, wanted.backlog
+        )
+        queue.own = wanted.own
+        self.by_name[wanted.name] = queue
+        return queue
 
     def _compare(self, queue: FqQueue, wanted: WantedQueue) -> None:
-        """Refuse a queue that is another one than is wanted; its backlog may be (A26)."""
+        """Refuse a queue that is in use, or another one than is wanted (A26: not its backlog)."""
+        if queue.private and queue.clients:
+            raise QueueError("requested queue is private and in use\n")
         if queue.kind != wanted.kind:
             raise QueueError(f"requested type {wanted.kind}, queue is {queue.kind}")
         if queue.private != wanted.private:
@@ -301,6 +331,8 @@ class Queues:
             raise QueueError(f"requested {wanted_private}, queue is {is_private}")
         if queue.policy != wanted.policy:
             raise QueueError(f"request {wanted.policy}, queue is {queue.policy}")
+        if len(queue.clients) >= MAX_CLIENTS:
+            raise QueueError("can't add you to queue")
 
     def leave(self, client: FqClient) -> list[Command]:
         """Detach a client from its queue, which ends if it was the last one and it is transient."""
@@ -364,11 +396,16 @@ class Queues:
         known = queue.by_program.get((exchange, text))
         if known is not None:
             return [*self._set_life(known, life, flags), *answered(known)]
+        size = _memory_of(text)
+        if not self._held.take(size):
+            return answered(None)
         try:
             program = compile_program(text, self._functions)
         except ProgramError:
+            self._held.give(size)
             return answered(None)
         if not self._make_exchange(exchange):
+            self._held.give(size)
             return answered(None)
         binding = Binding(
             self._next_route(), exchange, program, queue, peer=bool(flags & PEER_FLAG)
@@ -376,7 +413,6 @@ class Queues:
         wishes = self._wishes(binding)
         binding.subscriptions = tuple((topic, prefix) for topic, prefix, _ in wishes)
         queue.bindings[binding.route] = self.exchanges[exchange].bindings[binding.route] = binding
-        queue.by_program[exchange, text] = binding
         refused: list[str] = []
         left = len(wishes)
 
@@ -390,7 +426,12 @@ class Queues:
             if refused:
                 ends = self.end(binding)
                 return [*ends, *answered(None)]
-            return [*self._set_life(binding, life, flags), *answered(binding)]
+            if binding.route not in queue.bindings:
+                return answered(binding)  # ended in the same read: who has guessed its id
+            # Only what was accepted is known: the same program may have been said twice in a read.
+            first = queue.by_program.setdefault((exchange, text), binding)
+            ends = self.end(binding) if first is not binding else []
+            return [*ends, *self._set_life(first, life, flags), *answered(first)]
 
         return [
             Subscribe(
@@ -423,8 +464,11 @@ class Queues:
 
     def _forget(self, binding: Binding) -> None:
         queue = binding.queue
-        queue.bindings.pop(binding.route, None)
-        queue.by_program.pop((binding.exchange, binding.program.text), None)
+        if queue.bindings.pop(binding.route, None) is not None:
+            self._held.give(_memory_of(binding.program.text))
+        key = binding.exchange, binding.program.text
+        if queue.by_program.get(key) is binding:
+            del queue.by_program[key]
         self.exchanges[binding.exchange].bindings.pop(binding.route, None)
 
     def _set_life(self, binding: Binding, life: int, flags: int) -> Sequence[Command]:
@@ -482,3 +526,8 @@ class Queues:
             return found
 
         return wants
+
+
+def _memory_of(program: bytes) -> int:
+    """Return the bytes that a program holds, when it is compiled."""
+    return len(program) + _CALL_BYTES * program.count(b"(")

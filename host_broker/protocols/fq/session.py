@@ -56,6 +56,7 @@ from host_broker.protocols.fq.events import (
 from host_broker.protocols.fq.queues import (
     Binding,
     FqClient,
+    FqQueue,
     QueueError,
     WantedQueue,
     read_wanted_queue,
@@ -80,6 +81,7 @@ COUNTERS = (
 )
 LEAST_BEAT_S = 0.01
 LINGER_S = 0.5  # that the data connection is read when the other one has ended
+LONGEST_LINGER_S = 30.0  # that it waits for a full queue before that
 _MISSED_BEATS = 3
 _UNLIMITED = 1 << 30
 _LONG = Struct(">I")
@@ -174,6 +176,7 @@ class FqSession(Session):
             return NOTHING
         if not self._ends_at:
             self.deadline = self._ends_at = now + LINGER_S
+            self.latest = now + LONGEST_LINGER_S
             return [StopConsuming(client.queue.path)]
         if now < self._ends_at:
             self.deadline = self._ends_at
@@ -245,27 +248,34 @@ class FqSession(Session):
         return [Authenticate(claim, answer, secret)]
 
     def _logged_in(self, user: bytes, wanted: WantedQueue, now: float) -> Sequence[Command]:
-        server = self._server
+        """Attach the client to its queue. What it says meanwhile waits: it is of no use without."""
+
+        def opened(queue: FqQueue) -> Sequence[Command]:
+            return self._attached(user, queue, now)
+
+        def refused(text: str) -> Sequence[Command]:
+            return self._refuse("R8", text)
+
         try:
-            queue, commands = server.queues.open(wanted, self._no_queue)
+            _, commands = self._server.queues.open(wanted, opened, refused)
         except QueueError as error:
-            return self._refuse("R8", str(error))
+            return refused(str(error))
+        return commands
+
+    def _attached(self, user: bytes, queue: FqQueue, now: float) -> Sequence[Command]:
+        server = self._server
         hop = server.hop_of(self._connection, self._loopback)
         client = FqClient(user, queue, server.new_key(), self._connection, ".".join(map(str, hop)))
         queue.clients.append(client)
         server.clients[client.key] = client
         self._peer = client
         self._state = _State.COMMANDS
-        # A beat follows that nobody has asked for: clients wait for it.
-        commands.append(Send(spell_login_accepted(client.key) + spell_heartbeat()))
         early, self._early = self._early, []
-        return [*commands, *self._handle(early, now)]
-
-    def _no_queue(self, limit: str) -> Sequence[Command]:
-        """The bus does not have the queue that this client has opened: it is told so, and ends."""
-        if limit.startswith("access."):
-            return self._refuse("R8", "access denied")
-        return self._refuse("R8", f"can't add you to queue: {limit}")
+        return [
+            # A beat follows that nobody has asked for: clients wait for it.
+            Send(spell_login_accepted(client.key) + spell_heartbeat()),
+            *self._handle(early, now),
+        ]
 
     def _heartbeat(self, event: Heartbeat, now: float) -> Sequence[Command]:
         return NOTHING

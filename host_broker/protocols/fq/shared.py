@@ -26,7 +26,7 @@ class FqShared:
         self.max_payload = min(settings.max_payload, context.bus.max_body)
         self.topics = Topics()
         functions = broker_functions(context.random_u16)
-        self.queues = Queues(context.stores, functions, self.topics, context.clock_ns)
+        self.queues = Queues(context, functions, self.topics)
         self.clients: dict[bytes, FqClient] = {}
         self._made_ids = 0
         self._id_prefix = b""  # of ids of messages that have none

@@ -6,9 +6,15 @@ from host_broker.access.access import Access
 from host_broker.access.access import Peer as From
 from host_broker.access.rules import Rules
 from host_broker.access.users import Users, token_hash
-from host_broker.protocols.fq.codec import REFUSED, spell_bind, spell_greeting, spell_login
+from host_broker.protocols.fq.codec import (
+    PERMANENT,
+    REFUSED,
+    spell_bind,
+    spell_greeting,
+    spell_login,
+)
 from host_broker.protocols.fq.events import CommandGreeting, LoginAccepted
-from tests.host_broker.desk import Desk
+from tests.host_broker.desk import Desk, Done
 from tests.host_broker.protocols.fq.peer import Peer, fq_desk
 
 _SECRET = b"a-token-of-many-letters"
@@ -28,6 +34,16 @@ _RULES: dict[str, Any] = {
 
 def _desk() -> Desk:
     return fq_desk(access=Access(Users.read({"users": _USERS}), Rules.read(_RULES)))
+
+
+def _says(desk: Desk, queue: bytes, *bindings: bytes) -> tuple[bytes, Done]:
+    """What alice is told who says a login and permanent bindings in one read, and what is done."""
+    command = desk.open("fq", peer=From("127.0.0.1"))
+    login = spell_greeting(CommandGreeting()) + spell_login(b"alice", queue, _SECRET)
+    done = desk.send(
+        command, login + b"".join(spell_bind(PERMANENT, each, b"prefix:") for each in bindings)
+    )
+    return desk.got(command), done
 
 
 def test_without_users_nobody_looks_at_the_password() -> None:
@@ -95,3 +111,46 @@ def test_the_right_to_a_queue() -> None:
     own.publish(b"hall", b"temp", b"21")
     assert own.payloads() == [b"21"]
     assert desk.failures == []
+
+
+def test_a_queue_that_is_there_needs_the_right_too() -> None:
+    """Who may not use it does not keep others from it, bind it, or make it transient."""
+    desk = _desk()
+    bob = desk.open("fq", peer=From("127.0.0.1"))
+    desk.send(
+        bob,
+        spell_greeting(CommandGreeting())
+        + spell_login(b"bob", b"bobs\0mem:public,permanent", b"x"),
+    )
+    desk.broker.logged_in(bob, True, desk.now)
+    desk.done()
+    assert desk.got(bob).startswith(b"\xaa\x00")
+    said, done = _says(desk, b"bobs\0mem:public,transient", b"hall")
+    assert said == b"\xee\xee\x00\x0daccess denied"
+    assert not done.changes
+    assert list(desk.broker.queues) == [b"fq/bobs"]
+
+
+def test_of_a_queue_that_is_refused_nothing_stays() -> None:
+    """Whatever else was said in the same read: no queue of the bus, no rows of the tables."""
+    desk = _desk()
+    said, done = _says(desk, b"others\0mem:permanent", b"hall")
+    assert said == b"\xee\xee\x00\x0daccess denied"
+    assert not done.changes
+    assert not desk.broker.queues
+    assert type(Peer(desk, b"mine", b"alice", _SECRET).answers[0]) is LoginAccepted
+
+
+def test_a_binding_that_is_refused_is_refused_twice() -> None:
+    """It would be made by the tables at the next start, whoever has said it."""
+    desk = _desk()
+    said, done = _says(desk, b"mine\0mem:permanent", b"attic", b"attic", b"hall", b"hall")
+    refused = b"\xb1\x71\xff\xff\xff\xff"
+    answers = said[said.index(b"\xbe\xa7\xb1\x71") + 2 :]
+    assert answers[:12] == refused + refused
+    assert answers[12:18] == answers[18:24] != refused
+    kept = [statement.values for _, statement in done.changes if "binding" in statement.text]
+    assert [values[0] for values in kept] == [b"hall"]
+    assert (
+        len(desk.broker._bus.subscriptions_of(desk.broker._bus.queue_subscriber(b"fq/mine"))) == 2
+    )

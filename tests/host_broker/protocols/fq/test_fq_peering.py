@@ -153,3 +153,31 @@ def test_copies_come_by_two_links() -> None:
     for number in range(MAX_COPIES):
         copies.without(_run(b"%d" % number), one)
     assert copies.without(_run(b"b"), two).payloads == [b"b"]  # forgotten
+
+
+def _ends(peering: Peering, now: float, lasts_s: float) -> float:
+    """Have the link be let in, and end after a time; returns the pause after that."""
+    (link,) = peering.links
+    peering.tick(now)
+    session = peering.dialed(_COMMANDS, Tag(link), now)
+    session.opened(now)
+    session.received(codec.spell_login_accepted(b"key") + codec.spell_heartbeat(), now)
+    data = peering.dialed(_MESSAGES, Tag(link, b"key"), now)
+    data.opened(now)
+    ends = now + lasts_s
+    while session.deadline is not None and session.deadline <= ends:
+        session.tick(session.deadline)
+    data.closed(ends)
+    session.closed(ends)
+    due = peering.next_deadline
+    assert due is not None
+    return due - ends
+
+
+def test_a_broker_that_lets_us_in_and_ends_it_at_once_is_left_alone() -> None:
+    """Or both would do nothing else, several times a second."""
+    peering = _peering()
+    peering.changed(frozenset({_row()}))
+    pauses = [_ends(peering, 100.0 * turn, 0.5) for turn in range(8)]
+    assert pauses == [min(FIRST_PAUSE_S * 2**turn, LONGEST_PAUSE_S) for turn in range(8)]
+    assert _ends(peering, 1000.0, 1.5) == FIRST_PAUSE_S

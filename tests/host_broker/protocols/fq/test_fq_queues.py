@@ -3,8 +3,10 @@
 import pytest
 
 from host_broker.bus.publication import unpack_with_properties
+from host_broker.bus.queue import spell_place
 from host_broker.protocols.fq.codec import PERMANENT, REFUSED
 from host_broker.protocols.fq.session import HOPS, ID, SENDER
+from tests.host_broker.desk import Desk
 from tests.host_broker.protocols.fq.peer import ID as AN_ID
 from tests.host_broker.protocols.fq.peer import NODE, Peer, fq_desk
 
@@ -301,3 +303,63 @@ def test_properties_on_the_bus() -> None:
     ((_, topic, body, properties),) = unpack_with_properties(record.body)
     assert (topic, body) == (b"ex/r", b"body")
     assert properties == {SENDER: b"alice", HOPS: NODE + NODE, ID: AN_ID}
+
+
+def _after_a_crash(queue: bytes) -> Desk:
+    """A broker that has begun again; a client had bound this queue, and two messages waited."""
+    desk = fq_desk(journalled=True)
+    Peer(desk, queue, data=False).bind(b"ex", b"prefix:")
+    done = Peer(desk, b"p").publish(b"ex", b"r", b"1", b"2")
+    stored = sorted((key, *entry) for key, entry in done.queued.items() if entry is not None)
+    again = fq_desk(journalled=True)
+    assert again.broker.restore_queues(stored) == 2
+    again.broker.opened(900, "fq", again.now, internal=True)
+    again.broker.rows_changed(900, {}, again.now)
+    again.done()
+    return again
+
+
+def test_after_a_crash_a_queue_on_disk_is_its_clients() -> None:
+    """R35: with what waits in it; of another kind it is another one, with nothing."""
+    assert Peer(_after_a_crash(b"d\0disk:block"), b"d\0disk:block").payloads() == [b"1", b"2"]
+    for other in (b"d\0mem", b"d\0mem:block", b"d\0disk:drop"):
+        desk = _after_a_crash(b"d\0disk:block")
+        assert Peer(desk, other).payloads() == []
+        (queue,) = desk.broker.queues.values()
+        assert queue.durable == (b"disk" in other)
+        assert queue.policy == ("block" if b"block" in other else "drop-newest")
+
+
+def test_after_a_crash_a_queue_without_a_name_is_nobodys() -> None:
+    """Nobody will ever ask for it again."""
+    assert not _after_a_crash(b"\0disk").broker.queues
+
+
+def test_programs_have_a_share_of_the_memory() -> None:
+    """A long rule costs fifty times its length when it is compiled; it is given back."""
+    desk = fq_desk(bus={"max_held_bytes": 1 << 20})
+    client = Peer(desk, b"c")
+    rule = b"true()"
+    for _ in range(8):
+        rule = b"(%s||%s)" % (rule, rule)
+    routes = [client.bind(b"ex", b"prefix:%d " % number + rule) for number in range(10)]
+    taken = [route for route in routes if route != REFUSED]
+    assert 4 <= len(taken) < 10
+    assert client.bind(b"ex", b"prefix:x " + rule[1:]) == REFUSED
+    for route in taken:
+        client.unbind(route, b"ex")
+    assert client.bind(b"ex", b"prefix: " + rule) != REFUSED
+    client.close()
+    assert desk.broker.held_bytes == 0
+
+
+def test_what_is_dropped_for_what_is_behind_it_is_not_stored() -> None:
+    """Or it would be there again after the next start."""
+    desk = fq_desk(journalled=True)
+    assert desk.broker.restore_queues([(spell_place(b"fq/d", 0), b"drop-oldest 2 0", b"0")]) == 0
+    Peer(desk, b"d\0disk", data=False).bind(b"ex", b"prefix:")
+    done = Peer(desk, b"p").publish(b"ex", b"r", *_numbered(0, 7))
+    (queue,) = (each for each in desk.broker.queues.values() if each.name == b"fq/d")
+    kept = {key for key, entry in done.queued.items() if entry is not None}
+    assert len(queue.numbers) == 2
+    assert kept - {spell_place(b"fq/d", 0)} == {spell_place(b"fq/d", n) for n in queue.numbers}

@@ -24,7 +24,7 @@ from host_broker.protocols.fq.events import (
     LoginAccepted,
     Status,
 )
-from host_broker.protocols.fq.session import LINGER_S
+from host_broker.protocols.fq.session import LINGER_S, LONGEST_LINGER_S
 from tests.host_broker.protocols.fq.peer import ID, NODE, Peer, fq_desk
 
 
@@ -275,6 +275,22 @@ def test_what_was_said_before_the_end_is_read() -> None:
     desk.close(peer.data)
     assert Peer(desk, b"q\0mem:public").payloads() == [b"last words"]
     assert desk.failures == []
+
+
+def test_who_leaves_a_full_queue_is_not_waited_for_for_ever() -> None:
+    """A19, A24, A25: or each that comes and goes would leave a connection that nobody reads."""
+    desk = fq_desk()
+    full, peer = Peer(desk, b"f\0mem:block,backlog=0"), Peer(desk, b"p")
+    full.bind(b"e", b"prefix:")
+    peer.publish(b"e", b"r", b"1")
+    assert (peer.data, "queue") in desk.held
+    desk.close(peer.command)
+    began = desk.now
+    while desk.now < began + LONGEST_LINGER_S + 2 and not peer.data_is_closed:
+        desk.now += 0.5
+        desk.broker.tick(desk.now, lambda connection: connection == peer.data)
+        desk.done()
+    assert LONGEST_LINGER_S <= desk.now - began <= LONGEST_LINGER_S + 1.5
 
 
 def test_a_handshake_takes_no_longer_than_allowed() -> None:
