@@ -86,6 +86,9 @@ _MISSED_BEATS = 3
 _UNLIMITED = 1 << 30
 _LONG = Struct(">I")
 _LENGTHS = [_LONG.pack(length) for length in range(2048)]
+# Bytes of a frame besides exchange, route and payload, and of a peer's besides sender and hops.
+_AROUND = 1 + 1 + ID_BYTES + _LONG.size
+_AROUND_ORIGIN = 1 + 1
 _MOST_ORIGINS = 1024  # remembered
 _NO_SENDER = b"_motemq"  # of what came by another protocol; npm's client cannot read an empty one
 
@@ -357,7 +360,11 @@ class FqSession(Session):
             return NOTHING
         server = self._server
         client.msgs_in += len(event.payloads)
-        client.octets_in += sum(map(len, event.payloads))
+        # fqd counts whole frames: the figures of both can be compared.
+        around = _AROUND + len(event.exchange) + len(event.route)
+        if client.is_peer:
+            around += _AROUND_ORIGIN + len(event.sender) + len(event.hops)
+        client.octets_in += around * len(event.payloads) + sum(map(len, event.payloads))
         sender, hops = client.user, self._hops
         if client.is_peer:
             sender = event.sender
@@ -378,7 +385,7 @@ class FqSession(Session):
         if client is None or not isinstance(delivery, QueueDelivery):
             return NOTHING
         parts: list[bytes] = []
-        count = octets = left_out = 0
+        count = left_out = 0
         topic = sender = hops = head = origin = None
         lengths, short = _LENGTHS, len(_LENGTHS)
         for message in delivery.messages:
@@ -407,10 +414,10 @@ class FqSession(Session):
                 body,
             )
             count += 1
-            octets += length
+        frames = b"".join(parts)
         client.msgs_out += count
-        client.octets_out += octets
-        commands: list[Command] = [Send(b"".join(parts))] if parts else []
+        client.octets_out += len(frames)
+        commands: list[Command] = [Send(frames)] if frames else []
         if left_out:
             commands.append(Discard("R25", left_out))
         return commands

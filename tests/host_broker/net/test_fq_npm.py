@@ -176,7 +176,7 @@ def test_programs_are_refused_and_the_connection_stays(node: _Node, running: Bro
 
 def test_unbinding(node: _Node, running: BrokerProcess) -> None:
     """R18: nothing comes of it any more, and once more is no success."""
-    consumer, publisher = _connected(node, running), _connected(node, running)
+    consumer, publisher = _connected(node, running), _connected(node, running, user="pub")
     witness = _connected(node, running)
     _bound(node, consumer, "unbound", "prefix:")
     _bound(node, witness, "unbound", "prefix:")
@@ -188,7 +188,9 @@ def test_unbinding(node: _Node, running: BrokerProcess) -> None:
     node.tell("publish", publisher, exchange="unbound", route="r", payload="two", count=1)
     assert [node.wait(witness, "message")["payload"] for _ in range(2)] == ["one0", "two0"]
     status = node.ask("status", consumer, "status")["status"]
-    assert (status["msgs_out"], status["octets_out"]) == (1, 4)
+    # exchange, route, id, sender, two hops, and "one0", with their lengths
+    octets = (1 + 7) + (1 + 1) + 16 + (1 + 3) + (1 + 8) + (4 + 4)
+    assert (status["msgs_out"], status["octets_out"]) == (1, octets)
 
 
 def test_status_again_and_again(node: _Node, running: BrokerProcess) -> None:

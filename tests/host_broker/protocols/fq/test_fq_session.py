@@ -241,11 +241,15 @@ def test_status() -> None:
         "octets_in",
         "octets_out",
     ]
-    assert list(status.values()) == [0, 1, 2, 3, 1, 0, 5, 0, 8, 0]
+    # 22 bytes, exchange and route are around each payload: fqd counts them, too.
+    octets = 3 * (22 + 2 + 1) + 1 + 2 + 3 + (22 + 2 + 1 + 1) + (22 + 7 + 1 + 1)
+    assert list(status.values()) == [0, 1, 2, 3, 1, 0, 5, 0, octets, 0]
     assert consumer.status() == {"dropped_in": 1}
     consumer.open_data()
     assert consumer.payloads() == [b"1", b"22"]
-    assert (consumer.status()["msgs_out"], consumer.status()["octets_out"]) == (2, 3)
+    # Towards a client a frame has the sender and two hops, too.
+    octets = 2 * (22 + 2 + 1 + len(b"\x01p") + len(b"\x02") + 8) + 1 + 2
+    assert (consumer.status()["msgs_out"], consumer.status()["octets_out"]) == (2, octets)
 
 
 def test_a_pair_ends_together() -> None:
