@@ -34,12 +34,11 @@ class Aio:
     lost link if ``retry_ms`` is 0. The block may be entered again when it has ended.
     """
 
-    _failed = None  # what ends the block
-    _reader = None
-
     def __init__(self, client):
         self.client = client
-        self._news = asyncio.Event()  # a message or an answer; the link is up, or lost
+        self._failed = None  # what ends the block
+        self._reader = None
+        self._news = asyncio.Event()  # something was done
         self._replan = asyncio.Event()  # what is due may have changed
         self._turn = 0
         self._served = {}  # (topic, feedback): the task that calls the handler
@@ -228,14 +227,12 @@ class Aio:
     def _step(self):
         client = self.client
         count = 0
-        up = client.up
         try:
             count = client._step()
         except Exception as error:
             if error is not client.error or client._due is None:
                 self._fail(error)
-        if count or client.up != up:
-            self._news.set()  # else whoever waits would ask for the next step at once
+        self._news.set()
         return count
 
     def _dropped(self):
@@ -254,7 +251,8 @@ class Aio:
             self._step()
             if client.stream and not self._reader:
                 self._reader = asyncio.create_task(self._read())
-            self._planned = client._due or ticks_ms()
+            due = client._due
+            self._planned = due or ticks_ms()
             left = ticks_diff(self._planned, ticks_ms())
             if left > 0:
                 try:

@@ -289,35 +289,6 @@ def run_lasts_as_long_as_it_says():
 
 
 @check
-def who_waits_for_an_answer_lets_the_processor_rest():
-    """Nothing tells when this stream can be read, so it is looked at every millisecond."""
-
-    async def main():
-        client, stream = named(timeout_ms=_SOON_MS)
-        step = client._step
-        steps = []
-
-        def counted():
-            steps.append(0)
-            return step()
-
-        client._step = counted
-        async with Driver(client) as link:
-            for wait in (link.connect, link.ping):
-                stream.answer = None
-                steps.clear()
-                start = time.ticks_ms()
-                await raised("timeout", wait(200))
-                took = time.ticks_diff(time.ticks_ms(), start)
-                equal(len(steps) <= 3 * took, True, "%d steps in %d ms" % (len(steps), took))
-                stream.answer = broker
-                stream.ended = True
-                await link.connect(_SOON_MS)
-
-    to_end(main())
-
-
-@check
 def up_and_down_are_told():
     told = []
 
