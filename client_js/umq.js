@@ -62,7 +62,7 @@ export const DEFAULT_LIMITS = Object.freeze({
   maxHeldBytes: 96 * 1024 * 1024,
   maxHeldMessages: 1024,
   maxIdDigits: 13,
-  maxPendingCalls: 1024,
+  maxPendingCalls: 256, // as umq.max_calls
   maxTopics: 1024,
   maxCallbacks: 1024,
   maxAttributes: 64,
@@ -194,11 +194,7 @@ export function parse(text, limits = DEFAULT_LIMITS) {
   }
   const command = rest.charAt(0);
   if (!COMMANDS.includes(command)) {
-    throw new Violation(
-      "R1",
-      `'${shortened(command)}' is no command of UMQ`,
-      Code.UNSUPPORTED_COMMAND,
-    );
+    throw new Violation("R1", `'${command}' is no command of UMQ`);
   }
   const id = canonical(rest.slice(1, separator), limits.maxIdDigits);
   if (attachments > 0 && !WITH_ATTACHMENTS.includes(command)) {
@@ -240,6 +236,16 @@ export function spell({ command, id, payload, attachments }) {
 
 const LONE_SURROGATE = /\p{Surrogate}/u;
 const LONE_SURROGATES = /\p{Surrogate}/gu;
+
+/**
+ * Return an error's text as it can be sent, whatever it quotes.
+ *
+ * @param {string} text
+ * @returns {string}
+ */
+function sendable(text) {
+  return text.replace(LONE_SURROGATES, "\ufffd");
+}
 
 /**
  * Return a number as an id.
@@ -747,7 +753,9 @@ export class Peer {
     if (!(error instanceof Violation)) {
       throw error; // a mistake of ours
     }
-    this.#output.push(`F0:${error.code} ${FATAL_TEXTS.get(error.code)}`);
+    const what =
+      error.code === Code.UNSUPPORTED_VERSION ? "Unsupported version" : "Protocol error";
+    this.#send("F", "0", sendable(`${error.code} ${what}: ${error.message}`), []);
     return this.#ended(error, false);
   }
 
@@ -804,7 +812,7 @@ export class Peer {
    */
   fatal(code, text) {
     if (this.state !== "closed") {
-      this.#send("F", "0", `${code} ${text.replace(LONE_SURROGATES, "\ufffd")}`, []);
+      this.#send("F", "0", sendable(`${code} ${text}`), []);
       this.#ended(new Refused(text, code), false);
     }
   }
@@ -863,7 +871,7 @@ export class Peer {
   fail(id, error) {
     this.#requireUnanswered(id);
     const text = error.code ? `${error.code} ${error.message}` : error.message;
-    this.#send("E", id, text.replace(LONE_SURROGATES, "\ufffd"), []);
+    this.#send("E", id, sendable(text), []);
     this.#unanswered.delete(id);
   }
 
@@ -1067,13 +1075,6 @@ export class Peer {
   }
 }
 
-/** Texts of F for what the other side did wrong. @type {ReadonlyMap<number, string>} */
-const FATAL_TEXTS = new Map([
-  [Code.PROTOCOL_ERROR, "Protocol error"],
-  [Code.UNSUPPORTED_COMMAND, "Unsupported command"],
-  [Code.UNSUPPORTED_VERSION, "Unsupported version"],
-]);
-
 /**
  * Bytes to send; an `AttachmentError` tells that there are none (R15).
  *
@@ -1086,7 +1087,7 @@ const FATAL_TEXTS = new Map([
  */
 function bytesToSend(source) {
   if (source instanceof AttachmentError) {
-    return spell({ command: "-", id: "0", payload: source.message, attachments: 0 });
+    return spell({ command: "-", id: "0", payload: sendable(source.message), attachments: 0 });
   }
   const bytes = asBytes(source);
   if (bytes === null) {
