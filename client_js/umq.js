@@ -1349,13 +1349,18 @@ export async function connect(url = "", options = {}) {
   return client;
 }
 
-/** Lists that come in pages, and the member of their items that says where a page ends. */
+/**
+ * Lists that come in pages: the member of their items that says where a page ends, and what comes
+ * before the first.
+ *
+ * @type {Readonly<Record<string, {by: string, first: string | number}>>}
+ */
 const PAGED = Object.freeze({
-  clients: "id",
-  topics: "topic",
-  retained: "topic",
-  queues: "queue",
-  wills: "id",
+  clients: { by: "id", first: 0 },
+  topics: { by: "topic", first: "" },
+  retained: { by: "topic", first: "" },
+  queues: { by: "queue", first: "" },
+  wills: { by: "id", first: 0 },
 });
 
 /**
@@ -1573,20 +1578,22 @@ export class Client {
    * Ask for one of the broker's long lists, page by page: `clients`, `topics`, `retained`, `queues`
    * or `wills`.
    *
-   * @param {keyof typeof PAGED} name
+   * @param {"clients" | "topics" | "retained" | "queues" | "wills"} name
    * @param {{prefix?: string, limit?: number, timeoutMs?: number}} [options] `limit`: of one page
    * @returns {AsyncGenerator<any, void, void>} its items, as docs/umq.md says
    */
   async *list(name, { prefix = "", limit = 100, timeoutMs } = {}) {
-    let after = "";
+    const { by, first } = PAGED[name];
+    let after = first;
     for (;;) {
       const answer = await this.method(name, [{ prefix, after, limit }], { timeoutMs });
       const items = answer[name];
       yield* items;
-      if (!answer.more || items.length === 0) {
+      const last = answer.after ?? items.at(-1)?.[by];
+      if (!answer.more || last === undefined) {
         return;
       }
-      after = String(items[items.length - 1][PAGED[name]]);
+      after = last;
     }
   }
 
@@ -2339,13 +2346,15 @@ class Connection {
     this.#socket.binaryType = "arraybuffer";
     this.#socket.onopen = () => this.#greet();
     this.#socket.onmessage = (message) => this.#received(message.data);
-    let why = "";
+    // An error is the end, too: Node 20 tells of no close of what could not be opened.
     this.#socket.onerror = (event) => {
-      why = "message" in event && event.message ? String(event.message) : "";
+      const why = "message" in event && event.message ? String(event.message) : NO_ANSWER;
+      this.#ended(new ConnectionLost(`no connection to ${url} (${why})`));
+      this.#setClosed();
     };
     this.#socket.onclose = ({ code, reason }) => {
-      const text = reason || why || (code === 1006 ? "no answer, or a refusal" : `code ${code}`);
-      this.#ended(new ConnectionLost(`${url} closed the connection (${text})`));
+      const why = reason || (code === 1006 ? NO_ANSWER : `code ${code}`);
+      this.#ended(new ConnectionLost(`${url} closed the connection (${why})`));
       this.#setClosed();
     };
     this.#deadline = setTimeout(() => {
@@ -2392,9 +2401,13 @@ class Connection {
   close() {
     this.#stop();
     this.peer.receiveEnd(new ConnectionLost("the connection was closed"));
+    const { readyState } = this.#socket;
     this.#socket.close(NORMAL);
-    if (this.#socket.readyState === CLOSED) {
-      this.#setClosed();
+    if (readyState === CONNECTING || readyState === CLOSED) {
+      this.#setClosed(); // not every WebSocket tells of the end of one that never opened
+    } else {
+      const timer = setTimeout(this.#setClosed, CLOSING_MS); // a peer that does not answer
+      this.closed.then(() => clearTimeout(timer));
     }
   }
 
@@ -2490,9 +2503,12 @@ class Connection {
   }
 }
 
+const CONNECTING = 0;
 const OPEN = 1;
 const CLOSED = 3;
 const NORMAL = 1000;
+const NO_ANSWER = "no answer, or a refusal"; // a browser does not tell more
+const CLOSING_MS = 2000;
 
 // ---- arguments --------------------------------------------------------------------------------
 
