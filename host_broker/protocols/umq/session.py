@@ -328,6 +328,7 @@ class UmqSession(Session):
         """Send the next updates."""
         for topic, payload, attachments in self.updates.take(now):
             self.peer.update(topic.id, payload, attachments)
+        self._calls.told()
         return self._flushed()
 
     def answered(self, commands: Sequence[Command] = ()) -> Sequence[Command]:
