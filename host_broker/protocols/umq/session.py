@@ -313,7 +313,7 @@ class UmqSession(Session):
         self.peer.welcome(version, spelled({"broker": self.shared.version, "principal": known}))
         self._state = _State.OPEN
         self._allow_silence(now)
-        commands: list[Command] = []
+        commands = self._flushed()
         early, self._early = self._early, []
         self._handle(early, commands, now)
         return self._done(commands)

@@ -27,7 +27,8 @@ class Topic:
     """A subscription: the id that the client chose, and what it asked for.
 
     ``is_made``: the client was told that it is. ``is_unwanted``: it has said before that it wants
-    no more of it. ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no earlier.
+    no more of it. ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no
+    earlier.
     """
 
     id: int
