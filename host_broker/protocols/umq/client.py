@@ -523,11 +523,12 @@ class UmqClientSession(ClientSession):
         subscription = topic.subscription
 
         def answer(answered: _Answered) -> Sequence[Event]:
-            if answered.error is not None:
-                self._topics.pop(number, None)
-                self._peer.forget_topic(number)
-                return [Failed(subscription.number, answered.error)]
-            return ()
+            if answered.error is None:
+                return ()
+            self._peer.forget_topic(number)
+            if self._topics.pop(number, None) is None:
+                return ()  # it has been left, or was ended
+            return [Failed(subscription.number, answered.error)]
 
         self._enqueue(["subscribe", topic.pattern, spell_id(number), options], (), answer)
 
@@ -566,7 +567,7 @@ class UmqClientSession(ClientSession):
     # ---- texts ----
 
     def _host(self) -> str:
-        scheme, _, where = self.setup.where.partition("://")
+        scheme, _, where = self.setup.where.rpartition("://")
         return "localhost" if scheme.endswith("+unix") else where
 
     def _hello(self) -> str:
