@@ -464,6 +464,8 @@ def _read_hello(hello: Hello) -> _Credentials | str:
     user, password, token = (document.get(name) for name in ("user", "password", "token"))
     if not all(each is None or isinstance(each, str) for each in (user, password, token)):
         return "token, user and password are texts"
+    if user and token is not None:
+        return _Credentials(user, token)  # nobody else's will do
     return _Credentials(user or "", password, token)
 
 

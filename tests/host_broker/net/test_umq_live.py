@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import signal
 import socket
@@ -214,7 +215,7 @@ def test_the_past_with_a_journal_and_without(tmp_path: Path) -> None:
         with broker("--listen", "auto://127.0.0.1:0", *where) as running:
             client, board = connected(running.ports["auto"]), running.raw("auto")
             board.sendall(b"".join(pack(0, b"a/%d" % (at % 3), b"%d" % at) for at in range(3000)))
-            until(lambda: client.call("stats")["stats"]["publications"] == 3000)
+            until(functools.partial(_has_published, client, 3000))
             _look_back(client, source)
             client.close()
             board.close()
@@ -225,6 +226,10 @@ def test_the_past_with_a_journal_and_without(tmp_path: Path) -> None:
                 journal = client.call("journal")["journal"]
                 assert sum(each["next"] for each in journal["partitions"]) == 3000
                 client.close()
+
+
+def _has_published(client: UmqClient, count: int) -> bool:
+    return bool(client.call("stats")["stats"]["publications"] == count)
 
 
 def _look_back(client: UmqClient, source: str) -> None:

@@ -1,4 +1,4 @@
-"""A client of UMQ with a plain socket, which reads when it is told to; wsproto spells the frames."""
+"""A client of UMQ with a plain socket, which reads when it is told to."""
 
 import json
 import socket
