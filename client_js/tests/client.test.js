@@ -468,6 +468,7 @@ test("what waits to be sent is bounded, and its deadline is that of the call", a
   await assert.rejects(second, TimedOut);
   const third = client.publish("a", "3"); // there is room again
   assert.equal((await end.call()).args[2], "1");
+  assert.equal((await end.call()).args[2], null); // when the first was given up
   const { id, args } = await end.call();
   assert.equal(args[2], "3");
   end.answer(id, {});
