@@ -209,6 +209,12 @@ async def _serve(
             _log.warning("SIGHUP: %s; the settings stay as they were", error)
             return
         access.backoff.change(live.access.failed_logins, live.access.login_backoff_s)
+        http = live.http
+        access.sessions.change(
+            http.max_sessions, http.max_sessions_of_one, http.session_s, http.session_longest_s
+        )
+        if access.is_open:  # sessions are those of http.token
+            access.sessions.keep(lambda each: each.proof == http.token)
         if users is not None:
             access.change(users, rules)
             server.access_changed()
