@@ -256,7 +256,13 @@ async def _serve(
         from host_broker.net.metrics import Figures
 
         publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
-        access = HttpAccess(broker.access, passwords, broker.stats, server.log_denial)
+        access = HttpAccess(
+            broker.access,
+            passwords,
+            broker.stats,
+            server.log_denial,
+            token=lambda: live.http.token,
+        )
         figures = Figures(
             broker, server, live, slots, pending, handshakes, journal, passwords, began
         )
