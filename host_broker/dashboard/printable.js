@@ -29,6 +29,9 @@ export function printable(said) {
 /** @param {string} character @returns {string} */
 function escaped(character) {
   const code = /** @type {number} */ (character.codePointAt(0));
+  if (character === "\r") {
+    return "\\r";
+  }
   if (code < 0x100) {
     return `\\x${code.toString(16).padStart(2, "0")}`;
   }
