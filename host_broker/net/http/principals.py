@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import hashlib
 import hmac
 import math
 import time
@@ -15,6 +14,7 @@ from host_broker.access.access import Accepted, Access, Peer, Refused, Undecided
 from host_broker.access.principal import Principal
 from host_broker.access.rules import Action
 from host_broker.access.sessions import LoginSession, cookie_token
+from host_broker.access.web import is_token
 from host_broker.net.access.passwords import PasswordChecks
 from host_broker.net.access.peers import peer_of
 from host_broker.net.http.mistake import mistake
@@ -67,12 +67,6 @@ class HttpAccess:
     def asks_for_token(self) -> bool:
         """Whether ``http.token`` is what says who may ask."""
         return self._access.is_open and bool(self._token())
-
-    def is_token(self, given: str) -> bool:
-        """Whether this is the token that belongs to ``http.token``."""
-        digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
-        expected = self._token().removeprefix("sha256:").lower()
-        return hmac.compare_digest(digest, expected)
 
     def session(self, request: web.Request) -> LoginSession | None:
         """Return the session of the request's cookie; ``Authorization`` counts more than that."""
@@ -197,7 +191,7 @@ class HttpAccess:
             if wait_s:
                 reason = f"{address} has to wait {wait_s:.1f} s after failed logins"
                 return _judged(Refused(reason, wait_s))
-            if self.is_token(secret):
+            if is_token(secret, self._token()):
                 return replace(_TOKEN, address=address)
             backoff.failed(address, _TOKEN.name, now)
             return _judged(Refused(f"a wrong http.token from {address}"))
