@@ -5,13 +5,14 @@ our answers says with whatever changes something.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 from host_broker.access.principal import Principal
 
 _COOKIE = "motemq_session"
+MOST_TOKENS = 16  # of a request that are looked at: brokers at ports of one host
 
 
 def cookie_name(host: str, *, tls: bool) -> str:
@@ -28,11 +29,25 @@ def cookie_name(host: str, *, tls: bool) -> str:
 def cookie_token(cookies: str, host: str, *, tls: bool) -> str:
     """Return the session's secret out of a ``Cookie`` header, "" if there is none."""
     wanted = cookie_name(host, tls=tls)
-    for each in cookies.split(";"):
+    return next((value for name, value in _cookies(cookies) if name == wanted), "")
+
+
+def cookie_tokens(headers: Iterable[str]) -> list[str]:
+    """Return all secrets of sessions in ``Cookie`` headers, of this broker and of others at the
+    same host, at most ``MOST_TOKENS``."""
+    found = [
+        value
+        for header in headers
+        for name, value in _cookies(header)
+        if name.removeprefix("__Host-").startswith(_COOKIE)
+    ]
+    return found[:MOST_TOKENS]
+
+
+def _cookies(header: str) -> Iterator[tuple[str, str]]:
+    for each in header.split(";"):
         name, _, value = each.partition("=")
-        if name.strip() == wanted:
-            return value.strip()
-    return ""
+        yield name.strip(), value.strip()
 
 
 @dataclass(slots=True)
@@ -102,6 +117,14 @@ class LoginSessions:
         session.used = now
         self._sessions.move_to_end(key)
         return session
+
+    def principal(self, cookies: Iterable[str], now: float) -> Principal | None:
+        """Return whose session one of the ``Cookie`` headers tells; None if they tell none."""
+        for token in cookie_tokens(cookies):
+            session = self.find(token, now)
+            if session is not None:
+                return session.principal
+        return None
 
     def end(self, token: str) -> None:
         """Log somebody out."""

@@ -44,7 +44,10 @@ export function milliseconds(value) {
   if (value === null || value === undefined) {
     return "–";
   }
-  return value < 10 ? `${value.toFixed(2)} ms` : `${amount(value)} ms`;
+  if (value === 0) {
+    return "0 ms";
+  }
+  return value < 10 ? `${value.toFixed(value < 1 ? 2 : 1)} ms` : `${amount(value)} ms`;
 }
 
 /** @param {number | null | undefined} at ms since 1970 @returns {string} the time of day */

@@ -10,6 +10,8 @@ import { numberIn } from "./decode.js";
 export const MOST_TOPICS = 20_000;
 /** Characters or bytes of a payload that a list keeps; the page of a topic asks for the whole. */
 export const LONGEST_KEPT = 16_384;
+/** What clients tell themselves to see that the broker is there, and this page, too. */
+const ECHO = "motemq/echo/";
 /** Numbers of a topic's sparkline. */
 export const SPARKLINE = 60;
 
@@ -64,6 +66,9 @@ export class Topics {
    */
   take(publications) {
     for (const publication of publications) {
+      if (publication.topic.startsWith(ECHO)) {
+        continue;
+      }
       let topic = this.all.get(publication.topic);
       if (topic === undefined) {
         if (this.all.size >= MOST_TOPICS) {
@@ -112,7 +117,7 @@ export class Topics {
   /**
    * Return the rows of the tree from top to bottom: what is open, or has the filter's words.
    *
-   * @param {Set<string>} open paths of nodes whose children are shown
+   * @param {Set<string> | null} open paths of nodes whose children are shown; null: all of them
    * @param {string} filter words, all of which a topic's name must have
    * @returns {{node: Node, depth: number, position: number, siblings: number}[]}
    */
@@ -129,7 +134,7 @@ export class Topics {
       children.sort((one, other) => (one.level < other.level ? -1 : 1));
       for (const [index, child] of children.entries()) {
         rows.push({ node: child, depth, position: index + 1, siblings: children.length });
-        if (matching !== null || open.has(child.path)) {
+        if (matching !== null || open === null || open.has(child.path)) {
           visit(child, depth + 1);
         }
       }

@@ -230,6 +230,7 @@ async def _serve(
 
     live = LiveSettings(settings)
     access = broker.access
+    broker.web_users = access.sessions.principal
     passwords = PasswordChecks(live)
     server = Server(broker, live, poller, journal, signalled, passwords)
     recent = Recent(settings.bus.history_bytes)

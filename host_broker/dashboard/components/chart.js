@@ -4,7 +4,7 @@
  * @module
  */
 
-import { html, useEffect, useLayoutEffect, useRef } from "../html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import uPlot from "../vendor/uplot.js";
 
 const HEIGHT = 170;
@@ -28,6 +28,7 @@ export function Chart({ title, times, series, spell, theme }) {
   const place = useRef(null);
   const plot = useRef(/** @type {any} */ (null));
   const data = [times, ...series.map((each) => each.values)];
+  const system = useSystemColors();
   const names = series.map((each) => each.name).join("\n");
 
   useLayoutEffect(() => {
@@ -71,7 +72,7 @@ export function Chart({ title, times, series, spell, theme }) {
       plot.current.destroy();
       plot.current = null;
     };
-  }, [theme, names]);
+  }, [theme, system, names]);
 
   useEffect(() => {
     plot.current?.setData(data);
@@ -92,6 +93,18 @@ export function Chart({ title, times, series, spell, theme }) {
     </figcaption>
     <div ref=${place} role="img" aria-label=${`${title}, now ${last}`}></div>
   </figure>`;
+}
+
+/** @returns {boolean} whether the system's colours are dark, now and when that changes */
+function useSystemColors() {
+  const query = matchMedia("(prefers-color-scheme: dark)");
+  const [dark, setDark] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => setDark(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, []);
+  return dark;
 }
 
 /** The last numbers of a topic, small. @param {{numbers: number[] | null}} props */

@@ -117,10 +117,11 @@ function BoardCard({ live, board }) {
         </li>`,
       )}
     </ul>
-    <div class="bar">
+    ${board.client &&
+    html`<div class="bar">
       <${Ping} live=${live} client=${board.name} />
-      ${board.name && html`<${Call} live=${live} name=${board.name} />`}
-    </div>
+      <${Call} live=${live} name=${board.name} />
+    </div>`}
   </li>`;
 }
 

@@ -17,6 +17,7 @@ export function Clients({ live }) {
       empty="Nobody is connected."
       columns=${[
         { name: "Client", value: (row) => row.client || `connection ${row.id}`, show: name },
+        { name: "Ping", value: () => "", show: (row) => html`<${Ping} live=${live} client=${row.client || String(row.id)} />` },
         { name: "Protocol", value: (row) => row.protocol },
         { name: "Principal", value: (row) => row.principal },
         { name: "Address", value: (row) => row.address },
@@ -27,7 +28,6 @@ export function Clients({ live }) {
         { name: "Received", value: (row) => row.received, show: (row) => bytes(row.received), number: true },
         { name: "Sent", value: (row) => row.sent, show: (row) => bytes(row.sent), number: true },
         { name: "Since", value: (row) => row.since, show: (row) => html`<span title=${dateTime(row.since)}>${ago(row.since)}</span>` },
-        { name: "Ping", value: () => "", show: (row) => html`<${Ping} live=${live} client=${row.client || String(row.id)} />` },
       ]}
     />
   `;

@@ -7,17 +7,23 @@ import { TopicPage } from "./topic.js";
 
 const ROW = 30; // px; style.css has it too
 const AROUND = 8; // rows beyond what is seen
+/** So many topics are all shown, until somebody folds one. */
+const FEW = 60;
 
 /** The tree of topics, and one of them. @param {{live: any, rest: string[], theme: string}} props */
 export function Topics({ live, rest, theme }) {
   const chosen = rest[0] ?? "";
   const [filter, setFilter] = useState("");
   const [pattern, setPattern] = useState(live.pattern);
-  const [open, setOpen] = useState(() => new Set(ancestors(chosen)));
+  const [folded, setOpen] = useState(/** @type {Set<string> | null} */ (null));
   const [publishes, setPublishes] = useState(false);
   const trouble = live.troubles.get("topics");
   const count = live.topics.all.size;
-  useEffect(() => setOpen((before) => new Set([...before, ...ancestors(chosen)])), [chosen]);
+  const few = folded === null && count <= FEW;
+  const open = useMemo(
+    () => (few ? null : new Set([...(folded ?? []), ...ancestors(chosen)])),
+    [few, folded, chosen],
+  );
 
   const look = (/** @type {Event} */ event) => {
     event.preventDefault();
@@ -73,7 +79,7 @@ function ancestors(topic) {
 /**
  * Only rows that are seen are elements of the page: there may be thousands.
  *
- * @param {{live: any, filter: string, open: Set<string>, setOpen: (open: Set<string>) => void,
+ * @param {{live: any, filter: string, open: Set<string> | null, setOpen: (open: Set<string>) => void,
  *   chosen: string}} props
  */
 function Tree({ live, filter, open, setOpen, chosen }) {
@@ -105,15 +111,16 @@ function Tree({ live, filter, open, setOpen, chosen }) {
     if (y + ROW > node.scrollTop + node.clientHeight) node.scrollTop = y + ROW - node.clientHeight;
   };
   const toggle = (/** @type {any} */ node, /** @type {boolean} */ wanted) => {
-    const next = new Set(open);
+    const next = new Set(open ?? rows.map((/** @type {any} */ row) => row.node.path));
     if (wanted) next.add(node.path);
     else next.delete(node.path);
     setOpen(next);
   };
+  const isOpen = (/** @type {any} */ node) => open === null || open.has(node.path);
   const choose = (/** @type {any} */ node) => {
     setActive(node.path);
     if (node.children.size > 0 && (node.topic === null || node.path === active)) {
-      toggle(node, !open.has(node.path));
+      toggle(node, !isOpen(node));
     }
     if (node.topic !== null) location.hash = topicLink(node.path);
   };
@@ -129,11 +136,11 @@ function Tree({ live, filter, open, setOpen, chosen }) {
       Home: () => goTo(0),
       End: () => goTo(rows.length - 1),
       ArrowRight: () => {
-        if (row && row.node.children.size > 0 && !open.has(row.node.path)) toggle(row.node, true);
+        if (row && row.node.children.size > 0 && !isOpen(row.node)) toggle(row.node, true);
         else goTo(at + 1);
       },
       ArrowLeft: () => {
-        if (row && open.has(row.node.path)) toggle(row.node, false);
+        if (row && row.node.children.size > 0 && isOpen(row.node)) toggle(row.node, false);
         else goTo(rows.findIndex((/** @type {any} */ each) => each.node.path === ancestors(active).at(-1)));
       },
       Enter: () => row && choose(row.node),
@@ -162,7 +169,7 @@ function Tree({ live, filter, open, setOpen, chosen }) {
         const { node, depth } = row;
         const { topic } = node;
         const inner = node.children.size > 0;
-        const opened = inner ? filter !== "" || open.has(node.path) : undefined;
+        const opened = inner ? filter !== "" || isOpen(node) : undefined;
         return html`<div
           key=${node.path}
           id=${`row-${first + index}`}

@@ -299,7 +299,7 @@ class UmqSession(Session):
         if secret is None and not user:
             secret = bearer(authorization) or None
         if view.is_open:
-            return self._without_users(user, secret)
+            return self._without_users(user, secret, request, now)
         principal = view.principal_of(self.connection)
         if secret is None and not user:
             user, secret = _basic(authorization)
@@ -308,12 +308,13 @@ class UmqSession(Session):
         return "", None, view.web_user(request.all("cookie"), now)
 
     def _without_users(
-        self, user: str, secret: str | None
+        self, user: str, secret: str | None, request: Upgrade, now: float
     ) -> tuple[str, str | None, Principal | None] | str:
         """Judge as HTTP does where there are no users: ``http.token``, or this machine only."""
         view = self.shared.view
         token, principal = view.http.token, view.principal_of(self.connection)
-        if token and not (secret is not None and is_token(secret, token)):
+        shown = secret is not None and is_token(secret, token)
+        if token and not shown and view.web_user(request.all("cookie"), now) is None:
             return "send the token that belongs to http.token"
         if not token and not (view.peer_of(self.connection).loopback or principal.is_known):
             return "without http.token, only programs on this machine may ask"

@@ -2,7 +2,13 @@
 
 from host_broker.access.access import Access
 from host_broker.access.principal import Principal
-from host_broker.access.sessions import LoginSessions, cookie_name, cookie_token
+from host_broker.access.sessions import (
+    MOST_TOKENS,
+    LoginSessions,
+    cookie_name,
+    cookie_token,
+    cookie_tokens,
+)
 from host_broker.access.users import User, Users
 
 _ALICE = Principal("alice", "password")
@@ -87,3 +93,15 @@ def test_two_ports_of_a_host_have_two_cookies() -> None:
     assert cookie_token(cookies, "[::1]:8766", tls=False) == "other"
     assert cookie_token(cookies, "127.0.0.1:8765", tls=True) == ""
     assert cookie_token("", "127.0.0.1", tls=False) == ""
+
+
+def test_whose_session_the_cookies_tell() -> None:
+    sessions = LoginSessions()
+    _begin(sessions, "t1")
+    cookies = ["a=t1; motemq_session_8766=other", "motemq_session_8765=t1"]
+    assert sessions.principal(cookies, 1.0) == _ALICE
+    assert sessions.principal(["__Host-motemq_session=t1"], 1.0) == _ALICE
+    assert sessions.principal(["session=t1; x_motemq_session=t1"], 1.0) is None
+    assert sessions.principal([], 1.0) is None
+    many = "; ".join(f"motemq_session_{each}=x" for each in range(10 * MOST_TOKENS))
+    assert len(cookie_tokens([many, many])) == MOST_TOKENS
