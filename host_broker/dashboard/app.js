@@ -5,7 +5,7 @@
  */
 
 import { useAnswer } from "./components/asked.js";
-import { html, render, useEffect, useReducer, useState } from "./html.js";
+import { html, render, useEffect, useReducer, useRef, useState } from "./html.js";
 import { Live, Session } from "./live.js";
 import { linkTo, routeNow } from "./route.js";
 import { Alerts, openAlerts } from "./views/alerts.js";
@@ -122,7 +122,12 @@ function Frame({ session, ask }) {
 /** @param {{live: Live, chosen: {path: string}}} props */
 function Sections({ live, chosen }) {
   const open = openAlerts(useAnswer(live, "alerts").answer);
-  return html`<ul>
+  const list = useRef(/** @type {any} */ (null));
+  useEffect(() => {
+    // On a phone the sections are one row that scrolls.
+    list.current.querySelector("[aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [chosen]);
+  return html`<ul ref=${list}>
     ${VIEWS.map(
       (each) => html`<li key=${each.path}>
         <a href=${linkTo(each.path)} aria-current=${each === chosen ? "page" : undefined}>

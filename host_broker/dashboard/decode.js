@@ -20,6 +20,7 @@ export const FORMATS = ["auto", "text", "JSON", "number", "CBOR", "MessagePack",
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const LENIENT = new TextDecoder("utf-8", { ignoreBOM: true });
+const CONTROLS = /[\x00-\x08\x0b\x0c\x0e-\x1f]/;
 const NUMBER = /^\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$/;
 
 /** Why a payload is not of a format. */
@@ -78,23 +79,24 @@ export function numberIn(payload) {
  */
 export function oneLine(payload) {
   if (typeof payload === "string") {
-    return payload.slice(0, 200).replace(/\s+/g, " ");
+    const text = payload.slice(0, 200);
+    return CONTROLS.test(text) ? hexOf(bytesOf(text).subarray(0, 24)) : text.replace(/\s+/g, " ");
   }
-  const { format, text } = view(payload.subarray(0, 64), "auto");
-  return format === "hex" ? hexOf(payload.subarray(0, 24)) : text.replace(/\s+/g, " ");
+  const { format, text } = view(payload.subarray(0, 4096), "auto");
+  return format === "hex" ? hexOf(payload.subarray(0, 24)) : text.slice(0, 400).replace(/\s+/g, " ");
 }
 
 /** @param {string | Uint8Array} payload @returns {string} */
 function guess(payload) {
   for (const format of ["number", "JSON", "text", "MessagePack", "CBOR"]) {
-    if (typeof payload === "string" && (format === "MessagePack" || format === "CBOR")) {
-      continue;
-    }
     try {
       if (format === "JSON" && !/^\s*[[{"]/.test(textOf(payload))) {
         continue;
       }
       const text = READERS[format](payload);
+      if (format === "text" && CONTROLS.test(text)) {
+        continue; // by chance
+      }
       // One byte is a number to MessagePack and CBOR, whatever it is.
       if (format !== "MessagePack" && format !== "CBOR") {
         return format;

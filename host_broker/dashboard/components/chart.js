@@ -8,6 +8,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import uPlot from "../vendor/uplot.js";
 
 const HEIGHT = 170;
+const SHORTEST_S = 10; // from left to right
 const SPARK_WIDTH = 84;
 const SPARK_HEIGHT = 20;
 
@@ -45,7 +46,10 @@ export function Chart({ title, times, series, spell, theme }) {
         height: HEIGHT,
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, y: false },
-        scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high || 1) * 1.1] } },
+        scales: {
+          x: { range: (_, low, high) => spanned(low, high) },
+          y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high || 1) * 1.1] },
+        },
         axes: [
           { ...axis, space: 70, values: "{HH}:{mm}:{ss}" },
           { ...axis, size: 62, values: (_, ticks) => ticks.map(spell) },
@@ -93,6 +97,12 @@ export function Chart({ title, times, series, spell, theme }) {
     </figcaption>
     <div ref=${place} role="img" aria-label=${`${title}, now ${last}`}></div>
   </figure>`;
+}
+
+/** @param {number | null} low @param {number | null} high @returns {[number, number]} seconds */
+function spanned(low, high) {
+  const end = high ?? Date.now() / 1000;
+  return [Math.min(low ?? end, end - SHORTEST_S), end];
 }
 
 /** @returns {boolean} whether the system's colours are dark, now and when that changes */

@@ -43,8 +43,8 @@ export function Journal({ live }) {
       <h2>Partitions</h2>
       <${Table}
         caption="Partitions"
-        rows=${journal.partitions.map((/** @type {any} */ each, /** @type {number} */ index) => ({ index, ...each }))}
-        id=${(/** @type {any} */ row) => row.index}
+        rows=${journal.partitions}
+        id=${(/** @type {any} */ row) => row.partition}
         empty="There is no partition."
         columns=${columns(journal.partitions)}
       />`}
@@ -58,9 +58,8 @@ function said(row) {
 
 /** @param {any[]} partitions */
 function columns(partitions) {
-  const names = Object.keys(partitions[0] ?? {}).filter((name) => name !== "index");
-  return ["index", ...names].map((name) => ({
-    name: name === "index" ? "Partition" : name.replaceAll("_", " "),
+  return Object.keys(partitions[0] ?? {}).map((name) => ({
+    name: name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " "),
     value: (/** @type {any} */ row) => row[name],
     show: (/** @type {any} */ row) => (name.includes("bytes") ? bytes(row[name]) : String(row[name] ?? "–")),
     number: true,
