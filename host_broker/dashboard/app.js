@@ -7,6 +7,7 @@
 import { useAnswer } from "./components/asked.js";
 import { html, render, useEffect, useReducer, useRef, useState } from "./html.js";
 import { Live, Session } from "./live.js";
+import { printable } from "./printable.js";
 import { linkTo, routeNow } from "./route.js";
 import { Alerts, openAlerts } from "./views/alerts.js";
 import { Boards } from "./views/boards.js";
@@ -83,7 +84,7 @@ function Frame({ session, ask }) {
 
   const chosen = VIEWS.find((each) => each.path === route.view) ?? VIEWS[0];
   useEffect(() => {
-    document.title = route.rest[0] ? `${route.rest[0]} – MoteMQ` : `${chosen.name} – MoteMQ`;
+    document.title = `${printable(route.rest[0] || chosen.name)} – MoteMQ`;
   }, [chosen, route]);
   if (live === null) return null;
   const logOut = async () => {
