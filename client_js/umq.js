@@ -62,7 +62,7 @@ export const DEFAULT_LIMITS = Object.freeze({
   maxHeldBytes: 96 * 1024 * 1024,
   maxHeldMessages: 1024,
   maxIdDigits: 13,
-  maxPendingCalls: 1024,
+  maxPendingCalls: 256, // as umq.max_calls
   maxTopics: 1024,
   maxCallbacks: 1024,
   maxAttributes: 64,
@@ -194,11 +194,7 @@ export function parse(text, limits = DEFAULT_LIMITS) {
   }
   const command = rest.charAt(0);
   if (!COMMANDS.includes(command)) {
-    throw new Violation(
-      "R1",
-      `'${shortened(command)}' is no command of UMQ`,
-      Code.UNSUPPORTED_COMMAND,
-    );
+    throw new Violation("R1", `'${command}' is no command of UMQ`);
   }
   const id = canonical(rest.slice(1, separator), limits.maxIdDigits);
   if (attachments > 0 && !WITH_ATTACHMENTS.includes(command)) {
@@ -240,6 +236,16 @@ export function spell({ command, id, payload, attachments }) {
 
 const LONE_SURROGATE = /\p{Surrogate}/u;
 const LONE_SURROGATES = /\p{Surrogate}/gu;
+
+/**
+ * Return an error's text as it can be sent, whatever it quotes.
+ *
+ * @param {string} text
+ * @returns {string}
+ */
+function sendable(text) {
+  return text.replace(LONE_SURROGATES, "\ufffd");
+}
 
 /**
  * Return a number as an id.
@@ -747,7 +753,9 @@ export class Peer {
     if (!(error instanceof Violation)) {
       throw error; // a mistake of ours
     }
-    this.#output.push(`F0:${error.code} ${FATAL_TEXTS.get(error.code)}`);
+    const what =
+      error.code === Code.UNSUPPORTED_VERSION ? "Unsupported version" : "Protocol error";
+    this.#send("F", "0", sendable(`${error.code} ${what}: ${error.message}`), []);
     return this.#ended(error, false);
   }
 
@@ -804,7 +812,7 @@ export class Peer {
    */
   fatal(code, text) {
     if (this.state !== "closed") {
-      this.#send("F", "0", `${code} ${text.replace(LONE_SURROGATES, "\ufffd")}`, []);
+      this.#send("F", "0", sendable(`${code} ${text}`), []);
       this.#ended(new Refused(text, code), false);
     }
   }
@@ -863,7 +871,7 @@ export class Peer {
   fail(id, error) {
     this.#requireUnanswered(id);
     const text = error.code ? `${error.code} ${error.message}` : error.message;
-    this.#send("E", id, text.replace(LONE_SURROGATES, "\ufffd"), []);
+    this.#send("E", id, sendable(text), []);
     this.#unanswered.delete(id);
   }
 
@@ -1067,13 +1075,6 @@ export class Peer {
   }
 }
 
-/** Texts of F for what the other side did wrong. @type {ReadonlyMap<number, string>} */
-const FATAL_TEXTS = new Map([
-  [Code.PROTOCOL_ERROR, "Protocol error"],
-  [Code.UNSUPPORTED_COMMAND, "Unsupported command"],
-  [Code.UNSUPPORTED_VERSION, "Unsupported version"],
-]);
-
 /**
  * Bytes to send; an `AttachmentError` tells that there are none (R15).
  *
@@ -1086,7 +1087,7 @@ const FATAL_TEXTS = new Map([
  */
 function bytesToSend(source) {
   if (source instanceof AttachmentError) {
-    return spell({ command: "-", id: "0", payload: source.message, attachments: 0 });
+    return spell({ command: "-", id: "0", payload: sendable(source.message), attachments: 0 });
   }
   const bytes = asBytes(source);
   if (bytes === null) {
@@ -1348,13 +1349,18 @@ export async function connect(url = "", options = {}) {
   return client;
 }
 
-/** Lists that come in pages, and the member of their items that says where a page ends. */
+/**
+ * Lists that come in pages: the member of their items that says where a page ends, and what comes
+ * before the first.
+ *
+ * @type {Readonly<Record<string, {by: string, first: string | number}>>}
+ */
 const PAGED = Object.freeze({
-  clients: "id",
-  topics: "topic",
-  retained: "topic",
-  queues: "queue",
-  wills: "id",
+  clients: { by: "id", first: 0 },
+  topics: { by: "topic", first: "" },
+  retained: { by: "topic", first: "" },
+  queues: { by: "queue", first: "" },
+  wills: { by: "id", first: 0 },
 });
 
 /**
@@ -1572,20 +1578,22 @@ export class Client {
    * Ask for one of the broker's long lists, page by page: `clients`, `topics`, `retained`, `queues`
    * or `wills`.
    *
-   * @param {keyof typeof PAGED} name
+   * @param {"clients" | "topics" | "retained" | "queues" | "wills"} name
    * @param {{prefix?: string, limit?: number, timeoutMs?: number}} [options] `limit`: of one page
    * @returns {AsyncGenerator<any, void, void>} its items, as docs/umq.md says
    */
   async *list(name, { prefix = "", limit = 100, timeoutMs } = {}) {
-    let after = "";
+    const { by, first } = PAGED[name];
+    let after = first;
     for (;;) {
       const answer = await this.method(name, [{ prefix, after, limit }], { timeoutMs });
       const items = answer[name];
       yield* items;
-      if (!answer.more || items.length === 0) {
+      const last = answer.after ?? items.at(-1)?.[by];
+      if (!answer.more || last === undefined) {
         return;
       }
-      after = String(items[items.length - 1][PAGED[name]]);
+      after = last;
     }
   }
 
@@ -2338,13 +2346,15 @@ class Connection {
     this.#socket.binaryType = "arraybuffer";
     this.#socket.onopen = () => this.#greet();
     this.#socket.onmessage = (message) => this.#received(message.data);
-    let why = "";
+    // An error is the end, too: Node 20 tells of no close of what could not be opened.
     this.#socket.onerror = (event) => {
-      why = "message" in event && event.message ? String(event.message) : "";
+      const why = "message" in event && event.message ? String(event.message) : NO_ANSWER;
+      this.#ended(new ConnectionLost(`no connection to ${url} (${why})`));
+      this.#setClosed();
     };
     this.#socket.onclose = ({ code, reason }) => {
-      const text = reason || why || (code === 1006 ? "no answer, or a refusal" : `code ${code}`);
-      this.#ended(new ConnectionLost(`${url} closed the connection (${text})`));
+      const why = reason || (code === 1006 ? NO_ANSWER : `code ${code}`);
+      this.#ended(new ConnectionLost(`${url} closed the connection (${why})`));
       this.#setClosed();
     };
     this.#deadline = setTimeout(() => {
@@ -2391,9 +2401,13 @@ class Connection {
   close() {
     this.#stop();
     this.peer.receiveEnd(new ConnectionLost("the connection was closed"));
+    const { readyState } = this.#socket;
     this.#socket.close(NORMAL);
-    if (this.#socket.readyState === CLOSED) {
-      this.#setClosed();
+    if (readyState === CONNECTING || readyState === CLOSED) {
+      this.#setClosed(); // not every WebSocket tells of the end of one that never opened
+    } else {
+      const timer = setTimeout(this.#setClosed, CLOSING_MS); // a peer that does not answer
+      this.closed.then(() => clearTimeout(timer));
     }
   }
 
@@ -2489,9 +2503,12 @@ class Connection {
   }
 }
 
+const CONNECTING = 0;
 const OPEN = 1;
 const CLOSED = 3;
 const NORMAL = 1000;
+const NO_ANSWER = "no answer, or a refusal"; // a browser does not tell more
+const CLOSING_MS = 2000;
 
 // ---- arguments --------------------------------------------------------------------------------
 

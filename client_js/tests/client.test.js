@@ -17,22 +17,34 @@ import {
 } from "../umq.js";
 import { Listener } from "./memory_socket.js";
 
-/** Return a connected client with its broker's end. */
-async function connected(options = {}) {
-  const listener = new Listener();
+/** Return a connected client with its broker's end. Its clock goes when the test says so. */
+async function connected(t, options = {}) {
+  const listener = listening(t);
   const { WebSocket } = listener;
-  const client = new Client("umq://broker", {
-    WebSocket,
-    heartbeatMs: 0,
-    firstPauseMs: 1,
-    longestPauseMs: 2,
-    ...options,
-  });
+  const client = new Client("umq://broker", { WebSocket, heartbeatMs: 0, ...options });
+  t.after(() => client.close());
   const end = await listener.next();
   const hello = await end.accept();
   await client.ready();
   return { client, end, listener, hello };
 }
+
+function listening(t) {
+  t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
+  return new Listener();
+}
+
+/** Let time pass until the client has made another attempt to connect. */
+async function nextAttempt(t, listener) {
+  const { attempts } = listener;
+  while (listener.attempts === attempts) {
+    t.mock.timers.tick(1000);
+    await turn();
+  }
+}
+
+/** Let what is to happen now happen. */
+const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Return a subscription whose broker's end has accepted it, and the topic's id. */
 async function subscribed(client, end, ...args) {
@@ -74,7 +86,7 @@ test("addresses", () => {
   }
 });
 
-test("a hello says who we are, and no more", async () => {
+test("a hello says who we are, and no more", async (t) => {
   for (const [options, payload] of [
     [{}, ""],
     [{ token: "t" }, '{"token":"t"}'],
@@ -82,15 +94,16 @@ test("a hello says who we are, and no more", async () => {
     [{ user: "u", password: "p" }, '{"user":"u","password":"p"}'],
     [{ hello: { a: 1 } }, '{"a":1}'],
   ]) {
-    const { client, hello } = await connected(options);
-    assert.equal(hello.payload, payload);
-    assert.equal(client.welcome.broker, "MoteMQ 0");
-    await client.close();
+    await t.test(payload, async (t) => {
+      const { client, hello } = await connected(t, options);
+      assert.equal(hello.payload, payload);
+      assert.equal(client.welcome.broker, "MoteMQ 0");
+    });
   }
 });
 
-test("a refusal is final", async () => {
-  const listener = new Listener();
+test("a refusal is final", async (t) => {
+  const listener = listening(t);
   const states = [];
   const connecting = connect("umq://broker", {
     WebSocket: listener.WebSocket,
@@ -110,8 +123,8 @@ test("a refusal is final", async () => {
   assert.equal(listener.attempts, 1);
 });
 
-test("bodies are text, bytes or JSON", async () => {
-  const { client, end } = await connected();
+test("bodies are text, bytes or JSON", async (t) => {
+  const { client, end } = await connected(t);
   for (const [body, text, attachments] of [
     ["on", "on", []],
     [{ a: [1] }, '{"a":[1]}', []],
@@ -132,8 +145,8 @@ test("bodies are text, bytes or JSON", async () => {
   await client.close();
 });
 
-test("a call has text or bytes for an answer, or a reason why not", async () => {
-  const { client, end } = await connected();
+test("a call has text or bytes for an answer, or a reason why not", async (t) => {
+  const { client, end } = await connected(t);
   const asked = ["one", bytes(9), "three", "four"].map((body) => client.call("board", body));
   const calls = [await end.call(), await end.call(), await end.call(), await end.call()];
   assert.deepEqual(calls[1].attachments, [bytes(9)]);
@@ -149,10 +162,13 @@ test("a call has text or bytes for an answer, or a reason why not", async () => 
   await client.close();
 });
 
-test("an answer that does not come in time", async () => {
-  const { client, end } = await connected({ timeoutMs: 20 });
-  await assert.rejects(client.method("stats"), TimedOut);
+test("an answer that does not come in time", async (t) => {
+  const { client, end } = await connected(t, { timeoutMs: 20 });
+  const unanswered = client.method("stats");
   const late = await end.call();
+  t.mock.timers.tick(19);
+  t.mock.timers.tick(1);
+  await assert.rejects(unanswered, TimedOut);
   end.answer(late.id, { stats: {} }); // it is ignored
   const asked = client.method("stats", [], { timeoutMs: 10_000 });
   const call = await end.call();
@@ -161,8 +177,8 @@ test("an answer that does not come in time", async () => {
   await client.close();
 });
 
-test("publications are read one by one, or told as they come", async () => {
-  const { client, end } = await connected();
+test("publications are read one by one, or told as they come", async (t) => {
+  const { client, end } = await connected(t);
   const told = [];
   const one = await subscribed(client, end, "a/*");
   const two = await subscribed(
@@ -213,8 +229,8 @@ test("publications are read one by one, or told as they come", async () => {
   await two.subscription.closed;
 });
 
-test("what nobody reads is dropped, the oldest first", async () => {
-  const { client, end } = await connected({ limits: { maxUnread: 3 } });
+test("what nobody reads is dropped, the oldest first", async (t) => {
+  const { client, end } = await connected(t, { limits: { maxUnread: 3 } });
   const { subscription, topic } = await subscribed(client, end, "a");
   for (let number = 0; number < 5; number += 1) {
     update(end, topic, [{ topic: "a", at: 0, text: String(number) }]);
@@ -230,8 +246,8 @@ test("what nobody reads is dropped, the oldest first", async () => {
   await client.close();
 });
 
-test("a refused subscription", async () => {
-  const { client, end } = await connected();
+test("a refused subscription", async (t) => {
+  const { client, end } = await connected(t);
   const coming = client.subscribe("secret");
   const call = await end.call();
   end.peer.fail(call.id, new CallFailed("not allowed", 1));
@@ -240,9 +256,9 @@ test("a refused subscription", async () => {
   await client.close();
 });
 
-test("subscriptions and attributes outlive a connection, calls do not", async () => {
+test("subscriptions and attributes outlive a connection, calls do not", async (t) => {
   const states = [];
-  const { client, end, listener } = await connected({
+  const { client, end, listener } = await connected(t, {
     attributes: { name: "test" },
     onState: (state) => states.push(state),
   });
@@ -258,12 +274,12 @@ test("subscriptions and attributes outlive a connection, calls do not", async ()
   listener.isDown = true;
   end.drop();
   await assert.rejects(asked, ConnectionLost);
-  while (listener.attempts < 4) {
-    await new Promise((resolve) => setImmediate(resolve));
-  }
+  await nextAttempt(t, listener);
+  await nextAttempt(t, listener);
   assert.notEqual(client.error, null);
-  const waiting = client.method("stats"); // waits for the next connection
   listener.isDown = false;
+  await nextAttempt(t, listener);
+  const waiting = client.method("stats"); // waits for the connection
   const again = await listener.next();
   await again.accept();
   assert.equal((await again.event("attributeSet")).name, "name");
@@ -289,8 +305,8 @@ test("subscriptions and attributes outlive a connection, calls do not", async ()
   await client.close();
 });
 
-test("without reconnecting a loss is the end", async () => {
-  const { client, end } = await connected({ reconnect: false });
+test("without reconnecting a loss is the end", async (t) => {
+  const { client, end } = await connected(t, { reconnect: false });
   const { subscription } = await subscribed(client, end, "a");
   const reading = subscription.next();
   end.drop();
@@ -300,31 +316,43 @@ test("without reconnecting a loss is the end", async () => {
   await assert.rejects(client.ready(), ConnectionLost);
 });
 
-test("a broker that says nothing any more is given up", async () => {
-  const { client, end, listener } = await connected({ heartbeatMs: 15 });
+test("a broker that says nothing any more is given up", async (t) => {
+  const { client, end, listener } = await connected(t, { heartbeatMs: 1000 });
+  t.mock.timers.tick(1000); // the welcome was heard
+  assert.equal(end.events.length, 0);
+  t.mock.timers.tick(1000);
   const first = await end.call();
   assert.deepEqual(first.args, ["ping"]);
   end.peer.fail(first.id, new CallFailed("whom?", 3)); // it is there
   end.flush();
-  await end.event("call");
-  const again = await listener.next(); // no answer to the second
+  t.mock.timers.tick(1000);
+  t.mock.timers.tick(1000);
+  await end.call();
+  assert.equal(client.state, "open");
+  t.mock.timers.tick(1000); // no answer to that
+  assert.equal(client.state, "waiting");
+  assert.equal((await end.event("closed")).error.code, 8);
+  await nextAttempt(t, listener);
+  const again = await listener.next();
   await again.accept();
   await client.ready();
   assert.equal(client.connections, 2);
   await client.close();
 });
 
-test("no welcome", async () => {
-  const listener = new Listener();
+test("no welcome", async (t) => {
+  const listener = listening(t);
   const how = { WebSocket: listener.WebSocket, timeoutMs: 20, reconnect: false };
   const connecting = connect("umq://broker", how);
   const end = await listener.next();
+  await end.event("hello");
+  t.mock.timers.tick(20);
   await assert.rejects(connecting, TimedOut);
   await end.event("gone");
 });
 
-test("the peer calls us", async () => {
-  const { client, end } = await connected({
+test("the peer calls us", async (t) => {
+  const { client, end } = await connected(t, {
     onCall: async ({ payload, attachments }) => {
       if (payload === "bad") {
         throw new CallFailed("I'm a teapot", 418);
@@ -348,15 +376,16 @@ test("the peer calls us", async () => {
   assert.deepEqual([bad.code, bad.text], [418, "I'm a teapot"]);
   assert.equal((await ask("failure", "worse")).text, "broken");
   await client.close();
-  const other = await connected();
+  t.mock.timers.reset();
+  const other = await connected(t);
   other.end.peer.call("x");
   other.end.flush();
   assert.equal((await other.end.event("failure")).code, 6);
   await other.client.close();
 });
 
-test("callbacks are for once", async () => {
-  const { client, end } = await connected();
+test("callbacks are for once", async (t) => {
+  const { client, end } = await connected(t);
   const id = client.registerCallback(({ payload }) => `did ${payload}`);
   end.peer.callBack(id, "work");
   end.peer.callBack(id, "more");
@@ -366,8 +395,8 @@ test("callbacks are for once", async () => {
   await client.close();
 });
 
-test("we call back", async () => {
-  const { client, end } = await connected();
+test("we call back", async (t) => {
+  const { client, end } = await connected(t);
   const id = end.peer.registerCallback();
   const asked = client.callBack(id, "done: 5", { attachments: [bytes(1)] });
   const event = await end.event("callback");
@@ -378,8 +407,8 @@ test("we call back", async () => {
   await client.close();
 });
 
-test("the peer subscribes here", async () => {
-  const { client, end } = await connected();
+test("the peer subscribes here", async (t) => {
+  const { client, end } = await connected(t);
   const id = end.peer.openSubscription();
   const topic = client.openTopic(id);
   assert(topic.update("one", [bytes(1)]));
@@ -399,8 +428,8 @@ test("the peer subscribes here", async () => {
   await client.close();
 });
 
-test("too much that waits for the network is refused", async () => {
-  const { client, end } = await connected({ limits: { maxBufferedBytes: 10 } });
+test("too much that waits for the network is refused", async (t) => {
+  const { client, end } = await connected(t, { limits: { maxBufferedBytes: 10 } });
   end.waitingBytes = 11;
   await assert.rejects(client.publish("a", "b"), LimitExceeded);
   assert.throws(() => client.setAttribute("a", "b"), LimitExceeded);
@@ -413,14 +442,15 @@ test("too much that waits for the network is refused", async () => {
   await client.close();
 });
 
-test("what is no JSON ends the connection, and the program goes on", async () => {
-  const { client, end, listener } = await connected();
+test("what is no JSON ends the connection, and the program goes on", async (t) => {
+  const { client, end, listener } = await connected(t);
   const asked = client.method("stats");
   const call = await end.call();
   end.peer.result(call.id, "{");
   end.flush();
   await assert.rejects(asked, /is no MoteMQ broker/);
   assert.equal((await end.event("closed")).error.code, 3);
+  await nextAttempt(t, listener);
   const again = await listener.next();
   await again.accept();
   const coming = client.subscribe("a");
@@ -434,8 +464,8 @@ test("what is no JSON ends the connection, and the program goes on", async () =>
   await client.close();
 });
 
-test("lists come page by page", async () => {
-  const { client, end } = await connected();
+test("lists come page by page", async (t) => {
+  const { client, end } = await connected(t);
   const reading = (async () => {
     const names = [];
     for await (const { topic } of client.list("topics", { prefix: "a", limit: 2 })) {

@@ -107,8 +107,12 @@ export class Listener {
         this.end = new ServerEnd(this);
         listener.attempts += 1;
         setImmediate(() => {
-          if (listener.isDown || this.readyState !== 0) {
-            this.ends(1006);
+          if (listener.isDown) {
+            this.readyState = CLOSED;
+            this.onerror?.({}); // and no close, as in Node 20
+            return;
+          }
+          if (this.readyState !== 0) {
             return;
           }
           this.readyState = OPEN;
