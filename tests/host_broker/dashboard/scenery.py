@@ -112,7 +112,9 @@ def hostile(folder: Path) -> Iterator[BrokerProcess]:
         elsewhere = run.parent.with_name(f"rig={spelled}") / f"run={spelled}"
         elsewhere.mkdir(parents=True)
         (elsewhere / "events.jsonl").touch()
-    options = ("--set", f"http.rig={out}", "--ephemeral")
+    # Boards that only say their names: nobody asks them whether they live, and ">" means nothing.
+    named = (f"http.rig={out}", "lightmq.ping_interval_s=0", "lightmq.calls=false")
+    options = [word for each in named for word in ("--set", each)]
     with (
         broker("--listen", "auto://127.0.0.1:0", *options) as running,
         contextlib.ExitStack() as stack,
