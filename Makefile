@@ -13,8 +13,8 @@ help: ## show this list
 setup: ## install what is needed: Debian packages (when root) and .venv
 	@./setup.sh
 
-demo: setup ## three virtual boards, from blank flash to a Spark report
-	@$(BIN)/motemq demo --out $(OUT)
+demo: setup ## three virtual boards, from blank flash to a Spark report; KEEP=1: then look at the dashboard
+	@$(BIN)/motemq demo --out $(OUT) $(if $(KEEP),--keep)
 
 check: setup ## lint, types, import contracts
 	$(BIN)/ruff check .
