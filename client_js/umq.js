@@ -138,7 +138,16 @@ export class Violation extends UmqError {
  */
 
 const COMMANDS = "-HWFCBRETDUSX!";
-const WITH_ATTACHMENTS = "HWCBRTS"; // R14, R16, R21, R26, R27, A11
+/** What has no attachments, and which requirement says so. @type {ReadonlyMap<string, string>} */
+const BARE = new Map([
+  ["F", "R14"],
+  ["-", "R16"],
+  ["E", "R21"],
+  ["!", "R21"],
+  ["D", "R27"],
+  ["U", "R29"],
+  ["X", "A11"],
+]);
 const WITHOUT_ID = "FSX-"; // R35
 const DIGITS = /^[0-9A-Z]*$/;
 
@@ -147,14 +156,16 @@ const DIGITS = /^[0-9A-Z]*$/;
  *
  * @param {string} digits
  * @param {number} maxDigits
+ * @param {string} [rule] what is broken if it is none
  * @returns {string}
  */
-function canonical(digits, maxDigits) {
-  if (digits.length > maxDigits) {
-    throw new Violation("A4", `a number has ${digits.length} digits; at most ${maxDigits} are read`);
-  }
+function canonical(digits, maxDigits, rule = "R2") {
   if (!DIGITS.test(digits)) {
-    throw new Violation("R2", `'${shortened(digits)}' is no number in base 36 (0-9 and A-Z)`);
+    throw new Violation(rule, `'${shortened(digits)}' is no number in base 36 (0-9 and A-Z)`);
+  }
+  if (digits.length > maxDigits) {
+    const text = `a number has ${digits.length} digits; at most ${maxDigits} are read`;
+    throw new Violation(rule === "R2" ? "maxIdDigits" : rule, text);
   }
   return digits.replace(/^0+/, "") || "0";
 }
@@ -169,22 +180,16 @@ function canonical(digits, maxDigits) {
  */
 export function parse(text, limits = DEFAULT_LIMITS) {
   if (text.length > limits.maxTextLength) {
-    throw new Violation(
-      "limit",
-      `a text message of ${text.length} characters; at most ${limits.maxTextLength} are read`,
-    );
+    throw exceeded("maxTextLength", `a text message has ${text.length} characters`);
   }
   let rest = text;
   let attachments = 0;
   let separator = separatorOf(rest);
   if (rest[0] === "A") {
-    const count = canonical(rest.slice(1, separator), limits.maxIdDigits);
+    const count = canonical(rest.slice(1, separator), limits.maxIdDigits, "R5");
     attachments = parseInt(count, 36);
     if (attachments > limits.maxAttachments) {
-      throw new Violation(
-        "limit",
-        `a message with ${attachments} attachments; at most ${limits.maxAttachments} are read`,
-      );
+      throw exceeded("maxAttachments", `a message has ${attachments} attachments`);
     }
     rest = rest.slice(separator + 1);
     separator = separatorOf(rest);
@@ -197,8 +202,9 @@ export function parse(text, limits = DEFAULT_LIMITS) {
     throw new Violation("R1", `'${command}' is no command of UMQ`);
   }
   const id = canonical(rest.slice(1, separator), limits.maxIdDigits);
-  if (attachments > 0 && !WITH_ATTACHMENTS.includes(command)) {
-    throw new Violation("A11", `a message ${command} has no attachments`);
+  const rule = BARE.get(command);
+  if (attachments > 0 && rule !== undefined) {
+    throw new Violation(rule, `a message ${command} has no attachments`);
   }
   return { command, id, payload: rest.slice(separator + 1), attachments };
 }
@@ -255,6 +261,17 @@ function sendable(text) {
  */
 function base36(number) {
   return number.toString(36).toUpperCase();
+}
+
+/**
+ * Return the error for a peer that exceeds a limit.
+ *
+ * @param {keyof Limits} limit
+ * @param {string} text
+ * @returns {Violation}
+ */
+function exceeded(limit, text) {
+  return new Violation(limit, `${limit}: ${text}`, Code.REJECTED);
 }
 
 /**
@@ -421,13 +438,9 @@ export class Peer {
     if (this.state === "closed") {
       return [];
     }
-    const limit = this.#limits.maxAttachmentBytes;
-    if (bytes.length > limit) {
-      return [
-        this.#broken(
-          new Violation("limit", `an attachment of ${bytes.length} bytes; at most ${limit} are read`),
-        ),
-      ];
+    if (bytes.length > this.#limits.maxAttachmentBytes) {
+      const text = `an attachment has ${bytes.length} bytes`;
+      return [this.#broken(exceeded("maxAttachmentBytes", text))];
     }
     return this.#attach(bytes, bytes.length);
   }
@@ -531,7 +544,7 @@ export class Peer {
       throw new Violation("A25", `call ${id} while another one of that id is not answered`);
     }
     if (this.#unanswered.size >= this.#limits.maxPendingCalls) {
-      throw new Violation("limit", `more than ${this.#limits.maxPendingCalls} calls at once`);
+      throw exceeded("maxPendingCalls", "so many calls are not answered yet");
     }
     this.#unanswered.add(id);
   }
@@ -662,12 +675,11 @@ export class Peer {
   /** @param {number} length */
   #require(length) {
     this.#heldBytes += length;
-    const { maxHeldBytes, maxHeldMessages } = this.#limits;
-    if (this.#heldBytes > maxHeldBytes) {
-      throw new Violation("limit", `more than ${maxHeldBytes} bytes wait for attachments`);
+    if (this.#heldBytes > this.#limits.maxHeldBytes) {
+      throw exceeded("maxHeldBytes", "too much waits for attachments");
     }
-    if (this.#held.length > maxHeldMessages) {
-      throw new Violation("limit", `more than ${maxHeldMessages} messages wait for attachments`);
+    if (this.#held.length > this.#limits.maxHeldMessages) {
+      throw exceeded("maxHeldMessages", "too many messages wait for attachments");
     }
   }
 
@@ -721,12 +733,11 @@ export class Peer {
       const { name, value, attachments } = event;
       this.#attributeBytes += attributeBytes(name, { value, attachments });
       this.attributes.set(name, { value, attachments });
-      const { maxAttributes, maxAttributeBytes } = this.#limits;
-      if (this.attributes.size > maxAttributes) {
-        throw new Violation("limit", `more than ${maxAttributes} attributes`);
+      if (this.attributes.size > this.#limits.maxAttributes) {
+        throw exceeded("maxAttributes", "there are too many attributes");
       }
-      if (this.#attributeBytes > maxAttributeBytes) {
-        throw new Violation("limit", `attributes of more than ${maxAttributeBytes} bytes`);
+      if (this.#attributeBytes > this.#limits.maxAttributeBytes) {
+        throw exceeded("maxAttributeBytes", "all attributes together are too long");
       }
     } else if (event.type === "attributeUnset") {
       this.#forgetAttribute(event.name);
@@ -753,9 +764,8 @@ export class Peer {
     if (!(error instanceof Violation)) {
       throw error; // a mistake of ours
     }
-    const what =
-      error.code === Code.UNSUPPORTED_VERSION ? "Unsupported version" : "Protocol error";
-    this.#send("F", "0", sendable(`${error.code} ${what}: ${error.message}`), []);
+    const what = FATAL_TEXTS.get(error.code) ?? "";
+    this.#send("F", "0", sendable(`${error.code} ${what}${error.message}`), []);
     return this.#ended(error, false);
   }
 
@@ -1074,6 +1084,12 @@ export class Peer {
     this.#output.push(text, ...binaries);
   }
 }
+
+/** How texts of F begin, by code. @type {ReadonlyMap<number, string>} */
+const FATAL_TEXTS = new Map([
+  [Code.PROTOCOL_ERROR, "Protocol error: "],
+  [Code.UNSUPPORTED_VERSION, "Unsupported version: "],
+]);
 
 /**
  * Bytes to send; an `AttachmentError` tells that there are none (R15).
@@ -2018,7 +2034,9 @@ export class Client {
 
   /** @param {UmqError} error */
   #lost(error) {
+    // What is said to somebody who was let in is about what was said, not about who it is.
     const isFinal =
+      this.state !== "open" &&
       error instanceof Refused &&
       (error.code === Code.REJECTED || error.code === Code.UNSUPPORTED_VERSION);
     if (isFinal || this.#options.reconnect === false) {

@@ -131,9 +131,10 @@ test("R11, R12, R13: F is the last word, and nothing is said to it", () => {
 });
 
 test("R14, R16, R21, R27, A11: what has no attachments", () => {
-  for (const command of "-FEDUX!") {
+  const rules = { "-": "R16", F: "R14", E: "R21", "!": "R21", D: "R27", U: "R29", X: "A11" };
+  for (const [command, rule] of Object.entries(rules)) {
     const client = opened();
-    assertBroken(client.receiveText(`A1:${command}1:x`), client, "A11");
+    assertBroken(client.receiveText(`A1:${command}1:x`), client, rule);
   }
 });
 
@@ -336,22 +337,23 @@ test("limits", () => {
     maxAttributeBytes: 12,
   };
   const cases = [
-    [[`C1:${"x".repeat(27)}`], `C2:${"x".repeat(28)}`, "limit"],
-    [["A1:C1:", bytes(1, 2, 3, 4)], bytes(1, 2, 3, 4, 5), "limit"],
-    [["A3:C1:"], "A4:C2:", "limit"],
-    [["A3:C1:", bytes(1, 2, 3, 4), bytes(1, 2, 3, 4)], `S:${"x".repeat(15)}=`, "limit"],
-    [["A1:C1:", "A1:C2:"], "S:a=", "limit"],
-    [["C0001:"], "C00002:", "A4"],
-    [["C1:", "C2:"], "C3:", "limit"],
-    [["S:a=1", "S:b=1"], "S:c=1", "limit"],
-    [["S:a=12345678901", "S:a=12345678901"], "S:a=123456789012", "limit"],
+    [[`C1:${"x".repeat(27)}`], `C2:${"x".repeat(28)}`, "maxTextLength"],
+    [["A1:C1:", bytes(1, 2, 3, 4)], bytes(1, 2, 3, 4, 5), "maxAttachmentBytes"],
+    [["A3:C1:"], "A4:C2:", "maxAttachments"],
+    [["A3:C1:", bytes(1, 2, 3, 4), bytes(1, 2, 3, 4)], `S:${"x".repeat(15)}=`, "maxHeldBytes"],
+    [["A3:C1:12345", bytes(1, 2, 3, 4), bytes(1, 2, 3, 4)], bytes(1, 2), "maxHeldBytes"],
+    [["A1:C1:", "A1:C2:"], "S:a=", "maxHeldMessages"],
+    [["C0001:"], "C00002:", "maxIdDigits", 3],
+    [["C1:", "C2:"], "C3:", "maxPendingCalls"],
+    [["S:a=1", "S:b=1"], "S:c=1", "maxAttributes"],
+    [["S:a=12345678901", "S:a=12345678901"], "S:a=123456789012", "maxAttributeBytes"],
   ];
-  for (const [allowed, tooMuch, rule] of cases) {
+  for (const [allowed, tooMuch, rule, code = 1] of cases) {
     const client = opened(limits);
     for (const each of allowed) {
       assert(receive(client, each).every((event) => event.type !== "closed"), String(each));
     }
-    assertBroken(receive(client, tooMuch), client, rule);
+    assertBroken(receive(client, tooMuch), client, rule, code);
   }
   for (const ask of [
     (client) => client.call(""),
@@ -377,7 +379,7 @@ test("an attribute that is set again gives back what it took", () => {
     client.receiveText("X:a");
   }
   client.receiveText("A1:S:a=1");
-  assertBroken(client.receiveBinary(new Uint8Array(11)), client, "limit");
+  assertBroken(client.receiveBinary(new Uint8Array(11)), client, "maxAttributeBytes", 1);
 });
 
 test("nothing is said before the handshake, or behind the end", () => {

@@ -15,6 +15,7 @@ CLIENT = Path(__file__).parents[2] / "client_js"
 _INSTALL_S = 120
 _RUN_S = 300
 _LEAST_NODE = 20
+NODE_OPTIONS = "--experimental-websocket"  # Node 20 has a WebSocket then; later ones have it anyway
 
 
 @functools.cache
@@ -28,9 +29,9 @@ def node() -> NodeTools:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return what a script runs in: what npm runs finds this Node, Node 20 has a WebSocket."""
+    """Return what a script runs in: what npm runs finds this Node."""
     path = f"{node().node.parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "NODE_OPTIONS": "--experimental-websocket", **more}
+    return {**os.environ, "PATH": path, "NODE_OPTIONS": NODE_OPTIONS, **more}
 
 
 def run_tests(*arguments: str, **variables: str) -> int:

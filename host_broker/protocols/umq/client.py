@@ -1,8 +1,9 @@
 """UMQ's client side: the broker's calls over a WebSocket, and its updates.
 
 What a program asks for is a call of the broker (docs/umq.md): ``publish``, ``subscribe``, ``call``.
-At most 64 of them are without an answer at a time, the rest waits here, in order. A ping is one of
-the WebSocket; together with the answers to all calls before it, it says that the broker has
+At most 64 of them are without an answer at a time, the rest waits here, in order. A subscription is
+active when the call ``sync`` behind it is answered: what is retained has come by then. A ping is
+one of the WebSocket; together with the answers to all calls before it, it says that the broker has
 processed everything.
 
 Why so long: it is one state machine.
@@ -96,7 +97,6 @@ class _Topic:
     subscription: Subscription
     pattern: str
     before: Sequence[str]  # patterns of the same subscription: what they match is told there
-    is_accepted: bool = False
 
 
 @dataclass(slots=True)
@@ -276,6 +276,8 @@ class UmqClientSession(ClientSession):
             self._topics[self._last_topic] = topic
             self._peer.subscribe(self._last_topic)
             self._subscribe(self._last_topic, topic, options)
+        if subscription.confirm:
+            self._confirm(subscription)
         return ()
 
     def unsubscribe(self, subscription: Subscription, now: float) -> None:
@@ -521,17 +523,22 @@ class UmqClientSession(ClientSession):
         subscription = topic.subscription
 
         def answer(answered: _Answered) -> Sequence[Event]:
-            if answered.error is not None:
-                self._topics.pop(number, None)
-                self._peer.forget_topic(number)
-                return [Failed(subscription.number, answered.error)]
-            topic.is_accepted = True
-            mine = (each for each in self._topics.values() if each.subscription is subscription)
-            if subscription.confirm and all(each.is_accepted for each in mine):
-                return [Active(subscription.number)]
-            return ()
+            if answered.error is None:
+                return ()
+            self._peer.forget_topic(number)
+            if self._topics.pop(number, None) is None:
+                return ()  # it has been left, or was ended
+            return [Failed(subscription.number, answered.error)]
 
         self._enqueue(["subscribe", topic.pattern, spell_id(number), options], (), answer)
+
+    def _confirm(self, subscription: Subscription) -> None:
+        def answer(answered: _Answered) -> Sequence[Event]:
+            if any(each.subscription is subscription for each in self._topics.values()):
+                return [Active(subscription.number)]
+            return ()  # it was refused, or has been left
+
+        self._enqueue(["sync"], (), answer)
 
     def _enqueue(
         self, arguments: Sequence[object], attachments: Sequence[bytes], answer: _Answer
@@ -560,7 +567,7 @@ class UmqClientSession(ClientSession):
     # ---- texts ----
 
     def _host(self) -> str:
-        scheme, _, where = self.setup.where.partition("://")
+        scheme, _, where = self.setup.where.rpartition("://")
         return "localhost" if scheme.endswith("+unix") else where
 
     def _hello(self) -> str:

@@ -314,7 +314,7 @@ class UmqSession(Session):
         self.peer.welcome(version, spelled({"broker": self.shared.version, "principal": known}))
         self._state = _State.OPEN
         self._allow_silence(now)
-        commands: list[Command] = []
+        commands = self._flushed()
         early, self._early = self._early, []
         self._handle(early, commands, now)
         return self._done(commands)
@@ -329,6 +329,7 @@ class UmqSession(Session):
         """Send the next updates."""
         for topic, payload, attachments in self.updates.take(now):
             self.peer.update(topic.id, payload, attachments)
+        self._calls.told()
         return self._flushed()
 
     def answered(self, commands: Sequence[Command] = ()) -> Sequence[Command]:
@@ -464,6 +465,8 @@ def _read_hello(hello: Hello) -> _Credentials | str:
     user, password, token = (document.get(name) for name in ("user", "password", "token"))
     if not all(each is None or isinstance(each, str) for each in (user, password, token)):
         return "token, user and password are texts"
+    if user and token is not None:
+        return _Credentials(user, token)  # nobody else's will do
     return _Credentials(user or "", password, token)
 
 

@@ -27,7 +27,8 @@ class Topic:
     """A subscription: the id that the client chose, and what it asked for.
 
     ``is_made``: the client was told that it is. ``is_unwanted``: it has said before that it wants
-    no more of it. ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no earlier.
+    no more of it. ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no
+    earlier.
     """
 
     id: int
@@ -76,6 +77,11 @@ class Updates:
     def waiting_bytes(self) -> int:
         """Bytes that wait and may be dropped."""
         return self._bytes
+
+    @property
+    def tells_kept(self) -> bool:
+        """Whether something that was retained is yet to be told."""
+        return bool(self._kept)
 
     def add(self, delivery: Delivery, now: float, now_ms: int) -> None:
         """Take what is published; ``now_ms`` is the time of day."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from host_broker.protocols.lightmq.events import Ping
 from host_broker.questions import (
     AskHistory,
     AskJournal,
@@ -16,7 +17,6 @@ from host_broker.questions import (
     Traffic,
 )
 from tests.host_broker.desk import Desk
-from host_broker.protocols.lightmq.events import Ping
 from tests.host_broker.lightmq_peer import board as lightmq_board
 from tests.host_broker.protocols.umq.peer import UmqPeer, joined, umq_desk, updates
 

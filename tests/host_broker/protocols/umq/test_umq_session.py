@@ -39,11 +39,11 @@ def test_what_comes_in_one_read_with_the_request_is_not_lost() -> None:
     client = UmqPeer(desk, upgrade=False)
     spelled = UmqPeer(desk)
     spelled.heard()
-    data = client.request + spelled.bytes_of("H1:", 'C1:["topics"]')
+    data = client.request + spelled.bytes_of("H1:", 'C1:["subscribe","**","A"]', 'C2:["topics"]')
     desk.send(client.connection, data)
     heard = client.heard()
     assert heard[0] == ("accepted", None)
-    assert [each[:3] for each in heard[1:]] == ["W1:", "R1:"]
+    assert [each[:3] for each in heard[1:]] == ["W1:", "R1:", "R2:", "TA:"]
 
 
 def test_a_subprotocol_is_accepted_if_the_settings_name_it() -> None:
