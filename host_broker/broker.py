@@ -155,7 +155,8 @@ class Client:
     or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
     publications. ``queues`` are those it consumes, ``own_queues``
     those of them for which it needs no right. ``held_by``: full queues it has to wait for.
-    ``congested``: its connection takes no more for now; ``holds``: its session takes no more, so
+    ``congested``: its connection takes no more for now; ``paced``: its session waits until that has
+    taken what it was given; ``holds``: its session takes no more, so
     that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
     ``topics`` are those it may publish, with their routes: that is one table for all who may the
     same. ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a
@@ -170,6 +171,7 @@ class Client:
     closing: bool = False
     published: int = 0
     congested: bool = False
+    paced: bool = False
     holds: bool = False
     slow: SlowPolicy = "pause"
     answers: deque[_RetainedAnswer] | None = None
@@ -529,7 +531,9 @@ class Broker:
         if client is None or client.closing or self._ending:
             return
         self._begin(connection, now)
-        self._run_all(client, self._ask(client, client.session.drained, now))
+        if client.paced:
+            client.paced = False
+            self._run_all(client, self._ask(client, client.session.drained, now))
         self._run_suspended(client)
         for queue in self._consumed_by(client):
             queue.proceed(connection)
@@ -1544,8 +1548,9 @@ class Broker:
             self._answer_login(client, command, name if colon else claim, "")
         elif command.known is not None:
             self._log_in(client, command, Accepted(command.known))
-        elif not claim and command.secret is not None:
-            self._log_in(client, command, access.log_in_by_token(secret, known.address, self._now))
+        elif command.token is not None:
+            by_token = access.log_in_by_token(command.token, known.address, self._now)
+            self._log_in(client, command, by_token)
         elif not claim:
             self._log_in(client, command, Accepted(known))
         elif access.is_open:
@@ -2089,6 +2094,7 @@ class Broker:
         self._cause = cause
 
     def _pace(self, client: Client, command: Pace) -> None:
+        client.paced = True
         self._outputs.paced.append(client.connection)
 
     def _ask_edge(self, client: Client, command: Ask) -> None:

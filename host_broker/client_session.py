@@ -231,6 +231,8 @@ class Channel(ABC):
 
     next_deadline: float | None = None  # when ``tick`` wants to be called, None = never
     heard: bool = False  # the broker has said anything yet
+    # What its first words look like to those who tell strangers apart, "" if like nobody's.
+    begins_as: ClassVar[str] = ""
 
     def __init__(self, where: str) -> None:
         """``where`` names the broker in error texts."""
@@ -285,6 +287,7 @@ class ClientSession(Channel):
     # How clients of this protocol are called by those who publish and subscribe.
     call_by_topics: "ClassVar[type[CallByTopics] | None]" = None
     handshake: ClassVar[str] = "did not greet"  # what is missing before ``Ready``
+    calls_anyone: ClassVar[bool] = False  # ``call`` is not only for the client of ``Setup.calls``
 
     name: str = ""  # of this client, "" if the protocol has none
 
@@ -335,8 +338,9 @@ class ClientSession(Channel):
         """Publish; ``Done`` with the payload (bytes) of the answer to this very message."""
         raise self.not_supported(Ability.REQUEST)
 
-    def call(self, operation: int, payload: bytes, now: float) -> str:
-        """Ask the client of ``Setup.calls``; ``Done`` with the payload of its answer."""
+    def call(self, operation: int, target: str, payload: bytes, now: float) -> str:
+        """Ask a client of the broker, that of ``Setup.calls`` unless the session ``calls_anyone``;
+        ``Done`` with the payload of its answer."""
         raise self.not_supported(Ability.CALL)
 
     def respond(self, message: Message, payload: bytes, now: float) -> None:

@@ -321,13 +321,14 @@ class Authenticate:
     ``answer`` is called, perhaps later, nothing is read from the client.
 
     ``answer`` is told the name (without the secret), why it is refused ("": it is not), and when.
-    A secret without a claim is a token, which says whose it is. ``known``: whom the session has
-    found it to be by what the broker itself has given out.
+    ``token``: a secret that says whose it is. ``known``: whom the session has found it to be by
+    what the broker itself has given out.
     """
 
     claim: str = field(repr=False)
     answer: Callable[[str, str, float], Sequence["Command"]]
     secret: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
     known: Principal | None = None
 
 
