@@ -24,6 +24,7 @@ from host_broker.bus.commands import (
     Send,
     Wake,
 )
+from host_broker.bus.publication import Properties
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.fq.codec import (
@@ -33,6 +34,7 @@ from host_broker.protocols.fq.codec import (
     PERMANENT,
     REFUSED,
     Codec,
+    read_origin,
     spell_bind,
     spell_greeting,
     spell_heartbeat,
@@ -51,7 +53,8 @@ from host_broker.protocols.fq.events import (
     TooLong,
     UnbindAnswer,
 )
-from host_broker.protocols.fq.session import publication
+from host_broker.protocols.fq.remembered import Remembered
+from host_broker.protocols.fq.session import HOPS, MAX_ORIGINS, SENDER, relayed
 from host_broker.protocols.fq.shared import FqShared
 from host_broker.wire.violation import Violation
 
@@ -119,28 +122,21 @@ class Copies:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[bytes, bytes, bytes, bytes, int], dict[Link, int]] = {}
+        self._seen: dict[tuple[bytes, bytes, bytes, int], dict[Link, int]] = {}
 
     def without(self, run: MessageRun, link: Link) -> MessageRun:
         """Return a run without what is a copy."""
         new = [
-            position
-            for position, (id, payload) in enumerate(zip(run.ids, run.payloads, strict=True))
+            place
+            for place, (head, origin, id, payload) in enumerate(
+                zip(run.heads, run.origins, run.ids, run.payloads, strict=True)
+            )
             # The last 8 bytes of an id are not the sender's: queues on disk write there (R26).
-            if self._is_new((run.exchange, run.route, run.sender, id[:8], hash(payload)), link)
+            if self._is_new((head, read_origin(origin)[0], id[:8], hash(payload)), link)
         ]
-        if len(new) == len(run.ids):
-            return run
-        return MessageRun(
-            run.exchange,
-            run.route,
-            run.sender,
-            run.hops,
-            [run.ids[position] for position in new],
-            [run.payloads[position] for position in new],
-        )
+        return run if len(new) == len(run.ids) else run.only(new)
 
-    def _is_new(self, key: tuple[bytes, bytes, bytes, bytes, int], link: Link) -> bool:
+    def _is_new(self, key: tuple[bytes, bytes, bytes, int], link: Link) -> bool:
         came = self._seen.get(key)
         if came is None:
             if len(self._seen) >= MAX_COPIES:
@@ -403,6 +399,7 @@ class PeerMessages(Session):
         self._link = link
         self._key = key
         self._codec = Codec("data", server.max_payload, server.context.held)
+        self._relayed = Remembered(self._relay, MAX_ORIGINS)
         link.messages = connection
 
     def opened(self, now: float) -> Sequence[Command]:
@@ -424,11 +421,17 @@ class PeerMessages(Session):
         return commands
 
     def _published(self, run: MessageRun) -> Sequence[Command]:
-        hops = relayed(run.hops, self._server.node)
-        if hops is None:
-            return NOTHING
-        run = self._peering.new_of(run, self._link)
-        return [publication(self._server, run, run.sender, hops, None)] if run.ids else NOTHING
+        origins = self._relayed
+        places = [at for at, origin in enumerate(run.origins) if origins[origin] is not None]
+        if len(places) < len(run.ids):
+            run = run.only(places)
+        return relayed(self._server, self._peering.new_of(run, self._link), origins, None)
+
+    def _relay(self, origin: bytes) -> Properties | None:
+        """Return the properties of what has come with an origin; None: it has been here."""
+        sender, said = read_origin(origin)
+        hops = relayed_hops(said, self._server.node)
+        return None if hops is None else {SENDER: sender, HOPS: hops}
 
     def closed(self, now: float) -> Sequence[Command]:
         """End the first connection, too."""
@@ -440,7 +443,7 @@ class PeerMessages(Session):
         return [Disconnect("its other connection has ended", connection=link.commands)]
 
 
-def relayed(hops: bytes, node: bytes) -> bytes | None:
+def relayed_hops(hops: bytes, node: bytes) -> bytes | None:
     """Return the hops of a message that has come from a peer; None if it has been here before.
 
     The first one is the peer itself, which may have any name; the oldest of too many falls off.

@@ -5,7 +5,7 @@ ever if it is permanent. What is kept of that in tables, a ``Keeper`` says.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
@@ -13,11 +13,11 @@ from host_broker.bus.commands import (
     Command,
     DeleteQueue,
     OpenQueue,
-    Outcome,
     Subscribe,
     Unsubscribe,
 )
-from host_broker.bus.delivery import Filter
+from host_broker.bus.delivery import Filter, SubscriptionId
+from host_broker.bus.outcomes import Outcome
 from host_broker.bus.publication import Properties
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import BrokerContext
@@ -238,6 +238,7 @@ class Queues:
         self._topics = topics
         self._clock_ns = context.clock_ns
         self._last_route = 0
+        self._by_route: dict[int, Binding] = {}
 
     # ---- queues ----
 
@@ -353,11 +354,24 @@ class Queues:
 
     # ---- statistics ----
 
-    def came(self, exchange: Exchange | None, messages: int, octets: int) -> None:
-        """Count what somebody publishes to an exchange; None: there is none of that name."""
-        together = self.together
-        together.messages += messages
-        together.octets += octets
+    def came(
+        self,
+        exchanges: Mapping[bytes, Exchange | None],
+        names: Sequence[bytes],
+        payloads: Sequence[bytes],
+    ) -> None:
+        """Count what somebody publishes: ``names`` are the exchanges of each payload, or one for
+        all; None: there is none of that name."""
+        lengths = list(map(len, payloads))
+        self.together.messages += len(lengths)
+        self.together.octets += sum(lengths)
+        if len(names) == 1:
+            self._count(exchanges[names[0]], len(lengths), sum(lengths))
+            return
+        for name, length in zip(names, lengths, strict=True):
+            self._count(exchanges[name], 1, length)
+
+    def _count(self, exchange: Exchange | None, messages: int, octets: int) -> None:
         if exchange is None:
             self.no_exchange += messages
         else:
@@ -365,18 +379,20 @@ class Queues:
             exchange.octets += octets
 
     def went(self, exchange: Exchange | None, outcome: Outcome) -> None:
-        """Count what has become of it."""
+        """Count what has become of what was published to an exchange."""
         for each in (self.together, exchange):
             if each is not None:
                 each.routed += outcome.routed
                 each.dropped += outcome.dropped
                 each.no_route += outcome.unrouted
-        if exchange is not None:
-            for path, routes, count in outcome.unfiltered:
-                for route in routes:
-                    binding = exchange.bindings.get(route)
-                    if binding is not None and binding.queue.path == path:
-                        binding.invocations += count
+
+    def asked(self, unfiltered: Sequence[tuple[bytes, tuple[SubscriptionId, ...], int]]) -> None:
+        """Count for how many messages bindings without a rule were looked at (``Outcomes``)."""
+        for path, routes, count in unfiltered:
+            for route in routes:
+                binding = self._by_route.get(route)
+                if binding is not None and binding.queue.path == path:
+                    binding.invocations += count
 
     # ---- bindings ----
 
@@ -413,6 +429,7 @@ class Queues:
         wishes = self._wishes(binding)
         binding.subscriptions = tuple((topic, prefix) for topic, prefix, _ in wishes)
         queue.bindings[binding.route] = self.exchanges[exchange].bindings[binding.route] = binding
+        self._by_route[binding.route] = binding
         refused: list[str] = []
         left = len(wishes)
 
@@ -470,6 +487,7 @@ class Queues:
         if queue.by_program.get(key) is binding:
             del queue.by_program[key]
         self.exchanges[binding.exchange].bindings.pop(binding.route, None)
+        self._by_route.pop(binding.route, None)
 
     def _set_life(self, binding: Binding, life: int, flags: int) -> Sequence[Command]:
         if life not in (PERMANENT, TRANSIENT):

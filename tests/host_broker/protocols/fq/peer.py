@@ -7,6 +7,8 @@ from host_broker.access import access
 from host_broker.protocols.fq.codec import (
     TRANSIENT,
     Codec,
+    read_head,
+    read_origin,
     spell_bind,
     spell_greeting,
     spell_login,
@@ -47,6 +49,15 @@ class Heard:
     id: bytes
     sender: bytes
     hops: bytes
+
+
+def taken_apart(run: MessageRun) -> list[Heard]:
+    """The messages of a run."""
+    origins = run.origins or [b"\0\0"] * len(run.ids)
+    return [
+        Heard(*read_head(head), payload, id, *read_origin(origin))
+        for head, origin, id, payload in zip(run.heads, origins, run.ids, run.payloads, strict=True)
+    ]
 
 
 class Peer:
@@ -113,10 +124,7 @@ class Peer:
         found: list[Heard] = []
         for event in self.messages.receive_data(self.desk.got(self.data)):
             assert isinstance(event, MessageRun), event
-            found += [
-                Heard(event.exchange, event.route, payload, id, event.sender, event.hops)
-                for id, payload in zip(event.ids, event.payloads, strict=True)
-            ]
+            found += taken_apart(event)
         return found
 
     def payloads(self) -> list[bytes]:

@@ -14,7 +14,7 @@ from host_broker.protocols.fq.peering import (
     Login,
     Peering,
     Tag,
-    relayed,
+    relayed_hops,
 )
 from host_broker.protocols.fq.settings import FqSettings
 from host_broker.protocols.fq.shared import FqShared
@@ -131,16 +131,18 @@ def test_a_source_that_cannot_be() -> None:
 def test_hops() -> None:
     """R24, R46: ours in front; one that is there already is where it has been; 32 at most."""
     other = b"\xc0\0\2\2"
-    assert relayed(other + b"\x7f\0\0\1", _NODE) == _NODE + other + b"\x7f\0\0\1"
-    assert relayed(other + _NODE, _NODE) is None
+    assert relayed_hops(other + b"\x7f\0\0\1", _NODE) == _NODE + other + b"\x7f\0\0\1"
+    assert relayed_hops(other + _NODE, _NODE) is None
     many = other * 32
-    found = relayed(many, _NODE)
+    found = relayed_hops(many, _NODE)
     assert found == _NODE + other * 31
-    assert relayed(b"", _NODE) == _NODE
+    assert relayed_hops(b"", _NODE) == _NODE
 
 
 def _run(*payloads: bytes) -> MessageRun:
-    return MessageRun(b"e", b"r", b"s", b"", [b"i" * 16] * len(payloads), list(payloads))
+    count = len(payloads)
+    head, origin = codec.spell_head(b"e", b"r"), codec.spell_origin(b"s", b"")
+    return MessageRun([head] * count, [origin] * count, [b"i" * 16] * count, list(payloads))
 
 
 def test_copies_come_by_two_links() -> None:
