@@ -128,6 +128,7 @@ STEPS_AT_ONCE = 8_000
 _MOST_FAILURES = 100  # of filters, told in one turn: one may fail for each publication
 _MOST_DENIALS = 20  # told in one turn
 _STEPS_OF_A_FILTER = 4  # it takes so many times as long as a step
+_MOST_MAKERS = 16  # for whom one subscription of a queue is made: the latest
 _HELD_LOGIN = "login"  # why a connection is not read
 
 
@@ -281,6 +282,8 @@ class Broker:
         self._permitted: PermittedTables[tuple[Principal, str], Route] = PermittedTables(
             self._bus.forget_permitted
         )
+        # For whom queues are subscribed, and as whose clients.
+        self._makers: dict[SubscriberId, dict[SubscriptionKey, dict[Principal, ProtocolSpec]]] = {}
         self._arriving: Client | None = None  # its session is being made
         self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
         self._undelivered: dict[bytes, Queue] = {}  # they got many messages in this turn
@@ -571,6 +574,29 @@ class Broker:
                     continue
                 self._stop_consuming(client, StopConsuming(queue))
                 self._tell_lost(client, queue)
+        for subscriber in list(self._makers):
+            for key in list(self._makers.get(subscriber, ())):
+                self._judge_makers(subscriber, key)
+
+    def _judge_makers(self, subscriber: SubscriberId, key: SubscriptionKey) -> None:
+        """End a subscription of a queue unless somebody for whom it was made may have it still."""
+        queue, makers = self._bus.queue_of(subscriber), self._makers.get(subscriber, {}).get(key)
+        if queue is None or not makers:
+            return
+        for who, spec in list(makers.items()):
+            if not self._decide_for(who, spec, "subscribe", key.topic, prefix=key.prefix):
+                del makers[who]
+        if makers:
+            return
+        del self._makers[subscriber][key]
+        self.stats.discard(spec.name, "access.subscribe")
+        nobody = Client(0, spec, _NO_SESSION, ())  # whoever it was may be gone
+        self._tell_interest(nobody, self._bus.unsubscribe(subscriber, key))
+        try:
+            lost = self._servers[spec.name].subscription_lost(queue.name, key.topic, key.id)
+            self._execute(nobody, lost)
+        except Exception as error:
+            self._outputs.failures.append(Failure("server", 0, error))
 
     def _tell_lost(self, client: Client, path: bytes) -> None:
         """Say to a client that it may hear this no more."""
@@ -1427,10 +1453,21 @@ class Broker:
     def _decide(
         self, client: Client, action: Action, path: bytes, *, prefix: bool = False
     ) -> Decision:
-        paths = client.spec.client_paths
+        return self._decide_for(client.principal, client.spec, action, path, prefix=prefix)
+
+    def _decide_for(
+        self,
+        principal: Principal,
+        spec: ProtocolSpec,
+        action: Action,
+        path: bytes,
+        *,
+        prefix: bool = False,
+    ) -> Decision:
+        paths = spec.client_paths
         if paths is not None and not prefix:
-            return self.access.own(client.principal, action, path, paths)
-        return self.access.allows(client.principal, action, path, prefix=prefix)
+            return self.access.own(principal, action, path, paths)
+        return self.access.allows(principal, action, path, prefix=prefix)
 
     def _deny(self, client: Client, action: Action, path: bytes, count: int = 1) -> None:
         """Count what a client may not do, have it logged, and say so in its protocol's words.
@@ -1584,11 +1621,15 @@ class Broker:
                 return
             subscriber = self._bus.queue_subscriber(command.queue)
         key = SubscriptionKey(command.topic, command.feedback, command.prefix, command.id)
+        known = self._makers.get(subscriber, {}).get(key)
         accepted, interest = self._bus.subscribe(subscriber, key, command.filter, command.quiet)
+        if accepted and command.queue is not None:
+            self._note_maker(client, subscriber, key)
         self._answer(client, command, "" if accepted else "bus.max_subscriptions")
         if not accepted:
             return
-        self._tell_interest(client, interest)
+        if known is None:  # else the queue had it already
+            self._tell_interest(client, interest)
         if not command.retained or command.queue is not None:
             return
         retained = self._bus.retained
@@ -1653,7 +1694,16 @@ class Broker:
                 return
             subscriber = self._bus.queue_subscriber(command.queue)
         key = SubscriptionKey(command.topic, command.feedback, command.prefix, command.id)
+        self._makers.get(subscriber, {}).pop(key, None)
         self._tell_interest(client, self._bus.unsubscribe(subscriber, key))
+
+    def _note_maker(self, client: Client, queue: SubscriberId, key: SubscriptionKey) -> None:
+        """Remember for whom a queue is subscribed, the latest of them last."""
+        makers = self._makers.setdefault(queue, {}).setdefault(key, {})
+        makers.pop(client.principal, None)
+        if len(makers) >= _MOST_MAKERS:
+            del makers[next(iter(makers))]
+        makers[client.principal] = client.spec
 
     def _tell_interest(self, client: Client, interest: Interest | None) -> None:
         """Tell the protocols that an interest began or ended, because of this client."""
@@ -1727,7 +1777,9 @@ class Broker:
             consumer = self._clients.get(connection)
             if consumer is not None and consumer.queues is not None:
                 consumer.queues.discard(command.queue)
-        self._end_subscriptions(client, self._bus.delete_queue(command.queue))
+        subscriber = self._bus.delete_queue(command.queue)
+        self._makers.pop(subscriber, None)
+        self._end_subscriptions(client, subscriber)
         self._release_publishers(command.queue)
 
     def _enqueue(self, client: Client, command: Enqueue) -> None:

@@ -124,7 +124,7 @@ def wanted_queue(name: bytes, kind: str, words: Sequence[str]) -> WantedQueue:
 class Binding:
     """A program on an exchange, for a queue. ``route`` is its id (R16, R20).
 
-    ``subscriptions`` on the bus: topics, and whether each is a prefix.
+    ``wishes`` are its subscriptions on the bus: topics, whether each is a prefix, and filters.
     """
 
     route: int
@@ -133,7 +133,7 @@ class Binding:
     queue: "FqQueue"
     peer: bool = False
     permanent: bool = False
-    subscriptions: tuple[tuple[bytes, bool], ...] = ()
+    wishes: tuple[tuple[bytes, bool, Filter | None], ...] = ()
     invocations: int = 0  # how often its rule was asked
     average_ns: int = 0  # that it takes
 
@@ -239,6 +239,7 @@ class Queues:
         self._clock_ns = context.clock_ns
         self._last_route = 0
         self._by_route: dict[int, Binding] = {}
+        self._unused: dict[bytes, Exchange] = {}  # nobody is bound to them, since longest first
 
     # ---- queues ----
 
@@ -408,10 +409,10 @@ class Queues:
 
         The same program again is the same binding, which may become permanent or transient (A6).
         """
-        life = flags & LIFE_FLAGS
-        known = queue.by_program.get((exchange, text))
-        if known is not None:
-            return [*self._set_life(known, life, flags), *answered(known)]
+        binding = queue.by_program.get((exchange, text))
+        if binding is not None:
+            # Who says it again may not have the right to it.
+            return self._subscriptions(binding, flags, answered, is_new=False)
         size = _memory_of(text)
         if not self._held.take(size):
             return answered(None)
@@ -420,18 +421,30 @@ class Queues:
         except ProgramError:
             self._held.give(size)
             return answered(None)
-        if not self._make_exchange(exchange):
+        made_in = self._exchange(exchange)
+        if made_in is None:
             self._held.give(size)
             return answered(None)
         binding = Binding(
             self._next_route(), exchange, program, queue, peer=bool(flags & PEER_FLAG)
         )
-        wishes = self._wishes(binding)
-        binding.subscriptions = tuple((topic, prefix) for topic, prefix, _ in wishes)
-        queue.bindings[binding.route] = self.exchanges[exchange].bindings[binding.route] = binding
+        binding.wishes = tuple(self._wishes(binding))
+        queue.bindings[binding.route] = made_in.bindings[binding.route] = binding
         self._by_route[binding.route] = binding
+        return self._subscriptions(binding, flags, answered, is_new=True)
+
+    def _subscriptions(
+        self,
+        binding: Binding,
+        flags: int,
+        answered: Callable[[Binding | None], Sequence[Command]],
+        *,
+        is_new: bool,
+    ) -> Sequence[Command]:
+        """Return how to have the bus judge whether a queue may be bound so, and bind it."""
+        queue, life = binding.queue, flags & LIFE_FLAGS
         refused: list[str] = []
-        left = len(wishes)
+        left = len(binding.wishes)
 
         def answer(limit: str) -> Sequence[Command]:
             nonlocal left
@@ -441,12 +454,13 @@ class Queues:
             if left:
                 return ()
             if refused:
-                ends = self.end(binding)
+                ends = self.end(binding) if is_new else []
                 return [*ends, *answered(None)]
             if binding.route not in queue.bindings:
                 return answered(binding)  # ended in the same read: who has guessed its id
             # Only what was accepted is known: the same program may have been said twice in a read.
-            first = queue.by_program.setdefault((exchange, text), binding)
+            known = binding.exchange, binding.program.text
+            first = queue.by_program.setdefault(known, binding)
             ends = self.end(binding) if first is not binding else []
             return [*ends, *self._set_life(first, life, flags), *answered(first)]
 
@@ -461,7 +475,7 @@ class Queues:
                 queue=queue.path,
                 answer=answer,
             )
-            for topic, prefix, filter in wishes
+            for topic, prefix, filter in binding.wishes
         ]
 
     def unbind(self, queue: FqQueue, route: int, exchange: bytes) -> Sequence[Command] | None:
@@ -476,8 +490,15 @@ class Queues:
         self._forget(binding)
         return [
             Unsubscribe(topic, binding.route, prefix, queue=binding.queue.path)
-            for topic, prefix in binding.subscriptions
+            for topic, prefix, _ in binding.wishes
         ]
+
+    def lost(self, path: bytes, route: int) -> list[Command]:
+        """End a binding of the queue at ``path`` that nobody may have any more."""
+        binding = self._by_route.get(route)
+        if binding is None or binding.queue.path != path:
+            return []
+        return [*self.end(binding), *self.keeper.binding_ended(binding)]
 
     def _forget(self, binding: Binding) -> None:
         queue = binding.queue
@@ -486,8 +507,11 @@ class Queues:
         key = binding.exchange, binding.program.text
         if queue.by_program.get(key) is binding:
             del queue.by_program[key]
-        self.exchanges[binding.exchange].bindings.pop(binding.route, None)
         self._by_route.pop(binding.route, None)
+        exchange = self.exchanges[binding.exchange]
+        exchange.bindings.pop(binding.route, None)
+        if not exchange.bindings:
+            self._unused[exchange.name] = exchange
 
     def _set_life(self, binding: Binding, life: int, flags: int) -> Sequence[Command]:
         if life not in (PERMANENT, TRANSIENT):
@@ -495,17 +519,19 @@ class Queues:
         binding.permanent = life == PERMANENT
         return self.keeper.binding_changed(binding, flags)
 
-    def _make_exchange(self, name: bytes) -> bool:
-        """Have an exchange; False if there are too many that somebody is bound to."""
-        if name in self.exchanges:
-            return True
-        if len(self.exchanges) >= MAX_EXCHANGES:
-            unused = next((each for each in self.exchanges.values() if not each.bindings), None)
-            if unused is None:
-                return False
-            del self.exchanges[unused.name]
-        self.exchanges[name] = Exchange(name)
-        return True
+    def _exchange(self, name: bytes) -> Exchange | None:
+        """Return an exchange, made if there is none, that is about to be used; None if there are
+        too many that somebody is bound to."""
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            if len(self.exchanges) >= MAX_EXCHANGES:
+                if not self._unused:
+                    return None
+                longest = next(iter(self._unused))
+                del self.exchanges[longest], self._unused[longest]
+            exchange = self.exchanges[name] = Exchange(name)
+        self._unused.pop(name, None)
+        return exchange
 
     def _next_route(self) -> int:
         # Four thousand million of them: one that is in use still is a matter of years.

@@ -217,6 +217,13 @@ class FqSession(Session):
     def _unexpected(self, event: Any, now: float) -> Sequence[Command]:
         return self._end(f"R11: {type(event).__name__} is out of place")
 
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """End a client that may not use its queue any more; fq has no word for the rest."""
+        client = self._peer
+        if action != "subscribe" or client is None or topic != client.queue.path:
+            return NOTHING
+        return self._end("access.subscribe: the client may not use its queue any more")
+
     def _violated(self, event: Violation, now: float) -> Sequence[Command]:
         return self._end(f"{event.rule}: {event.reason}")
 
