@@ -23,7 +23,11 @@ class Remembered(dict[K, V]):
     def __missing__(self, key: K) -> V:
         """Work it out."""
         value = self._work_out(key)
+        self.put(key, value)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Remember what is known already."""
         if len(self) >= self._most:
             self.clear()
         self[key] = value
-        return value

@@ -133,7 +133,10 @@ class Topics:
         return known
 
     def _address(self, head: bytes) -> Address:
-        return self._noted(address_of(*read_head(head)))
+        address = self._noted(address_of(*read_head(head)))
+        if not address.is_cut:
+            self.heads.put(address.topic, head)  # soon it is asked for
+        return address
 
     def _noted(self, address: Address) -> Address:
         if address.is_cut:
@@ -180,13 +183,15 @@ def _level(exchange: bytes) -> tuple[bytes, bool]:
 
 
 def _spell_route(route: bytes) -> bytes:
-    spelled = _WILDCARD_LEVEL.sub(b"%2A", _spell(route))
+    spelled = _spell(route)
+    if b"*" in spelled:
+        spelled = _WILDCARD_LEVEL.sub(b"%2A", spelled)
     return spelled[:-1] + b"%2F" if spelled.endswith(b"/") else spelled
 
 
 def _spell(raw: bytes) -> bytes:
     """Escape what no topic has, and what would be read as an escape."""
-    spelled = _READ_AS_ESCAPE.sub(b"%25", raw)
+    spelled = _READ_AS_ESCAPE.sub(b"%25", raw) if b"%" in raw else raw
     if b"\0" in spelled:
         spelled = spelled.replace(b"\0", b"%00")
     if not spelled.isascii():
