@@ -260,6 +260,8 @@ def _refusal(request: web.Request, settings: HttpSettings, is_open: bool) -> _Re
         here
         and by_tcp
         and request.scheme == "http"
+        # Every browser says whom it asks. Who does not, as probes by HTTP/1.0 may, is none.
+        and "Host" in request.headers
         and not _is_ours(_host(request), settings.hosts)
     ):
         # A page can have its own name point here, and is of the same site then. By TLS the
