@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import nsmallest
 from typing import Any
 from weakref import ref
 
@@ -17,11 +18,13 @@ from host_broker.access.access import Accepted, Access, Peer, Refused, Undecided
 from host_broker.access.principal import ANONYMOUS, INTERNAL, Principal
 from host_broker.access.rights import Decision
 from host_broker.access.rules import Action
+from host_broker.broker_view import CallTopics, ClientFacts, WillFacts
 from host_broker.bus.bus import Bus
 from host_broker.bus.commands import (
     Acknowledge,
     ActAs,
     Announce,
+    Ask,
     Authenticate,
     ChangeTables,
     Command,
@@ -35,6 +38,9 @@ from host_broker.bus.commands import (
     HoldPublishers,
     OpenQueue,
     Outcome,
+    Pace,
+    Ping,
+    Ponged,
     Publish,
     PublishMany,
     Reply,
@@ -105,7 +111,7 @@ from host_broker.outputs import (
 from host_broker.pages import PageRequest
 from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
 from host_broker.registry import RegistryError, protocols
-from host_broker.settings import Settings, SlowPolicy, live_names
+from host_broker.settings import HttpSettings, Settings, SlowPolicy, live_names
 from host_broker.stats import Stats
 from host_broker.tables import Rows
 from host_broker.wire.budget import Budget
@@ -128,6 +134,7 @@ STEPS_AT_ONCE = 8_000
 _MOST_FAILURES = 100  # of filters, told in one turn: one may fail for each publication
 _MOST_DENIALS = 20  # told in one turn
 _STEPS_OF_A_FILTER = 4  # it takes so many times as long as a step
+_SHOWN_PATTERNS = 20  # of a client's subscriptions
 _HELD_LOGIN = "login"  # why a connection is not read
 
 
@@ -152,7 +159,7 @@ class Client:
     that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
     ``topics`` are those it may publish, with their routes: that is one table for all who may the
     same. ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a
-    verdict.
+    verdict. ``peer``: what the edge knows of the other end; ``since_ms``: when it came, since 1970.
     """
 
     connection: ConnectionId
@@ -174,10 +181,22 @@ class Client:
     topics: TopicTable[Route] | dict[bytes, Route] | None = None  # not looked for yet
     permitted: PermittedTopics[Route] | None = None
     login: tuple[Authenticate, Undecided] | None = None
+    peer: Peer = Peer()  # noqa: RUF009 - it is frozen
+    since_ms: int = 0
     steps: int = 0  # through the index, made for it and not yet paid off
     steps_paid: float = 0.0  # until when they were
     discards: float = 0.0  # packets, not yet paid off
     discards_paid: float = 0.0  # until when they were
+
+
+@dataclass(frozen=True, slots=True)
+class _Pinged:
+    """Somebody waits for a client's sign of life."""
+
+    asker: ConnectionId
+    pinged: ConnectionId
+    began: float
+    answer: Callable[[float | None, str], Sequence[Command]]
 
 
 class _NoSession(Session):
@@ -228,7 +247,12 @@ class Broker:
     ``Outputs.records``, and keeps what durable queues have. ``specs``: the protocols, by name; the
     registered ones by default. ``access``: users and their rights; by default there are no users.
     ``node``: 4 bytes that tell this broker from others. ``clock_ns``: nanoseconds, to measure how
-    long something takes; nothing else depends on it.
+    long something takes; nothing else depends on it. ``wall_ns``: the time of day, since 1970, for
+    people. ``records``: the edge wants those though it keeps no journal.
+
+    ``web_users`` says whose a request is by its headers ``Cookie``, for protocols that browsers
+    speak; the edge sets it where its pages let people log in. ``http`` are the settings of HTTP as
+    they are now.
     Raises ``RegistryError`` if a protocol's server cannot be made.
     """
 
@@ -241,8 +265,12 @@ class Broker:
         access: Access | None = None,
         node: bytes = b"\x7f\0\0\1",
         clock_ns: Callable[[], int] = lambda: 0,
+        wall_ns: Callable[[], int] = lambda: 0,
+        records: bool = False,
     ) -> None:
         self.stats = Stats()
+        self.http: HttpSettings = settings.http
+        self.web_users: Callable[[Sequence[str], float], Principal | None] = lambda *_: None
         self._specs = protocols() if specs is None else specs
         if access is None:
             access = Access(
@@ -256,7 +284,12 @@ class Broker:
         )
         self._work = self._bus.work
         self._topics = self._bus.topics
-        self._journalled = journalled
+        self._journalled = journalled or records
+        self._wall_ns = wall_ns
+        self._questions: dict[int, tuple[Client, Callable[[Any], Sequence[Command]]]] = {}
+        self._last_question = 0
+        self._pings: dict[int, _Pinged] = {}
+        self._last_ping = 0
         self._clients: dict[ConnectionId, Client] = {}
         self._client_count = 0  # without those of this process
         self._refused: dict[ConnectionId, Client] = {}  # to be told that the broker is ending
@@ -285,6 +318,8 @@ class Broker:
             self._address_of_connection,
             node,
             clock_ns,
+            wall_ns,
+            self,
         )
         for name, spec in self._specs.items():
             section = spec.section or name
@@ -395,6 +430,9 @@ class Broker:
         client = Client(
             connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
         )
+        client.since_ms = self._wall_ns() // 1_000_000
+        if peer is not None:
+            client.peer = peer
         self._arriving = client
         if dialed is not None:
             session = client.session = server.dialed(connection, dialed, now)
@@ -498,11 +536,21 @@ class Broker:
         if client is None or client.closing or self._ending:
             return
         self._begin(connection, now)
+        self._run_all(client, self._ask(client, client.session.drained, now))
         self._run_suspended(client)
         for queue in self._consumed_by(client):
             queue.proceed(connection)
             self._deliver_queue(queue)
         self._deadlines.renew(connection, client.session.deadline)
+
+    def answered(self, number: int, answer: object, now: float) -> None:
+        """Tell whoever has asked it what the answer to a question of ``Outputs.questions`` is."""
+        client, tell = self._questions.pop(number)
+        if client.closing or self._ending:
+            return
+        self._begin(client.connection, now)
+        self._run_all(client, self._ask(client, tell, answer))
+        self._deadlines.renew(client.connection, client.session.deadline)
 
     def congested(self, connection: ConnectionId, congested: bool, now: float) -> None:
         """Say that a connection takes no more for now, or takes more again: queues wait for it."""
@@ -707,6 +755,7 @@ class Broker:
 
     def settings_changed(self, settings: Settings) -> None:
         """Tell protocols that those of their settings have changed that can (``LIVE``)."""
+        self.http = settings.http
         for name, spec in self._specs.items():
             kind = spec.settings
             if kind is not None and live_names(kind):
@@ -760,6 +809,122 @@ class Broker:
     def clients_by_protocol(self) -> Mapping[str, int]:
         """Return how many clients speak each protocol."""
         return Counter(client.spec.name for client in self._clients.values() if not client.internal)
+
+    # ---- what protocols look at (``BrokerView``) ----
+
+    @property
+    def call_topics(self) -> Sequence[CallTopics]:
+        """How clients are called, of each protocol that has that."""
+        return [spec.call_topics for spec in self._specs.values() if spec.call_topics is not None]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody needs to say who it is."""
+        return self.access.is_open
+
+    def _client_of(self, connection: ConnectionId) -> Client | None:
+        """Return a client, also the one whose session is being made."""
+        return self._clients.get(connection) or self._arriving
+
+    def peer_of(self, connection: ConnectionId) -> Peer:
+        """Return what the edge knows of a connection's other end."""
+        client = self._client_of(connection)
+        return Peer() if client is None else client.peer
+
+    def principal_of(self, connection: ConnectionId) -> Principal:
+        """Return who a connection is."""
+        client = self._client_of(connection)
+        return ANONYMOUS if client is None else client.principal
+
+    def web_user(self, cookies: Sequence[str], now: float) -> Principal | None:
+        """Return who has logged in at our pages, by the headers ``Cookie`` of a request."""
+        return self.web_users(cookies, now)
+
+    def may(
+        self, connection: ConnectionId, action: Action, path: bytes, *, prefix: bool = False
+    ) -> str:
+        """Return why a connection may not do that, "" if it may. Nothing is counted or logged."""
+        client = self._clients[connection]
+        decision = self._decide(client, action, path, prefix=prefix)
+        return "" if decision else _why(decision)
+
+    def deny(self, connection: ConnectionId, action: Action, path: bytes) -> None:
+        """Count and log that a connection may not do that."""
+        client = self._clients[connection]
+        self._discard(client, Discard(f"access.{action}"))
+        self._note_denial(client, action, path)
+
+    def clients(self, after: ConnectionId, most: int) -> list[ClientFacts]:
+        """Return clients in the order in which they came, those behind ``after``."""
+        found: list[ClientFacts] = []
+        for client in self._clients.values():  # ids ascend
+            if client.internal or client.connection <= after:
+                continue
+            if len(found) >= most:
+                break
+            keys = self._bus.subscriptions_of(client.connection)
+            shown = [
+                (key.topic + b"**" * key.prefix).decode(errors="replace")
+                for key in keys[:_SHOWN_PATTERNS]
+            ]
+            found.append(
+                ClientFacts(
+                    client.connection,
+                    client.spec.name,
+                    client.session.client or client.session.label,
+                    client.principal,
+                    len(keys),
+                    shown,
+                    client.published,
+                    client.since_ms,
+                )
+            )
+        return found
+
+    def wills(self, after: ConnectionId, most: int) -> list[WillFacts]:
+        """Return the last wills of clients behind ``after``, all of a client together."""
+        found: list[WillFacts] = []
+        for client in self._clients.values():
+            if client.connection <= after:
+                continue
+            if len(found) >= most:
+                break
+            found += [
+                WillFacts(
+                    client.connection,
+                    client.spec.name,
+                    client.session.client or client.session.label,
+                    will.topic,
+                    will.body,
+                    will.retain,
+                )
+                for will in self._said(client, client.session.wills)
+            ]
+        return found
+
+    def _said(
+        self, client: Client, ask: Callable[..., Any], *arguments: Any, otherwise: Any = ()
+    ) -> Any:
+        """Return what a session says of itself; one that raises is disconnected."""
+        try:
+            return ask(*arguments)
+        except Exception as error:
+            self._fail(client, error)
+            return otherwise
+
+    def retained(self, prefix: bytes, after: bytes, most: int) -> list[RetainedMessage]:
+        """Return retained messages in the order of their topics, which begin with ``prefix``."""
+        return self._bus.retained.page(prefix, after, most)
+
+    def topics(self, prefix: bytes, after: bytes, most: int) -> list[bytes]:
+        """Return topics that are retained or were published lately, in order."""
+        kept = [each.topic for each in self._bus.retained.page(prefix, after, most)]
+        lately = {each for each in self._bus.topics_lately() if each.startswith(prefix)}
+        return nsmallest(most, {*kept, *(each for each in lately if each > after)})
+
+    def is_retained(self, topic: bytes) -> bool:
+        """Whether a message of a topic is retained."""
+        return self._bus.retained.get(topic) is not None
 
     # ---- running commands ----
 
@@ -857,7 +1022,10 @@ class Broker:
         self._outputs.holds.append(pair)
 
     def _answer(
-        self, client: Client, command: Subscribe | OpenQueue | Enqueue | Consume, limit: str
+        self,
+        client: Client,
+        command: Subscribe | OpenQueue | Enqueue | Consume | Publish,
+        limit: str,
     ) -> None:
         """Say that a limit refused a command, or with "" that it was accepted."""
         if limit:
@@ -868,7 +1036,7 @@ class Broker:
     def _refuse(
         self,
         client: Client,
-        command: Subscribe | OpenQueue | Enqueue | Consume,
+        command: Subscribe | OpenQueue | Enqueue | Consume | Publish,
         action: Action,
         path: bytes,
     ) -> None:
@@ -1016,11 +1184,11 @@ class Broker:
     def _publish(self, client: Client, command: Publish) -> None:
         topic, body, retain, own = command.topic, command.body, command.retain, command.own
         if is_service(topic) and not own:
-            self.stats.discard(client.spec.name, "R30")  # the broker's own: never forwarded
+            self._answer(client, command, "R30")  # the broker's own: never forwarded
             return
         properties = command.properties
         if properties and property_fault(properties):
-            self.stats.discard(client.spec.name, "bus.properties")
+            self._answer(client, command, "bus.properties")
             return
         topics = self._topics if own else client.topics
         if topics is None:
@@ -1028,18 +1196,20 @@ class Broker:
         route = topics.get(topic)
         if not body:
             # FMQP R18: never delivered; A6: with the flag it clears.
-            if retain and (own or route is not None or self._may_publish(client, topic)):
+            if retain and not (own or route is not None or self._may_publish(client, topic)):
+                self._refuse(client, command, "publish", topic)
+                return
+            if retain:
                 self._clear(client, topic)
-            elif retain:
-                self._deny(client, "publish", topic)
+            self._answer(client, command, "")
             return
         if route is None:
             if topic_fault(topic):  # who has a route is known to have none
-                self.stats.discard(client.spec.name, "bus.topic")
+                self._answer(client, command, "bus.topic")
                 return
             route = self._bus.route(topic) if own else self._permitted_route(client, topic)
             if route is None:
-                self._deny(client, "publish", topic)
+                self._refuse(client, command, "publish", topic)
                 return
         packet = pack(WILL * command.will | RETAINED * retain, topic, body)
         if not own:
@@ -1050,10 +1220,13 @@ class Broker:
         elif self._journalled and not is_service(topic):
             self._outputs.records.append(Record(0, 0, "", 1, packet))
         if retain:
-            kept = self._bus.retained.put(topic, packet, properties)
+            at_ms = self._wall_ns() // 1_000_000
+            kept = self._bus.retained.put(topic, packet, properties, at_ms=at_ms)
             if not own:
                 entry = (packet, pack_properties(properties)) if kept else None
                 self._retained_changed(client, topic, entry)
+        if command.answer is not None:
+            self._answer(client, command, "")
         if route.verbatim:
             self._forward(route.verbatim, packet)
         if route.matches:
@@ -1376,6 +1549,10 @@ class Broker:
             name, colon, secret = claim, ":", command.secret
         if self._ending:
             self._answer_login(client, command, name if colon else claim, "")
+        elif command.known is not None:
+            self._log_in(client, command, Accepted(command.known))
+        elif not claim and command.secret is not None:
+            self._log_in(client, command, access.log_in_by_token(secret, known.address, self._now))
         elif not claim:
             self._log_in(client, command, Accepted(known))
         elif access.is_open:
@@ -1555,7 +1732,8 @@ class Broker:
         if client.session.verbatim:
             self._forward(client.alone, message.packet)
         else:
-            delivery = Delivery(message.packet, (subscription.id,), message.properties)
+            ids, properties = (subscription.id,), message.properties
+            delivery = Delivery(message.packet, ids, properties, kept=True, kept_ms=message.at_ms)
             self._deliver(client.connection, delivery)
         return len(message.packet)
 
@@ -1884,6 +2062,8 @@ class Broker:
         for name in client.held_by or ():
             self._held.get(name, {}).pop(client.connection, None)
         self._hold_publishers(client, HoldPublishers(False))
+        if self._pings:
+            self._end_pings(client)
         queues, client.queues = client.queues, None
         for name in queues or ():
             self._leave_queue(client, name)
@@ -1914,6 +2094,68 @@ class Broker:
             self._cause = client.connection
         self._forward(client.alone, command.data)
         self._cause = cause
+
+    def _pace(self, client: Client, command: Pace) -> None:
+        self._outputs.paced.append(client.connection)
+
+    def _ask_edge(self, client: Client, command: Ask) -> None:
+        self._last_question += 1
+        self._questions[self._last_question] = client, command.answer
+        self._outputs.questions.append((self._last_question, command.question))
+
+    def _ping(self, client: Client, command: Ping) -> None:
+        """Have a client asked for a sign of life: of several with a name the one that came last."""
+        found = self._called(command.client)
+        for pinged in found:
+            self._last_ping += 1
+            tag = self._last_ping
+            ping = pinged.session.ping
+            commands = self._said(pinged, ping, tag, self._now, otherwise=None)
+            if commands is None:
+                continue
+            self._pings[tag] = _Pinged(
+                client.connection, pinged.connection, self._now, command.answer
+            )
+            self._run_all(pinged, commands)
+            self._deadlines.renew(pinged.connection, pinged.session.deadline)
+            return
+        why = "is not connected"
+        if found:
+            why = f"cannot be asked that: it speaks {found[0].spec.title}"
+        self._run_all(client, self._ask(client, command.answer, None, why))
+
+    def _called(self, client: str | ConnectionId) -> list[Client]:
+        """Return the clients that are called so, or are this connection; the latest first."""
+        if isinstance(client, int):
+            one = self._clients.get(client)
+            return [] if one is None or one.closing or one.internal else [one]
+        self._work.left -= len(self._clients)
+        return [
+            each
+            for each in reversed(self._clients.values())
+            if client in (each.session.client or each.session.label, each.principal.name)
+            and not (each.closing or each.internal)
+        ]
+
+    def _ponged(self, client: Client, command: Ponged) -> None:
+        self._end_ping(command.tag, self._now, "")
+
+    def _end_pings(self, client: Client) -> None:
+        """Answer those that wait for a client that leaves; forget its own."""
+        for tag, ping in list(self._pings.items()):
+            if ping.asker == client.connection:
+                del self._pings[tag]
+            elif ping.pinged == client.connection:
+                self._end_ping(tag, None, "has left")
+
+    def _end_ping(self, tag: int, now: float | None, why: str) -> None:
+        ping = self._pings.pop(tag, None)
+        asker = self._clients.get(ping.asker) if ping is not None else None
+        if ping is None or asker is None or asker.closing:
+            return
+        passed = None if now is None else now - ping.began
+        self._run_all(asker, self._ask(asker, ping.answer, passed, why))
+        self._deadlines.renew(asker.connection, asker.session.deadline)
 
     def _hold_publishers(self, client: Client, command: HoldPublishers) -> None:
         holds = command.held and not client.closing
@@ -2015,6 +2257,10 @@ _EXECUTE = _Executors(
         StopConsuming: Broker._stop_consuming,
         Acknowledge: Broker._acknowledge,
         Send: Broker._send,
+        Pace: Broker._pace,
+        Ask: Broker._ask_edge,
+        Ping: Broker._ping,
+        Ponged: Broker._ponged,
         HoldPublishers: Broker._hold_publishers,
         Disconnect: Broker._disconnect,
         Wake: Broker._wake,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from host_broker.pages import PageAnswer
+from host_broker.questions import Question
 from host_broker.tables import Statement
 
 Buffer = bytes | bytearray | memoryview
@@ -125,6 +126,7 @@ class Outputs:
     the tables of a protocol, by its name, in order: on file before anything is sent.
     ``complaints`` about what is in those tables, for the log. ``outgoing``: other brokers to
     connect to.
+    ``questions`` are to be answered by ``Broker.answered``, under their numbers.
     ``logins`` are to be decided elsewhere, since it takes long; ``denials`` are to be logged.
     ``signal``: a client has asked for the end (FMQP R31, R32), ``signalled_by``. From then on the
     broker takes no connection and reads nothing. ``"terminate"``: exit at once. ``"stop"``: close
@@ -151,6 +153,7 @@ class Outputs:
     changes: list[tuple[str, Statement]]
     complaints: list[str]
     outgoing: list[Outgoing]
+    questions: list[tuple[int, Question]]
     signal: Literal["", "stop", "terminate"]
     signalled_by: str
 
@@ -176,5 +179,6 @@ class Outputs:
         self.changes = []
         self.complaints = []
         self.outgoing = []
+        self.questions = []
         self.signal = ""
         self.signalled_by = ""

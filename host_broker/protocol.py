@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from host_broker.access.rights import ClientPaths
-from host_broker.bus.commands import Command
+from host_broker.broker_view import BrokerView, CallTopics
+from host_broker.bus.commands import Command, Publish
 from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.bus.queue import Queue
 from host_broker.bus.subscriptions import Interest
@@ -71,6 +72,7 @@ class BrokerContext:
     ``queues`` are those of the bus, to look at. ``stores``: what waits in durable ones outlives the
     broker. ``address_of``: where a connection comes from, as the edge says it. ``node``: 4 bytes
     that tell this broker from others. ``clock_ns``: to measure how long something takes.
+    ``wall_ns``: the time of day, since 1970. ``view``: the broker itself, to look at.
     ``topics_of`` is ``topics`` as the hot path of one connection uses it: whoever reads with it and
     makes runs of what is marked there has the fastest way; None: everybody has the same.
     """
@@ -87,6 +89,8 @@ class BrokerContext:
     address_of: Callable[[ConnectionId], str] = lambda connection: ""
     node: bytes = b"\x7f\0\0\1"
     clock_ns: Callable[[], int] = lambda: 0
+    wall_ns: Callable[[], int] = lambda: 0
+    view: BrokerView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +127,9 @@ class ProtocolSpec(AddressForm):
     ``answers_until_stopped``: a connection that comes while the broker stops is told so in the
     protocol's own words. ``authenticates``: its sessions say ``Authenticate`` before anything else;
     clients of any other protocol are who the edge says. ``client_paths``: where its clients are on
-    the bus. ``admits``: whom its settings alone let in. ``pages``: what it answers by HTTP, which
-    its listeners then speak, too. ``tables``: the file that it keeps in the data folder.
+    the bus, and ``call_topics`` how others call them there. ``admits``: whom its settings alone let
+    in. ``pages``: what it answers by HTTP, which its listeners then speak, too. ``tables``: the
+    file that it keeps in the data folder.
     """
 
     journal_code: int
@@ -136,6 +141,7 @@ class ProtocolSpec(AddressForm):
     answers_until_stopped: bool = False
     authenticates: bool = False
     client_paths: ClientPaths | None = None
+    call_topics: CallTopics | None = None
     admits: Callable[[Any], Admits] | None = None
     pages: tuple[Page, ...] = ()
     tables: TableFile | None = None
@@ -144,7 +150,8 @@ class ProtocolSpec(AddressForm):
 class Session(Protocol):
     """One connection's translation of its peer's words into the bus's commands.
 
-    ``client``: the name for the journal, "" if the protocol has none. ``deadline``: when ``tick``
+    ``client``: the name for the journal, "" if the protocol has none. ``label``: what the client
+    calls itself, for people who look; it proves nothing. ``deadline``: when ``tick``
     wants to be called, on the clock of ``now``; None = never. While something that its peer has
     said may be unread ``tick`` waits, but no longer than until ``latest``. ``verbatim``: the peer
     takes publications in stored form as they are, so ``deliver`` is never called for them.
@@ -153,6 +160,7 @@ class Session(Protocol):
     """
 
     client: str = ""
+    label: str = ""
     deadline: float | None = None
     latest: float | None = None
     verbatim: bool = False
@@ -175,6 +183,22 @@ class Session(Protocol):
         """The client may not ``publish`` to a topic, or ``subscribe`` to it, and nothing was done:
         say so in the protocol's words, if it has any."""
         return NOTHING
+
+    def drained(self, now: float) -> Sequence[Command]:
+        """What ``Pace`` waited for: nearly all that was sent to the peer has been taken.
+
+        May change ``deadline``.
+        """
+        return NOTHING
+
+    def ping(self, tag: int, now: float) -> Sequence[Command] | None:
+        """Ask the peer for a sign of life: ``Ponged(tag)`` says that it came. None: this cannot be
+        asked, by this protocol or just now. May change ``deadline``."""
+        return None
+
+    def wills(self) -> Sequence[Publish]:
+        """Return what ``closed`` will publish, to be looked at."""
+        return ()
 
     def asked(self, request: PageRequest, now: float) -> Sequence[Command]:
         """Answer one of the protocol's ``pages``; the commands end with ``Reply``.

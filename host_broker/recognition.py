@@ -44,26 +44,42 @@ _FOREIGN: dict[str, tuple[FirstBytes, ...]] = {
 
 
 class BesideHttp:
-    """The recogniser of a listener for one protocol that brings pages: HTTP, or that protocol.
+    """The recogniser of a listener where HTTP is spoken: HTTP, a protocol that begins as HTTP does,
+    or the listener's own.
 
-    Whatever does not begin like HTTP is the protocol's to judge.
+    Whatever does not begin like HTTP is the listener's protocol's to judge, or HTTP's.
     """
 
-    def __init__(self, protocol: str) -> None:
+    def __init__(self, specs: Iterable[ProtocolSpec], protocol: str = "http") -> None:
+        """``protocol``: the listener's own."""
         self._protocol = protocol
-        self._patterns = [first.pattern for first in _FOREIGN["http"]]
-        self.longest = max(map(len, self._patterns))
+        within = [
+            (first.rank, spec.name, first.pattern)
+            for spec in specs
+            for first in spec.first_bytes
+            if any(_begins(first.pattern, http.pattern) for http in _FOREIGN["http"])
+        ]
+        rows = [(first.rank, "http", first.pattern) for first in _FOREIGN["http"]]
+        self._rows = sorted([*within, *rows], key=lambda row: row[0])
+        self.longest = max(len(pattern) for _, _, pattern in self._rows)
 
     def recognise(self, first: bytes) -> str:
-        """Return ``http``, the protocol's name, or ``MORE``."""
-        for pattern in self._patterns:
+        """Return ``http``, a protocol's name, or ``MORE``."""
+        for _, name, pattern in self._rows:
             if all(byte in fits for byte, fits in zip(first, pattern, strict=False)):
-                return "http" if len(first) >= len(pattern) else MORE
+                return name if len(first) >= len(pattern) else MORE
         return self._protocol
 
     def refusal(self, protocol: str, first: bytes) -> bytes:
         """Return no words: both are spoken."""
         return b""
+
+
+def _begins(pattern: tuple[ByteSet, ...], other: tuple[ByteSet, ...]) -> bool:
+    """Whether all that fits a pattern fits another one, too."""
+    return len(pattern) >= len(other) and all(
+        one <= each for one, each in zip(pattern, other, strict=False)
+    )
 
 
 class Recognition:
@@ -89,8 +105,8 @@ class Recognition:
     def recognise(self, first: bytes) -> str:
         """Return what ``first`` begins: a protocol's name, ``MORE`` or ``NOBODY``.
 
-        The names are those of the registry, and of what no session exists for: ``tls``, ``http``
-        (and with it WebSocket, hence UMQ), ``mqtt``.
+        The names are those of the registry, and of what no session exists for: ``tls``, ``http``,
+        ``mqtt``.
         """
         if not first:
             return MORE

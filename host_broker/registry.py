@@ -11,9 +11,10 @@ from host_broker.protocols.fmqp import FMQP
 from host_broker.protocols.fq import FQ
 from host_broker.protocols.lightmq import LIGHTMQ, tunnel
 from host_broker.protocols.micromsg2 import MICROMSG2
+from host_broker.protocols.umq import UMQ
 from host_broker.settings import OWN_SECTIONS
 
-BUILT_IN: tuple[ProtocolSpec, ...] = (FMQP, LIGHTMQ, tunnel(FMQP), MICROMSG2, FQ)
+BUILT_IN: tuple[ProtocolSpec, ...] = (FMQP, LIGHTMQ, tunnel(FMQP), MICROMSG2, FQ, UMQ)
 # Whose packets are the stored form: programs of this process and HTTP publishers speak it.
 STORED_FORM = FMQP.name
 ENTRY_POINTS = "motemq.protocols"

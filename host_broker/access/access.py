@@ -23,6 +23,7 @@ class Peer:
     ``certificate``: the name in the client's certificate, which a CA of ours has signed. ``uid``:
     the account at the other end of a unix socket. ``listener``: the name that its listener gives
     (``?principal=NAME``). ``address`` is its host, or "uid N". "" and None: there is none.
+    ``encrypted``: it is there by TLS.
     """
 
     address: str = ""
@@ -30,6 +31,7 @@ class Peer:
     certificate: str = ""
     uid: int | None = None
     listener: str = ""
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

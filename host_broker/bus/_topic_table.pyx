@@ -225,6 +225,15 @@ cdef class TopicTable:
         self.marks += not slot.marked
         slot.marked = True
 
+    def topics(self):
+        """Return all that anything is known of, in no order."""
+        cdef Py_ssize_t at
+        cdef list found = []
+        for at in range(self.capacity):
+            if self.slots[at].topic != NULL:
+                found.append(<object> self.slots[at].topic)
+        return found
+
     def unmark_all(self):
         """Forget all marks."""
         self.rebuild(FIRST_CAPACITY, True, False)

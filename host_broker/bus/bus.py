@@ -86,6 +86,10 @@ class Bus:
         """Return who gets a topic."""
         return self._routes.find(topic)
 
+    def topics_lately(self) -> list[bytes]:
+        """Return the topics that were published lately, in no order."""
+        return self._routes.topics()
+
     def copy_route(self, topic: bytes, route: Route, permitted: PermittedTopics[Route]) -> None:
         """Have a principal's table know a route that ``route`` gave, as long as it is right."""
         self._routes.copy(topic, route, permitted)

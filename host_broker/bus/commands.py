@@ -6,13 +6,15 @@ every read or message are not frozen, because freezing triples the time it takes
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from host_broker.access.principal import Principal
 from host_broker.bus.delivery import Filter, SubscriptionId
 from host_broker.bus.publication import NO_PROPERTIES, Properties, Run
 from host_broker.bus.queue import QueuePolicy
 from host_broker.outputs import Buffer, ConnectionId
 from host_broker.pages import PageAnswer
+from host_broker.questions import Question
 from host_broker.tables import Statement
 
 # Called once when its command is executed, with the limit that refused it ("bus.max_queues"), "" if
@@ -30,6 +32,7 @@ class Publish:
     will. ``own`` publishes in the broker's name: journalled as connection 0, and allowed under
     ``$``. ``again``: it was published under another topic before, and is neither counted nor
     journalled twice. Properties above the limits (``property_fault``) refuse this message only.
+    ``answer`` is told what refused it, before anybody is sent it.
     """
 
     topic: bytes
@@ -39,6 +42,7 @@ class Publish:
     own: bool = False
     again: bool = False
     properties: Properties = NO_PROPERTIES
+    answer: Answer | None = None
 
 
 @dataclass(slots=True)
@@ -212,6 +216,43 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """Have ``Session.drained`` called as soon as nearly all is taken that the peer was sent.
+
+    A session that waits for that with what others publish never makes them wait, however slow its
+    peer is: what is too much is then its own to leave out, and to count.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the edge something. ``answer`` is called once, later, with what the question says that
+    its answer is, or ``NoAnswer``; not if the connection has ended."""
+
+    question: Question
+    answer: Callable[[Any], Sequence["Command"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Measure how long a client takes to say that it is there.
+
+    ``client``: its name, or the number of its connection. ``answer`` is called once, with the
+    seconds, or None and why there are none; not if the own connection has ended.
+    """
+
+    client: str | ConnectionId
+    answer: Callable[[float | None, str], Sequence["Command"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ponged:
+    """Say that the peer has answered ``Session.ping``."""
+
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
 class HoldPublishers:
     """Say that the peer is behind with topics: what waits for it is enough, until ``held`` ends.
 
@@ -280,11 +321,14 @@ class Authenticate:
     ``answer`` is called, perhaps later, nothing is read from the client.
 
     ``answer`` is told the name (without the secret), why it is refused ("": it is not), and when.
+    A secret without a claim is a token, which says whose it is. ``known``: whom the session has
+    found it to be by what the broker itself has given out.
     """
 
     claim: str = field(repr=False)
     answer: Callable[[str, str, float], Sequence["Command"]]
     secret: str | None = field(default=None, repr=False)
+    known: Principal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +393,10 @@ Command = (
     | StopConsuming
     | Acknowledge
     | Send
+    | Pace
+    | Ask
+    | Ping
+    | Ponged
     | HoldPublishers
     | Disconnect
     | Wake

@@ -18,12 +18,15 @@ class Delivery:
 
     ``run`` holds whole publications in encoding 1. Each of them matches all of ``subscriptions``,
     by the ids that the session chose, so that nobody parses a topic to find out why it comes.
-    ``properties`` are those of all of them: a run of more than one has none.
+    ``properties`` are those of all of them: a run of more than one has none. ``kept``: it is what
+    was retained when the subscription began, since ``kept_ms`` (since 1970; 0: nobody knows).
     """
 
     run: bytes
     subscriptions: tuple[SubscriptionId, ...]
     properties: Properties = NO_PROPERTIES
+    kept: bool = False
+    kept_ms: int = 0
 
     def each(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Take the run apart: flags, topic, body."""

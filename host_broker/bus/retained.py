@@ -1,19 +1,28 @@
 """The last retained message of each path, in both topic systems, within one budget."""
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import islice
 
-from host_broker.bus.publication import NO_PROPERTIES, Properties
+from host_broker.bus.publication import HEADER, NO_PROPERTIES, Properties
 from host_broker.bus.trie import NODE_BYTES, Trie
 from host_broker.bus.work import Work
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class RetainedMessage:
-    """``packet`` is its stored form, encoding 1. Nobody changes it: another message replaces it."""
+    """``packet`` is its stored form, encoding 1. Nobody changes it: another message replaces it.
+    ``at_ms``: when it came, since 1970; 0: before the broker started."""
 
     topic: bytes
     packet: bytes
     properties: Properties = NO_PROPERTIES
+    at_ms: int = 0
+
+    @property
+    def body(self) -> bytes:
+        """What was published."""
+        return self.packet[HEADER.size + len(self.topic) :]
 
     @property
     def size(self) -> int:
@@ -53,6 +62,7 @@ class Retained:
         self._systems: tuple[Trie[_Entry], Trie[_Entry]] = (Trie(work, apart), Trie(work, apart))
         # The same, by literal topic: replacing a message, the usual case, walks no trie.
         self._exact: tuple[dict[bytes, _Entry], dict[bytes, _Entry]] = ({}, {})
+        self._ordered: list[bytes] | None = None  # regular topics; None: not since they changed
         self._idle: dict[bytes, None] = {}  # feedback topics nobody wants, oldest first
         self.count = 0
         self.refused = 0  # messages that did not fit, since the start
@@ -72,14 +82,16 @@ class Retained:
         *,
         feedback: bool = False,
         idle: bool = False,
+        at_ms: int = 0,
     ) -> bool:
         """Replace a topic's message; False if it does not fit (the old one is gone all the same:
         it has been displaced)."""
-        message = RetainedMessage(topic, packet, properties)
+        message = RetainedMessage(topic, packet, properties, at_ms)
         entry = self._exact[feedback].get(topic)
         if entry is None:
             entry = self._exact[feedback][topic] = _Entry(message)
             self._systems[feedback].put(topic, entry)
+            self._ordered = None if not feedback else self._ordered
             self.count += 1
         else:
             self._message_bytes -= entry.message.size
@@ -101,6 +113,7 @@ class Retained:
         if entry is None:
             return False
         self._systems[feedback].remove(topic)
+        self._ordered = None if not feedback else self._ordered
         self.count -= 1
         self._message_bytes -= entry.message.size
         if feedback:
@@ -114,6 +127,23 @@ class Retained:
     def beginning_with(self, prefix: bytes) -> list[RetainedMessage]:
         """Return all messages of topics that begin with these bytes."""
         return [entry.message for entry in self._systems[False].beginning_with(prefix)]
+
+    def get(self, topic: bytes) -> RetainedMessage | None:
+        """Return the message of exactly this topic."""
+        entry = self._exact[False].get(topic)
+        return None if entry is None else entry.message
+
+    def page(self, prefix: bytes, after: bytes, most: int) -> list[RetainedMessage]:
+        """Return the messages of the first topics behind ``after`` that begin with ``prefix``."""
+        if self._ordered is None:
+            self._ordered = sorted(self._exact[False])
+        found: list[RetainedMessage] = []
+        at = max(bisect_right(self._ordered, after), bisect_left(self._ordered, prefix))
+        for topic in islice(self._ordered, at, at + most):
+            if not topic.startswith(prefix):
+                break
+            found.append(self._exact[False][topic].message)
+        return found
 
     def is_current(self, message: RetainedMessage, *, feedback: bool = False) -> bool:
         """Whether a message has been neither replaced nor cleared."""

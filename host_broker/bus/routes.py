@@ -186,6 +186,10 @@ class Routes:
             self._receivers += len(verbatim) + len(matches)
         return route
 
+    def topics(self) -> list[bytes]:
+        """Return the topics that were seen lately, in no order."""
+        return [*self.by_topic.topics(), *self._guarded]
+
     def forget(self) -> None:
         """Forget all answers."""
         self.by_topic.clear()

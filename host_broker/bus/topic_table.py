@@ -66,6 +66,10 @@ class PythonTopicTable(Generic[V]):
         """Mark a topic."""
         self._marks.add(topic)
 
+    def topics(self) -> list[bytes]:
+        """Return all that anything is known of, in no order."""
+        return list(self._values.keys() | self._marks)
+
     def unmark_all(self) -> None:
         """Forget all marks."""
         self._marks.clear()

@@ -12,6 +12,7 @@ from host_broker.access.access import Peer
 from host_broker.access.principal import Principal
 from host_broker.broker import Broker
 from host_broker.net.access.passwords import PasswordChecks
+from host_broker.net.answerer import LATER, Answerer
 from host_broker.net.asked import Asked
 from host_broker.net.connection.connection import Connection
 from host_broker.net.connection.dialer import Dialer
@@ -19,6 +20,7 @@ from host_broker.net.connection.idle_timeout import IdleTimeout
 from host_broker.net.connection.memory import BufferMemory
 from host_broker.net.connection.poller import Poller
 from host_broker.net.connection.stalls import StallHistory
+from host_broker.net.history import Recent
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.writer import Journal
 from host_broker.net.live_settings import LiveSettings
@@ -39,6 +41,7 @@ from host_broker.outputs import (
 )
 from host_broker.pages import PageRequest
 from host_broker.protocol import ProtocolSpec
+from host_broker.questions import NoAnswer, Question
 from host_broker.registry import protocols
 from host_broker.settings import NetSettings
 from host_broker.stats import Dropped
@@ -122,6 +125,9 @@ class Server:
         self._denials_log = RateLimitedLog(self._loop.call_later, "refusals")
         self._passwords = passwords
         self._logins: set[asyncio.Task[None]] = set()
+        self.answerer: Answerer | None = None  # of what protocols ask; set before anybody comes
+        self._looking: set[asyncio.Task[None]] = set()
+        self.recent: Recent | None = None  # what is remembered without a journal
         poller.turns(self._run, self._loop.call_exception_handler)
         self._timer = Timer(self._loop, self._tick)
         self._all_gone = asyncio.Event()
@@ -454,6 +460,8 @@ class Server:
             self._tables.write(outputs.changes)
         for complaint in outputs.complaints:
             self._complain(complaint)
+        if self.recent is not None and outputs.records:
+            self.recent.add(time.time_ns(), outputs.records)
         if self._journal is not None and (outputs.records or outputs.retained or outputs.queued):
             if self._withheld:
                 self._withhold(outputs)
@@ -485,6 +493,8 @@ class Server:
         for identity, answer in outputs.answers:
             if identity in self._asked:
                 self._asked[identity].answered(answer)
+        for number, question in outputs.questions:
+            self._answer_question(number, question)
         for outgoing in outputs.outgoing:
             self._dialer.dial(outgoing)
         for identity, is_behind in outputs.behind.items():
@@ -512,6 +522,27 @@ class Server:
                 consumer = self.connections.get(identity)
                 if consumer is not None and identity in forward.senders:
                     consumer.position = self._position
+
+    def _answer_question(self, number: int, question: Question) -> None:
+        """Answer at once what is known here; have the rest looked for."""
+        if self.answerer is None:
+            self._answered(number, NoAnswer("there is nobody who knows"))
+            return
+        answer = self.answerer.at_once(question)
+        if answer is not LATER:
+            self._answered(number, answer)
+            return
+        task = self._loop.create_task(self._look_for(number, question))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look_for(self, number: int, question: Question) -> None:
+        assert self.answerer is not None  # noqa: S101 - for mypy
+        self._answered(number, await self.answerer.look(question))
+
+    def _answered(self, number: int, answer: object) -> None:
+        self._enter()
+        self._broker.answered(number, answer, self._now)
 
     def _log_in(self, login: Login) -> None:
         """Have a secret looked at, elsewhere."""
@@ -688,9 +719,8 @@ class Server:
                     withheld.retained.pop(topic, None)  # it is newer
 
     def _proceed(self, connection: Connection) -> None:
-        if connection.ended:
+        if connection.ended or not connection.end_pacing():
             return
-        connection.end_pacing()
         self._enter()
         self._broker.proceed(connection.id, self._now)
 

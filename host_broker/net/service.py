@@ -20,9 +20,11 @@ from host_broker.broker import Broker
 from host_broker.net.access.access_error import AccessError
 from host_broker.net.access.access_files import load_access, load_users_and_rules
 from host_broker.net.access.passwords import PasswordChecks
+from host_broker.net.answerer import Answerer
 from host_broker.net.connection.connection import Connection
 from host_broker.net.connection.overflow import Policy
 from host_broker.net.connection.poller import Poller, event_loop
+from host_broker.net.history import Past, Recent
 from host_broker.net.http.late_site import LateSite
 from host_broker.net.journal.writer import Journal
 from host_broker.net.listening.handshakes import Handshakes
@@ -134,6 +136,8 @@ async def _prepare(
             access=access,
             node=_node_of(options),
             clock_ns=time.perf_counter_ns,
+            wall_ns=time.time_ns,
+            records=settings.bus.history_bytes > 0,
         )
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:
@@ -222,6 +226,11 @@ async def _serve(
     access = broker.access
     passwords = PasswordChecks(live)
     server = Server(broker, live, poller, journal, signalled, passwords)
+    recent = Recent(settings.bus.history_bytes)
+    if journal is None and recent.limit:
+        server.recent = recent
+    past = Past(None if journal is None else journal.reader, recent)
+    server.answerer = Answerer(broker, server.connections, journal, past, began)
     slots, pending = Slots(live), PendingConnections(live)
     handshakes = Handshakes(live, server.memory)
     slots.evictors += [pending.evict_oldest, handshakes.evict_oldest]

@@ -18,6 +18,7 @@ def peer_of(transport: asyncio.BaseTransport, listener: str = "") -> Peer:
         _common_name(transport.get_extra_info("peercert")),
         peer_uid(sock),
         listener,
+        transport.get_extra_info("sslcontext") is not None,
     )
 
 

@@ -120,6 +120,8 @@ class Connection(asyncio.Protocol):
         "peer",
         "position",
         "protocol",
+        "received_bytes",
+        "sent_bytes",
         "transport",
     )
 
@@ -137,6 +139,7 @@ class Connection(asyncio.Protocol):
         self.dialed = dialed
         self.congested = False
         self.heard = True  # since the server last looked
+        self.received_bytes = self.sent_bytes = 0  # since it was opened
         self.local = True  # the peer is on this machine
         self.ended = False  # the broker was told, or never knew it
         self.left = False  # it is sent no more
@@ -190,6 +193,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
+        self.received_bytes += len(data)
         if not self.ended:
             self._server.received(self.id, data)
 
@@ -338,6 +342,7 @@ class Connection(asyncio.Protocol):
         if not buffers:
             return
         self._unwritten, self._unwritten_bytes = [], 0
+        self.sent_bytes += size
         if size <= _LARGEST_WRITE_BYTES:
             self.transport.writelines(buffers)
             memory = self._server.memory
@@ -363,10 +368,13 @@ class Connection(asyncio.Protocol):
         if not self._answers and self.transport.get_write_buffer_size() <= _PACED_BYTES:
             self._server.proceed_soon(self)
 
-    def end_pacing(self) -> None:
-        """The broker goes on with it."""
+    def end_pacing(self) -> bool:
+        """The broker goes on with it; False: it did so already."""
+        if not self._pacing:
+            return False
         self._pacing = False
         self.transport.set_write_buffer_limits(self._high, self._low)
+        return True
 
     def close(self) -> None:
         """Close when everything is sent, also what waits for the journal."""
@@ -390,6 +398,7 @@ class Connection(asyncio.Protocol):
             return self._drained
         while self._overflow and (buffer := self._overflow.get()) is not None:
             self._server.memory.held -= len(buffer)
+            self.sent_bytes += len(buffer)
             self.transport.write(buffer)
         # From now on "congested" is "has anything left": more than the mark, but for asyncio's TLS
         # as much as the mark is too much.
@@ -412,6 +421,13 @@ class Connection(asyncio.Protocol):
         self._held_by.discard(reason)
         if not self._held_by and not self.transport.is_closing():
             self.transport.resume_reading()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is yet to be sent."""
+        overflow = 0 if self._overflow is None else self._overflow.waiting_bytes
+        unsent = self._unwritten_bytes + self._answers_bytes + overflow
+        return unsent + self.transport.get_write_buffer_size()
 
     @property
     def on_hold(self) -> bool:
@@ -479,6 +495,7 @@ class Connection(asyncio.Protocol):
     def _write_overflow(self, overflow: Overflow) -> None:
         while not self.congested and (buffer := overflow.get()) is not None:
             self._server.memory.held -= len(buffer)
+            self.sent_bytes += len(buffer)
             self.transport.write(buffer)
 
     def _say_drained(self) -> None:

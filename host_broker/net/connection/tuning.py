@@ -8,6 +8,7 @@ from host_broker.settings import NetSettings
 
 # A peer that vanished without FIN or RST is noticed after idle + interval * probes of silence.
 _KEEPALIVE_PROBES = 3
+_RTT = struct.Struct("=68xI")  # of struct tcp_info (linux/tcp.h): smoothed, in microseconds
 _UCRED = struct.Struct("3i")  # process, user, group: unix(7)
 
 
@@ -48,6 +49,19 @@ def is_local(sock: socket.socket) -> bool:
     except OSError:
         return False  # it has gone already
     return peer.startswith("127.") or peer in ("::1",) or peer.startswith("::ffff:127.")
+
+
+def round_trip_ms(sock: socket.socket) -> float | None:
+    """Return how long the kernel finds that bytes take to a peer and back; None by other than TCP,
+    or if it does not know."""
+    if sock.family == socket.AF_UNIX:
+        return None
+    try:
+        said = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT.size)
+    except OSError:
+        return None
+    microseconds = _RTT.unpack(said)[0] if len(said) == _RTT.size else 0
+    return microseconds / 1000 if microseconds else None
 
 
 def peer_name(sock: socket.socket) -> str:

@@ -6,7 +6,7 @@ in between.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from host_broker.access.principal import Principal
 from host_broker.broker import STEPS_AT_ONCE, Broker
@@ -14,6 +14,7 @@ from host_broker.bus.publication import HEADER
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.writer import Journal, Level
 from host_broker.net.server import Server
+from host_broker.net.statistics import statistics
 from host_broker.net.storage.message_store import MessageStoreError
 from host_broker.outputs import ConnectionId, Record
 from host_broker.registry import STORED_FORM, protocols
@@ -112,31 +113,9 @@ class Publishing:
                     await asyncio.sleep(self.rest_s)
         return answers
 
-    def statistics(self) -> dict[str, object]:
-        """Return the counts of the broker since its start, for people and their tools."""
-        broker, stats = self._broker, self._broker.stats
-        return {
-            "clients": broker.clients_by_protocol(),
-            "publications": stats.publications,
-            "retained": broker.retained_count,
-            "retained_refused": broker.retained_refused,
-            "journal": self._journal.statistics() if self._journal is not None else None,
-            "closed": stats.closes,
-            "discarded": {name: dict(counts) for name, counts in stats.discarded.items()},
-            "dropped": {
-                name: {"messages": dropped.messages, "bytes": dropped.bytes}
-                for name, dropped in stats.dropped.items()
-            },
-            "queues": {
-                name.decode(errors="replace"): {
-                    "messages": len(queue),
-                    "waiting": queue.waiting,
-                    "consumers": len(queue.consumers),
-                    "dropped": queue.dropped,
-                }
-                for name, queue in broker.queues.items()
-            },
-        }
+    def statistics(self) -> Mapping[str, object]:
+        """Return the counts of the broker since its start."""
+        return statistics(self._broker, self._journal)
 
     async def _refuse_to_wait(self, packets: bytes) -> None:
         start = 0

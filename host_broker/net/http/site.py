@@ -1,9 +1,6 @@
 """The broker's HTTP: who may ask, and how mistakes are answered."""
 
 import asyncio
-import hashlib
-import hmac
-import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from host_broker.access.web import Origin, bearer, is_foreign, is_misled, is_token
 from host_broker.net.connection.tuning import is_local
 from host_broker.net.http import backup as backup_pages
 from host_broker.net.http import journal as journal_pages
@@ -249,67 +247,37 @@ class _Refusal:
 
 def _refusal(request: web.Request, settings: HttpSettings, is_open: bool) -> _Refusal | None:
     """Return why a request is not let in; ``is_open``: there are no users, who are asked later."""
-    if _is_foreign(request):
+    origin = _origin(request)
+    if is_foreign(origin):
         text = "this is a request of a page of another site; the broker answers programs only"
         return _Refusal("foreign page", mistake(403, text))
-    transport = request.transport
-    sock = transport.get_extra_info("socket") if transport is not None else None
-    here = sock is not None and is_local(sock)
-    by_tcp = sock is not None and sock.family != socket.AF_UNIX
-    if (
-        here
-        and by_tcp
-        and request.scheme == "http"
-        # Every browser says whom it asks. Who does not, as probes by HTTP/1.0 may, is none.
-        and "Host" in request.headers
-        and not _is_ours(_host(request), settings.hosts)
-    ):
-        # A page can have its own name point here, and is of the same site then. By TLS the
-        # certificate tells the browser.
+    # Every browser says whom it asks. Who does not, as probes by HTTP/1.0 may, is none.
+    if "Host" in request.headers and is_misled(origin, settings.hosts):
         text = "ask for 127.0.0.1 or localhost; what other names lead here says http.hosts"
         return _Refusal("foreign host", mistake(403, text))
     if not is_open:
         return None
     token = settings.token
     if token:
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        digest = hashlib.sha256(given.strip().encode("utf-8", "surrogateescape")).hexdigest()
-        expected = token.removeprefix("sha256:").lower()
-        if scheme.lower() == "bearer" and hmac.compare_digest(digest, expected):
+        if is_token(bearer([request.headers.get("Authorization", "")]), token):
             return None
         answer = mistake(401, "send the token that belongs to http.token: Authorization: Bearer …")
         answer.headers["WWW-Authenticate"] = 'Bearer realm="motemq"'
         return _Refusal("no token", answer)
-    if here:
+    if origin.here:
         return None
     text = "without http.token, only programs on this machine may ask"
     return _Refusal("other machine", mistake(403, text))
 
 
-def _is_foreign(request: web.Request) -> bool:
-    """Whether a browser says that a page which is not ours is behind this request.
-
-    Another port of the same host is another site's, too (``same-site``).
-    """
-    origins = request.headers.getall("Origin", ())
-    sites = request.headers.getall("Sec-Fetch-Site", ())
-    own = f"{request.scheme}://{request.host}"
-    return any(origin != own for origin in origins) or not set(sites) <= {"same-origin", "none"}
-
-
-def _host(request: web.Request) -> str:
-    """Return the Host header without its port."""
-    host = request.host
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def _is_ours(host: str, hosts: str) -> bool:
-    """Whether a name is always this machine's, or one that its owner says is."""
-    if host == "localhost" or host.lower() in (each.strip().lower() for each in hosts.split(",")):
-        return bool(host)
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _origin(request: web.Request) -> Origin:
+    transport = request.transport
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    return Origin(
+        tuple(request.headers.getall("Origin", ())),
+        tuple(request.headers.getall("Sec-Fetch-Site", ())),
+        request.host,
+        encrypted=request.scheme == "https",
+        here=sock is not None and is_local(sock),
+        unix=sock is not None and sock.family == socket.AF_UNIX,
+    )

@@ -40,7 +40,7 @@ class Recogniser(Protocol):
 
 
 class OneProtocol:
-    """The recogniser of a listener on which only one protocol is spoken: ``tls`` or ``http``."""
+    """The recogniser of a listener on which only one protocol is spoken: ``tls``."""
 
     longest = _RECORD_HEADER_BYTES
 

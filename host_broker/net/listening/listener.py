@@ -110,7 +110,7 @@ class Listener:
         protocol = self.protocol
         recognition: Recogniser = Recognition(protocols().values())
         if self._has_pages:
-            recognition = BesideHttp(protocol)
+            recognition = BesideHttp(protocols().values(), protocol)
         context = self._context = ListenerContext(
             str(self),
             edge.live,
@@ -127,11 +127,11 @@ class Listener:
             context.recogniser = OneProtocol("tls")
             context.only_tls = True
             if protocol == HTTP:
-                context.within_tls = OneProtocol(HTTP)
+                context.within_tls = BesideHttp(protocols().values())
             elif protocol != AUTO and not self._has_pages:
                 context.inside = lambda: connection(protocol)
         elif protocol == HTTP:
-            context.recogniser = OneProtocol(HTTP)
+            context.recogniser = BesideHttp(protocols().values())
 
         def detect(sock: CountedSocket) -> None:
             ProtocolDetector(sock, context).start()

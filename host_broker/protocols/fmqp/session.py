@@ -112,6 +112,10 @@ class FmqpSession(Session):
         self.deadline = self._statistics.deadline
         return told
 
+    def wills(self) -> Sequence[Publish]:
+        """Return the last wills, to be looked at; signals are none of them."""
+        return [will for will in self._wills if isinstance(will, Publish)]
+
     def closed(self, now: float) -> Sequence[Command]:
         """Publish every last will, in the order they came (R25, R28, A17)."""
         wills, self._wills = self._wills, []

@@ -17,7 +17,7 @@ from host_broker.protocol import (
     ProtocolSpec,
     byte_range,
 )
-from host_broker.protocols.lightmq.paths import PATHS
+from host_broker.protocols.lightmq.paths import CALLS, PATHS
 from host_broker.protocols.lightmq.settings import LightmqSettings
 
 
@@ -50,6 +50,7 @@ LIGHTMQ = ProtocolSpec(
     answers_until_stopped=True,
     authenticates=True,
     client_paths=PATHS,
+    call_topics=CALLS,
     admits=_admits,
 )
 

@@ -2,8 +2,9 @@
 
 from host_broker.access.principal import own_level as level
 from host_broker.access.rights import ClientPaths
+from host_broker.broker_view import CallTopics
 
-__all__ = ["PATHS", "level", "path"]
+__all__ = ["CALLS", "PATHS", "level", "path"]
 
 PATHS = ClientPaths(
     speaks=tuple(
@@ -12,6 +13,15 @@ PATHS = ClientPaths(
     hears=("lightmq/%c/down", "lightmq/%c/request/*", "lightmq/%c/answer/*"),
     calls=("lightmq/%c/request/*",),
     answers=("lightmq/%c/reply/*", "lightmq/%c/done/*"),
+)
+
+
+CALLS = CallTopics(
+    interest="lightmq/%c/request/*",
+    request="lightmq/%c/request/%t",
+    reply="lightmq/%c/reply/%t",
+    done="lightmq/%c/done/%t",
+    answered=b"answered",
 )
 
 

@@ -8,6 +8,7 @@ from host_broker.bus.commands import (
     Authenticate,
     Command,
     Disconnect,
+    Ponged,
     Publish,
     Suspect,
     Wake,
@@ -64,6 +65,7 @@ class LightmqSession(Session):
         # Until when silence is allowed, or a CONNECT or PONG is awaited.
         self._silent_until: float | None = self.deadline
         self._ping: int | None = None  # the id of the PING that awaits its PONG
+        self._asked_for_ping: list[int] = []  # tags of those who await it, too
         self._early: list[Event] = []  # came before its CONNECT was answered
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
@@ -119,6 +121,21 @@ class LightmqSession(Session):
             del self._shared.named[self.client]
             commands += self._presence(b"offline")
         return commands
+
+    def ping(self, tag: int, now: float) -> Sequence[Command] | None:
+        """Send PING, unless one is on its way already."""
+        if self._state is not _State.READY:
+            return None
+        self._asked_for_ping.append(tag)
+        commands = NOTHING if self._ping is not None else self._send_ping(now)
+        self._set_deadline()
+        return commands
+
+    def wills(self) -> Sequence[Publish]:
+        """Return what ``closed`` says of the client's presence."""
+        if self._role is None or self._shared.named.get(self.client) is not self:
+            return ()
+        return self._presence(b"offline")
 
     def give_way(self) -> str:
         """End for a newer connection with the same ClientID; returns why."""
@@ -227,9 +244,11 @@ class LightmqSession(Session):
         return [SendBytes(self._codec.pong(event.id))]
 
     def _settle_ping(self, event: Pong, now: float) -> Sequence[Command]:
-        if self._ping is not None and event.id in (self._ping, None):
-            self._ping = None
-        return NOTHING
+        if self._ping is None or event.id not in (self._ping, None):
+            return NOTHING
+        self._ping = None
+        tags, self._asked_for_ping = self._asked_for_ping, []
+        return [Ponged(tag) for tag in tags]
 
     def _unexpected(self, event: Event, now: float) -> Sequence[Command]:
         if self._state is _State.READY:
@@ -257,8 +276,11 @@ class LightmqSession(Session):
             return self._end(
                 f"lightmq.ping_timeout_s: no PONG within {settings.ping_timeout_s:g} s", abort=True
             )
+        return self._send_ping(now)
+
+    def _send_ping(self, now: float) -> Sequence[Command]:
         self._ping = self._shared.random_u16() & 0xFFFF
-        self._silent_until = now + settings.ping_timeout_s
+        self._silent_until = now + self._settings.ping_timeout_s
         return [SendBytes(self._codec.ping(self._ping))]
 
     def _refuse(self, refusal: Refusal, reason: str) -> Sequence[Command]:
@@ -279,9 +301,9 @@ class LightmqSession(Session):
         self._state = _State.CLOSED
         self.deadline = self._silent_until = None
 
-    def _presence(self, status: bytes) -> Sequence[Command]:
+    def _presence(self, status: bytes) -> Sequence[Publish]:
         if self._role is None or not self._role.present:
-            return NOTHING
+            return ()
         return [Publish(path(level(self.client), "status"), status, retain=True, own=True)]
 
     def _allow_silence(self, now: float) -> None:

@@ -1,0 +1,460 @@
+"""One UMQ connection on the broker's side: who it is, its calls, its topics, its silence."""
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from host_broker.access.principal import Principal
+from host_broker.access.web import Origin, bearer, is_foreign, is_misled, is_token
+from host_broker.bus.commands import (
+    Authenticate,
+    Command,
+    Discard,
+    Disconnect,
+    Pace,
+    Ponged,
+    Unsubscribe,
+)
+from host_broker.bus.commands import Send as SendBytes
+from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.outputs import ConnectionId
+from host_broker.protocol import NOTHING, Session
+from host_broker.protocols.umq.calls import Calls
+from host_broker.protocols.umq.codec import REJECTED
+from host_broker.protocols.umq.events import (
+    Call,
+    ClearAttribute,
+    Event,
+    Fatal,
+    Hello,
+    Missing,
+    SetAttribute,
+)
+from host_broker.protocols.umq.events import Unsubscribe as UnsubscribeEvent
+from host_broker.protocols.umq.peer import Peer, PeerLimits
+from host_broker.protocols.umq.shared import UmqShared
+from host_broker.protocols.umq.updates import Topic, Updates, spelled
+from host_broker.protocols.umq.websocket import (
+    NORMAL,
+    PATH,
+    TOO_BIG,
+    Ended,
+    Item,
+    Malformed,
+    PongFrame,
+    TooLong,
+    Upgrade,
+    WebSocket,
+)
+from host_broker.wire.violation import Violation
+
+_MOST_PINGS = 100  # of a client in one read; more are discarded packets
+
+
+class _State(Enum):
+    WAIT_REQUEST = auto()
+    WAIT_HELLO = auto()
+    LOGGING_IN = auto()
+    OPEN = auto()
+    CLOSED = auto()
+
+
+class UmqSession(Session):
+    """Answers the broker's calls (``Calls``), tells what is published (``Updates``)."""
+
+    def __init__(self, shared: UmqShared, connection: ConnectionId, now: float) -> None:
+        settings = shared.settings
+        self.client = ""
+        self.label = ""
+        self.deadline: float | None = now + settings.handshake_timeout_s
+        self.connection = connection
+        self.shared = shared
+        self.peer = Peer("server", _limits(shared), shared.held)
+        self.updates = Updates(
+            settings.max_waiting_updates,
+            settings.max_waiting_bytes,
+            shared.held,
+            shared.dropped,
+        )
+        self._socket = WebSocket("server", settings.max_text, shared.max_attachment, shared.held)
+        self._calls = Calls(self)
+        self._state = _State.WAIT_REQUEST
+        self._request: Upgrade | None = None
+        self._first: list[Item] = []  # came with the request
+        self._early: list[Item] = []  # came before it was known who the client is
+        self._silent_until: float | None = self.deadline
+        self._pinged = False  # a pong is awaited
+        self._is_pacing = False
+        self._is_leaving = False  # nothing will drain any more
+
+    # ---- what the broker asks ----
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take one read."""
+        commands: list[Command] = []
+        pings = self._socket.pings
+        self._handle(self._socket.receive_data(data), commands, now)
+        if self._state is _State.OPEN:
+            self._pinged = False
+            self._allow_silence(now)
+        pings = self._socket.pings - pings
+        if pings > _MOST_PINGS:
+            commands.append(Discard("umq.ping", pings, pings))
+        return self._done(commands)
+
+    def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
+        """Have publications told as soon as the client has taken what came before."""
+        if isinstance(delivery, QueueDelivery) or self._state is not _State.OPEN:
+            return NOTHING
+        commands = list(self._calls.heard(delivery))
+        self.updates.add(delivery, now, self.shared.wall_ms())
+        if self._is_leaving:
+            commands += self._told(now)
+        elif not self._is_pacing and self.updates.due(now):
+            self._is_pacing = True
+            commands.append(Pace())
+        return self._done(commands)
+
+    def drained(self, now: float) -> Sequence[Command]:
+        """Tell more: the client has taken what it was sent."""
+        self._is_pacing = False
+        if self._state is not _State.OPEN:
+            return NOTHING
+        commands = list(self._told(now))
+        if commands:
+            self._is_pacing = True
+            commands.append(Pace())
+        self._set_deadline()
+        return commands
+
+    def tick(self, now: float) -> Sequence[Command]:
+        """End a silent client, and calls that take too long; tell what had to wait for its time."""
+        commands: list[Command] = []
+        if self._silent_until is not None and now >= self._silent_until:
+            commands += self._too_silent(now)
+        commands += self._calls.tick(now)
+        if self._state is _State.OPEN and not self._is_pacing and self.updates.due(now):
+            self._is_pacing = True
+            commands.append(Pace())
+        return self._done(commands)
+
+    def ping(self, tag: int, now: float) -> Sequence[Command] | None:
+        """Send a ping of the WebSocket."""
+        if self._state is not _State.OPEN:
+            return None
+        self._socket.ping(b"%d" % tag)
+        return self._done([])
+
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """End the topics of which the client may hear no more; calls have answers of their own."""
+        commands: list[Command] = []
+        if action == "subscribe":
+            for subscription in list(self.updates.topics.values()):
+                if any(each.topic == topic for each in subscription.subscriptions):
+                    commands += self.end_topic(subscription)
+        return self._done(commands)
+
+    def closed(self, now: float) -> Sequence[Command]:
+        """Say what still waits, and from now on everything at once: perhaps the broker stops, and
+        wills are yet to come."""
+        self.deadline = self._silent_until = None
+        self._is_leaving = True
+        if self._state is not _State.OPEN:
+            self._close()
+            return NOTHING
+        return self._told(now)
+
+    # ---- the WebSocket ----
+
+    def _handle(self, items: Sequence[Item], commands: list[Command], now: float) -> None:
+        for number, item in enumerate(items):
+            if self._state is _State.CLOSED:
+                return
+            if self._state is _State.LOGGING_IN:
+                self._early += items[number:]
+                return
+            match item:
+                case str() | bytes():
+                    for event in self.peer.receive(item):
+                        commands += self._said(event, now)
+                case Upgrade():
+                    commands += self._upgrade(item)
+                    first, self._first = self._first, []
+                    self._handle(first, commands, now)
+                case PongFrame():
+                    if item.payload.isdigit() and len(item.payload) < 20:
+                        commands.append(Ponged(int(item.payload)))
+                case Malformed():
+                    self._socket.refuse(item.status, _mistake(item.reason), item.headers)
+                    commands += self._end(f"it is no request for a WebSocket: {item.reason}")
+                case TooLong():
+                    reason = f"{item.limit}: a message is longer than {item.most} bytes"
+                    self.peer.end(REJECTED, reason)
+                    commands += self._end(reason, TOO_BIG)
+                case Ended():
+                    commands += self._end(f"the client has closed: {item.code} {item.reason}")
+
+    def _upgrade(self, request: Upgrade) -> Sequence[Command]:
+        """Judge a request as HTTP does, and let it in or not."""
+        view = self.shared.view
+        peer = view.peer_of(self.connection)
+        origin = Origin(
+            request.all("origin"),
+            request.all("sec-fetch-site"),
+            request.host,
+            encrypted=peer.encrypted,
+            here=peer.loopback,
+            unix=peer.uid is not None,
+        )
+        status, reason = 0, ""
+        if is_foreign(origin):
+            status, reason = 403, "this is a request of a page of another site"
+        elif is_misled(origin, view.http.hosts):
+            names = "what other names lead here says http.hosts"
+            status, reason = 403, f"ask for 127.0.0.1 or localhost; {names}"
+        elif request.target.partition("?")[0] != PATH:
+            status, reason = 404, f"there is only {PATH}"
+        if status:
+            self._socket.refuse(status, _mistake(reason))
+            return self._end(f"its request is refused: {reason}")
+        wanted = self.shared.settings.subprotocol
+        self._request = request
+        self._state = _State.WAIT_HELLO
+        self._first = self._socket.accept(wanted if wanted in request.subprotocols else None)
+        return NOTHING
+
+    # ---- UMQ ----
+
+    def _said(self, event: Event | Violation, now: float) -> Sequence[Command]:
+        match event:
+            case Hello():
+                return self._login(event, now)
+            case Call():
+                return self._calls.call(event, now)
+            case UnsubscribeEvent():
+                return self.end_topic(self.updates.topics[event.topic])
+            case SetAttribute() | ClearAttribute():
+                named = self.peer.attributes.get("name")
+                self.label = "" if named is None else named.value
+                return NOTHING
+            case Fatal():
+                return self._end(f"the client has said F {event.code} {event.text}"[:200])
+            case Violation(fatal=True):
+                return self._end(f"{event.rule}: {event.reason}")
+            case Violation():
+                return [Discard(event.rule)]
+            case _:
+                return NOTHING
+
+    def end_topic(self, subscription: Topic) -> Sequence[Command]:
+        """Say D, and have no more of it."""
+        self.updates.end(subscription)
+        self.peer.close_topic(subscription.id)
+        return [
+            Unsubscribe(each.topic, each.id, each.prefix) for each in subscription.subscriptions
+        ]
+
+    def _login(self, hello: Hello, now: float) -> Sequence[Command]:
+        """Find out who it is: as the edge knows, by the hello, by the request."""
+        credentials = self._credentials(hello, now)
+        if isinstance(credentials, str):
+            return self._refuse(credentials)
+        user, secret, known = credentials
+        self._state = _State.LOGGING_IN
+
+        def answer(name: str, why: str, now: float) -> Sequence[Command]:
+            if self._state is not _State.LOGGING_IN:
+                return NOTHING
+            if why:
+                return self._refuse("Authorization failed")
+            return self._welcome(hello.version, name, now)
+
+        return [Authenticate(user, answer, secret, known)]
+
+    def _credentials(
+        self, hello: Hello, now: float
+    ) -> tuple[str, str | None, Principal | None] | str:
+        """Return what ``Authenticate`` is to look at, or why nobody is to look."""
+        view, request = self.shared.view, self._request
+        assert request is not None  # noqa: S101 - for mypy; there is no hello without one
+        user, secret, said = "", None, "the payload of H is a JSON object, or nothing"
+        if any(isinstance(each, Missing) for each in hello.attachments):
+            return said
+        if hello.payload.strip():
+            try:
+                document = json.loads(hello.payload)
+            except (ValueError, RecursionError):
+                return said
+            if not isinstance(document, dict):
+                return said
+            values = [document.get(name) for name in ("token", "user", "password")]
+            if not all(value is None or isinstance(value, str) for value in values):
+                return "token, user and password are texts"
+            token, named, password = values
+            secret = token if token is not None else password
+            user = named or ""
+        authorization = request.all("authorization")
+        if secret is None and not user:
+            secret = bearer(authorization) or None
+        if view.is_open:
+            return self._without_users(user, secret)
+        principal = view.principal_of(self.connection)
+        if secret is None and not user:
+            user, secret = _basic(authorization)
+        if secret is not None or user or principal.is_known:
+            return user, secret, None
+        return "", None, view.web_user(request.all("cookie"), now)
+
+    def _without_users(
+        self, user: str, secret: str | None
+    ) -> tuple[str, str | None, Principal | None] | str:
+        """Judge as HTTP does where there are no users: ``http.token``, or this machine only."""
+        view = self.shared.view
+        token, principal = view.http.token, view.principal_of(self.connection)
+        if token and not (secret is not None and is_token(secret, token)):
+            return "send the token that belongs to http.token"
+        if not token and not (view.peer_of(self.connection).loopback or principal.is_known):
+            return "without http.token, only programs on this machine may ask"
+        return user, None, None
+
+    def _welcome(self, version: int, name: str, now: float) -> Sequence[Command]:
+        principal = self.shared.view.principal_of(self.connection)
+        self.client = name if principal.is_known or principal.client else ""
+        known = None if principal.kind == "anonymous" else principal.client or principal.name
+        self.peer.welcome(version, spelled({"broker": self.shared.version, "principal": known}))
+        self._state = _State.OPEN
+        self._allow_silence(now)
+        commands: list[Command] = []
+        early, self._early = self._early, []
+        self._handle(early, commands, now)
+        return self._done(commands)
+
+    def _refuse(self, reason: str) -> Sequence[Command]:
+        self.peer.end(REJECTED, reason)
+        return self._done(self._end(f"login: {reason}"))
+
+    # ---- what they are made of ----
+
+    def _told(self, now: float) -> Sequence[Command]:
+        """Send the next updates."""
+        for topic, payload, attachments in self.updates.take(now):
+            self.peer.update(topic.id, payload, attachments)
+        return self._flushed()
+
+    def answered(self, commands: Sequence[Command] = ()) -> Sequence[Command]:
+        """Return what was done later for a call, with what is said of it."""
+        return self._done(list(commands))
+
+    def _flushed(self) -> list[Command]:
+        """Return what is to be sent as one command: a text and its attachments stay together."""
+        for message in self.peer.out:
+            self._socket.send(message)
+        self.peer.out.clear()
+        if not self._socket.out:
+            return []
+        data, self._socket.out = self._socket.out, bytearray()
+        return [SendBytes(bytes(data))]
+
+    def _done(self, commands: list[Command]) -> Sequence[Command]:
+        """Return commands with what is to be sent: behind what they do, before an end."""
+        sends = self._flushed()
+        if sends:
+            at = len(commands)
+            if commands and type(commands[-1]) is Disconnect:
+                at -= 1
+            commands[at:at] = sends
+        self._set_deadline()
+        return commands
+
+    def _allow_silence(self, now: float) -> None:
+        interval_s = self.shared.settings.ping_interval_s
+        self._silent_until = now + interval_s if interval_s else None
+
+    def _too_silent(self, now: float) -> Sequence[Command]:
+        settings = self.shared.settings
+        if self._state is not _State.OPEN:
+            reason = f"umq.handshake_timeout_s: no hello within {settings.handshake_timeout_s:g} s"
+            return self._end(reason)
+        if self._pinged:
+            reason = f"umq.ping_timeout_s: no pong within {settings.ping_timeout_s:g} s"
+            self._close()
+            return [Disconnect(reason, abort=True)]  # it will not read what is yet to be written
+        self._pinged = True
+        self._silent_until = now + settings.ping_timeout_s
+        self._socket.ping(b"")
+        return NOTHING
+
+    def _set_deadline(self) -> None:
+        if self._state is _State.CLOSED or self._is_leaving:
+            self.deadline = None
+            return
+        times = [self._silent_until, self._calls.deadline]
+        if not self._is_pacing:
+            times.append(self.updates.deadline)
+        self.deadline = min((each for each in times if each is not None), default=None)
+
+    def _end(self, reason: str, code: int = NORMAL) -> list[Command]:
+        """Close the WebSocket behind what is yet to be said (A19)."""
+        for message in self.peer.out:
+            self._socket.send(message)
+        self.peer.out.clear()
+        self._socket.end(code)
+        self._close()
+        return [Disconnect(reason)]
+
+    def _close(self) -> None:
+        self._state = _State.CLOSED
+        self.peer.close()
+        self.updates.close()
+        self._calls.close()
+        self._socket.close()
+
+
+class Refusal(Session):
+    """A connection that came while the broker is stopping: only told so."""
+
+    def __init__(self) -> None:
+        self._socket = WebSocket("server", 1024, 1024)
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Wait for the request, and refuse it."""
+        if not self._socket.receive_data(data):
+            return NOTHING
+        self._socket.refuse(503, _mistake("the broker is stopping"))
+        return [SendBytes(bytes(self._socket.out)), Disconnect("the broker is stopping")]
+
+
+def _limits(shared: UmqShared) -> PeerLimits:
+    settings = shared.settings
+    return PeerLimits(
+        max_attachment=shared.max_attachment,
+        max_attachments=settings.max_attachments,
+        max_calls=settings.max_calls,
+        max_attributes=settings.max_attributes,
+        max_attribute_bytes=settings.max_attribute_bytes,
+        lenient_case=settings.lenient_case,
+        max_id_digits=settings.max_id_digits,
+        strict_attachments=settings.strict_attachments,
+        lenient_attachments=settings.lenient_attachments,
+        rpc_error=settings.rpc_error,
+        unknown_callback_fatal=settings.unknown_callback_fatal,
+    )
+
+
+def _mistake(reason: str) -> str:
+    return json.dumps({"error": reason}) + "\n"
+
+
+def _basic(headers: Sequence[str]) -> tuple[str, str | None]:
+    """Return name and password of a header ``Authorization: Basic``, "" and None without one."""
+    for text in headers:
+        scheme, _, given = text.partition(" ")
+        if scheme.lower() == "basic":
+            try:
+                name, _, secret = base64.b64decode(given, validate=True).decode().partition(":")
+            except (binascii.Error, ValueError):
+                return "", None
+            return name, secret
+    return "", None

@@ -1,0 +1,245 @@
+"""What a client is yet to be told of its topics: pure, bounded, the newest wins.
+
+Nothing is sent as it comes. Updates wait until the client has taken what it was sent before
+(``Pace``), and then go out together: so a slow client makes nobody wait, and what it does not take
+is dropped here, the oldest first, and counted.
+"""
+
+import json
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from host_broker.bus.commands import Subscribe
+from host_broker.bus.delivery import Delivery
+from host_broker.bus.publication import NO_PROPERTIES, Properties
+from host_broker.stats import Dropped
+from host_broker.wire.budget import Budget
+
+_OVERHEAD = 100  # bytes of one that waits, beyond topic and body
+# Of one batch; then the client has to take it before there are more.
+_BATCH_BYTES = 64 * 1024
+_MOST_ATTACHMENTS = 36**2  # of one message
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """A subscription: the id that the client chose, and what it asked for.
+
+    ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no earlier.
+    """
+
+    id: int
+    pattern: str
+    every_s: float = 0.0
+    binary: bool = False
+    subscriptions: Sequence[Subscribe] = ()
+    is_open: bool = True
+    dropped: int = 0  # since the client was told last
+    due: float = 0.0
+    pending: dict[bytes, "Waiting"] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """One publication that waits to be told."""
+
+    subscription: Topic
+    topic: bytes
+    body: bytes
+    at_ms: int
+    size: int  # bytes that count against the limits
+    properties: Properties = NO_PROPERTIES
+    kept: bool = False
+    replaced: int = 0
+
+
+class Updates:
+    """The topics of one client, by the numbers it chose, and what waits for it."""
+
+    def __init__(self, max_updates: int, max_bytes: int, held: Budget, dropped: Dropped) -> None:
+        """``dropped`` counts what is not told, of all clients; ``held`` is the memory of all."""
+        self.topics: dict[int, Topic] = {}
+        self._max_updates = max_updates
+        self._max_bytes = max_bytes
+        self._held = held
+        self._dropped = dropped
+        self._kept: deque[Waiting] = deque()  # is never dropped: it comes as it is taken
+        self._live: deque[Waiting] = deque()
+        self._count = 0  # in ``live`` and pending
+        self._bytes = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait and may be dropped."""
+        return self._bytes
+
+    def add(self, delivery: Delivery, now: float, now_ms: int) -> None:
+        """Take what is published; ``now_ms`` is the time of day."""
+        at_ms = delivery.kept_ms if delivery.kept else now_ms
+        topics = [self.topics[each] for each in delivery.subscriptions if each in self.topics]
+        properties = delivery.properties
+        extra = sum(len(name) + len(value) for name, value in properties.items()) + _OVERHEAD
+        for _, topic, body in delivery.each():
+            size = len(topic) + len(body) + extra
+            for subscription in topics:
+                waiting = Waiting(subscription, topic, body, at_ms, size, properties, delivery.kept)
+                if delivery.kept:
+                    self._kept.append(waiting)
+                elif subscription.every_s:
+                    self._replace(subscription, waiting, now)
+                elif self._make_room(waiting):
+                    self._live.append(waiting)
+
+    def end(self, subscription: Topic) -> None:
+        """Forget a topic with what waits of it."""
+        self.topics.pop(subscription.id, None)
+        subscription.is_open = False
+        for waiting in subscription.pending.values():
+            self._give_back(waiting)
+        subscription.pending.clear()
+
+    def close(self) -> None:
+        """Forget all."""
+        for subscription in list(self.topics.values()):
+            self.end(subscription)
+        for waiting in self._live:
+            self._give_back(waiting)
+        self._live.clear()
+        self._kept.clear()
+
+    def due(self, now: float) -> bool:
+        """Whether there is anything to tell now."""
+        if self._kept or self._live:
+            return True
+        deadline = self.deadline
+        return deadline is not None and deadline <= now
+
+    @property
+    def deadline(self) -> float | None:
+        """When what waits for its time is to be told, None: nothing does."""
+        return min((each.due for each in self.topics.values() if each.pending), default=None)
+
+    def take(self, now: float) -> list[tuple[Topic, str, list[bytes]]]:
+        """Return the next updates, as many as go out at once: topic, payload of T, attachments."""
+        for subscription in self.topics.values():
+            if subscription.pending and subscription.due <= now:
+                subscription.due = now + subscription.every_s
+                self._live += subscription.pending.values()
+                subscription.pending.clear()
+        size = 0
+        messages: list[tuple[Topic, list[object], list[bytes]]] = []
+        while size < _BATCH_BYTES and (self._kept or self._live):
+            if self._kept:
+                waiting = self._kept.popleft()
+            else:
+                waiting = self._live.popleft()
+                self._give_back(waiting)
+            subscription = waiting.subscription
+            if not subscription.is_open:
+                continue
+            last = messages[-1] if messages else None
+            if last is None or last[0] is not subscription or len(last[2]) >= _MOST_ATTACHMENTS:
+                last = subscription, [], []
+                messages.append(last)
+                if subscription.dropped:
+                    last[1].append({"dropped": subscription.dropped})
+                    subscription.dropped = 0
+            last[1].append(told(waiting, last[2], binary=subscription.binary))
+            size += waiting.size
+        return [(topic, spelled(payload), binaries) for topic, payload, binaries in messages]
+
+    def _replace(self, subscription: Topic, waiting: Waiting, now: float) -> None:
+        """Keep the latest of each topic only."""
+        pending = subscription.pending
+        before = pending.pop(waiting.topic, None)
+        if before is not None:
+            waiting.replaced = before.replaced + 1
+            self._give_back(before)
+        if not self._make_room(waiting):
+            return
+        if not pending and subscription.due < now:
+            subscription.due = now
+        pending[waiting.topic] = waiting
+
+    def _make_room(self, waiting: Waiting) -> bool:
+        """Count one more that waits, in the place of the oldest if there are too many.
+
+        False: even then there is no memory for it, and it is dropped.
+        """
+        size = waiting.size
+        while self._count and (
+            self._count >= self._max_updates or self._bytes + size > self._max_bytes
+        ):
+            self._drop_oldest()
+        while not self._held.take(size):
+            if not self._count:
+                self._drop(waiting)
+                return False
+            self._drop_oldest()
+        self._count += 1
+        self._bytes += size
+        return True
+
+    def _drop_oldest(self) -> None:
+        if self._live:
+            oldest = self._live.popleft()
+        else:
+            pending = next(each.pending for each in self.topics.values() if each.pending)
+            oldest = pending.pop(next(iter(pending)))
+        self._give_back(oldest)
+        if oldest.subscription.is_open:
+            self._drop(oldest)
+
+    def _drop(self, waiting: Waiting) -> None:
+        waiting.subscription.dropped += 1
+        self._dropped.add(1, len(waiting.topic) + len(waiting.body))
+
+    def _give_back(self, waiting: Waiting) -> None:
+        self._count -= 1
+        self._bytes -= waiting.size
+        self._held.give(waiting.size)
+
+
+def told(waiting: Waiting, attachments: list[bytes], *, binary: bool = False) -> dict[str, object]:
+    """Return a publication as JSON has it; a body that is no text becomes an attachment."""
+    member: dict[str, object] = {
+        "topic": waiting.topic.decode(errors="replace"),
+        "at": waiting.at_ms or None,
+    }
+    text = None if binary else as_text(waiting.body)
+    if text is None:
+        member["attachment"] = True
+        attachments.append(waiting.body)
+    else:
+        member["text"] = text
+    if waiting.kept:
+        member["retained"] = True
+    if waiting.replaced:
+        member["replaced"] = waiting.replaced
+    if waiting.properties:
+        member["properties"] = texts(waiting.properties)
+    return member
+
+
+def as_text(body: bytes) -> str | None:
+    """Return a body as text, None if it is none."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def texts(properties: Mapping[str, bytes]) -> dict[str, str]:
+    """Return those properties that are text."""
+    found = {}
+    for name, value in properties.items():
+        text = as_text(value)
+        if text is not None:
+            found[name] = text
+    return found
+
+
+def spelled(value: object) -> str:
+    """Return JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

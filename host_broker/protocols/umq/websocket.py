@@ -1,0 +1,341 @@
+"""The WebSocket beneath UMQ: bytes to whole messages, and back. wsproto reads and spells frames.
+
+No extensions: nothing is compressed, so what is long here was as long on its way.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from wsproto import ConnectionType, WSConnection
+from wsproto.connection import ConnectionState
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    Pong,
+    RejectConnection,
+    RejectData,
+    Request,
+    TextMessage,
+)
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+from host_broker.wire.budget import Budget
+
+PATH = "/umq"
+MAX_HEAD: Final = 16 * 1024  # bytes of a request or its answer
+NORMAL, GOING_AWAY, PROTOCOL_ERROR, TOO_BIG = 1000, 1001, 1002, 1009
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_STEP_BYTES = 64 * 1024  # given to wsproto at once
+
+Headers = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """A request for a WebSocket, to be accepted or refused. Names of headers are lower-case."""
+
+    target: str
+    host: str
+    headers: Headers
+    subprotocols: Sequence[str]
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Return the values of all headers of this name."""
+        return tuple(value for each, value in self.headers if each == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """What came is no request for a WebSocket; it has to be refused."""
+
+    status: int
+    reason: str
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The server has accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The server has refused, with this status and text."""
+
+    status: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """A message is longer than it may be: the name of the limit."""
+
+    limit: str
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class PongFrame:
+    """The other end has answered a ping."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The other end has closed the WebSocket, or broken it."""
+
+    code: int
+    reason: str
+
+
+Item = Upgrade | Malformed | Accepted | Refused | TooLong | PongFrame | Ended | str | bytes
+
+
+class WebSocket:
+    """One end of a WebSocket. ``out`` is what is to be sent.
+
+    After ``Malformed``, ``Refused``, ``TooLong`` and ``Ended`` nothing more comes.
+    """
+
+    def __init__(
+        self,
+        role: Literal["server", "client"],
+        max_text: int,
+        max_binary: int,
+        held: Budget | None = None,
+    ) -> None:
+        """``held``: the memory of unfinished messages of all connections."""
+        self.out = bytearray()
+        self.pings = 0  # of the other end
+        self._max_text, self._max_binary = max_text, max_binary
+        self._held = held if held is not None else Budget(1 << 62)
+        self._is_server = role == "server"
+        kind = ConnectionType.SERVER if self._is_server else ConnectionType.CLIENT
+        self._socket = WSConnection(kind)
+        self._head: bytearray | None = bytearray()  # None: it is over
+        self._waits = False  # an ``Upgrade`` is to be decided
+        self._early = b""  # came before that
+        self._texts: list[str] = []
+        self._binaries: list[bytes] = []
+        self._size = 0  # of the unfinished message
+        self._ended = False
+        self._refusal: tuple[int, bytearray] | None = None  # what the server answers
+
+    # ---- what comes ----
+
+    def receive_data(self, data: bytes) -> list[Item]:
+        """Take one read."""
+        items: list[Item] = []
+        if self._head is not None:
+            data = self._receive_head(data, items)
+        elif self._waits:
+            self._early += data
+            return items
+        position = 0
+        while position < len(data) and not self._ended:
+            self._feed(data[position : position + _STEP_BYTES], items)
+            position += _STEP_BYTES
+        return items
+
+    def _receive_head(self, data: bytes, items: list[Item]) -> bytes:
+        """Take the beginning, up to the end of a head; returns what is behind it."""
+        head = self._head
+        assert head is not None  # noqa: S101 - for mypy
+        before = max(0, len(head) - 3)
+        head += data
+        end = _END_OF_HEAD.search(head, before)
+        if end is None:
+            if len(head) > MAX_HEAD:
+                self._end(items, Malformed(431, "the head of the request is too long"))
+            return b""
+        rest = bytes(head[end.end() :])
+        self._head = None
+        self._feed(bytes(head[: end.end()]), items)
+        if self._waits:
+            self._early = rest
+            return b""
+        return rest
+
+    def _feed(self, data: bytes, items: list[Item]) -> None:
+        try:
+            self._socket.receive_data(data)
+            for event in self._socket.events():
+                self._take(event, items)
+                if self._ended:
+                    return
+        except RemoteProtocolError as error:
+            self._end(items, _malformed(error))
+        except (LocalProtocolError, ValueError) as error:  # names that are none
+            self._end(items, Malformed(400, str(error)))
+
+    def _take(self, event: Event, items: list[Item]) -> None:
+        match event:
+            case TextMessage():
+                self._text(event, items)
+            case BytesMessage():
+                self._binary(event, items)
+            case Ping():
+                self.pings += 1
+                self._say(event.response())
+            case Pong():
+                items.append(PongFrame(bytes(event.payload)))
+            case CloseConnection():
+                if self._socket.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
+                    self._say(event.response())
+                self._end(items, Ended(int(event.code), event.reason or ""))
+            case Request():
+                self._waits = True
+                headers = [
+                    (name.decode("latin-1").lower(), value.decode("latin-1"))
+                    for name, value in event.extra_headers
+                ]
+                upgrade = Upgrade(event.target, event.host, headers, tuple(event.subprotocols))
+                items.append(upgrade)
+            case AcceptConnection():
+                items.append(Accepted())
+            case RejectConnection():
+                self._refusal = event.status_code, bytearray()
+                if not event.has_body:
+                    self._end(items, Refused(event.status_code, ""))
+            case RejectData() if self._refusal is not None:
+                status, body = self._refusal
+                body += event.data
+                if event.body_finished or len(body) > MAX_HEAD:
+                    self._end(items, Refused(status, body.decode(errors="replace")))
+
+    def _text(self, event: TextMessage, items: list[Item]) -> None:
+        data = event.data
+        size = len(data) if data.isascii() else len(data.encode())
+        if not self._fits(size, self._max_text, "umq.max_text", items):
+            return
+        if event.message_finished:
+            self._give_back()
+            items.append("".join([*self._texts, data]) if self._texts else data)
+            self._texts = []
+        elif data:
+            self._keep(size)
+            self._texts.append(data)
+
+    def _binary(self, event: BytesMessage, items: list[Item]) -> None:
+        data = bytes(event.data)
+        if not self._fits(len(data), self._max_binary, "umq.max_attachment", items):
+            return
+        if event.message_finished:
+            self._give_back()
+            items.append(b"".join([*self._binaries, data]) if self._binaries else data)
+            self._binaries = []
+        elif data:
+            self._keep(len(data))
+            self._binaries.append(data)
+
+    def _fits(self, size: int, most: int, limit: str, items: list[Item]) -> bool:
+        if self._size + size > most:
+            self._end(items, TooLong(limit, most))
+            return False
+        if size > self._held.left:
+            self._end(items, TooLong("bus.max_held_bytes", self._held.left))
+            return False
+        return True
+
+    def _keep(self, size: int) -> None:
+        self._size += size
+        self._held.take(size)
+
+    def _give_back(self) -> None:
+        self._held.give(self._size)
+        self._size = 0
+
+    def _end(self, items: list[Item], last: Item) -> None:
+        self._ended = True
+        self._forget()
+        items.append(last)
+
+    def _forget(self) -> None:
+        self._give_back()
+        self._texts, self._binaries, self._early = [], [], b""
+
+    # ---- what is said ----
+
+    def request(self, host: str, headers: Headers = (), target: str = PATH) -> None:
+        """Ask for a WebSocket, as a client."""
+        extra = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+        self._say(Request(host=host, target=target, extra_headers=extra))
+
+    def accept(self, subprotocol: str | None = None) -> list[Item]:
+        """Accept, as a server; returns what the client has said already."""
+        self._say(AcceptConnection(subprotocol=subprotocol))
+        self._waits = False
+        early, self._early = self._early, b""
+        return self.receive_data(early) if early else []
+
+    def refuse(self, status: int, body: str, headers: Headers = ()) -> None:
+        """Refuse, as a server, with a body of JSON; it is over."""
+        data = body.encode()
+        lines = [
+            f"HTTP/1.1 {status} {_REASONS.get(status, 'Refused')}",
+            "Content-Type: application/json; charset=utf-8",
+            f"Content-Length: {len(data)}",
+            "Connection: close",
+            *(f"{name}: {value}" for name, value in headers),
+        ]
+        self.out += "\r\n".join([*lines, "", ""]).encode("latin-1") + data
+        self.close()
+
+    def send(self, message: str | bytes) -> None:
+        """Send a text or binary message."""
+        self._say(TextMessage(message) if isinstance(message, str) else BytesMessage(message))
+
+    def ping(self, payload: bytes) -> None:
+        """Ask for a pong."""
+        self._say(Ping(payload))
+
+    def end(self, code: int = NORMAL, reason: str = "") -> None:
+        """Close the WebSocket, in order."""
+        self._say(CloseConnection(code, reason))
+        self.close()
+
+    def close(self) -> None:
+        """The connection is over: take nothing more."""
+        self._ended = True
+        self._head = None
+        self._forget()
+
+    def _say(self, event: Event) -> None:
+        """Have it in ``out``; nothing is said any more once the WebSocket is closed."""
+        if not isinstance(event, Request | AcceptConnection) and self._socket.state not in (
+            ConnectionState.OPEN,
+            ConnectionState.REMOTE_CLOSING,
+        ):
+            return
+        self.out += self._socket.send(event)
+
+
+_REASONS = {
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    426: "Upgrade Required",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
+
+
+def _malformed(error: RemoteProtocolError) -> Malformed:
+    hint = error.event_hint
+    if "'Connection: Upgrade'" in str(error) or "'Upgrade:" in str(error):
+        return Malformed(426, "this is UMQ over WebSocket", (("Upgrade", "websocket"),))
+    status = hint.status_code if isinstance(hint, RejectConnection) else 400
+    headers = (
+        ()
+        if not isinstance(hint, RejectConnection)
+        else tuple(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in hint.headers
+        )
+    )
+    return Malformed(status, str(error), headers)
