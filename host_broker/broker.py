@@ -496,7 +496,10 @@ class Broker:
             self._run(client, self._ask(client, client.session.asked, request, now))
 
     def rows_changed(self, connection: ConnectionId, found: Mapping[str, Rows], now: float) -> None:
-        """Tell a connection of this process what is in its protocol's tables now."""
+        """Tell a connection of this process what is in its protocol's tables now.
+
+        Not while it is suspended (``is_suspended``): what it asked for before comes first.
+        """
         client = self._internal(connection, now)
         if client is not None:
             self._run(client, self._ask(client, client.session.rows, found, now))
@@ -506,7 +509,11 @@ class Broker:
         """Tell a connection that what it wanted dialed (``Outputs.outgoing``) is not there."""
         client = self._internal(connection, now)
         if client is not None:
-            self._run(client, self._ask(client, client.session.not_reached, tag, reason, now))
+            commands = self._ask(client, client.session.not_reached, tag, reason, now)
+            if client.suspended is None:
+                self._run(client, commands)
+            else:
+                client.suspended.extend(commands)
             self._deadlines.renew(connection, client.session.deadline)
 
     def _internal(self, connection: ConnectionId, now: float) -> Client | None:
@@ -1675,7 +1682,7 @@ class Broker:
             self._answer_login(client, command, name if colon else claim, "")
         elif command.known is not None:
             self._log_in(client, command, Accepted(command.known))
-        elif not claim and command.secret is not None:
+        elif not claim and command.secret is not None and not access.is_open:
             self._log_in(client, command, access.log_in_by_token(secret, known.address, self._now))
         elif not claim:
             self._log_in(client, command, Accepted(known))
@@ -2377,7 +2384,9 @@ class Broker:
     def _dial(self, client: Client, command: Dial) -> None:
         host, port, tag = command.host, command.port, command.tag
         self._outputs.outgoing.append(
-            Outgoing(client.connection, client.spec.name, host, port, tag, command.timeout_s)
+            Outgoing(
+                client.connection, client.spec.name, host, port, tag, command.timeout_s, command.tls
+            )
         )
 
 

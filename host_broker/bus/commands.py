@@ -354,6 +354,9 @@ class Complain:
 class Dial:
     """Connect to another broker by TCP, within ``timeout_s``.
 
+    ``tls``: None is without TLS; else who must have signed the other one's certificate: a file of
+    authorities, "" for those of the system.
+
     A connection that is there is begun by ``ProtocolServer.dialed`` with ``tag``. If there will be
     none, ``Session.not_reached`` of the session that says this is told, if it lives.
     """
@@ -362,6 +365,7 @@ class Dial:
     port: int
     tag: object
     timeout_s: float = 10.0
+    tls: str | None = None
 
 
 Command = (

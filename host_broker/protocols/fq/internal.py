@@ -156,7 +156,7 @@ def _queue(queue: FqQueue, on_bus: Queue | None) -> QueueFigures:
         queue.private,
         queue.kind,
         queue.policy,
-        queue.backlog,
+        queue.said_backlog,
         0 if on_bus is None else len(on_bus),
         0 if on_bus is None else on_bus.dropped,
         tuple(_client(each) for each in queue.clients),

@@ -155,6 +155,11 @@ class FqQueue:
     by_program: dict[tuple[bytes, bytes], Binding] = field(default_factory=dict)
 
     @property
+    def said_backlog(self) -> int:
+        """Its backlog as fqd says it: a number with a sign (A24)."""
+        return self.backlog - MODULUS if self.backlog >= MODULUS // 2 else self.backlog
+
+    @property
     def gives_nothing(self) -> bool:
         """Whether whoever publishes to it waits for ever (A24)."""
         return self.policy == "block" and not self.backlog

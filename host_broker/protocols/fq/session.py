@@ -5,6 +5,7 @@ A client has two connections, which begin differently and are one (R1): whicheve
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from ipaddress import IPv4Address
 from struct import Struct
 from typing import Any
 
@@ -12,6 +13,7 @@ from host_broker.bus.commands import (
     ActAs,
     Authenticate,
     Command,
+    Complain,
     Consume,
     Discard,
     Disconnect,
@@ -356,6 +358,14 @@ class FqSession(Session):
         if event.peer:
             self._own = {SENDER: b"", HOPS: server.node}  # A3
         commands: list[Command] = [ActAs(client.command)]
+        if event.node == server.node:
+            commands.append(
+                Complain(
+                    f"fq: the peer {self.client!r} has the fq.node_id of this broker, "
+                    f"{IPv4Address(server.node)}, so it is given nothing: set another one there, "
+                    "or have no row of upstream for the broker itself"
+                )
+            )
         if not client.queue.gives_nothing:
             queue = client.queue
             commands.append(Consume(queue.path, _UNLIMITED, acknowledged=False, own=queue.own))

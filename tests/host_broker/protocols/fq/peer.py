@@ -85,13 +85,13 @@ class Peer:
         if data and self.answers and type(self.answers[0]) is LoginAccepted:
             self.open_data()
 
-    def open_data(self, node: bytes = b"", is_peer: bool = False) -> None:
+    def open_data(self, node: bytes = b"", is_peer: bool = False) -> Done:
         """Begin the data connection."""
         accepted = self.answers[0]
         assert isinstance(accepted, LoginAccepted)
         self.key = accepted.key
         self.data = self.desk.open("fq", peer=self.peer)
-        self.desk.send(self.data, spell_greeting(DataGreeting(self.key, node, is_peer)))
+        return self.desk.send(self.data, spell_greeting(DataGreeting(self.key, node, is_peer)))
 
     def say(self, data: bytes) -> list[Any]:
         """Send bytes by the command connection; the events that came."""
