@@ -203,32 +203,45 @@ class Queue:
         self._bytes += message.size
         return True
 
-    def put_many(
-        self, topic: bytes, bodies: Sequence[bytes], properties: Sequence[Properties], extra: int
-    ) -> Sequence[QueuedMessage]:
-        """Add messages of one topic at the end, as ``put`` does; returns those that were taken.
+    def fitting(self, sizes: Sequence[int], start: int = 0) -> int:
+        """Return how many messages there is room for, of these sizes from ``start`` on: one by
+        which a limit is reached fits."""
+        end = min(len(sizes), start + self.max_messages - self._count)
+        left = self.max_bytes - self._bytes
+        if end - start == len(sizes) and sum(sizes) <= left:
+            return end
+        place = start
+        while place < end and left > 0:
+            left -= sizes[place]
+            place += 1
+        return place - start
 
-        ``extra``: bytes of the properties of each.
+    def put_many(
+        self,
+        topics: Sequence[bytes],
+        bodies: Sequence[bytes],
+        properties: Sequence[Properties],
+        sizes: Sequence[int],
+    ) -> Sequence[QueuedMessage | None]:
+        """Add messages at the end, as ``put`` does; returns each, None for one that was dropped.
+
+        ``sizes``: of each (``message_size``).
         """
-        number, extra = self._last_number, extra + len(topic)
-        messages = [
-            QueuedMessage(number, topic, body, own, extra + len(body))
-            for number, body, own in zip(count(number + 1), bodies, properties, strict=False)
-        ]
-        size = sum([message.size for message in messages])
-        if self._count + len(messages) > self.max_messages or self._bytes + size > self.max_bytes:
+        messages = list(
+            map(QueuedMessage, count(self._last_number + 1), topics, bodies, properties, sizes)
+        )
+        if self.fitting(sizes) < len(messages):
             return self._put_what_fits(messages)
         self._last_number += len(messages)
         self._waiting.extend(messages)
         self._count += len(messages)
-        self._bytes += size
+        self._bytes += sum(sizes)
         return messages
 
-    def _put_what_fits(self, messages: Iterable[QueuedMessage]) -> list[QueuedMessage]:
+    def _put_what_fits(self, messages: Iterable[QueuedMessage]) -> list[QueuedMessage | None]:
         return [
-            self._waiting[-1]
+            self._waiting[-1] if self.put(each.topic, each.body, each.properties) else None
             for each in messages
-            if self.put(each.topic, each.body, each.properties)
         ]
 
     def restore(self, number: int, topic: bytes, body: bytes, properties: Properties) -> None:

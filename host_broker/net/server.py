@@ -296,7 +296,9 @@ class Server:
     def _look_at_tables(self) -> None:
         if self._tables is None or self._closing or self._broker.is_ending:
             return
-        self._tables.look(self._tell_rows)
+        # What rows have asked for is done before the next ones are told: they may undo it.
+        if not any(map(self._broker.is_suspended, self._keepers.values())):
+            self._tables.look(self._tell_rows)
         self._loop.call_later(LOOK_S, self._look_at_tables)
 
     def _tell_rows(self, name: str, found: Mapping[str, Rows]) -> None:

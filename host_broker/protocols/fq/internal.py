@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from host_broker.bus.commands import Command, Outcome, PublishMany, Reply
+from host_broker.bus.commands import Command, PublishMany, Reply
+from host_broker.bus.outcomes import Outcome, Outcomes
 from host_broker.bus.queue import Queue
 from host_broker.outputs import ConnectionId
 from host_broker.pages import PageAnswer, PageRequest
@@ -92,19 +93,23 @@ class InternalSession(Session):
         address = server.topics.of(found.exchange, found.route)
         hops = b"" if server.settings.http_zero_hops else server.node  # A16
         properties = {**address.properties, SENDER: found.sender, HOPS: hops}
-        outcomes: list[Outcome] = []
+        told: list[Outcomes] = []
 
         def answer() -> PageAnswer:
             if self._denied:
                 return refused(self._denied, 403)
-            outcome = outcomes[0] if outcomes else Outcome(unrouted=1)
-            queues.came(exchange, 1, len(payload))
+            queues.came({found.exchange: exchange}, (found.exchange,), [payload])
+            outcome = Outcome(unrouted=1)
+            for outcomes in told:
+                outcome = outcomes.by_group[None]
+                queues.asked(outcomes.unfiltered)
             queues.went(exchange, outcome)
             no_exchange = int(exchange is None)
             return submitted(outcome.routed, outcome.dropped, outcome.unrouted, no_exchange)
 
-        topic, ids = address.topic, [server.new_id()]
-        publish = PublishMany(topic, [payload], properties, ID, ids, outcomes.append)
+        publish = PublishMany(
+            [address.topic], [payload], [properties], ID, [server.new_id()], told=told.append
+        )
         return [publish, Reply(answer)]
 
     # ---- /stats.json ----
@@ -151,7 +156,7 @@ def _queue(queue: FqQueue, on_bus: Queue | None) -> QueueFigures:
         queue.private,
         queue.kind,
         queue.policy,
-        queue.backlog,
+        queue.said_backlog,
         0 if on_bus is None else len(on_bus),
         0 if on_bus is None else on_bus.dropped,
         tuple(_client(each) for each in queue.clients),

@@ -10,6 +10,8 @@ from host_broker.protocols.fq.codec import (
     PERMANENT,
     TRANSIENT,
     Codec,
+    read_head,
+    read_origin,
     spell_bind,
     spell_greeting,
     spell_login,
@@ -99,8 +101,10 @@ class FqClient:
                 assert isinstance(event, MessageRun), event
                 self.last_ids += event.ids
                 self._messages += [
-                    (event.exchange, event.route, event.sender, payload)
-                    for payload in event.payloads
+                    (*read_head(head), read_origin(origin)[0], payload)
+                    for head, origin, payload in zip(
+                        event.heads, event.origins, event.payloads, strict=True
+                    )
                 ]
         return self._messages.pop(0)
 

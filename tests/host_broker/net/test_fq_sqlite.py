@@ -214,6 +214,22 @@ def test_many_rows(data: Path) -> None:
             assert client.payloads(2) == [b"once", b"last"]
 
 
+def test_rows_that_go_at_once(data: Path) -> None:
+    """R36: what was begun for them is done first, however long that takes; then it is undone."""
+    with broker("--data", str(data), *_LISTEN) as running:
+        with sqlite3.connect(data / "fq.sqlite") as database:
+            database.execute("INSERT INTO queue VALUES ('many', 'mem', 'public')")
+            database.executemany(
+                "INSERT INTO binding VALUES ('e', 'many', 'false', ?)",
+                [(f'prefix:"p{number}"',) for number in range(10_000)],
+            )
+        until(lambda: "e" in _statistics(running)["exchanges"])
+        _change(data, "DELETE FROM binding", "INSERT INTO queue VALUES ('next', 'mem', '')")
+        database.close()
+        until(lambda: "next" in _statistics(running)["queues"])
+        until(lambda: not _statistics(running)["exchanges"]["e"]["routes"])
+
+
 def test_disk_queues_survive(data: Path) -> None:
     """R35, R36: with what nobody had taken, after kill -9."""
     disk = b"d\0disk:public,permanent"
