@@ -249,6 +249,12 @@ def test_add_asks_a_running_board_and_writes_a_file_that_loads(
     assert same.returncode == 2
     assert "write 1 to 31 of a-z" in same.stdout
     assert not rig.parent.exists()
+    outside = motemq_rig(
+        *("add", "--rig", rig, "--serial-url", url, "--model", "ESP32_GENERIC", "--id", "../out")
+    )
+    assert outside.returncode == 2
+    assert "write 1 to 31 of a-z" in outside.stdout
+    assert not rig.parent.exists()
     done = motemq_rig("add", "--rig", rig, "--serial-url", url, "--model", "ESP32_GENERIC")
     assert done.returncode == 0, done.stdout
     (entry,) = load_rig(rig).boards.values()
