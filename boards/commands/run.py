@@ -285,7 +285,7 @@ def command(
         models = rig.models if rig else all_models()
         code, folder = run_rig(jobs, checks, models, out=out, rig=name, console=console)
         if junit is not None:
-            junit.write_bytes(junit_xml(read_run(folder)))
+            junit.write_bytes(junit_xml(read_run(folder), models))
     sys.exit(code)
 
 
