@@ -68,6 +68,7 @@ def _run(config: RunConfig, once: bool, progress: "_Progress") -> None:
             "local[*]"
         )
     check_source(config)
+    config.place.prove()
     progress.say("starting Spark")
     with (
         _ended_by_signals() as ended,
