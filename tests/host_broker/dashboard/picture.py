@@ -1,7 +1,7 @@
-"""Make the README's picture of the dashboard: ``python -m tests.host_broker.dashboard.picture FILE``.
+"""Make the README's picture: ``python -m tests.host_broker.dashboard.picture FILE``.
 
-A real run: a broker, virtual boards that the rig flashes, checks and lets send telemetry, and a real
-browser that looks on, all started here.
+A real run: a broker, virtual boards that the rig flashes, checks and lets send telemetry, and a
+real browser that looks on, all started here.
 """
 
 import os

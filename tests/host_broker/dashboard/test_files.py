@@ -119,3 +119,79 @@ def test_no_payload_makes_the_page_suffer(tmp_path: Path) -> None:
 def test_text_is_made_harmless_as_everywhere(tmp_path: Path) -> None:
     shown = _asked("printable.js", "given.map(m.printable)", list(HOSTILE), tmp_path)
     assert shown == [printable_lines(each) for each in HOSTILE]
+
+
+# ---- what is known of topics ----
+
+_TAKE = """(() => {
+  const topics = new m.Topics();
+  const publish = (topic, payload, more = {}) => ({
+    topic, payload, at: 1, retained: false, replaced: 0, properties: {}, ...more });
+  return EXPRESSION;
+})()"""
+
+
+def _topics(expression: str, tmp_path: Path, given: Any = None) -> Any:
+    return _asked("topics.js", _TAKE.replace("EXPRESSION", expression), given, tmp_path)
+
+
+def test_the_tree_has_each_level_once_and_in_order(tmp_path: Path) -> None:
+    names = ["b/x", "a/b/c", "a/b", "a//d", "b", "constructor/__proto__", "motemq/echo/1"]
+    rows = _topics(
+        """(topics.take(given.map((name) => publish(name, "1"))),
+        topics.rows(null, "").map(({node, depth, position, siblings}) =>
+          [node.path, depth, position, siblings, node.topic !== null, node.below]))""",
+        tmp_path,
+        names,
+    )
+    assert rows == [
+        ["a", 0, 1, 3, False, 3],
+        ["a/", 1, 1, 2, False, 1],
+        ["a//d", 2, 1, 1, True, 1],
+        ["a/b", 1, 2, 2, True, 2],
+        ["a/b/c", 2, 1, 1, True, 1],
+        ["b", 0, 2, 3, True, 2],
+        ["b/x", 1, 1, 1, True, 1],
+        ["constructor", 0, 3, 3, False, 1],
+        ["constructor/__proto__", 1, 1, 1, True, 1],
+    ]
+
+
+def test_only_what_is_open_or_asked_for_is_a_row(tmp_path: Path) -> None:
+    paths = "({node}) => node.path"
+    found = _topics(
+        f"""(topics.take(["home/hall/lamp", "home/kitchen/lamp", "x/y"].map(
+          (name) => publish(name, "1"))),
+        [topics.rows(new Set(), "").map({paths}), topics.rows(new Set(["home"]), "").map({paths}),
+         topics.rows(new Set(), "LAMP kit").map({paths}), topics.rows(new Set(), "no").length])""",
+        tmp_path,
+    )
+    assert found == [
+        ["home", "x"],
+        ["home", "home/hall", "home/kitchen", "x"],
+        ["home", "home/kitchen", "home/kitchen/lamp"],
+        0,
+    ]
+
+
+def test_what_is_remembered_of_topics_is_limited(tmp_path: Path) -> None:
+    count, not_remembered, kept, length, numbers = _topics(
+        """(topics.take(Array.from({length: m.MOST_TOPICS + 5}, (_, n) => publish(`t/${n}`, "1"))),
+        topics.take([publish("t/0", "x".repeat(1e6))]),
+        topics.take(Array.from({length: 500}, (_, n) => publish("t/1", `${n}`))),
+        [topics.all.size, topics.notRemembered, topics.all.get("t/0").payload.length,
+         topics.all.get("t/0").length, topics.all.get("t/1").numbers])""",
+        tmp_path,
+    )
+    assert (count, not_remembered) == (20_000, 5)
+    assert (kept, length) == (16_384, 1_000_000)
+    assert numbers == list(range(440, 500))
+
+
+def test_what_was_left_out_counts_and_what_was_retained_does_not(tmp_path: Path) -> None:
+    assert _topics(
+        """(topics.take([publish("t", "1", {retained: true})]),
+        topics.take([publish("t", "2", {replaced: 9}), publish("t", "3")]),
+        [topics.all.get("t").count, topics.all.get("t").retained])""",
+        tmp_path,
+    ) == [11, True]

@@ -1,5 +1,6 @@
 """The dashboard in a real browser: what it shows, to whom, how it looks; and nobody owns it."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -195,6 +196,32 @@ def test_somebody_logs_in_looks_and_logs_out(guarded: int, new_page: NewPage) ->
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
     page.reload()
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_who_logs_out_is_out_in_every_tab(guarded: int, new_page: NewPage) -> None:
+    page = new_page().open(guarded)
+    _log_in(page, "alice", _TOKEN)
+    expect(page.locator("header .state")).to_contain_text("live")
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(other.locator("header .state")).to_contain_text("live")
+    page.get_by_role("button", name="Log out").click()
+    expect(other.get_by_role("button", name="Log in")).to_be_visible()
+    _log_in(other, "alice", _TOKEN)
+    expect(other.locator("header .state")).to_contain_text("live")
+
+
+def test_the_token_of_http_logs_in(new_page: NewPage) -> None:
+    digest = hashlib.sha256(_TOKEN.encode()).hexdigest()
+    token = ("--set", f"http.token=sha256:{digest}")
+    with broker("--listen", "auto://127.0.0.1:0", *token) as running:
+        page = new_page().open(running.ports["auto"])
+        expect(page.get_by_label("User")).to_have_count(0)
+        page.get_by_label("Token").fill(_TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.locator("header .state")).to_contain_text("live")
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
 
 
 def test_who_may_see_little_is_told_what_is_missing(guarded: int, new_page: NewPage) -> None:
