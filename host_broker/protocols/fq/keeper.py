@@ -47,6 +47,7 @@ class TableKeeper(Keeper):
         self._queue_rows: dict[bytes, QueueRow] = {}
         self._binding_rows: set[BindingRow] = set()
         self._upstreams: frozenset[Upstream] = frozenset()
+        self._has_begun = False
         self._said: set[str] = set()  # what is wrong with rows that are there still
 
     # ---- what clients do ----
@@ -100,6 +101,9 @@ class TableKeeper(Keeper):
         for row in wanted.queues.values():
             yield from self._open(row, before)
         yield from self._queues.end_lost()
+        if not self._has_begun:
+            self._has_begun = True
+            yield from self._name_those_left()
         yield from self._bind(wanted, before)
         if wanted.upstreams != self._upstreams:
             self._upstreams = wanted.upstreams
@@ -109,6 +113,14 @@ class TableKeeper(Keeper):
         """Say what is wrong with a row, unless that was said of it ``before``."""
         self._said.add(text)
         return NO_COMMANDS if text in before else [Complain(text)]
+
+    def _name_those_left(self) -> Iterator[Command]:
+        for queue in self._queues.left():
+            name = queue.name.decode(errors="backslashreplace")
+            yield Complain(
+                f"fq: the queue {name} on disk, with {len(queue)} messages, was not permanent when "
+                "the broker was killed; it waits for a client that logs in to it, and ends with it"
+            )
 
     def _unbind(self, rows: Iterable[BindingRow]) -> Iterator[Command]:
         for row in in_order(rows):

@@ -19,6 +19,7 @@ from host_broker.bus.commands import (
 from host_broker.bus.delivery import Filter, SubscriptionId
 from host_broker.bus.outcomes import Outcome
 from host_broker.bus.publication import Properties
+from host_broker.bus.queue import Queue
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import BrokerContext
 from host_broker.protocols.fq.codec import (
@@ -314,6 +315,16 @@ class Queues:
             DeleteQueue(path)
             for path in self._on_bus
             if _MADE_NAME.fullmatch(path) and path not in known
+        ]
+
+    def left(self) -> list[Queue]:
+        """Return those on disk that a crash has left, and that wait for their clients."""
+        known = {queue.path for queue in self.by_name.values()}
+        return [
+            queue
+            for path, queue in self._on_bus.items()
+            # Other protocols' queues may be called so, too: those say no limit.
+            if path.startswith(QUEUES) and path not in known and queue.wanted_messages
         ]
 
     def _make(self, wanted: WantedQueue) -> FqQueue:
