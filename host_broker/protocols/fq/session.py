@@ -55,6 +55,7 @@ from host_broker.protocols.fq.events import (
     TooLong,
     Unbind,
 )
+from host_broker.protocols.fq.pages import spell_place
 from host_broker.protocols.fq.queues import (
     Binding,
     FqClient,
@@ -396,6 +397,7 @@ class FqSession(Session):
             return NOTHING
         parts: list[bytes] = []
         count = left_out = 0
+        on_disk = client.queue.kind == "disk"
         topic = sender = hops = head = origin = None
         lengths, short = _LENGTHS, len(_LENGTHS)
         for message in delivery.messages:
@@ -414,6 +416,8 @@ class FqSession(Session):
             id = get(ID)
             if id is None or len(id) != ID_BYTES:
                 id = self._server.new_id()
+            if on_disk:
+                id = id[:8] + spell_place(message.number)
             body = message.body
             length = len(body)
             parts += (
