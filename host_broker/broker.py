@@ -29,6 +29,7 @@ from host_broker.bus.commands import (
     Ask,
     Authenticate,
     ChangeTables,
+    Checkpoint,
     Command,
     Complain,
     Consume,
@@ -89,6 +90,7 @@ from host_broker.bus.queue import (
     read_place,
     spell_attributes,
     spell_place,
+    spell_state,
 )
 from host_broker.bus.retained import RetainedMessage
 from host_broker.bus.routes import Match, Route
@@ -389,7 +391,8 @@ class Broker:
                 how = read_attributes(first)
                 queue = self._bus.open_queue(name, durable=True, restored=True, **how)
                 if queue is not None:
-                    queue.given, queue.is_stored = int(second), True
+                    queue.restore_state(second)
+                    queue.is_stored = True
                 continue
             queue = self._bus.queues.get(name)
             if queue is None:
@@ -1068,7 +1071,7 @@ class Broker:
     def _answer(
         self,
         client: Client,
-        command: Subscribe | OpenQueue | Enqueue | Consume | Publish,
+        command: Subscribe | OpenQueue | Enqueue | Consume | Checkpoint | Publish,
         limit: str,
     ) -> None:
         """Say that a limit refused a command, or with "" that it was accepted."""
@@ -1080,7 +1083,7 @@ class Broker:
     def _refuse(
         self,
         client: Client,
-        command: Subscribe | OpenQueue | Enqueue | Consume | Publish,
+        command: Subscribe | OpenQueue | Enqueue | Consume | Checkpoint | Publish,
         action: Action,
         path: bytes,
     ) -> None:
@@ -1092,10 +1095,10 @@ class Broker:
             self._answer(client, command, f"access.{action}")
 
     def _may_use_queue(
-        self, client: Client, command: OpenQueue | Enqueue | Consume, action: Action
+        self, client: Client, command: OpenQueue | Enqueue | Consume | Checkpoint, action: Action
     ) -> bool:
         """Whether a client may do that to a queue; it is told so if not."""
-        if self.access.is_open or (not isinstance(command, Enqueue) and command.own):
+        if self.access.is_open or (isinstance(command, OpenQueue | Consume) and command.own):
             return True
         if self._decide(client, action, command.queue):
             return True
@@ -1972,6 +1975,27 @@ class Broker:
         self._end_subscriptions(client, subscriber)
         self._release_publishers(command.queue)
 
+    def _checkpoint(self, client: Client, command: Checkpoint) -> None:
+        if not self._may_use_queue(client, command, "subscribe"):
+            return
+        queue = self._bus.queues.get(command.queue)
+        if queue is None or not queue.durable:
+            self._answer(client, command, "queue.name")
+            return
+        match command.do:
+            case "set":
+                refusal = (
+                    "" if queue.set_checkpoint(command.name, command.number) else "queue.place"
+                )
+            case "forget":
+                refusal = "" if queue.forget_checkpoint(command.name) else "queue.checkpoint"
+            case "go back":
+                refusal = "" if queue.go_back(command.name) else "queue.checkpoint"
+        if not refusal:
+            self._store_queue(queue)
+            self._deliver_queue(queue)
+        self._answer(client, command, refusal)
+
     def _enqueue(self, client: Client, command: Enqueue) -> None:
         if not self._may_use_queue(client, command, "publish"):
             return
@@ -2090,13 +2114,15 @@ class Broker:
 
     def _store_queue(self, queue: Queue) -> None:
         """Have a durable queue itself stored: it comes back as it is, if anything waits in it."""
-        entry = spell_attributes(queue), b"%d" % queue.given
+        entry = spell_attributes(queue), spell_state(queue)
         self._outputs.queued[spell_place(queue.name, 0)] = entry
         queue.is_stored = True
 
     def _forget_done(self, queue: Queue) -> None:
         """Have those messages of a durable queue forgotten that are done with."""
         queued = self._outputs.queued
+        if queue.checkpoints:
+            self._store_queue(queue)  # some may be done with, and kept
         for number in queue.take_forgotten():
             key = spell_place(queue.name, number)
             if queued.get(key) is not None:
@@ -2412,6 +2438,7 @@ _EXECUTE = _Executors(
         Unsubscribe: Broker._unsubscribe,
         OpenQueue: Broker._open_queue,
         DeleteQueue: Broker._delete_queue,
+        Checkpoint: Broker._checkpoint,
         Enqueue: Broker._enqueue,
         Consume: Broker._consume,
         StopConsuming: Broker._stop_consuming,

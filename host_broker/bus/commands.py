@@ -142,6 +142,22 @@ class DeleteQueue:
     queue: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Set, forget or go back to a checkpoint of a durable queue (``Queue.checkpoints``).
+
+    ``number`` is that of the message behind which it is set. Refused are "queue.name", what is no
+    durable queue, "queue.checkpoint", a name that is none, and "queue.place", a number after which
+    something is gone already.
+    """
+
+    queue: bytes
+    do: Literal["set", "forget", "go back"]
+    name: bytes
+    number: int = 0
+    answer: Answer | None = None
+
+
 @dataclass(slots=True)
 class Enqueue:
     """Put one message into a queue, which exists or is opened as ``OpenQueue`` says by default.
@@ -378,6 +394,7 @@ Command = (
     | Unsubscribe
     | OpenQueue
     | DeleteQueue
+    | Checkpoint
     | Enqueue
     | Consume
     | StopConsuming
