@@ -83,6 +83,7 @@ class UmqSession(Session):
         self._calls = Calls(self)
         self._state = _State.WAIT_REQUEST
         self._request: Upgrade | None = None
+        self._by_cookie = False  # it is who it is as long as that session lasts
         self._first: list[Item] = []  # came with the request
         self._early: list[Item] = []  # came before it was known who the client is
         self._silent_until: float | None = self.deadline
@@ -94,6 +95,8 @@ class UmqSession(Session):
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
+        if self._by_cookie and self._state is _State.OPEN and self._web_user(now) is None:
+            return self._refuse("the session is over")
         commands: list[Command] = []
         pings = self._socket.pings
         self._handle(self._socket.receive_data(data), commands, now)
@@ -291,20 +294,30 @@ class UmqSession(Session):
         if isinstance(found, str):
             return found
         authorization = request.all("authorization")
-        if found == _Credentials():
+        if found.is_empty:
             found = _of_header(authorization)
         principal = view.principal_of(self.connection)
         if view.is_open:
             token = view.http.token
-            if token and not (found.token is not None and is_token(found.token, token)):
-                return "send the token that belongs to http.token"
+            shown = found.token is not None and is_token(found.token, token)
+            if token and not shown:
+                self._by_cookie = self._web_user(now) is not None
+                if not self._by_cookie:
+                    return "send the token that belongs to http.token"
             is_here = view.peer_of(self.connection).loopback
             if not (token or is_here or principal.is_known):
                 return "without http.token, only programs on this machine may ask"
             return _Credentials(found.user)
-        if found == _Credentials() and not principal.is_known:
-            return _Credentials(known=view.web_user(request.all("cookie"), now))
+        if found.is_empty and not principal.is_known:
+            user = self._web_user(now)
+            self._by_cookie = user is not None
+            return _Credentials(known=user)
         return found
+
+    def _web_user(self, now: float) -> Principal | None:
+        """Return whose session of the broker's pages the cookies of the request tell."""
+        cookies = self._request.all("cookie") if self._request is not None else ()
+        return self.shared.view.web_user(cookies, now)
 
     def _welcome(self, version: int, name: str, now: float) -> Sequence[Command]:
         principal = self.shared.view.principal_of(self.connection)
@@ -448,6 +461,11 @@ class _Credentials:
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     known: Principal | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return not self.user and self.password is None and self.token is None
 
 
 def _read_hello(hello: Hello) -> _Credentials | str:
