@@ -12,10 +12,12 @@ import {
   LimitExceeded,
   Refused,
   TimedOut,
+  UmqError,
   connect,
   socketUrl,
 } from "../umq.js";
 import { Listener } from "./memory_socket.js";
+import { Random } from "./random.js";
 
 /** Return a connected client with its broker's end. Its clock goes when the test says so. */
 async function connected(t, options = {}) {
@@ -575,6 +577,59 @@ test("a program that throws, or closes in the middle, disturbs nothing here", as
   await closing;
   assert.equal(closed.state, "closed");
   assert.deepEqual(thrown, ["mine 1", "mine 2"]);
+});
+
+/** Whatever a broker says, in any order: nothing is thrown, nothing is left hanging. */
+test("a broker that says anything", async (t) => {
+  const thrown = [];
+  const note = (error) => thrown.push(error);
+  process.on("unhandledRejection", note);
+  t.after(() => process.off("unhandledRejection", note));
+  const listener = listening(t);
+  let lost = 0;
+  for (let seed = 1; seed <= 200; seed += 1) {
+    const random = new Random(seed);
+    const client = new Client("umq://broker", {
+      WebSocket: listener.WebSocket,
+      limits: { maxPendingCalls: 3 },
+      onCall: ({ payload }) => (random.below(2) === 0 ? payload : Promise.reject(new Error("no"))),
+    });
+    const end = await listener.next();
+    await end.accept();
+    await client.ready();
+    const { topic, subscription } = await subscribed(client, end, "a");
+    const asked = [
+      client.publish("a", bytes(1)),
+      client.call("b", "x"),
+      client.method("stats"),
+      client.history("a"),
+      client.subscribe("b"),
+      client.ping(),
+    ].map((each) => each.then(() => "done", (error) => error));
+    client.registerCallback(() => undefined);
+    await turn();
+    const said = [
+      "R2:{}", "R3:{\"answer\":5}", "A1:R4:{}", "E5:3 no", "R6:[]", "R7:null", "R2:5", "!3:6 no",
+      `T${topic}:[]`, `T${topic}:[{"topic":"a","at":1,"text":"x"}]`, `T${topic}:[null]`, `T${topic}:5`,
+      `A1:T${topic}:[{"topic":"a","attachment":true},{"topic":"a","attachment":true}]`, `D${topic}:`,
+      "C1:x", "C2:y", "A2:C3:z", "B4:1:x", "S:a=b", "A1:S:a=c", "X:a", "-:gone", "-:", "U5:", "T77:x",
+    ];
+    for (let count = 0; count < 25; count += 1) {
+      end.send(random.below(4) === 0 ? random.bytes(random.below(5)) : random.pick(said));
+      if (random.below(3) === 0) {
+        await turn();
+      }
+    }
+    lost += client.state === "open" ? 0 : 1;
+    await client.close();
+    for (const each of await Promise.all(asked)) {
+      assert(each === "done" || each instanceof UmqError, `seed ${seed}: ${each}`);
+    }
+    await subscription.closed;
+    while ((await subscription.next().catch(() => null)) !== null);
+  }
+  assert.deepEqual(thrown, []);
+  assert(lost > 20 && lost < 180, `${lost} of 200 connections were ended`);
 });
 
 test("what is no JSON ends the connection, and the program goes on", async (t) => {
