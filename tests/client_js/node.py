@@ -21,7 +21,7 @@ NODE_OPTIONS = "--experimental-websocket"  # Node 20 has a WebSocket then; later
 @functools.cache
 def node() -> NodeTools:
     """Return Node and npm, new enough for the client. Raises ``NodeError`` without them."""
-    return find_node(_LEAST_NODE)
+    return find_node(_LEAST_NODE, "the JavaScript client")
 
 
 def environment(**more: str) -> dict[str, str]:

