@@ -250,7 +250,8 @@ class Broker:
     registered ones by default. ``access``: users and their rights; by default there are no users.
     ``node``: 4 bytes that tell this broker from others. ``clock_ns``: nanoseconds, to measure how
     long something takes; nothing else depends on it. ``wall_ns``: the time of day, since 1970, for
-    people. ``records``: the edge wants those though it keeps no journal.
+    people. ``remembers``: the edge wants ``Outputs.records`` without a journal, too, from the first
+    client on whose protocol may ask for the past.
 
     ``web_users`` says whose a request is by its headers ``Cookie``, for protocols that browsers
     speak; the edge sets it where its pages let people log in. ``http`` are the settings of HTTP as
@@ -268,7 +269,7 @@ class Broker:
         node: bytes = b"\x7f\0\0\1",
         clock_ns: Callable[[], int] = lambda: 0,
         wall_ns: Callable[[], int] = lambda: 0,
-        records: bool = False,
+        remembers: bool = False,
     ) -> None:
         self.stats = Stats()
         self.http: HttpSettings = settings.http
@@ -286,7 +287,8 @@ class Broker:
         )
         self._work = self._bus.work
         self._topics = self._bus.topics
-        self._journalled = journalled or records
+        self._recording = journalled
+        self._remembers = remembers
         self._wall_ns = wall_ns
         self._questions: dict[int, tuple[Client, Callable[[Any], Sequence[Command]]]] = {}
         self._last_question = 0
@@ -429,6 +431,7 @@ class Broker:
                 reason = f"{principal} may not connect by {spec.title}: {_why(decision)}"
                 self._outputs.closes.append(Close(connection, reason, abort=True))
                 return
+        self._recording = self._recording or (spec.looks_back and self._remembers)
         client = Client(
             connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
         )
@@ -1105,7 +1108,7 @@ class Broker:
         self.stats.publications += count
         client.published += count
         body = run.body()
-        if self._journalled:
+        if self._recording:
             self._record(client, body, count, PACKETS)
         first = stretches[0][0]
         if len(stretches) == 1 or all(route is first for route, _ in stretches):
@@ -1214,7 +1217,7 @@ class Broker:
                 self.stats.publications += 1
                 client.published += 1
                 self._record_one(client, packet, properties)
-        elif self._journalled and not is_service(topic):
+        elif self._recording and not is_service(topic):
             self._outputs.records.append(Record(0, 0, "", 1, packet))
         if retain:
             at_ms = self._wall_ns() // 1_000_000
@@ -1248,7 +1251,7 @@ class Broker:
         self.stats.publications += count
         client.published += count
         shared, named, values = command.properties, command.named, command.values
-        if self._journalled:
+        if self._recording:
             data = pack_each(topic, bodies, shared, named, values)
             for body, records in data:
                 self._record(client, body, records, WITH_PROPERTIES)
@@ -1607,7 +1610,7 @@ class Broker:
     # ---- the journal's records ----
 
     def _record_one(self, client: Client, packet: bytes, properties: Properties) -> None:
-        if not self._journalled:
+        if not self._recording:
             return
         if properties:
             self._record(client, pack_with_properties(packet, properties), 1, WITH_PROPERTIES)

@@ -129,7 +129,8 @@ class ProtocolSpec(AddressForm):
     clients of any other protocol are who the edge says. ``client_paths``: where its clients are on
     the bus, and ``call_topics`` how others call them there. ``admits``: whom its settings alone let
     in. ``pages``: what it answers by HTTP, which its listeners then speak, too. ``tables``: the
-    file that it keeps in the data folder.
+    file that it keeps in the data folder. ``looks_back``: its clients may ask for what was
+    published before they came (``AskHistory``).
     """
 
     journal_code: int
@@ -145,6 +146,7 @@ class ProtocolSpec(AddressForm):
     admits: Callable[[Any], Admits] | None = None
     pages: tuple[Page, ...] = ()
     tables: TableFile | None = None
+    looks_back: bool = False
 
 
 class Session(Protocol):

@@ -29,4 +29,5 @@ UMQ = ProtocolSpec(
     first_bytes=(FirstBytes((b"GET /umq", frozenset(b" ?")), rank=15),),
     answers_until_stopped=True,
     authenticates=True,
+    looks_back=True,
 )
