@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from host_broker.access.principal import own_level
 from host_broker.access.rules import Action
@@ -12,6 +12,7 @@ from host_broker.bus.commands import Ask, Command, Discard, Ping, Publish, Subsc
 from host_broker.bus.delivery import Delivery
 from host_broker.bus.publication import property_fault, topic_fault
 from host_broker.bus.queue import Queue
+from host_broker.outputs import ConnectionId
 from host_broker.protocol import NOTHING
 from host_broker.protocols.umq.codec import (
     LATER,
@@ -23,7 +24,16 @@ from host_broker.protocols.umq.codec import (
 )
 from host_broker.protocols.umq.events import Attachment, Call
 from host_broker.protocols.umq.patterns import PatternFault, normal, read_pattern
-from host_broker.protocols.umq.updates import Topic, Waiting, as_text, spelled, told
+from host_broker.protocols.umq.peer import Peer
+from host_broker.protocols.umq.shared import UmqShared
+from host_broker.protocols.umq.updates import (
+    Topic,
+    Updates,
+    Waiting,
+    as_text,
+    spelled,
+    told,
+)
 from host_broker.questions import (
     AskHistory,
     AskJournal,
@@ -34,11 +44,23 @@ from host_broker.questions import (
     Traffic,
 )
 
-if TYPE_CHECKING:
-    from host_broker.protocols.umq.session import UmqSession
-
 ALERTS = "alerts/*/*"
 _MOST_MS = 1 << 53  # of a time, and of an interval: what JSON's numbers hold
+
+
+class Caller(Protocol):
+    """Whose calls they are: a session."""
+
+    connection: ConnectionId
+    shared: UmqShared
+    peer: Peer
+    updates: Updates
+
+    def answered(self, commands: Sequence[Command] = ()) -> Sequence[Command]:
+        """Return what was done later for a call, with what is said of it."""
+
+    def end_topic(self, subscription: Topic) -> Sequence[Command]:
+        """Say D, and have no more of it."""
 
 
 class CallFailed(Exception):
@@ -121,7 +143,7 @@ class _Arguments:
 class Calls:
     """The calls of one client, from its C to our R or E, once each (R19)."""
 
-    def __init__(self, session: "UmqSession") -> None:
+    def __init__(self, session: Caller) -> None:
         self._session = session
         self._shared = session.shared
         self._settings = session.shared.settings
