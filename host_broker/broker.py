@@ -1432,8 +1432,8 @@ class Broker:
         self.stats.dropped_of(client.spec.name).add(count, size)
 
     def _ask(
-        self, client: Client, ask: Callable[..., Sequence[Command]], *arguments: Any
-    ) -> Sequence[Command]:
+        self, client: Client, ask: Callable[..., Iterable[Command]], *arguments: Any
+    ) -> Iterable[Command]:
         """Return what a session says; one that raises is disconnected, and only that one.
 
         Publishers must not pay for the mistakes of a receiver's protocol.

@@ -4,7 +4,7 @@ A protocol is one folder with a ``ProtocolSpec``: a line in ``registry``, or an 
 installed package. Nothing outside the folder names the protocol.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -171,8 +171,8 @@ class Session(Protocol):
         """Speak first, in a protocol in which the server does; called exactly once."""
         return NOTHING
 
-    def received(self, data: bytes, now: float) -> Sequence[Command]:
-        """Take one read."""
+    def received(self, data: bytes, now: float) -> Iterable[Command]:
+        """Take one read. Each command is executed before the next one is asked for."""
 
     def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
         """Say publications, or messages of a queue that it consumes, in this protocol's words.

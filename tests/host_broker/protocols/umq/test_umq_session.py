@@ -201,6 +201,21 @@ def test_who_closes_the_websocket_is_answered() -> None:
     assert client.is_closed
 
 
+def test_what_is_said_before_a_close_is_answered_before_it() -> None:
+    """Though all of it comes in one read; and so it is with a hello."""
+    client = joined(umq_desk())
+    data = client.bytes_of('C1:["publish", "a", "b"]')
+    client.desk.send(client.connection, data + client._socket.send(CloseConnection(1000)))
+    assert client.heard() == ['R1:{"published":1}', ("close", 1000)]
+    early = UmqPeer(umq_desk())
+    early.heard()
+    data = early.bytes_of("H1:", "F0:1 never mind")
+    early.desk.send(early.connection, data)
+    welcome, close = early.heard()
+    assert str(welcome).startswith("W1:")
+    assert close == ("close", 1000)
+
+
 def test_a_message_that_is_too_long_ends_it() -> None:
     """umq.max_text, umq.max_attachment: F says which, and the WebSocket is closed with 1009."""
     desk = umq_desk({"max_text": 1024, "max_attachment": 10})
