@@ -64,11 +64,12 @@ class Caller(Protocol):
 
 
 class CallFailed(Exception):
-    """A call is answered with E: a code and a text."""
+    """A call is answered with E: a code and a text; ``limit``: the one that it breaks."""
 
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, code: int, text: str, limit: str = "") -> None:
+        super().__init__(f"{limit}: {text}" if limit else text)
         self.code = code
+        self.limit = limit
 
 
 @dataclass(slots=True)
@@ -160,7 +161,7 @@ class Calls:
         """Do what a call asks for."""
         try:
             if self._session.peer.unanswered > self._settings.max_calls:
-                raise CallFailed(LATER, "umq.max_calls: wait for answers to other calls")
+                raise CallFailed(LATER, "wait for answers to other calls", "umq.max_calls")
             arguments = _read(call)
             method = METHODS.get(arguments.method)
             if method is None:
@@ -169,9 +170,7 @@ class Calls:
             return method(self, call.id, arguments, now)
         except CallFailed as error:
             self._fail(call.id, error.code, str(error), early=True)
-            if error.code == LATER:
-                return [Discard(str(error).partition(":")[0])]
-            return NOTHING
+            return [Discard(error.limit)] if error.limit else NOTHING
 
     def tick(self, now: float) -> Sequence[Command]:
         """Fail calls that nobody has answered in time."""
@@ -257,7 +256,7 @@ class Calls:
         except PatternFault as error:
             raise CallFailed(MALFORMED, str(error)) from None
         if len(session.updates.topics) >= self._settings.max_subscriptions:
-            raise CallFailed(LATER, "umq.max_subscriptions: unsubscribe from others first")
+            raise CallFailed(LATER, "unsubscribe from others first", "umq.max_subscriptions")
         if not session.peer.open_topic(number):
             raise CallFailed(MALFORMED, f"{text} is in use")
         quiet, kept = options.get("quiet", False), options.get("retained", True)
@@ -322,7 +321,7 @@ class Calls:
             raise CallFailed(MALFORMED, fault)
         if len(body) > self._shared.bus.max_body:
             most = self._shared.bus.max_body
-            raise CallFailed(MALFORMED, f"bus.max_body: a body has at most {most} bytes")
+            raise CallFailed(MALFORMED, f"a body has at most {most} bytes", "bus.max_body")
         if not body and not retain:
             raise CallFailed(MALFORMED, "an empty body is no publication; with retain it clears")
 
@@ -343,7 +342,7 @@ class Calls:
         if not body:
             raise CallFailed(MALFORMED, "an empty call is not delivered")
         if len(body) > self._shared.bus.max_body:
-            raise CallFailed(MALFORMED, "bus.max_body: the body is too long")
+            raise CallFailed(MALFORMED, "the body is too long", "bus.max_body")
         level = own_level(client) if client else b""
         found = self._shared.callable(level)
         if found is None:
@@ -482,8 +481,9 @@ class Calls:
             )
             publications.append(told(waiting, attachments))
         after = found[taken - 1].topic if len(found) > taken else None
+        is_long = taken < min(len(found), page.limit)
         self._answer_page(call, "retained", publications, after, attachments)
-        return NOTHING
+        return [Discard("umq.max_answer_bytes")] if is_long else NOTHING
 
     def _queues(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         page = self._page(arguments, "")
@@ -545,14 +545,17 @@ class Calls:
         options = arguments.options(1, {"last": int, "from": int, "to": int, "limit": int})
         topic = _topic(text)
         most = self._settings.max_page
-        last = options.get("last", 0 if "from" in options or "to" in options else 100)
+        last = options.get("last", 0 if "from" in options or "to" in options else min(100, most))
         limit = options.get("limit", most)
         from_ms, to_ms = options.get("from", 0), options.get("to", _MOST_MS)
         if last and ("from" in options or "to" in options):
             raise CallFailed(MALFORMED, "history: 'last', or 'from' and 'to'")
-        if not (0 <= last <= most and 0 < limit <= most and 0 <= from_ms < to_ms <= _MOST_MS):
+        if max(last, limit) > most:
+            text = f"history: 'last' and 'limit' are 1 to {most}"
+            raise CallFailed(MALFORMED, text, "umq.max_page")
+        if options.get("last", 1) < 1 or limit < 1 or not 0 <= from_ms < to_ms <= _MOST_MS:
             raise CallFailed(
-                MALFORMED, f"history: 'last' and 'limit' are 1 to {most}, 'from' is before 'to'"
+                MALFORMED, "history: 'last' and 'limit' are 1 or more, 'from' before 'to'"
             )
         self._allow("journal", topic)
         max_bytes = self._settings.max_answer_bytes
@@ -598,7 +601,8 @@ class Calls:
         limit = options.get("limit", min(100, self._settings.max_page))
         if not 1 <= limit <= self._settings.max_page:
             most = self._settings.max_page
-            raise CallFailed(MALFORMED, f"{arguments.method}: 'limit' is 1 to {most}")
+            text = f"{arguments.method}: 'limit' is 1 to {most}"
+            raise CallFailed(MALFORMED, text, "umq.max_page" if limit > most else "")
         try:
             for each in (options.get("prefix", ""), str(options.get("after", ""))):
                 each.encode()
