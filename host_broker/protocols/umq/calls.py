@@ -151,6 +151,7 @@ class Calls:
         self._until: dict[int, float] = {}  # calls that are answered later, the oldest first
         self._asked: dict[int, _Asked] = {}
         self._last_asked = 0
+        self._syncs: list[int] = []  # calls that wait until what was retained is told
 
     @property
     def deadline(self) -> float | None:
@@ -202,10 +203,18 @@ class Calls:
                     commands += self._forget(number)
         return commands
 
+    def told(self) -> None:
+        """More updates have been told: answer who waited for that."""
+        if self._syncs and not self._session.updates.tells_kept:
+            for call in self._syncs:
+                self._answer(call, {})
+            self._syncs.clear()
+
     def close(self) -> None:
         """Forget all."""
         self._until.clear()
         self._asked.clear()
+        self._syncs.clear()
 
     # ---- answers ----
 
@@ -304,6 +313,17 @@ class Calls:
             raise CallFailed(MALFORMED, f"{text} is no subscription")
         self._answer(call, {"unsubscribed": topic.pattern})
         return self._session.end_topic(topic)
+
+    def _sync(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
+        arguments.options(0, {})
+
+        def answer(_: object) -> Sequence[Command]:
+            self._syncs.append(call)
+            self.told()
+            return self._session.answered()
+
+        # The broker comes to this when all that is retained for subscriptions before is here.
+        return [Ask(AskTraffic(()), answer)]
 
     def _publish(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         text, body = arguments.text(0, "TOPIC"), arguments.body(1)
@@ -633,6 +653,7 @@ Method = Callable[[Calls, int, _Arguments, float], Sequence[Command]]
 METHODS: Mapping[str, Method] = {
     "subscribe": Calls._subscribe,
     "unsubscribe": Calls._unsubscribe,
+    "sync": Calls._sync,
     "publish": Calls._publish,
     "call": Calls._call,
     "ping": Calls._ping,

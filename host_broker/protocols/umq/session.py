@@ -84,6 +84,7 @@ class UmqSession(Session):
         self._state = _State.WAIT_REQUEST
         self._request: Upgrade | None = None
         self._is_reading = False  # what the client has said is being done
+        self._by_cookie = False  # it is who it is as long as that session lasts
         self._silent_until: float | None = self.deadline
         self._pinged = False  # a pong is awaited
         self._is_pacing = False
@@ -93,6 +94,8 @@ class UmqSession(Session):
 
     def received(self, data: bytes, now: float) -> Iterable[Command]:
         """Take one read. Each message is looked at when what the one before it asks for is done."""
+        if self._by_cookie and self._state is _State.OPEN and self._web_user(now) is None:
+            return self._refuse("the session is over")
         self._socket.feed(data)
         return self._read(now)
 
@@ -291,15 +294,25 @@ class UmqSession(Session):
         principal = view.principal_of(self.connection)
         if view.is_open:
             token = view.http.token
-            if token and not (found.token is not None and is_token(found.token, token)):
-                return "send the token that belongs to http.token"
+            shown = found.token is not None and is_token(found.token, token)
+            if token and not shown:
+                self._by_cookie = self._web_user(now) is not None
+                if not self._by_cookie:
+                    return "send the token that belongs to http.token"
             is_here = view.peer_of(self.connection).loopback
             if not (token or is_here or principal.is_known):
                 return "without http.token, only programs on this machine may ask"
             return _Credentials(found.user)
         if found.is_empty and not principal.is_known:
-            return _Credentials(known=view.web_user(request.all("cookie"), now))
+            user = self._web_user(now)
+            self._by_cookie = user is not None
+            return _Credentials(known=user)
         return found
+
+    def _web_user(self, now: float) -> Principal | None:
+        """Return whose session of the broker's pages the cookies of the request tell."""
+        cookies = self._request.all("cookie") if self._request is not None else ()
+        return self.shared.view.web_user(cookies, now)
 
     def _welcome(self, version: int, name: str, now: float) -> Iterable[Command]:
         principal = self.shared.view.principal_of(self.connection)
@@ -325,6 +338,7 @@ class UmqSession(Session):
         """Send the next updates."""
         for topic, payload, attachments in self.updates.take(now):
             self.peer.update(topic.id, payload, attachments)
+        self._calls.told()
         return self._flushed()
 
     def answered(self, commands: Sequence[Command] = ()) -> Sequence[Command]:

@@ -78,6 +78,11 @@ class Updates:
         """Bytes that wait and may be dropped."""
         return self._bytes
 
+    @property
+    def tells_kept(self) -> bool:
+        """Whether something that was retained is yet to be told."""
+        return bool(self._kept)
+
     def add(self, delivery: Delivery, now: float, now_ms: int) -> None:
         """Take what is published; ``now_ms`` is the time of day."""
         at_ms = delivery.kept_ms if delivery.kept else now_ms
