@@ -138,6 +138,7 @@ _MOST_DENIALS = 20  # told in one turn
 _STEPS_OF_A_FILTER = 4  # it takes so many times as long as a step
 _MOST_MAKERS = 16  # for whom one subscription of a queue is made: the latest
 _SHOWN_PATTERNS = 20  # of a client's subscriptions
+_STEPS_OF_A_LOOK = 4  # at a topic or a client, among all
 _HELD_LOGIN = "login"  # why a connection is not read
 
 
@@ -906,6 +907,7 @@ class Broker:
 
     def clients(self, after: ConnectionId, most: int) -> list[ClientFacts]:
         """Return clients in the order in which they came, those behind ``after``."""
+        self._work.left -= _STEPS_OF_A_LOOK * len(self._clients)
         found: list[ClientFacts] = []
         for client in self._clients.values():  # ids ascend
             if client.internal or client.connection <= after:
@@ -933,6 +935,7 @@ class Broker:
 
     def wills(self, after: ConnectionId, most: int) -> list[WillFacts]:
         """Return the last wills of clients behind ``after``, all of a client together."""
+        self._work.left -= _STEPS_OF_A_LOOK * len(self._clients)
         found: list[WillFacts] = []
         for client in self._clients.values():
             if client.connection <= after:
@@ -969,8 +972,10 @@ class Broker:
     def topics(self, prefix: bytes, after: bytes, most: int) -> list[bytes]:
         """Return topics that are retained or were published lately, in order."""
         kept = [each.topic for each in self._bus.retained.page(prefix, after, most)]
-        lately = {each for each in self._bus.topics_lately() if each.startswith(prefix)}
-        return nsmallest(most, {*kept, *(each for each in lately if each > after)})
+        lately = self._bus.topics_lately()
+        self._work.left -= _STEPS_OF_A_LOOK * len(lately)
+        found = {each for each in lately if each > after and each.startswith(prefix)}
+        return nsmallest(most, {*kept, *found})
 
     def is_retained(self, topic: bytes) -> bool:
         """Whether a message of a topic is retained."""

@@ -269,7 +269,7 @@ class Calls:
         if not session.peer.open_topic(number):
             raise CallFailed(MALFORMED, f"{text} is in use")
         quiet, kept = options.get("quiet", False), options.get("retained", True)
-        topic = Topic(number, pattern, every_ms / 1000, options.get("binary", False))
+        topic = Topic(number, pattern, every_ms / 1000, options.get("binary", False), parts)
         session.updates.topics[number] = topic
         left = len(parts)
 
@@ -282,15 +282,15 @@ class Calls:
                 session.updates.end(topic)
                 session.peer.forget_published(number)
                 self._fail(call, *self._refusal(limit, pattern))
-                made = topic.subscriptions[: len(parts) - left - 1]
-                return session.answered([Unsubscribe(e.topic, e.id, e.prefix) for e in made])
+                made = parts[: len(parts) - left - 1]
+                return session.answered([Unsubscribe(e.topic, number, e.prefix) for e in made])
             if left:
                 return NOTHING
             topic.is_made = True
             self._answer(call, {"subscribed": pattern})
             return session.answered(session.end_topic(topic) if topic.is_unwanted else ())
 
-        topic.subscriptions = [
+        return [
             Subscribe(
                 part.topic,
                 number,
@@ -302,7 +302,6 @@ class Calls:
             )
             for part in parts
         ]
-        return topic.subscriptions
 
     def _unsubscribe(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         text = arguments.text(0, "ID")

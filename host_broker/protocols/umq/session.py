@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import inf
+from weakref import proxy
 
 from host_broker.access.principal import Principal
 from host_broker.access.web import Origin, bearer, is_foreign, is_misled, is_token
@@ -80,7 +81,7 @@ class UmqSession(Session):
             shared.dropped,
         )
         self._socket = WebSocket("server", settings.max_text, shared.max_attachment, shared.held)
-        self._calls = Calls(self)
+        self._calls = Calls(proxy(self))  # or only the collector of garbage would end both
         self._state = _State.WAIT_REQUEST
         self._request: Upgrade | None = None
         self._is_reading = False  # what the client has said is being done
@@ -164,7 +165,7 @@ class UmqSession(Session):
         commands: list[Command] = []
         if action == "subscribe":
             for subscription in list(self.updates.topics.values()):
-                if any(each.topic == topic for each in subscription.subscriptions):
+                if any(each.topic == topic for each in subscription.parts):
                     commands += self.end_topic(subscription)
         return self._done(commands)
 
@@ -260,9 +261,8 @@ class UmqSession(Session):
             return []
         self.updates.end(subscription)
         self.peer.close_topic(subscription.id)
-        return [
-            Unsubscribe(each.topic, each.id, each.prefix) for each in subscription.subscriptions
-        ]
+        number = subscription.id
+        return [Unsubscribe(each.topic, number, each.prefix) for each in subscription.parts]
 
     def _login(self, hello: Hello, now: float) -> Sequence[Command]:
         """Find out who it is: as the edge knows, by the hello, by the request."""

@@ -17,14 +17,18 @@ from host_broker.bus.publication import (
 )
 from host_broker.bus.topic_filter import TopicFilter
 from host_broker.net import history
+from host_broker.net.answerer import LATER
 from host_broker.net.history import Past, Recent
 from host_broker.net.journal.assembly import Assembler
 from host_broker.net.journal.identity import identity_of
 from host_broker.net.journal.reader import JournalReader
 from host_broker.net.journal.segment import BLOCK_BYTES, Partition
 from host_broker.outputs import Record
-from host_broker.questions import AskHistory, PastPublication
+from host_broker.questions import AskHistory, NoAnswer, PastPublication
 from host_broker.settings import JournalSettings
+from tests.host_broker.net.broker_process import until
+from tests.host_broker.net.served import served
+from tests.host_broker.protocols.umq.peer import joined, umq_desk
 
 _MS = 1_000_000
 _ALWAYS = 1 << 53
@@ -220,3 +224,34 @@ def test_what_comes_while_somebody_looks_is_in_nobodys_way() -> None:
     for time_ns, records in _turns(50, seed=2):
         recent.add(time_ns, records)
     assert list(look().publications) == _plain(turns, "a/*")
+
+
+# ---- what the edge is asked ----
+
+
+def test_a_question_that_cannot_be_looked_for_is_answered_all_the_same() -> None:
+    """Whatever fails there: whoever asked is told, and the log has it."""
+
+    class Failing:
+        def at_once(self, question: object) -> object:
+            return LATER
+
+        async def look(self, question: object) -> object:
+            raise RuntimeError("a mistake of ours")
+
+    with served() as running:
+        answers: list[object] = []
+        running.server.answerer = Failing()  # type: ignore[assignment]
+        running.broker.answered = lambda number, answer, now: answers.append(answer)  # type: ignore[method-assign]
+        running.call(lambda: running.server._answer_question(1, AskHistory("a")))
+        until(lambda: bool(answers))
+        (answer,) = answers
+        assert isinstance(answer, NoAnswer)
+        (error,) = running.errors
+        assert "could not be answered" in error["message"]
+        running.errors.clear()
+    client = joined(umq_desk())
+    client.say('C1:["history", "a"]')
+    client.desk.broker.answered(client.desk.questions.pop()[0], answer, client.desk.now)
+    client.desk.done()
+    assert str(client.heard()[0]).startswith("E1:8 ")

@@ -1,12 +1,15 @@
 """A UMQ connection on the broker's side: who it is, its silence, how it ends."""
 
+import gc
 import json
 from typing import Any
+from weakref import ref
 
 import pytest
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 
 from host_broker.access.access import Peer
+from host_broker.protocols.umq.session import UmqSession
 from host_broker.settings import HttpSettings, Settings
 from tests.host_broker.protocols.umq.peer import UmqPeer, joined, umq_desk, updates
 
@@ -306,6 +309,26 @@ def test_at_a_stop_wills_are_still_told() -> None:
     desk.done()
     found = updates(client.heard())
     assert ("home/lamp", "off") in [(each["topic"], each.get("text")) for each in found]
+
+
+def test_a_session_that_has_ended_is_freed_at_once() -> None:
+    """The collector of garbage need not stop for it: nothing of ours is a circle."""
+    gc.collect()
+    gc.disable()
+    try:
+        desk = umq_desk()
+        client = joined(desk)
+        client.result("subscribe", "a/**", "A", {"every_ms": 1000})
+        client.result("publish", "a/b", "x", {"retain": True})
+        client.say('C91:["stats"]', 'C92:["call", "nobody", "x"]', "S:name=x")
+        desk.broker.answered(desk.questions.pop()[0], {}, desk.now)
+        sessions = [each for each in gc.get_objects() if type(each) is UmqSession]
+        (alive,) = [ref(each) for each in sessions]
+        del sessions
+        desk.close(client.connection)
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 # ---- what is said in pieces ----
