@@ -137,6 +137,10 @@ def hostile(folder: Path) -> Iterator[BrokerProcess]:
             desk.publish("topic/properties", name.encode(), properties={"x": name}, confirm=True)
             with contextlib.suppress(ValueError):
                 desk.publish(name, name.encode(), confirm=True)
+        feed = stack.enter_context(connect(f"fq://{at}/feed"))
+        for name in NAMES:
+            if len(name.encode()) < 100 and name.isprintable():
+                feed.subscribe(name, confirm=True)
         for name in NAMES:
             board = stack.enter_context(running.raw("auto"))
             raw = name.encode()
