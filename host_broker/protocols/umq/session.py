@@ -294,7 +294,7 @@ class UmqSession(Session):
         if isinstance(found, str):
             return found
         authorization = request.all("authorization")
-        if found == _Credentials():
+        if found.is_empty:
             found = _of_header(authorization)
         principal = view.principal_of(self.connection)
         if view.is_open:
@@ -308,7 +308,7 @@ class UmqSession(Session):
             if not (token or is_here or principal.is_known):
                 return "without http.token, only programs on this machine may ask"
             return _Credentials(found.user)
-        if found == _Credentials() and not principal.is_known:
+        if found.is_empty and not principal.is_known:
             user = self._web_user(now)
             self._by_cookie = user is not None
             return _Credentials(known=user)
@@ -461,6 +461,11 @@ class _Credentials:
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     known: Principal | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return not self.user and self.password is None and self.token is None
 
 
 def _read_hello(hello: Hello) -> _Credentials | str:
