@@ -126,8 +126,9 @@ def parse_address(text: str, options: Mapping[str, Collection[str]] | None = Non
     if transport == "unix":
         file = urllib.parse.unquote(parts.path)
         if parts.netloc or not file or file.endswith("/"):
+            how = "?user=NAME" if parts.username is not None else ""
             raise AddressError(
-                f"'{text}' names no file; write e.g. {parts.scheme}:///run/motemq.sock"
+                f"'{text}' names no file; write e.g. {parts.scheme}:///run/motemq.sock{how}"
             )
         said, user = given.pop(name, ""), given.pop("user", "")
         where = {"path": file}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import nsmallest
+from itertools import chain
 from typing import Any
 from weakref import ref
 
@@ -19,6 +20,7 @@ from host_broker.access.principal import ANONYMOUS, INTERNAL, Principal
 from host_broker.access.rights import Decision
 from host_broker.access.rules import Action
 from host_broker.broker_view import CallTopics, ClientFacts, WillFacts
+from host_broker.bus.batch import Batch, at, only
 from host_broker.bus.bus import Bus
 from host_broker.bus.commands import (
     Acknowledge,
@@ -27,6 +29,7 @@ from host_broker.bus.commands import (
     Ask,
     Authenticate,
     ChangeTables,
+    Checkpoint,
     Command,
     Complain,
     Consume,
@@ -37,7 +40,6 @@ from host_broker.bus.commands import (
     Enqueue,
     HoldPublishers,
     OpenQueue,
-    Outcome,
     Pace,
     Ping,
     Ponged,
@@ -59,6 +61,7 @@ from host_broker.bus.delivery import (
     QueuedMessage,
     SubscriptionId,
 )
+from host_broker.bus.outcomes import Outcomes
 from host_broker.bus.permitted import PermittedTables, PermittedTopics
 from host_broker.bus.publication import (
     FEEDBACK,
@@ -73,8 +76,6 @@ from host_broker.bus.publication import (
     Run,
     is_service,
     pack,
-    pack_each,
-    pack_many,
     pack_properties,
     pack_with_properties,
     property_fault,
@@ -89,6 +90,7 @@ from host_broker.bus.queue import (
     read_place,
     spell_attributes,
     spell_place,
+    spell_state,
 )
 from host_broker.bus.retained import RetainedMessage
 from host_broker.bus.routes import Match, Route
@@ -134,6 +136,7 @@ STEPS_AT_ONCE = 8_000
 _MOST_FAILURES = 100  # of filters, told in one turn: one may fail for each publication
 _MOST_DENIALS = 20  # told in one turn
 _STEPS_OF_A_FILTER = 4  # it takes so many times as long as a step
+_MOST_MAKERS = 16  # for whom one subscription of a queue is made: the latest
 _SHOWN_PATTERNS = 20  # of a client's subscriptions
 _HELD_LOGIN = "login"  # why a connection is not read
 
@@ -220,6 +223,20 @@ def _behind(connection: ConnectionId) -> bytes:
     return b"\0%d" % connection
 
 
+def _places(routes: Sequence[Route]) -> dict[Route, Sequence[int]]:
+    """Return where the messages of each route are."""
+    if len(set(routes)) == 1:
+        return {routes[0]: range(len(routes))}
+    places: dict[Route, list[int]] = {}
+    for place, route in enumerate(routes):
+        its = places.get(route)
+        if its is None:
+            places[route] = [place]
+        else:
+            its.append(place)
+    return dict(places)
+
+
 def _topic_at(data: bytes, position: int) -> tuple[bytes, int]:
     """Return the topic of the packet at ``position``, and where the next one begins."""
     _, topic_length, body_length = _header(data, position)
@@ -302,6 +319,8 @@ class Broker:
         self._permitted: PermittedTables[tuple[Principal, str], Route] = PermittedTables(
             self._bus.forget_permitted
         )
+        # For whom queues are subscribed, and as whose clients.
+        self._makers: dict[SubscriberId, dict[SubscriptionKey, dict[Principal, ProtocolSpec]]] = {}
         self._arriving: Client | None = None  # its session is being made
         self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
         self._undelivered: dict[bytes, Queue] = {}  # they got many messages in this turn
@@ -372,7 +391,8 @@ class Broker:
                 how = read_attributes(first)
                 queue = self._bus.open_queue(name, durable=True, restored=True, **how)
                 if queue is not None:
-                    queue.given, queue.is_stored = int(second), True
+                    queue.restore_state(second)
+                    queue.is_stored = True
                 continue
             queue = self._bus.queues.get(name)
             if queue is None:
@@ -481,7 +501,10 @@ class Broker:
             self._run(client, self._ask(client, client.session.asked, request, now))
 
     def rows_changed(self, connection: ConnectionId, found: Mapping[str, Rows], now: float) -> None:
-        """Tell a connection of this process what is in its protocol's tables now."""
+        """Tell a connection of this process what is in its protocol's tables now.
+
+        Not while it is suspended (``is_suspended``): what it asked for before comes first.
+        """
         client = self._internal(connection, now)
         if client is not None:
             self._run(client, self._ask(client, client.session.rows, found, now))
@@ -491,7 +514,11 @@ class Broker:
         """Tell a connection that what it wanted dialed (``Outputs.outgoing``) is not there."""
         client = self._internal(connection, now)
         if client is not None:
-            self._run(client, self._ask(client, client.session.not_reached, tag, reason, now))
+            commands = self._ask(client, client.session.not_reached, tag, reason, now)
+            if client.suspended is None:
+                self._run(client, commands)
+            else:
+                client.suspended.extend(commands)
             self._deadlines.renew(connection, client.session.deadline)
 
     def _internal(self, connection: ConnectionId, now: float) -> Client | None:
@@ -609,6 +636,29 @@ class Broker:
                     continue
                 self._stop_consuming(client, StopConsuming(queue))
                 self._tell_lost(client, queue)
+        for subscriber in list(self._makers):
+            for key in list(self._makers.get(subscriber, ())):
+                self._judge_makers(subscriber, key)
+
+    def _judge_makers(self, subscriber: SubscriberId, key: SubscriptionKey) -> None:
+        """End a subscription of a queue unless somebody for whom it was made may have it still."""
+        queue, makers = self._bus.queue_of(subscriber), self._makers.get(subscriber, {}).get(key)
+        if queue is None or not makers:
+            return
+        for who, spec in list(makers.items()):
+            if not self._decide_for(who, spec, "subscribe", key.topic, prefix=key.prefix):
+                del makers[who]
+        if makers:
+            return
+        del self._makers[subscriber][key]
+        self.stats.discard(spec.name, "access.subscribe")
+        nobody = Client(0, spec, _NO_SESSION, ())  # whoever it was may be gone
+        self._tell_interest(nobody, self._bus.unsubscribe(subscriber, key))
+        try:
+            lost = self._servers[spec.name].subscription_lost(queue.name, key.topic, key.id)
+            self._execute(nobody, lost)
+        except Exception as error:
+            self._outputs.failures.append(Failure("server", 0, error))
 
     def _tell_lost(self, client: Client, path: bytes) -> None:
         """Say to a client that it may hear this no more."""
@@ -1021,7 +1071,7 @@ class Broker:
     def _answer(
         self,
         client: Client,
-        command: Subscribe | OpenQueue | Enqueue | Consume | Publish,
+        command: Subscribe | OpenQueue | Enqueue | Consume | Checkpoint | Publish,
         limit: str,
     ) -> None:
         """Say that a limit refused a command, or with "" that it was accepted."""
@@ -1033,7 +1083,7 @@ class Broker:
     def _refuse(
         self,
         client: Client,
-        command: Subscribe | OpenQueue | Enqueue | Consume | Publish,
+        command: Subscribe | OpenQueue | Enqueue | Consume | Checkpoint | Publish,
         action: Action,
         path: bytes,
     ) -> None:
@@ -1045,10 +1095,10 @@ class Broker:
             self._answer(client, command, f"access.{action}")
 
     def _may_use_queue(
-        self, client: Client, command: OpenQueue | Enqueue | Consume, action: Action
+        self, client: Client, command: OpenQueue | Enqueue | Consume | Checkpoint, action: Action
     ) -> bool:
         """Whether a client may do that to a queue; it is told so if not."""
-        if self.access.is_open or (not isinstance(command, Enqueue) and command.own):
+        if self.access.is_open or (isinstance(command, OpenQueue | Consume) and command.own):
             return True
         if self._decide(client, action, command.queue):
             return True
@@ -1113,8 +1163,13 @@ class Broker:
                 self._forward(first.verbatim, body)
             if first.matches:
                 self._match_all(client, first, bytes(body), NO_PROPERTIES)
-        else:
-            self._deal(client, data, run.start, stretches)
+            return
+        self._deal(data, run.start, stretches)
+        position = run.start
+        for route, end in stretches:
+            if route.matches:
+                self._match_all(client, route, data[position:end], NO_PROPERTIES)
+            position = end
 
     def _publish_permitted(self, client: Client, run: Run) -> None:
         """Publish those of a run that may be published: what is refused is in nobody's way."""
@@ -1148,10 +1203,9 @@ class Broker:
             client.suspended = deque([rest])
         return Run(run.data, run.start, position, count)
 
-    def _deal(
-        self, client: Client, data: bytes, start: int, stretches: list[tuple[Route, int]]
-    ) -> None:
-        """Give each receiver its stretches of a run, in order, with one buffer if that is cheap."""
+    def _deal(self, data: bytes, start: int, stretches: list[tuple[Route, int]]) -> None:
+        """Give each receiver of the stored form its stretches of a run, in order, with one buffer
+        if that is cheap."""
         routes = dict.fromkeys([route for route, _ in stretches])
         # Receivers of the same routes get the same bytes: a bit for each route.
         routes_of: dict[ConnectionId, int] = {}
@@ -1170,12 +1224,11 @@ class Broker:
         if dealt is not None:
             for group, buffer in zip(receivers.values(), dealt, strict=True):
                 self._forward(group, buffer)
+            return
         position = start
         for route, end in stretches:
-            if dealt is None and route.verbatim:
+            if route.verbatim:
                 self._forward(route.verbatim, data[position:end])
-            if route.matches:
-                self._match_all(client, route, data[position:end], NO_PROPERTIES)
             position = end
 
     def _publish(self, client: Client, command: Publish) -> None:
@@ -1230,97 +1283,174 @@ class Broker:
             self._match_all(client, route, packet, properties)
 
     def _publish_many(self, client: Client, command: PublishMany) -> None:
-        topic, bodies = command.topic, command.bodies
-        count = len(bodies)
-        topics = client.topics
-        if topics is None:
-            topics = self._find_topics(client)
-        route = topics.get(topic)
-        if route is None:
+        """Publish the messages of a read: what is to be done for each is done for all at once."""
+        known = client.topics
+        if known is None:
+            known = self._find_topics(client)
+        found = list(map(known.get, command.topics))
+        refused: Counter[bytes] = Counter()
+        if None in set(found):
+            refused = self._find_routes(client, command.topics, found)
+        routes = [route for route in found if route is not None]
+        if refused and routes:
+            command = only(command, [at for at, route in enumerate(found) if route is not None])
+        if routes:
+            self._publish_batch(client, command, routes)
+        for topic, count in refused.items():
             if is_service(topic) or topic_fault(topic):
                 rule = "R30" if is_service(topic) else "bus.topic"
                 self.stats.discard(client.spec.name, rule, count)
-                return
-            route = self._permitted_route(client, topic)
-            if route is None:
+            else:
                 self._deny(client, "publish", topic, count)
-                return
+
+    def _find_routes(
+        self, client: Client, topics: Sequence[bytes], routes: list[Route | None]
+    ) -> Counter[bytes]:
+        """Find who gets those topics whose route is None. Those which may not be published stay so;
+        returns how often each of them is there."""
+        new: dict[bytes, Route | None] = {}
+        refused: Counter[bytes] = Counter()
+        for place, topic in enumerate(topics):
+            if routes[place] is not None:
+                continue
+            if topic not in new:
+                is_none = is_service(topic) or topic_fault(topic)
+                new[topic] = None if is_none else self._permitted_route(client, topic)
+            route = routes[place] = new[topic]
+            refused[topic] += route is None
+        return +refused
+
+    def _publish_batch(self, client: Client, command: PublishMany, routes: Sequence[Route]) -> None:
+        """Journal messages, and give each receiver those that it gets, in their order."""
+        count = len(routes)
         self.stats.publications += count
         client.published += count
-        shared, named, values = command.properties, command.named, command.values
+        batch = Batch(command)
         if self._journalled:
-            data = pack_each(topic, bodies, shared, named, values)
-            for body, records in data:
+            for body, records in batch.packed():
                 self._record(client, body, records, WITH_PROPERTIES)
-        outcome = Outcome()
-        receivers = len(route.verbatim) + len(route.matches)
-        if not receivers:
-            outcome.unrouted = count
-        else:
-            properties = [{**shared, named: value} for value in values]
+        outcomes = Outcomes(command.groups)
+        places = _places(routes)
+        matches: dict[SubscriberId, dict[Route, Match]] = {}
+        for route, its in places.items():
             if route.verbatim:
-                outcome.routed += count * len(route.verbatim)
-                run = pack_many(topic, bodies if all(bodies) else [each for each in bodies if each])
-                if run:
-                    self._forward(route.verbatim, run)
-            everybody = bool(route.verbatim)
-            reached: set[int] = set()
+                outcomes.routed(its, len(route.verbatim))
             for match in route.matches:
-                everybody = everybody or bool(match.ids)
-                reached |= self._match_many(client, match, topic, bodies, properties, outcome)
-            if not everybody:
-                outcome.unrouted = count - len(reached)
-        if command.outcome is not None:
-            command.outcome(outcome)
+                matches.setdefault(match.subscriber, {})[route] = match
+        self._forward_batch(batch, routes, places)
+        reached: set[int] = set()  # by filters
+        for subscriber, its_matches in matches.items():
+            if len(its_matches) == len(places):
+                its = range(count)
+            else:
+                its = sorted(chain.from_iterable([places[route] for route in its_matches]))
+            if subscriber > 0:
+                wanted = self._deliver_batch(subscriber, its_matches, batch, routes, its)
+                outcomes.routed(wanted)
+                reached.update(wanted)
+                continue
+            queue = self._bus.queue_of(subscriber)
+            if queue is None:
+                continue  # deleted by what another receiver has said
+            for route, match in its_matches.items():
+                if match.ids:
+                    outcomes.unfiltered.append((queue.name, match.ids, len(places[route])))
+            wanted = self._queue_batch(client, queue, its_matches, batch, routes, its, outcomes)
+            if wanted is not its:
+                reached.update(wanted)
+        for route, its in places.items():
+            if not route.verbatim and not any(match.ids for match in route.matches):
+                outcomes.unrouted([place for place in its if place not in reached])
+        if command.told is not None:
+            command.told(outcomes)
 
-    def _match_many(
+    def _forward_batch(
+        self, batch: Batch, routes: Sequence[Route], places: Mapping[Route, Sequence[int]]
+    ) -> None:
+        """Send messages with a body to those who take the stored form."""
+        if not any(route.verbatim for route in places):
+            return
+        packets = [
+            packet if body else b""
+            for packet, body in zip(batch.packets, batch.bodies, strict=True)
+        ]
+        data = b"".join(packets)
+        if not data:
+            return
+        if len(places) == 1:
+            self._forward(routes[0].verbatim, data)
+            return
+        stretches: list[tuple[Route, int]] = []
+        end = 0
+        for route, packet in zip(routes, packets, strict=True):
+            if packet:
+                end += len(packet)
+                if stretches and stretches[-1][0] is route:
+                    stretches[-1] = route, end
+                else:
+                    stretches.append((route, end))
+        self._deal(data, 0, stretches)
+
+    def _queue_batch(
         self,
         client: Client,
-        match: Match,
-        topic: bytes,
-        bodies: Sequence[bytes],
-        properties: Sequence[Properties],
-        outcome: Outcome,
-    ) -> set[int]:
-        """Give those messages to one who is no receiver of the stored form that it wants; which
-        these are, if it does not want all."""
-        chosen: set[int] = set()
-        if match.subscriber < 0:
-            queue = self._bus.queue_of(match.subscriber)
-            if queue is None:
-                return chosen  # deleted by what another receiver has said
-            if not match.ids:
-                wanted = [
-                    index
-                    for index, (body, own) in enumerate(zip(bodies, properties, strict=True))
-                    if any(
-                        self._passes(each.filter, match.subscriber, topic, own, body)
-                        for each in match.filtered
+        queue: Queue,
+        matches: Mapping[Route, Match],
+        batch: Batch,
+        routes: Sequence[Route],
+        places: Sequence[int],
+        outcomes: Outcomes,
+    ) -> Sequence[int]:
+        """Put those messages at these places into a queue that it wants; returns where they are:
+        ``places`` itself, if it wants all without being asked."""
+        wanted = places
+        if not all(match.ids for match in matches.values()):
+            wanted = [
+                place
+                for place in places
+                if matches[routes[place]].ids
+                or any(
+                    self._passes(
+                        each.filter,
+                        each.subscriber,
+                        batch.topics[place],
+                        batch.properties[place],
+                        batch.bodies[place],
                     )
-                ]
-                if not wanted:
-                    return chosen
-                chosen.update(wanted)
-                bodies = [bodies[index] for index in wanted]
-                properties = [properties[index] for index in wanted]
-            else:
-                outcome.unfiltered.append((queue.name, match.ids, len(bodies)))
-            dropped = len(bodies) - self._put_many(queue, topic, bodies, properties)
-            outcome.routed += len(bodies)
-            if dropped:
-                outcome.dropped += dropped
-                self.stats.discard(client.spec.name, "queue.full", dropped)
-            return chosen
-        for index, (body, own) in enumerate(zip(bodies, properties, strict=True)):
-            ids = match.ids
-            if match.filtered:
-                ids = self._wanting(match, topic, own, body)
+                    for each in matches[routes[place]].filtered
+                )
+            ]
+        outcomes.routed(wanted)
+        dropped = self._put_batch(queue, batch, wanted) if wanted else ()
+        if dropped:
+            outcomes.dropped(dropped)
+            self.stats.discard(client.spec.name, "queue.full", len(dropped))
+        return wanted
+
+    def _deliver_batch(
+        self,
+        subscriber: ConnectionId,
+        matches: Mapping[Route, Match],
+        batch: Batch,
+        routes: Sequence[Route],
+        places: Sequence[int],
+    ) -> Sequence[int]:
+        """Give a session those messages at these places that it wants; returns where they are."""
+        wanted: list[int] = []
+        topics, bodies, properties = batch.topics, batch.bodies, batch.properties
+        for place in places:
+            match, topic, body, own = (
+                matches[routes[place]],
+                topics[place],
+                bodies[place],
+                properties[place],
+            )
+            ids = self._wanting(match, topic, own, body) if match.filtered else match.ids
             if ids:
-                outcome.routed += 1
-                chosen.add(index)
+                wanted.append(place)
                 if body:
-                    self._deliver(match.subscriber, Delivery(pack(0, topic, body), ids, own))
-        return chosen
+                    self._deliver(subscriber, Delivery(pack(0, topic, body), ids, own))
+        return wanted
 
     def _clear(self, client: Client, topic: bytes) -> None:
         if self._bus.retained.clear(topic):
@@ -1510,10 +1640,21 @@ class Broker:
     def _decide(
         self, client: Client, action: Action, path: bytes, *, prefix: bool = False
     ) -> Decision:
-        paths = client.spec.client_paths
+        return self._decide_for(client.principal, client.spec, action, path, prefix=prefix)
+
+    def _decide_for(
+        self,
+        principal: Principal,
+        spec: ProtocolSpec,
+        action: Action,
+        path: bytes,
+        *,
+        prefix: bool = False,
+    ) -> Decision:
+        paths = spec.client_paths
         if paths is not None and not prefix:
-            return self.access.own(client.principal, action, path, paths)
-        return self.access.allows(client.principal, action, path, prefix=prefix)
+            return self.access.own(principal, action, path, paths)
+        return self.access.allows(principal, action, path, prefix=prefix)
 
     def _deny(self, client: Client, action: Action, path: bytes, count: int = 1) -> None:
         """Count what a client may not do, have it logged, and say so in its protocol's words.
@@ -1672,11 +1813,15 @@ class Broker:
                 return
             subscriber = self._bus.queue_subscriber(command.queue)
         key = SubscriptionKey(command.topic, command.feedback, command.prefix, command.id)
+        known = self._makers.get(subscriber, {}).get(key)
         accepted, interest = self._bus.subscribe(subscriber, key, command.filter, command.quiet)
+        if accepted and command.queue is not None:
+            self._note_maker(client, subscriber, key)
         self._answer(client, command, "" if accepted else "bus.max_subscriptions")
         if not accepted:
             return
-        self._tell_interest(client, interest)
+        if known is None:  # else the queue had it already
+            self._tell_interest(client, interest)
         if not command.retained or command.queue is not None:
             return
         retained = self._bus.retained
@@ -1742,7 +1887,16 @@ class Broker:
                 return
             subscriber = self._bus.queue_subscriber(command.queue)
         key = SubscriptionKey(command.topic, command.feedback, command.prefix, command.id)
+        self._makers.get(subscriber, {}).pop(key, None)
         self._tell_interest(client, self._bus.unsubscribe(subscriber, key))
+
+    def _note_maker(self, client: Client, queue: SubscriberId, key: SubscriptionKey) -> None:
+        """Remember for whom a queue is subscribed, the latest of them last."""
+        makers = self._makers.setdefault(queue, {}).setdefault(key, {})
+        makers.pop(client.principal, None)
+        if len(makers) >= _MOST_MAKERS:
+            del makers[next(iter(makers))]
+        makers[client.principal] = client.spec
 
     def _tell_interest(self, client: Client, interest: Interest | None) -> None:
         """Tell the protocols that an interest began or ended, because of this client."""
@@ -1816,8 +1970,31 @@ class Broker:
             consumer = self._clients.get(connection)
             if consumer is not None and consumer.queues is not None:
                 consumer.queues.discard(command.queue)
-        self._end_subscriptions(client, self._bus.delete_queue(command.queue))
+        subscriber = self._bus.delete_queue(command.queue)
+        self._makers.pop(subscriber, None)
+        self._end_subscriptions(client, subscriber)
         self._release_publishers(command.queue)
+
+    def _checkpoint(self, client: Client, command: Checkpoint) -> None:
+        if not self._may_use_queue(client, command, "subscribe"):
+            return
+        queue = self._bus.queues.get(command.queue)
+        if queue is None or not queue.durable:
+            self._answer(client, command, "queue.name")
+            return
+        match command.do:
+            case "set":
+                refusal = (
+                    "" if queue.set_checkpoint(command.name, command.number) else "queue.place"
+                )
+            case "forget":
+                refusal = "" if queue.forget_checkpoint(command.name) else "queue.checkpoint"
+            case "go back":
+                refusal = "" if queue.go_back(command.name) else "queue.checkpoint"
+        if not refusal:
+            self._store_queue(queue)
+            self._deliver_queue(queue)
+        self._answer(client, command, refusal)
 
     def _enqueue(self, client: Client, command: Enqueue) -> None:
         if not self._may_use_queue(client, command, "publish"):
@@ -1852,51 +2029,59 @@ class Broker:
                 self.stats.discard(client.spec.name, "queue.full")
         self._deliver_queue(queue)
 
-    def _put_many(
-        self,
-        queue: Queue,
-        topic: bytes,
-        bodies: Sequence[bytes],
-        properties: Sequence[Properties],
-    ) -> int:
-        """Put messages of one topic, whose properties are equally long, into a queue, and hold
-        their publisher if it must; how many were not dropped.
+    def _put_batch(self, queue: Queue, batch: Batch, places: Sequence[int]) -> list[int]:
+        """Put the messages at these places into a queue, and hold their publisher if it must;
+        returns where those are that were dropped.
 
         Consumers that have room are given what a full queue has, before more is put into it.
         """
-        extra = sum([len(name) + len(value) for name, value in properties[0].items()])
-        start, total, taken = 0, len(bodies), 0
+        topics, bodies = at(batch.topics, places), at(batch.bodies, places)
+        properties, sizes = at(batch.properties, places), at(batch.sizes, places)
+        start, total = 0, len(places)
+        dropped: list[int] = []
         while start < total:
-            room = queue.max_messages - len(queue)
-            if room < total - start and queue.waiting:
+            end = start + queue.fitting(sizes, start)
+            if end < total and queue.waiting:
                 self._deliver_queue(queue)
-                room = queue.max_messages - len(queue)
-            end = total if room <= 0 else min(total, start + room)
-            if end - start < total:
-                chunk = queue.put_many(topic, bodies[start:end], properties[start:end], extra)
+                end = start + queue.fitting(sizes, start)
+            if end == start:
+                end = total  # as its policy says
+            dropped_before = queue.dropped
+            if end - start == total:
+                taken = queue.put_many(topics, bodies, properties, sizes)
             else:
-                chunk = queue.put_many(topic, bodies, properties, extra)
-            start = end
-            taken += len(chunk)
+                part = slice(start, end)
+                taken = queue.put_many(topics[part], bodies[part], properties[part], sizes[part])
+            if queue.dropped != dropped_before:
+                dropped += [places[start + at] for at, each in enumerate(taken) if each is None]
             if queue.durable:
-                self._store_messages(queue, chunk)
-        if taken and queue.is_blocking:
+                self._store_messages(queue, taken, batch, places[start:end])
+            start = end
+        if len(dropped) < total and queue.is_blocking:
             self._deliver_queue(queue)
             if queue.is_blocking:
                 self._hold_publisher(queue.name)
         if queue.waiting:
             self._undelivered[queue.name] = queue
-        return taken
+        return dropped
 
-    def _store_messages(self, queue: Queue, messages: Sequence[QueuedMessage]) -> None:
-        if not messages:
+    def _store_messages(
+        self,
+        queue: Queue,
+        messages: Sequence[QueuedMessage | None],
+        batch: Batch,
+        places: Sequence[int],
+    ) -> None:
+        """Have those messages stored that were taken (None: it was not)."""
+        if not any(messages):
             return
         if not queue.is_stored:
             self._store_queue(queue)
-        queued = self._outputs.queued
-        for each in messages:
-            entry = pack(0, each.topic, each.body), pack_properties(each.properties)
-            queued[spell_place(queue.name, each.number)] = entry
+        queued, packets, spelled = self._outputs.queued, batch.packets, batch.spelled
+        for message, place in zip(messages, places, strict=True):
+            if message is not None:
+                key = spell_place(queue.name, message.number)
+                queued[key] = packets[place], spelled[place]
         # Last: the first of them may have been dropped for those behind them.
         if queue.name not in self._delivering:  # else some of it may yet be taken back
             self._forget_done(queue)
@@ -1929,13 +2114,15 @@ class Broker:
 
     def _store_queue(self, queue: Queue) -> None:
         """Have a durable queue itself stored: it comes back as it is, if anything waits in it."""
-        entry = spell_attributes(queue), b"%d" % queue.given
+        entry = spell_attributes(queue), spell_state(queue)
         self._outputs.queued[spell_place(queue.name, 0)] = entry
         queue.is_stored = True
 
     def _forget_done(self, queue: Queue) -> None:
         """Have those messages of a durable queue forgotten that are done with."""
         queued = self._outputs.queued
+        if queue.checkpoints:
+            self._store_queue(queue)  # some may be done with, and kept
         for number in queue.take_forgotten():
             key = spell_place(queue.name, number)
             if queued.get(key) is not None:
@@ -2229,7 +2416,9 @@ class Broker:
     def _dial(self, client: Client, command: Dial) -> None:
         host, port, tag = command.host, command.port, command.tag
         self._outputs.outgoing.append(
-            Outgoing(client.connection, client.spec.name, host, port, tag, command.timeout_s)
+            Outgoing(
+                client.connection, client.spec.name, host, port, tag, command.timeout_s, command.tls
+            )
         )
 
 
@@ -2249,6 +2438,7 @@ _EXECUTE = _Executors(
         Unsubscribe: Broker._unsubscribe,
         OpenQueue: Broker._open_queue,
         DeleteQueue: Broker._delete_queue,
+        Checkpoint: Broker._checkpoint,
         Enqueue: Broker._enqueue,
         Consume: Broker._consume,
         StopConsuming: Broker._stop_consuming,

@@ -97,6 +97,14 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """The broker has dropped so many messages of a subscription: they were not taken in time."""
+
+    subscription: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """The handshake is over: the broker takes commands."""
 
@@ -134,7 +142,7 @@ class Opens:
     channel: "Channel"
 
 
-Event = Messages | Active | Ready | Done | Failed | Closed | Opens
+Event = Messages | Active | Dropped | Ready | Done | Failed | Closed | Opens
 
 
 @dataclass(slots=True)

@@ -63,8 +63,11 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Connect to another broker; then ``Broker.opened`` for ``protocol`` with ``tag``, else
-    ``Broker.not_reached`` for the connection that asked."""
+    """Connect to another broker, by TLS unless ``tls`` is None (``Dial``).
+
+    Then ``Broker.opened`` for ``protocol`` with ``tag``, else ``Broker.not_reached`` for the
+    connection that asked.
+    """
 
     connection: ConnectionId
     protocol: str
@@ -72,6 +75,7 @@ class Outgoing:
     port: int
     tag: object
     timeout_s: float
+    tls: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from host_broker.access.rights import ClientPaths
 from host_broker.broker_view import BrokerView, CallTopics
 from host_broker.bus.commands import Command, Publish
-from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.bus.delivery import Delivery, QueueDelivery, SubscriptionId
 from host_broker.bus.queue import Queue
 from host_broker.bus.subscriptions import Interest
 from host_broker.bus.topic_table import TopicTable
@@ -275,6 +275,13 @@ class ProtocolServer(Protocol):
 
     def interest(self, interest: Interest) -> Sequence[Command]:
         """Somebody began or ended to want a path."""
+        return NOTHING
+
+    def subscription_lost(
+        self, queue: bytes, topic: bytes, id: SubscriptionId
+    ) -> Sequence[Command]:
+        """A subscription of a queue has ended: of those for whom it was made nobody may subscribe
+        to the topic any more."""
         return NOTHING
 
     def client_count(self, count: int) -> Sequence[Command]:

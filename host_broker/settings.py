@@ -114,6 +114,8 @@ class JournalSettings:
     # Where a publication is before it is acknowledged (docs/reliability.md).
     ack: Literal["memory", "written", "synced"] = "written"
     max_pending_bytes: int = 64 * 1024 * 1024  # publishers are paused above it
+    # Of each partition, the newest stays in memory when it is written; 0 = as the kernel likes.
+    cached_bytes: int = ranged(16 * 1024 * 1024, least=0)
     # Closed segments go when they are older, or when all are more; 0 = never.
     max_age_s: float = ranged(7 * 24 * 3600.0, least=0)
     max_bytes: int = ranged(16 * 1024 * 1024 * 1024, least=0)

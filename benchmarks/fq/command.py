@@ -19,8 +19,9 @@ from benchmarks.fq.traffic import Load, fq_traffic, nats_traffic
 _WANTED = 300_000  # messages a second, 1 to 1
 _DEARER = 3.0  # at most, with 10,000 bindings
 _ATTEMPTS = 5
-_ONE = Load("1 to 1", routes=1)
-_ROUTES = Load("1 to 1, 16 routes in turn")
+_ONE = Load("1 to 1, one route", routes=1)
+_MIXED = Load("1 to 1, 16 routes")
+_MANY = Load("1 to 1, 2,000 routes", routes=2_000)
 _COMPETING = Load("1 to 8 that compete", consumers=8)
 _BINDINGS = [Load(f"{count:,} bindings", bindings=count) for count in (10, 1_000, 10_000)]
 
@@ -66,10 +67,11 @@ _MOTEMQ = Peer("motemq", sys.executable, "", _argv, wires.FMQP)
 def command(short: bool, rounds: int, duration_s: float, fqd: str | None) -> None:
     """Measure fq: one exchange, one publisher, queues in memory.
 
-    One consumer of one route and of 16 in turn; with 16 routes eight consumers that compete, and
-    one whose queue has 10, 1,000 and 10,000 bindings; against fqd, and without one against queue
-    groups of nats-server, which has no bindings. Brokers take turns, and each ratio is taken within
-    a round; medians are printed. A measurement that others disturb is taken again, up to 5 times.
+    The route changes from message to message, at random among 16: one consumer, eight that compete,
+    and one whose queue has 10, 1,000 and 10,000 bindings; one consumer also with 2,000 routes and
+    with one. Against fqd, and without one against queue groups of nats-server, which has no
+    bindings. Brokers take turns, and each ratio is taken within a round; medians are printed. A
+    measurement that others disturb is taken again, up to 5 times.
 
     Exit codes: 0 measured (figures may fall short, the table says so), 1 a broker failed or lost a
     message, 2 wrong usage.
@@ -77,12 +79,12 @@ def command(short: bool, rounds: int, duration_s: float, fqd: str | None) -> Non
     attempts = _ATTEMPTS
     if short:
         rounds, duration_s, attempts = 1, 0.05, 1
-    loads = [_ONE, _ROUTES, _COMPETING, *_BINDINGS]
+    loads = [_MIXED, _MANY, _ONE, _COMPETING, *_BINDINGS]
     peers: list[tuple[Peer, _Traffic, list[Load]]] = [(_MOTEMQ, fq_traffic, loads)]
     if fqd is not None:
         peers.append((_fqd(fqd), fq_traffic, loads))
     elif installed(NATS):
-        peers.append((NATS, nats_traffic, loads[:3]))
+        peers.append((NATS, nats_traffic, loads[:4]))
     else:
         click.echo("neither fqd nor nats-server (apt-get install nats-server) is here", err=True)
     found: dict[tuple[str, str], list[Measured]] = {}
@@ -128,11 +130,11 @@ def _table(found: _Found, peers: Sequence[str], loads: Sequence[Load]) -> str:
                 f"| {load.name} | {peer} | {_rate(measured):,.0f} | {cost:.2f} | {ratio} |"
             )
     few, _, many = (found[ours, load.name] for load in _BINDINGS)
-    one = _rate(found[ours, _ONE.name])
+    one = min(_rate(found[ours, load.name]) for load in (_MIXED, _MANY, _ONE))
     dearer = _ratio(few, many)
     lines += [
         "",
-        f"- msg/s, 1 to 1: {one:,.0f}, wanted {_WANTED:,}: {_verdict(one >= _WANTED)}",
+        f"- msg/s, 1 to 1, the slowest: {one:,.0f}, wanted {_WANTED:,}: {_verdict(one >= _WANTED)}",
         f"- 10,000 bindings cost {dearer:.2f} times what 10 cost, wanted at most {_DEARER:g}: "
         f"{_verdict(dearer <= _DEARER)}",
     ]

@@ -5,6 +5,7 @@ that a queue of the default backlog drops none; every byte must come.
 """
 
 import contextlib
+import random
 import select
 import socket
 import time
@@ -19,6 +20,7 @@ from benchmarks.fq_disk.measure import Client
 EXCHANGE = b"bench"
 UNDER_WAY = 8_000  # messages, half of a queue's default backlog
 _MESSAGES = 16_384  # of the block that is sent again and again
+_ROUTES = (1, 16, 2_000)
 _SIZES = (16, 112, 40, 88, 64)
 _STALL_S = 30.0
 _READ_BYTES = 256 * 1024
@@ -30,8 +32,8 @@ _ORIGIN_BYTES = 1 + len(b"bench") + 1 + 2 * 4  # sender and hops, of what is del
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is measured. ``bindings`` of the queue, of which one wants the messages; ``routes``: 16,
-    in turn, or 1."""
+    """What is measured. ``bindings`` of the queue, of which one wants the messages; ``routes``: so
+    many, at random, which are 1, 16 or 2,000."""
 
     name: str
     consumers: int = 1
@@ -85,27 +87,29 @@ class _Block:
 
 
 def _block(message: Callable[[int, int, bytes], tuple[bytes, int]], routes: int) -> _Block:
+    chance = random.Random(routes)
     spelled = [
-        message(number, number % routes, b"x" * _SIZES[number % 5]) for number in range(_MESSAGES)
+        message(number, chance.randrange(routes), b"x" * _SIZES[number % 5])
+        for number in range(_MESSAGES)
     ]
     return _Block(b"".join(words for words, _ in spelled), sum(size for _, size in spelled))
 
 
 def _fq_message(number: int, rack: int, payload: bytes) -> tuple[bytes, int]:
-    route = b"rack.%02d.temperature" % rack
+    route = b"rack.%04d.temperature" % rack
     head = bytes([len(EXCHANGE)]) + EXCHANGE + bytes([len(route)]) + route
     words = head + number.to_bytes(16, "big") + _LONG.pack(len(payload)) + payload
     return words, len(words) + _ORIGIN_BYTES
 
 
 def _nats_message(number: int, rack: int, payload: bytes) -> tuple[bytes, int]:
-    subject = b"bench.rack.%02d.temperature" % rack
+    subject = b"bench.rack.%04d.temperature" % rack
     rest = b" %d\r\n%s\r\n" % (len(payload), payload)
     return b"PUB " + subject + rest, len(b"MSG " + subject + b" 100" + rest)
 
 
-_FQ = {routes: _block(_fq_message, routes) for routes in (1, 16)}
-_NATS = {routes: _block(_nats_message, routes) for routes in (1, 16)}
+_FQ = {routes: _block(_fq_message, routes) for routes in _ROUTES}
+_NATS = {routes: _block(_nats_message, routes) for routes in _ROUTES}
 
 
 def _measure(

@@ -1,6 +1,7 @@
 """What a disk queue takes and gives: at a broker that runs, and at its store alone."""
 
 import contextlib
+import random
 import select
 import socket
 import time
@@ -14,7 +15,8 @@ from host_broker.bus.publication import pack
 from host_broker.bus.queue import spell_place
 from host_broker.net.storage.message_store import MessageStore
 
-EXCHANGE, ROUTE, QUEUE = b"bench", b"rack.1.temperature", b"disk"
+EXCHANGE, QUEUE = b"bench", b"disk"
+ROUTES = random.Random(16).choices([b"rack.%02d.temperature" % rack for rack in range(16)], k=1000)
 _COMMANDS, _DATA = b"\xcc\x50\xca\xfe", b"\xcc\x50\xfa\xce"
 _SHORT, _LONG, _TWO = Struct(">H"), Struct(">I"), Struct(">HH")
 _STALL_S = 30.0
@@ -74,7 +76,8 @@ class Client:
 
 
 def _message(number: int, payload: bytes) -> bytes:
-    head = bytes([len(EXCHANGE)]) + EXCHANGE + bytes([len(ROUTE)]) + ROUTE
+    route = ROUTES[number % len(ROUTES)]
+    head = bytes([len(EXCHANGE)]) + EXCHANGE + bytes([len(route)]) + route
     return head + number.to_bytes(16, "big") + _LONG.pack(len(payload)) + payload
 
 
@@ -137,7 +140,7 @@ def store_alone(folder: Path, count: int, size: int, commit: int, *, sync: bool)
     """Return messages a second that are put into the store's file, ``commit`` in each change, and
     forgotten again; ``sync``: each change is on the disk before the next."""
     store = MessageStore(folder / "alone.sqlite")
-    packet = pack(0, EXCHANGE + b"/" + ROUTE, b"x" * size)
+    packet = pack(0, EXCHANGE + b"/" + ROUTES[0], b"x" * size)
     try:
         began = time.perf_counter()
         for first in range(1, count + 1, commit):

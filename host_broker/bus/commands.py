@@ -4,12 +4,13 @@ They are executed in order, at once, on behalf of the session's connection. Thos
 every read or message are not frozen, because freezing triples the time it takes to make one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from host_broker.access.principal import Principal
 from host_broker.bus.delivery import Filter, SubscriptionId
+from host_broker.bus.outcomes import Outcomes
 from host_broker.bus.publication import NO_PROPERTIES, Properties, Run
 from host_broker.bus.queue import QueuePolicy
 from host_broker.outputs import Buffer, ConnectionId
@@ -46,35 +47,23 @@ class Publish:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What became of messages: how often one was given to a receiver, how often one was not since
-    a queue was full, and how many have no receiver at all.
-
-    ``unfiltered``: queues that wanted them all, by subscriptions without a filter: which these are,
-    and how many messages. Whoever has a filter is asked, and can count by itself.
-    """
-
-    routed: int = 0
-    dropped: int = 0
-    unrouted: int = 0
-    unfiltered: list[tuple[bytes, tuple[SubscriptionId, ...], int]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class PublishMany:
-    """Publish messages of one topic, one after the other, as ``Publish`` does.
+    """Publish messages, one after the other, as ``Publish`` does each.
 
-    ``properties`` are those of all of them; ``named`` is one more, of which each has a value of its
-    own, in ``values``. They are within the limits (``property_fault``). A message without a body is
-    for queues only. ``outcome`` is told what became of those that the client may publish.
+    ``topics``, ``bodies`` and ``values`` are as long as each other. ``properties``: those of each
+    message (the same object where they are the same), or one for all of them; ``named`` is one
+    more, of which each has a value of its own, in ``values``. They are within the limits
+    (``property_fault``). A message without a body is for queues only. ``told`` gets what became of
+    those that the client may publish, apart by ``groups`` (``Outcomes``).
     """
 
-    topic: bytes
+    topics: Sequence[bytes]
     bodies: Sequence[bytes]
-    properties: Properties
+    properties: Sequence[Properties]
     named: str
     values: Sequence[bytes]
-    outcome: Callable[[Outcome], None] | None = None
+    groups: Sequence[Hashable] = (None,)
+    told: Callable[[Outcomes], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +140,22 @@ class DeleteQueue:
     """Forget a queue, its messages, its subscriptions and its consumers."""
 
     queue: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Set, forget or go back to a checkpoint of a durable queue (``Queue.checkpoints``).
+
+    ``number`` is that of the message behind which it is set. Refused are "queue.name", what is no
+    durable queue, "queue.checkpoint", a name that is none, and "queue.place", a number after which
+    something is gone already.
+    """
+
+    queue: bytes
+    do: Literal["set", "forget", "go back"]
+    name: bytes
+    number: int = 0
+    answer: Answer | None = None
 
 
 @dataclass(slots=True)
@@ -366,6 +371,9 @@ class Complain:
 class Dial:
     """Connect to another broker by TCP, within ``timeout_s``.
 
+    ``tls``: None is without TLS; else who must have signed the other one's certificate: a file of
+    authorities, "" for those of the system.
+
     A connection that is there is begun by ``ProtocolServer.dialed`` with ``tag``. If there will be
     none, ``Session.not_reached`` of the session that says this is told, if it lives.
     """
@@ -374,6 +382,7 @@ class Dial:
     port: int
     tag: object
     timeout_s: float = 10.0
+    tls: str | None = None
 
 
 Command = (
@@ -385,6 +394,7 @@ Command = (
     | Unsubscribe
     | OpenQueue
     | DeleteQueue
+    | Checkpoint
     | Enqueue
     | Consume
     | StopConsuming

@@ -7,8 +7,9 @@ where ``length`` is that of the properties, each ``name_length(1) value_length(4
 the packet is encoding 1.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from struct import Struct
 
 from host_broker.outputs import Buffer
@@ -104,40 +105,73 @@ def pack_many(topic: bytes, bodies: Sequence[bytes]) -> bytes:
     return b"".join([part for body in bodies for part in (heads[len(body)], body)])
 
 
+def pack_list(topics: Sequence[bytes], bodies: Sequence[bytes]) -> list[bytes]:
+    """Spell plain publications, each for itself."""
+    spell = HEADER.pack
+    return [
+        b"".join((spell(0, len(topic), len(body)), topic, body))
+        for topic, body in zip(topics, bodies, strict=True)
+    ]
+
+
 def pack_each(
-    topic: bytes,
+    topics: Sequence[bytes],
     bodies: Sequence[bytes],
-    shared: Properties,
+    shared: Sequence[Properties],
     named: str,
     values: Sequence[bytes],
 ) -> Iterator[tuple[bytes, int]]:
-    """Spell plain publications of one topic in encoding 2, in pieces of at most some MiB: the bytes
-    and how many there are.
+    """Spell plain publications in encoding 2, in pieces of at most some MiB: the bytes and how many
+    there are.
 
-    Each has the properties ``shared``, and one called ``named`` with a value of its own.
+    Each has its properties of ``shared``, or the one that is there, and one more called ``named``
+    with a value of its own.
     """
-    same, raw_name = pack_properties(shared), named.encode()
+    spell = HEADER.pack
     parts: list[bytes] = []
-    count = size = 0
-    heads: dict[tuple[int, int], tuple[bytes, bytes]] = {}
-    for body, value in zip(bodies, values, strict=True):
-        lengths = len(value), len(body)
-        head = heads.get(lengths)
-        if head is None:
-            own = _PROPERTY.pack(len(raw_name), len(value)) + raw_name
-            properties = len(same) + len(own) + len(value)
-            head = heads[lengths] = (
-                _LENGTH.pack(properties) + same + own,
-                HEADER.pack(0, len(topic), len(body)) + topic,
-            )
-        parts += (head[0], value, head[1], body)
+    count = size = length = 0
+    head = b""
+    last: Properties | None = None
+    each = zip(topics, bodies, _for_each(shared, topics), values, strict=False)
+    for topic, body, own, value in each:
+        if own is not last or len(value) != length:
+            last, length = own, len(value)
+            spelled = _properties_before(own, named, length)
+            head = _LENGTH.pack(len(spelled) + length) + spelled
+        parts += (head, value, spell(0, len(topic), len(body)), topic, body)
         count += 1
-        size += len(head[0]) + len(head[1]) + len(value) + len(body)
+        size += len(head) + length + HEADER.size + len(topic) + len(body)
         if size > _LONG_PIECE:
             yield b"".join(parts), count
             parts, count, size = [], 0, 0
     if parts:
         yield b"".join(parts), count
+
+
+def pack_properties_each(
+    shared: Sequence[Properties], named: str, values: Sequence[bytes]
+) -> list[bytes]:
+    """Spell the properties of publications, which are as those of ``pack_each``."""
+    spelled: list[bytes] = []
+    length = 0
+    head = b""
+    last: Properties | None = None
+    for own, value in zip(_for_each(shared, values), values, strict=False):
+        if own is not last or len(value) != length:
+            last, length = own, len(value)
+            head = _properties_before(own, named, length)
+        spelled.append(head + value)
+    return spelled
+
+
+def _for_each(shared: Sequence[Properties], messages: Sequence[bytes]) -> Iterable[Properties]:
+    return shared if len(shared) == len(messages) else repeat(shared[0])
+
+
+def _properties_before(shared: Properties, named: str, length: int) -> bytes:
+    """Return properties as they are spelled before the value of one more, of this length."""
+    raw_name = named.encode()
+    return pack_properties(shared) + _PROPERTY.pack(len(raw_name), length) + raw_name
 
 
 def unpack(run: Buffer) -> Iterator[tuple[int, bytes, bytes]]:

@@ -130,7 +130,8 @@ def _advice(address: Address, error: Exception, timeout_s: float) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{address} cannot prove who it is: {error.verify_message}; {_remedy(error)}"
     if isinstance(error, ssl.SSLError | ConnectionResetError) and address.transport == "tls":
-        return f"{address} did not agree on TLS ({error.strerror}); is TLS spoken on this port?"
+        reason = error.strerror or "it closed the connection"
+        return f"{address} did not agree on TLS ({reason}); is TLS spoken on this port?"
     return f"cannot connect to {address}: {getattr(error, 'strerror', None) or error}"
 
 

@@ -42,6 +42,7 @@ from host_broker.client_session import (
     ClientSession,
     Closed,
     Done,
+    Dropped,
     Event,
     Failed,
     Message,
@@ -403,6 +404,10 @@ class Shell:
                 subscribed = self._subscriptions.get(event.subscription)
                 if subscribed is not None:
                     self._subscriptions.mark(subscribed, active=True)
+            elif isinstance(event, Dropped):
+                subscribed = self._subscriptions.get(event.subscription)
+                if subscribed is not None:
+                    subscribed.dropped += event.count
             elif isinstance(event, Failed):
                 self._refuse(event.operation, event.error)
             elif isinstance(event, Ready):

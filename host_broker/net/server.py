@@ -296,7 +296,9 @@ class Server:
     def _look_at_tables(self) -> None:
         if self._tables is None or self._closing or self._broker.is_ending:
             return
-        self._tables.look(self._tell_rows)
+        # What rows have asked for is done before the next ones are told: they may undo it.
+        if not any(map(self._broker.is_suspended, self._keepers.values())):
+            self._tables.look(self._tell_rows)
         self._loop.call_later(LOOK_S, self._look_at_tables)
 
     def _tell_rows(self, name: str, found: Mapping[str, Rows]) -> None:
@@ -460,10 +462,16 @@ class Server:
             self._complain(complaint)
         if self.recent is not None and outputs.records:
             self.recent.add(time.time_ns(), outputs.records)
+        done_with: Changes = NO_CHANGES
         if self._journal is not None and (outputs.records or outputs.retained or outputs.queued):
             if self._withheld:
                 self._withhold(outputs)
-            self._announce(outputs.records, outputs.retained, outputs.queued)
+            queued = outputs.queued
+            if outputs.queued_first:
+                # What consumers are given now is done with when it is sent: not before.
+                done_with = {key: None for key, entry in queued.items() if entry is None}
+                queued = {key: entry for key, entry in queued.items() if entry is not None}
+            self._announce(outputs.records, outputs.retained, queued)
             if outputs.queued_first:
                 self._keep_announced()
                 if not self._journal.keep_now():
@@ -477,6 +485,8 @@ class Server:
                     connection.flush()
                 except Exception as error:
                     self._failed(connection, error)
+        if done_with:
+            self._announce([], {}, done_with)
         self._keep_announced()
         for close in outputs.closes:
             self._close(close)

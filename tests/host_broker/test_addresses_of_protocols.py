@@ -53,6 +53,10 @@ def test_a_user_and_words_of_the_protocols_own() -> None:
         ("other://h#x", "has more than protocol, host, port and path"),
         ("fmqp+unix:///x?client_id=a", "has a client_id, but only LightMQ, FMQP inside"),
         ("lightmq+unix:///x?path=a", "unknown option 'path'"),
+        (
+            "other+unix://ann@/x",
+            "names no file; write e.g. other+unix:///run/motemq.sock?user=NAME",
+        ),
         ("nothing://h", "unknown protocol 'nothing'; there are: fmqp, fmqps, fmqp+unix, lightmq,"),
         ("auto://h", "a client says which protocol it speaks: fmqp://h"),
     ],

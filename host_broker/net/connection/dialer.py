@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 
 from host_broker.net.connection.poller import Poller
@@ -45,14 +46,34 @@ class Dialer:
     async def _dial(self, outgoing: Outgoing) -> None:
         try:
             async with asyncio.timeout(outgoing.timeout_s):
+                context = None if outgoing.tls is None else _context(outgoing.tls)
                 sock = await _connected(outgoing.host, outgoing.port)
+                loop = asyncio.get_running_loop()
+                if context is None:
+                    Stream(sock, self._protocol(outgoing), self._poller, loop).start()
+                    return
+                await loop.create_connection(
+                    lambda: self._protocol(outgoing),
+                    ssl=context,
+                    sock=sock,
+                    server_hostname=outgoing.host,
+                )
         except TimeoutError:
             self._not_reached(outgoing, f"it did not answer within {outgoing.timeout_s:g} s")
-        except (OSError, UnicodeError) as error:
+        except ssl.SSLCertVerificationError as error:
+            self._not_reached(outgoing, f"its certificate is not accepted: {error.verify_message}")
+        except ssl.SSLError as error:
+            self._not_reached(outgoing, f"no TLS with it: {error.reason or error}")
+        except (OSError, UnicodeError, ValueError) as error:
             self._not_reached(outgoing, getattr(error, "strerror", None) or str(error))
-        else:
-            loop = asyncio.get_running_loop()
-            Stream(sock, self._protocol(outgoing), self._poller, loop).start()
+
+
+def _context(authorities: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=authorities or None)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(f"cannot read its authorities in {authorities}: {reason}") from error
 
 
 async def _connected(host: str, port: int) -> socket.socket:

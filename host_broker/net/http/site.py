@@ -269,7 +269,8 @@ def _refusal(
     if is_foreign(origin) and not _is_link_to_the_page(request):
         text = "this is a request of a page of another site; the broker answers programs only"
         return _Refusal("foreign page", mistake(403, text))
-    if is_misled(origin, settings.hosts):
+    # Every browser says whom it asks. Who does not, as probes by HTTP/1.0 may, is none.
+    if "Host" in request.headers and is_misled(origin, settings.hosts):
         text = "ask for 127.0.0.1 or localhost; what other names lead here says http.hosts"
         return _Refusal("foreign host", mistake(403, text))
     if not access.is_open:

@@ -22,6 +22,7 @@ from host_broker.net.journal.format import (
     take_block,
 )
 from host_broker.net.journal.index import SegmentIndex, index_path
+from host_broker.net.journal.page_cache import WrittenPages
 from host_broker.net.journal.scan import newest_mark, recover
 from host_broker.net.storage.files import sync
 from host_broker.outputs import Buffer, Record
@@ -165,6 +166,7 @@ class Partition:
         if torn:
             _log.warning("journal: torn: %s", torn)
         self._segment: SegmentFile | None = None
+        self._pages = WrittenPages(settings.cached_bytes)
         self._waiting: list[tuple[int, list[Record]]] = []
         self._blocks: list[Assembled] = []
         # Segments, and the folder if they are new in it. Of those that an earlier run has left,
@@ -225,6 +227,7 @@ class Partition:
                 self._segment.write(blocks, self._segment_bytes)
             finally:
                 self.next = self._segment.index.next
+            self._pages.written(self._segment.index.path, self._segment.index.end)
             if self._segment.index.end > self._segment_bytes:
                 self.close()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from host_broker.tables import Rows, Statement, TableFile
 
+OPEN_S = 5.0  # that another program may be in the middle of a change at the start
 LOOK_S = 1.0  # between two looks at whether somebody has changed something
 MAX_ROWS = 100_000  # of one query; what is beyond is not told
 MAX_PENDING = 10_000  # changes that wait because somebody else writes the file
@@ -38,12 +39,13 @@ class ProtocolTables:
         self._pending: deque[Statement] = deque()
         self._version = -1  # of what was told; SQLite counts what others have changed
         self._told_full = False
+        self._told_gone = False
         try:
             # Of whoever runs this broker, and nobody else's: a database is code, too (triggers).
             if self.path.is_symlink():
                 raise TableFileError(f"{self.path} is a symbolic link; move it away")
             self._database = sqlite3.connect(
-                self.path, timeout=5.0, isolation_level=None, check_same_thread=False
+                self.path, timeout=OPEN_S, isolation_level=None, check_same_thread=False
             )
         except (sqlite3.Error, OSError) as error:
             raise TableFileError(f"cannot use {self.path}: {error}") from error
@@ -51,9 +53,10 @@ class ProtocolTables:
             self._prepare()
         except (sqlite3.Error, OSError) as error:
             self._database.close()
-            raise TableFileError(
-                f"cannot use {self.path}: {error}; mend it, or move it away to start without it"
-            ) from error
+            advice = "mend it, or move it away to start without it"
+            if _is_locked(error):
+                advice = "another program is in the middle of a change of it; end that first"
+            raise TableFileError(f"cannot use {self.path}: {error}; {advice}") from error
         except TableFileError:
             self._database.close()
             raise
@@ -80,12 +83,14 @@ class ProtocolTables:
                 ) from error
         # From here on whoever holds a lock lets us wait no time at all.
         database.execute("PRAGMA busy_timeout = 0")
+        self._inode = self.path.stat().st_ino
 
     def changed(self) -> Mapping[str, Rows] | None:
         """Return all rows if somebody else has changed some since the last time, else None.
 
         The first time they are always returned. None also while changes of ours still wait.
         """
+        self._look_for_it()
         if not self.write(()):
             return None
         try:
@@ -115,7 +120,7 @@ class ProtocolTables:
             except sqlite3.IntegrityError as error:
                 _log.info("%s: %s: %s", self.path, error, _said(statement))
             except sqlite3.Error as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED:
+                if _is_locked(error):
                     return False
                 self._complain(error)
                 return False
@@ -162,6 +167,21 @@ class ProtocolTables:
             database.execute("COMMIT")
         return found
 
+    def _look_for_it(self) -> None:
+        """Log once that somebody has deleted the file, or put another one in its place."""
+        try:
+            is_there = self.path.stat().st_ino == self._inode
+        except OSError:
+            is_there = False
+        if not is_there and not self._told_gone:
+            _log.error(
+                "%s was deleted, or replaced, while the broker uses it: what is there now is not "
+                "read, and changes of clients are lost at the end; stop the broker, put the file "
+                "there, and start it again",
+                self.path,
+            )
+        self._told_gone = not is_there
+
     def _complain(self, error: Exception) -> None:
         """Log once that the file cannot be used, until it can."""
         if not self._told_full:
@@ -202,6 +222,10 @@ class TableWatch:
         """Close all."""
         for tables in self._tables.values():
             tables.close()
+
+
+def _is_locked(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _LOCKED
 
 
 def _said(statement: Statement) -> str:

@@ -55,6 +55,7 @@ from host_broker.protocols.fq.codec import (
     REFUSED,
     TRANSIENT,
     Codec,
+    read_origin,
     spell_bind,
     spell_greeting,
     spell_head,
@@ -83,6 +84,7 @@ from host_broker.protocols.fq.programs import (
     parse,
     spell,
 )
+from host_broker.protocols.fq.remembered import Remembered
 from host_broker.protocols.fq.topics import Topics
 from host_broker.wire.violation import Violation
 
@@ -146,7 +148,8 @@ class _DataConnection(Channel):
         self._key = key
         self._codec = Codec("data", _LARGEST_PAYLOAD)
         self._topics = Topics()
-        self._names: dict[tuple[bytes, bytes], str] = {}
+        self._names = Remembered(self._named, _MAX_NAMES)
+        self._origins = Remembered(self._origin, _MAX_NAMES)
 
     def begin(self, now: float) -> Sequence[Event]:
         self._out.insert(0, spell_greeting(DataGreeting(self._key)))
@@ -168,19 +171,20 @@ class _DataConnection(Channel):
         return [Messages(messages)] if messages else []
 
     def _messages(self, run: MessageRun, received_ns: int) -> list[Message]:
-        where = run.exchange, run.route
-        topic = self._names.get(where) or self._named(where)
-        origin: dict[str, PropertyValue] = {SENDER: _text(run.sender), HOPS: _hops(run.hops)}
+        names, origins = self._names, self._origins
         return [
-            Message(topic, payload, received_ns, properties={**origin, ID: identity})
-            for identity, payload in zip(run.ids, run.payloads, strict=True)
+            Message(names[head], payload, received_ns, properties={**origins[origin], ID: identity})
+            for head, origin, identity, payload in zip(
+                run.heads, run.origins, run.ids, run.payloads, strict=True
+            )
         ]
 
-    def _named(self, where: tuple[bytes, bytes]) -> str:
-        if len(self._names) >= _MAX_NAMES:
-            self._names.clear()
-        name = self._names[where] = self._topics.of(*where).topic.decode()
-        return name
+    def _named(self, head: bytes) -> str:
+        return self._topics.by_head[head].topic.decode()
+
+    def _origin(self, origin: bytes) -> dict[str, PropertyValue]:
+        sender, hops = read_origin(origin)
+        return {SENDER: _text(sender), HOPS: _hops(hops)}
 
 
 class FqClientSession(ClientSession):

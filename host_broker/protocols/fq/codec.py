@@ -27,7 +27,16 @@ from host_broker.protocols.fq.events import (
     UnbindAnswer,
 )
 from host_broker.wire.budget import Budget
-from host_broker.wire.buffering import Unfinished
+from host_broker.wire.held import HeldFrame
+from host_broker.wire.lengths import (
+    Malformed,
+    Short,
+    need,
+    read_bytes,
+    read_long,
+    read_short,
+    read_string,
+)
 from host_broker.wire.violation import Violation
 
 COMMAND_MAGIC = b"\xcc\x50\xca\xfe"  # R2
@@ -59,23 +68,8 @@ MAX_COUNTERS = 256  # of a status
 _SHORT = Struct(">H")
 _LONG = Struct(">I")
 _COMMAND = Struct(">HH")
-_SMALL = 4 * 1024  # bytes; a shorter unfinished frame is what a connection costs anyway
 _MAGIC_BYTES = 4
 _HEARTBEAT_BYTES = _SHORT.pack(HEARTBEAT)
-
-
-class _Malformed(ValueError):
-    def __init__(self, rule: str, reason: str) -> None:
-        super().__init__(reason)
-        self.rule = rule
-
-
-class _Short(Exception):
-    """More bytes are needed: so many, from the beginning of what is read."""
-
-    def __init__(self, needed: int) -> None:
-        super().__init__(needed)
-        self.needed = needed
 
 
 class Codec:
@@ -102,11 +96,9 @@ class Codec:
         self._role = role
         self._max_payload = max_payload
         self._max_program = max_program
-        self._budget = budget
-        self._taken = 0  # bytes of the budget
         self._peer_format = peer_format
         self._npm_quirk = npm_quirk
-        self._unfinished = Unfinished()
+        self._unfinished = HeldFrame(budget)
         self._offset = 0
         self._dead = False
         self._skip = 0  # bytes of a payload that is too long
@@ -120,8 +112,7 @@ class Codec:
     def close(self) -> None:
         """Forget what is unfinished."""
         self._dead = True
-        self._unfinished.drop()
-        self._settle_budget(0)
+        self._unfinished.release()
 
     def receive_data(self, data: bytes) -> list[Event]:
         """Take one read and return what it completes; a violation is the last event."""
@@ -150,10 +141,10 @@ class Codec:
                         if type(event) is ErrorText:
                             self.close()
                             return events
-        except _Short as short:
+        except Short as short:
             position = self._stopped
             self._unfinished.keep(whole[position:], short.needed)
-        except _Malformed as error:
+        except Malformed as error:
             position = self._stopped
             events.append(Violation(error.rule, str(error), self._offset + position, fatal=True))
             self.close()
@@ -162,25 +153,12 @@ class Codec:
         return self._hold(events)
 
     def _hold(self, events: list[Event]) -> list[Event]:
-        """Take what is kept from the budget, give back what no longer is; returns ``events``."""
-        kept = len(self._unfinished)
-        if not self._settle_budget(kept if kept > _SMALL else 0):
+        """Have what is kept be in the budget, or end; returns ``events``."""
+        violation = self._unfinished.settle(self._offset)
+        if violation is not None:
             self.close()
-            reason = "all clients together hold as much as bus.max_held_bytes allows"
-            events.append(Violation("bus.max_held_bytes", reason, self._offset, fatal=True))
+            events.append(violation)
         return events
-
-    def _settle_budget(self, wanted: int) -> bool:
-        """Have taken exactly so much; False if so much is not left."""
-        if self._budget is None:
-            return True
-        if wanted > self._taken:
-            if not self._budget.take(wanted - self._taken):
-                return False
-        else:
-            self._budget.give(self._taken - wanted)
-        self._taken = wanted
-        return True
 
     # ---- greetings and commands ----
 
@@ -189,13 +167,13 @@ class Codec:
         self._stopped = start
         if self._reads == "magic":
             return self._greeting(data, start)
-        _need(data, start, start + 2)
+        need(data, start, start + 2)
         (code,) = _SHORT.unpack_from(data, start)
         if self._role == "command":
             return self._from_broker(code, data, start)
         if self._expects_login:
             if code != AUTH:
-                raise _Malformed("R7", "auth command expected")
+                raise Malformed("R7", "auth command expected")
             event, end = self._login(data, start)
             self._expects_login = False
             return event, end
@@ -207,19 +185,19 @@ class Codec:
             self._after_status = self._npm_quirk
             return StatusRequest(), position
         if code == HEARTBEAT_REQUEST:
-            return HeartbeatRequest(_short(data, start, position)), position + 2
+            return HeartbeatRequest(read_short(data, start, position)), position + 2
         if code == BIND:
-            flags = _short(data, start, position)
+            flags = read_short(data, start, position)
             exchange, position = _name(data, start, position + 2, "exchange")
             program, position = _text(data, start, position, self._max_program, "program")
             return Bind(flags, exchange, program), position
         if code == UNBIND:
-            route = _long(data, start, position)
+            route = read_long(data, start, position)
             exchange, position = _name(data, start, position + 4, "exchange")
             return Unbind(route, exchange), position
         if code == 0 and after_status:
             return None, position
-        raise _Malformed("R11", f"the command 0x{code:04x} is unknown")
+        raise Malformed("R11", f"the command 0x{code:04x} is unknown")
 
     def _greeting(self, data: bytes, start: int) -> tuple[Event, int]:
         magic = data[start : start + _MAGIC_BYTES]
@@ -230,22 +208,22 @@ class Codec:
         if magic in (DATA_MAGIC, PEER_MAGIC, OLD_PEER_MAGIC):
             node = b""
             if magic == PEER_MAGIC:
-                node, position = _bytes(data, start, position, HOP_BYTES)
+                node, position = read_bytes(data, start, position, HOP_BYTES)
             key, position = _name(data, start, position, "key")
             if not key:
-                raise _Malformed("R4", "the key has 0 bytes")
+                raise Malformed("R4", "the key has 0 bytes")
             self._reads = "data"
             peer = magic != DATA_MAGIC
             self._with_origin = peer and self._peer_format == "peer"
             return DataGreeting(key, node, peer), position
         known = (COMMAND_MAGIC, DATA_MAGIC, PEER_MAGIC, OLD_PEER_MAGIC)
         if any(each.startswith(magic) for each in known):
-            raise _Short(_MAGIC_BYTES)
-        raise _Malformed("R3", "a connection begins with no magic of fq")
+            raise Short(_MAGIC_BYTES)
+        raise Malformed("R3", "a connection begins with no magic of fq")
 
     def _login(self, data: bytes, start: int) -> tuple[Event, int]:
-        if _short(data, start, start + 2) != PLAIN:
-            raise _Malformed("A1", "unsupported auth method")
+        if read_short(data, start, start + 2) != PLAIN:
+            raise Malformed("A1", "unsupported auth method")
         user, position = _text(data, start, start + 4, MAX_NAME, "user name")
         queue, position = _text(data, start, position, MAX_QUEUE_FIELD, "queue name")
         password, position = _text(data, start, position, MAX_PASSWORD, "password")
@@ -256,13 +234,13 @@ class Codec:
         if code == HEARTBEAT:
             return Heartbeat(), position
         if code == BIND_ANSWER:
-            return BindAnswer(_long(data, start, position)), position + 4
+            return BindAnswer(read_long(data, start, position)), position + 4
         if code == UNBIND_ANSWER:
-            return UnbindAnswer(_long(data, start, position)), position + 4
+            return UnbindAnswer(read_long(data, start, position)), position + 4
         if code == AUTH_ANSWER:
             key, position = _name(data, start, position, "key")
             if not key:
-                raise _Malformed("R4", "the key has 0 bytes")
+                raise Malformed("R4", "the key has 0 bytes")
             return LoginAccepted(key), position
         if code == ERROR:
             text, position = _text(data, start, position, MAX_TEXT, "error")
@@ -273,133 +251,113 @@ class Codec:
                 key, position = _text(data, start, position, MAX_TEXT, "key")
                 if not key:
                     return Status(tuple(counters)), position
-                counters.append((key, _long(data, start, position)))
+                counters.append((key, read_long(data, start, position)))
                 position += 4
                 if len(counters) > MAX_COUNTERS:
-                    raise _Malformed("R19", f"a status has more than {MAX_COUNTERS} counters")
-        raise _Malformed("R11", f"the answer 0x{code:04x} is unknown")
+                    raise Malformed("R19", f"a status has more than {MAX_COUNTERS} counters")
+        raise Malformed("R11", f"the answer 0x{code:04x} is unknown")
 
     # ---- messages ----
 
     def _messages(self, data: bytes, start: int, events: list[Event]) -> int:
-        """Read messages of one exchange and route; returns where they end.
+        """Read all messages that are whole, and within the limits; returns where they end.
 
-        One loop for each format, since this is what every message costs.
+        One loop, whatever their routes, since this is what every message costs. What it does not
+        take, ``_message`` looks at in its order.
         """
-        self._stopped = start
-        size = len(data)
-        exchange_length = data[start]
-        if exchange_length > MAX_NAME:
-            raise _Malformed("R25", f"an exchange has {exchange_length} bytes, at most 127")
-        at = start + 1 + exchange_length
-        if at >= size:
-            raise _Short(at + 1 - start)
-        route_length = data[at]
-        if route_length > MAX_NAME:
-            raise _Malformed("R25", f"a route has {route_length} bytes, at most 127")
-        head = data[start : at + 1 + route_length]
-        length = len(head)
-        after_id = length + ID_BYTES
-        origin = b""
-        if self._with_origin:
-            origin = _origin(data, start, start + after_id)
-        before_size = after_id + len(origin)
-        fixed = before_size + _LONG.size
-        most = self._max_payload
+        size, most = len(data), self._max_payload
+        with_origin = self._with_origin
+        heads: list[bytes] = []
+        origins: list[bytes] = []
         ids: list[bytes] = []
         payloads: list[bytes] = []
+        head = origin = b""
         position = start
         unpack = _LONG.unpack_from
-        while data.startswith(head, position):
-            if origin and not data.startswith(origin, position + after_id):
-                break
-            begin = position + fixed
+        while position < size:
+            if not head or not data.startswith(head, position):
+                at = position + 1 + data[position]
+                if at >= size or data[position] > MAX_NAME or data[at] > MAX_NAME:
+                    break
+                head = data[position : at + 1 + data[at]]
+            id = position + len(head)
+            begin = id + ID_BYTES
+            if with_origin:
+                if not origin or not data.startswith(origin, begin):
+                    try:
+                        origin = _origin(data, position, begin)
+                    except (Short, Malformed):
+                        break
+                begin += len(origin)
+            begin += 4
             if begin > size:
                 break
-            (payload_length,) = unpack(data, begin - 4)
-            end = begin + payload_length
-            if end > size or payload_length > most:
+            (length,) = unpack(data, begin - 4)
+            end = begin + length
+            if end > size or length > most:
                 break
-            ids.append(data[position + length : position + after_id])
+            heads.append(head)
+            if with_origin:
+                origins.append(origin)
+            ids.append(data[id : id + ID_BYTES])
             payloads.append(data[begin:end])
             position = end
-        if payloads:
-            sender, hops = _split_origin(origin)
-            exchange = head[1 : 1 + exchange_length]
-            route = head[2 + exchange_length :]
-            events.append(MessageRun(exchange, route, sender, hops, ids, payloads))
-            return position
-        if start + fixed > size:
-            raise _Short(fixed)
-        (payload_length,) = unpack(data, start + before_size)
-        if payload_length <= most:
-            raise _Short(fixed + payload_length)
-        route = head[2 + exchange_length :]
-        events.append(TooLong(head[1 : 1 + exchange_length], route, payload_length))
-        behind: int = start + fixed + payload_length
-        if behind > size:
-            self._skip = behind - size
-            return size
+        if not payloads:
+            return self._message(data, start, events)
+        events.append(MessageRun(heads, origins, ids, payloads))
+        return position
+
+    def _message(self, data: bytes, start: int, events: list[Event]) -> int:
+        """Read one message that is not whole, too long, or malformed."""
+        self._stopped = start
+        at = start + 1 + data[start]
+        if data[start] > MAX_NAME:
+            raise Malformed("R25", f"an exchange has {data[start]} bytes, at most {MAX_NAME}")
+        need(data, start, at + 1)
+        if data[at] > MAX_NAME:
+            raise Malformed("R25", f"a route has {data[at]} bytes, at most {MAX_NAME}")
+        head_end = at + 1 + data[at]
+        size_at = head_end + ID_BYTES
+        if self._with_origin:
+            size_at += len(_origin(data, start, size_at))
+        length = read_long(data, start, size_at)
+        behind = size_at + _LONG.size + length
+        if length <= self._max_payload:
+            raise Short(behind - start)
+        exchange, route = read_head(data[start:head_end])
+        events.append(TooLong(exchange, route, length))
+        if behind > len(data):
+            self._skip = behind - len(data)
+            return len(data)
         return behind
 
 
 def _origin(data: bytes, start: int, position: int) -> bytes:
     """Return the sender and the hops of a message, with their lengths."""
-    _need(data, start, position + 1)
+    need(data, start, position + 1)
     sender_length = data[position]
     if sender_length > MAX_NAME:
-        raise _Malformed("R25", f"a sender has {sender_length} bytes, at most 127")
+        raise Malformed("R25", f"a sender has {sender_length} bytes, at most 127")
     at = position + 1 + sender_length
-    _need(data, start, at + 1)
+    need(data, start, at + 1)
     if data[at] > MAX_HOPS:
-        raise _Malformed("R24", f"a message has {data[at]} hops, at most {MAX_HOPS}")
-    origin, _ = _bytes(data, start, position, 2 + sender_length + HOP_BYTES * data[at])
+        raise Malformed("R24", f"a message has {data[at]} hops, at most {MAX_HOPS}")
+    origin, _ = read_bytes(data, start, position, 2 + sender_length + HOP_BYTES * data[at])
     return origin
-
-
-def _split_origin(origin: bytes) -> tuple[bytes, bytes]:
-    if not origin:
-        return b"", b""
-    end = 1 + origin[0]
-    return origin[1:end], origin[end + 1 :]
-
-
-def _need(data: bytes, start: int, end: int) -> None:
-    if end > len(data):
-        raise _Short(end - start)
-
-
-def _short(data: bytes, start: int, position: int) -> int:
-    _need(data, start, position + 2)
-    (value,) = _SHORT.unpack_from(data, position)
-    return int(value)
-
-
-def _long(data: bytes, start: int, position: int) -> int:
-    _need(data, start, position + 4)
-    (value,) = _LONG.unpack_from(data, position)
-    return int(value)
-
-
-def _bytes(data: bytes, start: int, position: int, length: int) -> tuple[bytes, int]:
-    end = position + length
-    _need(data, start, end)
-    return data[position:end], end
 
 
 def _text(data: bytes, start: int, position: int, most: int, what: str) -> tuple[bytes, int]:
     """Read bytes with their length before them; what is too long is not waited for."""
-    length = _short(data, start, position)
-    if length > most:
-        raise _Malformed("R7", f"{what} is too long")
-    return _bytes(data, start, position + 2, length)
+    if read_short(data, start, position) > most:
+        raise Malformed("R7", f"{what} is too long")
+    return read_string(data, start, position)
 
 
 def _name(data: bytes, start: int, position: int, what: str) -> tuple[bytes, int]:
-    length = _short(data, start, position)
+    length = read_short(data, start, position)
     if length > MAX_NAME:
-        raise _Malformed("R25", f"{what} has {length} bytes, at most {MAX_NAME}")
-    return _bytes(data, start, position + 2, length)
+        raise Malformed("R25", f"{what} has {length} bytes, at most {MAX_NAME}")
+    return read_string(data, start, position)
 
 
 # ---- what is sent ----
@@ -501,6 +459,18 @@ def spell_error(text: str) -> bytes:
     """Spell the broker's last word."""
     raw = text.encode("utf-8", "replace")[:MAX_TEXT]
     return _SHORT.pack(ERROR) + _SHORT.pack(len(raw)) + raw
+
+
+def read_head(head: bytes) -> tuple[bytes, bytes]:
+    """Return the exchange and the route that ``spell_head`` spelled."""
+    end = 1 + head[0]
+    return head[1:end], head[end + 1 :]
+
+
+def read_origin(origin: bytes) -> tuple[bytes, bytes]:
+    """Return the sender and the hops (4 bytes each) that ``spell_origin`` spelled."""
+    end = 1 + origin[0]
+    return origin[1:end], origin[end + 1 :]
 
 
 def spell_head(exchange: bytes, route: bytes) -> bytes:

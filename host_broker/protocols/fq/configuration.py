@@ -2,11 +2,14 @@
 
 It is in ``fq.sqlite`` of the data folder, in fqd's own tables, so that its users may go on to
 change them with SQL while the broker runs. Names are any bytes there: text that need not be UTF-8.
+All columns are read as bytes, whatever somebody has put there: SQLite takes anything for any type.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from host_broker.protocols.fq.codec import MAX_NAME, MAX_PASSWORD, MAX_QUEUE_FIELD, MAX_TEXT
 from host_broker.tables import Rows, Statement, TableFile, Value
 
 QUEUES, BINDINGS, UPSTREAMS = "queue", "binding", "upstream"
@@ -14,7 +17,10 @@ DEFAULT_PORT = 8765
 MAX_PORT = 65_535
 
 _YES, _NO = "true", "false"  # as fqd writes them
-_TRUE = ("true", "1", "t", "yes", "on")
+_TRUE = (b"true", b"1", b"t", b"yes", b"on")
+_FALSE = (b"false", b"0", b"f", b"no", b"off", b"")
+# A host; or fqs:// in front of it, and where the authorities are for its certificate.
+_HOST = re.compile(r"(?P<tls>fqs://)?(?P<name>[^\s/@?#]{1,253})(?(tls)(\?ca=(?P<ca>.+))?)")
 
 TABLES = TableFile(
     name="fq.sqlite",
@@ -38,13 +44,14 @@ TABLES = TableFile(
         ),
         (
             BINDINGS,
-            "SELECT CAST(exchange AS BLOB), CAST(queue AS BLOB), peermode, CAST(program AS BLOB)"
-            " FROM binding",
+            "SELECT CAST(exchange AS BLOB), CAST(queue AS BLOB), CAST(peermode AS BLOB),"
+            " CAST(program AS BLOB) FROM binding",
         ),
         (
             UPSTREAMS,
-            "SELECT CAST(host AS BLOB), port, CAST(source AS BLOB), CAST(password AS BLOB),"
-            " CAST(exchange AS BLOB), CAST(program AS BLOB), permanent_binding FROM upstream",
+            "SELECT CAST(host AS BLOB), CAST(port AS BLOB), CAST(source AS BLOB),"
+            " CAST(password AS BLOB), CAST(exchange AS BLOB), CAST(program AS BLOB),"
+            " CAST(permanent_binding AS BLOB) FROM upstream",
         ),
     ),
 )
@@ -74,7 +81,7 @@ class Upstream:
     """A broker to take messages from, and what to bind there (R47).
 
     ``source`` is ``user/queue/type:params``, as whom to log in. ``permanent``: the binding there
-    is to outlive the connection.
+    is to outlive the connection. ``tls`` None: by TCP alone, else as ``Dial`` says.
     """
 
     host: str
@@ -84,6 +91,7 @@ class Upstream:
     exchange: bytes
     program: bytes = b""
     permanent: bool = False
+    tls: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,37 +115,66 @@ def read_tables(found: Mapping[str, Rows]) -> Configuration:
     complaints: list[str] = []
     for name, type_, attributes in found.get(QUEUES, ()):
         row = QueueRow(_bytes(name), _bytes(type_) or b"mem", _bytes(attributes))
-        if row.name:
-            queues[row.name] = row
-        else:
+        if not row.name:
             complaints.append("fq.sqlite: a row of queue has no name")
+        elif len(row.name) > MAX_NAME:
+            complaints.append(
+                f"fq.sqlite: the queue {row.name!r}: a name has at most {MAX_NAME} bytes"
+            )
+        else:
+            queues[row.name] = row
     for exchange, queue, peer, program in found.get(BINDINGS, ()):
         binding = BindingRow(_bytes(exchange), _bytes(queue), _bytes(program), _is_true(peer))
-        if binding.queue in queues:
+        if len(binding.exchange) > MAX_NAME:
+            reason = f"has an exchange of more than {MAX_NAME} bytes"
+        elif not _is_boolean(peer):
+            reason = f"has the peermode {_bytes(peer)!r}, neither true nor false"
+        elif binding.queue not in queues:  # foreign keys are off in most programs
+            reason = "is of a queue that is no row of queue"
+        else:
             bindings.add(binding)
-        else:  # foreign keys are off in most programs
-            complaints.append(f"fq.sqlite: {_said(binding)} is of a queue that is no row of queue")
-    for host, port, source, password, exchange, program, permanent in found.get(UPSTREAMS, ()):
-        if not isinstance(port, int) or not 0 < port <= MAX_PORT:
-            complaints.append(f"fq.sqlite: the upstream {_bytes(host)!r} has the port {port!r}")
             continue
-        try:
-            name_of_host = _bytes(host).decode()
-        except UnicodeDecodeError:
-            complaints.append(f"fq.sqlite: the upstream {_bytes(host)!r} is no host's name")
+        complaints.append(f"fq.sqlite: {_said(binding)} {reason}")
+    for cells in found.get(UPSTREAMS, ()):
+        host, port, source, password, exchange, program, permanent = map(_bytes, cells)
+        where = _HOST.fullmatch(host.decode(errors="replace"))
+        reason = "is no host's name, and no address"
+        if where is not None and _is_text(host):
+            reason = _fault(port, source, password, exchange, program)
+        if not reason and not _is_boolean(permanent):
+            reason = f"has the permanent_binding {permanent!r}, neither true nor false"
+        if reason or where is None:
+            complaints.append(f"fq.sqlite: the upstream {host!r}, as {source!r}, {reason}")
             continue
         upstreams.add(
             Upstream(
-                name_of_host,
-                port,
-                _bytes(source),
-                _bytes(password),
-                _bytes(exchange),
-                _bytes(program),
+                where["name"],
+                int(port),
+                source,
+                password,
+                exchange,
+                program,
                 _is_true(permanent),
+                (where["ca"] or "") if where["tls"] else None,
             )
         )
     return Configuration(queues, frozenset(bindings), frozenset(upstreams), tuple(complaints))
+
+
+def _fault(port: bytes, source: bytes, password: bytes, exchange: bytes, program: bytes) -> str:
+    """Return what is wrong with an upstream, as whom nobody can be asked; "": nothing."""
+    if not port.isdigit() or not 0 < int(port[:9]) <= MAX_PORT:
+        return f"has the port {port!r}"
+    user, _, queue = source.partition(b"/")
+    if len(user) > MAX_NAME or len(queue) > MAX_QUEUE_FIELD:
+        return f"has a source with more than {MAX_NAME} bytes before its slash, or too many behind"
+    if len(password) > MAX_PASSWORD:
+        return f"has a password of more than {MAX_PASSWORD} bytes"
+    if len(exchange) > MAX_NAME:
+        return f"has an exchange of more than {MAX_NAME} bytes"
+    if len(program) > MAX_TEXT:
+        return f"has a program of more than {MAX_TEXT} bytes"
+    return ""
 
 
 def keep_queue(row: QueueRow) -> Statement:
@@ -191,7 +228,19 @@ def _bytes(value: Value) -> bytes:
 
 def _is_true(value: Value) -> bool:
     """Whether a BOOLEAN, for which SQLite takes anything, is meant to be true."""
-    return _bytes(value).decode(errors="replace").strip().lower() in _TRUE
+    return _bytes(value).strip().lower() in _TRUE
+
+
+def _is_boolean(value: Value) -> bool:
+    return _bytes(value).strip().lower() in _TRUE + _FALSE
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _said(row: BindingRow) -> str:

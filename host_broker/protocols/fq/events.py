@@ -4,6 +4,7 @@ Nobody changes an event; those made for every read are not frozen, because freez
 it takes to make one. Texts are bytes, as fq knows no encoding.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from host_broker.wire.violation import Violation
@@ -107,18 +108,26 @@ class ErrorText:
 
 @dataclass(slots=True)
 class MessageRun:
-    """Messages that follow each other in one read, of one exchange and route.
+    """Messages that follow each other in one read, whatever their routes.
 
-    ``ids`` and ``payloads`` are as long as each other. In the peers' format they have one
-    ``sender`` and one list of ``hops`` (4 bytes each, newest first), too; else both are b"".
+    All lists are as long as each other. ``heads`` are exchanges and routes as they are spelled
+    (``codec.read_head``); of equal ones in a row there is one object. In the peers' format
+    ``origins`` are senders and hops in the same way (``codec.read_origin``); else it is empty.
     """
 
-    exchange: bytes
-    route: bytes
-    sender: bytes
-    hops: bytes
+    heads: list[bytes]
+    origins: list[bytes]
     ids: list[bytes]
     payloads: list[bytes]
+
+    def only(self, places: Sequence[int]) -> "MessageRun":
+        """Return those at these places."""
+        return MessageRun(
+            [self.heads[place] for place in places],
+            [self.origins[place] for place in places] if self.origins else [],
+            [self.ids[place] for place in places],
+            [self.payloads[place] for place in places],
+        )
 
 
 @dataclass(frozen=True, slots=True)

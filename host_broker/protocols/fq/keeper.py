@@ -47,6 +47,8 @@ class TableKeeper(Keeper):
         self._queue_rows: dict[bytes, QueueRow] = {}
         self._binding_rows: set[BindingRow] = set()
         self._upstreams: frozenset[Upstream] = frozenset()
+        self._has_begun = False
+        self._said: set[str] = set()  # what is wrong with rows that are there still
 
     # ---- what clients do ----
 
@@ -86,22 +88,39 @@ class TableKeeper(Keeper):
     # ---- what others have done ----
 
     def rows(self, found: Mapping[str, Rows]) -> Iterator[Command]:
-        """Do what the rows say: open, bind, unbind, close; what cannot be is complained of."""
+        """Do what the rows say: open, bind, unbind, close; what cannot be is complained of once."""
         wanted = read_tables(found)
+        before, self._said = self._said, set()
         queues_before, bindings_before = self._queue_rows, self._binding_rows
         self._queue_rows = dict(wanted.queues)
         self._binding_rows = set(wanted.bindings)
         for complaint in wanted.complaints:
-            yield Complain(complaint)
+            yield from self._complain(complaint, before)
         yield from self._unbind(bindings_before - self._binding_rows)
         yield from self._end(queues_before.keys() - wanted.queues.keys())
         for row in wanted.queues.values():
-            yield from self._open(row)
+            yield from self._open(row, before)
         yield from self._queues.end_lost()
-        yield from self._bind(wanted)
+        if not self._has_begun:
+            self._has_begun = True
+            yield from self._name_those_left()
+        yield from self._bind(wanted, before)
         if wanted.upstreams != self._upstreams:
             self._upstreams = wanted.upstreams
             yield from self._upstreams_changed(wanted.upstreams)
+
+    def _complain(self, text: str, before: set[str]) -> Sequence[Command]:
+        """Say what is wrong with a row, unless that was said of it ``before``."""
+        self._said.add(text)
+        return NO_COMMANDS if text in before else [Complain(text)]
+
+    def _name_those_left(self) -> Iterator[Command]:
+        for queue in self._queues.left():
+            name = queue.name.decode(errors="backslashreplace")
+            yield Complain(
+                f"fq: the queue {name} on disk, with {len(queue)} messages, was not permanent when "
+                "the broker was killed; it waits for a client that logs in to it, and ends with it"
+            )
 
     def _unbind(self, rows: Iterable[BindingRow]) -> Iterator[Command]:
         for row in in_order(rows):
@@ -118,7 +137,7 @@ class TableKeeper(Keeper):
                 if not queue.clients:
                     yield from self._queues.delete(queue)
 
-    def _open(self, row: QueueRow) -> Iterator[Command]:
+    def _open(self, row: QueueRow, before: set[str]) -> Iterator[Command]:
         queue = self._queues.by_name.get(row.name)
         if queue is not None and queue.permanent:
             return
@@ -129,7 +148,7 @@ class TableKeeper(Keeper):
             return NO_COMMANDS
 
         def refused(text: str) -> Sequence[Command]:
-            return [Complain(f"{complaint}{text.strip()}")]
+            return self._complain(f"{complaint}{text.strip()}", before)
 
         try:
             kind = row.type.decode(errors="replace")
@@ -138,11 +157,11 @@ class TableKeeper(Keeper):
                 queue, commands = self._queues.open(wanted, opened, refused)
                 yield from commands
         except QueueError as error:
-            yield Complain(f"{complaint}{str(error).strip()}")
+            yield from self._complain(f"{complaint}{str(error).strip()}", before)
         else:
             queue.permanent = True
 
-    def _bind(self, wanted: Configuration) -> Iterator[Command]:
+    def _bind(self, wanted: Configuration, before: set[str]) -> Iterator[Command]:
         for row in in_order(wanted.bindings):
             binding = self._binding_of(row)
             if binding is not None:
@@ -156,7 +175,7 @@ class TableKeeper(Keeper):
             complaint += f"{row.queue!r}, is none, or there are too many"
 
             def answered(binding: Binding | None, said: str = complaint) -> Sequence[Command]:
-                return NO_COMMANDS if binding is not None else [Complain(said)]
+                return NO_COMMANDS if binding is not None else self._complain(said, before)
 
             yield from self._queues.bind(queue, row.exchange, row.program, flags, answered)
 
@@ -167,9 +186,8 @@ class TableKeeper(Keeper):
 
 def row_of(queue: FqQueue) -> QueueRow:
     """Return a queue as fqd writes it."""
-    backlog = queue.backlog - (1 << 32) if queue.backlog >= 1 << 31 else queue.backlog
     visibility = "private" if queue.private else "public"
-    attributes = f"{visibility},{queue.policy},backlog={backlog}"
+    attributes = f"{visibility},{queue.policy},backlog={queue.said_backlog}"
     return QueueRow(queue.name, queue.kind.encode(), attributes.encode())
 
 

@@ -24,6 +24,7 @@ from host_broker.bus.commands import (
     Send,
     Wake,
 )
+from host_broker.bus.publication import Properties
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.fq.codec import (
@@ -33,6 +34,7 @@ from host_broker.protocols.fq.codec import (
     PERMANENT,
     REFUSED,
     Codec,
+    read_origin,
     spell_bind,
     spell_greeting,
     spell_heartbeat,
@@ -51,7 +53,8 @@ from host_broker.protocols.fq.events import (
     TooLong,
     UnbindAnswer,
 )
-from host_broker.protocols.fq.session import publication
+from host_broker.protocols.fq.remembered import Remembered
+from host_broker.protocols.fq.session import HOPS, MAX_ORIGINS, SENDER, relayed
 from host_broker.protocols.fq.shared import FqShared
 from host_broker.wire.violation import Violation
 
@@ -60,6 +63,7 @@ LONGEST_PAUSE_S = 10.0
 BEAT_S = 1.0
 MISSED_BEATS = 3
 MAX_COPIES = 65_536  # messages that are remembered
+MAX_SAID = 100  # complaints of a link that does not come about
 LOGIN_S = 10.0  # from dialing to the answer of the login
 
 _ALL = b"prefix:"  # the program of a row without one
@@ -73,10 +77,16 @@ class Login:
     port: int
     source: bytes
     password: bytes = field(repr=False)
+    tls: str | None = None
 
     def __str__(self) -> str:
         user = self.source.decode(errors="backslashreplace")
-        return f"the upstream {self.host}:{self.port} as {user!r}"
+        scheme = "" if self.tls is None else "fqs://"
+        return f"the upstream {scheme}{self.host}:{self.port} as {user!r}"
+
+    def dial(self, tag: "Tag") -> Dial:
+        """Return how to connect."""
+        return Dial(self.host, self.port, tag, tls=self.tls)
 
 
 @dataclass(slots=True)
@@ -101,6 +111,14 @@ class Link:
     wanted: bool = True
     commands: ConnectionId = 0
     messages: ConnectionId = 0
+    said: set[str] = field(default_factory=set)  # what was wrong since it was last there
+
+    def complain(self, text: str) -> list[Command]:
+        """Say what is wrong with it: once, as it is tried again and again."""
+        if text in self.said or len(self.said) >= MAX_SAID:
+            return []
+        self.said.add(text)
+        return [Complain(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,36 +129,36 @@ class Tag:
     key: bytes = b""
 
 
+# Exchange and route, sender, origin, the sender's half of the id, and the payload's hash.
+_Key = tuple[bytes, bytes, bytes, bytes, int]
+
+
 class Copies:
     """Which messages have come lately, and by which links.
 
     Nobody promises that ids differ, so what comes several times by one link is several messages.
-    Only as often as another link has brought it already, it is a copy.
+    Only as often as another link has brought it already, it is a copy. What begins at different
+    brokers is never one: programs that count from 1 say the same id and the same words there.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[bytes, bytes, bytes, bytes, int], dict[Link, int]] = {}
+        self._seen: dict[_Key, dict[Link, int]] = {}
 
     def without(self, run: MessageRun, link: Link) -> MessageRun:
         """Return a run without what is a copy."""
+        said = {each: read_origin(each) for each in run.origins}
+        whose = {each: (sender, origin(hops)) for each, (sender, hops) in said.items()}
         new = [
-            position
-            for position, (id, payload) in enumerate(zip(run.ids, run.payloads, strict=True))
+            place
+            for place, (head, each, id, payload) in enumerate(
+                zip(run.heads, run.origins, run.ids, run.payloads, strict=True)
+            )
             # The last 8 bytes of an id are not the sender's: queues on disk write there (R26).
-            if self._is_new((run.exchange, run.route, run.sender, id[:8], hash(payload)), link)
+            if self._is_new((head, *whose[each], id[:8], hash(payload)), link)
         ]
-        if len(new) == len(run.ids):
-            return run
-        return MessageRun(
-            run.exchange,
-            run.route,
-            run.sender,
-            run.hops,
-            [run.ids[position] for position in new],
-            [run.payloads[position] for position in new],
-        )
+        return run if len(new) == len(run.ids) else run.only(new)
 
-    def _is_new(self, key: tuple[bytes, bytes, bytes, bytes, int], link: Link) -> bool:
+    def _is_new(self, key: _Key, link: Link) -> bool:
         came = self._seen.get(key)
         if came is None:
             if len(self._seen) >= MAX_COPIES:
@@ -186,7 +204,7 @@ class Peering:
         """Take all rows of upstream: links that no row is for end, new ones are due at once."""
         wanted: dict[Login, set[Upstream]] = {}
         for row in upstreams:
-            login = Login(row.host, row.port, row.source, row.password)
+            login = Login(row.host, row.port, row.source, row.password, row.tls)
             wanted.setdefault(login, set()).add(row)
         commands: list[Command] = []
         for login, link in list(self._links.items()):
@@ -213,13 +231,15 @@ class Peering:
         for link in self._links.values():
             if link.due is not None and link.due <= now:
                 link.due = None
-                commands.append(Dial(link.login.host, link.login.port, Tag(link)))
+                commands.append(link.login.dial(Tag(link)))
         return commands
 
     def not_reached(self, link: Link, reason: str, now: float) -> list[Command]:
         """A first connection could not be made: later again."""
         self._retry(link, now)
-        return [Complain(f"fq: {link.login} cannot be reached: {reason}")] if link.wanted else []
+        if not link.wanted:
+            return []
+        return link.complain(f"fq: {link.login} cannot be reached: {reason}")
 
     def dialed(self, connection: ConnectionId, tag: Tag, now: float) -> Session:
         """Begin one of the two connections of a link."""
@@ -275,7 +295,8 @@ class PeerCommands(Session):
             user, queue = _user_and_queue(login.source)
             words = spell_login(user, queue, login.password)
         except ValueError as error:
-            return [Complain(f"fq.sqlite: {login}: {error}"), *self._end(str(error))]
+            complaints = self._link.complain(f"fq.sqlite: {login}: {error}")
+            return [*complaints, *self._end(str(error))]
         return [Send(spell_greeting(CommandGreeting()) + words)]
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
@@ -294,14 +315,14 @@ class PeerCommands(Session):
             return self._end(f"{event.rule}: {event.reason}")
         if isinstance(event, ErrorText):
             text = event.text.decode(errors="backslashreplace").strip()
-            return [Complain(f"fq: {link.login} says: {text}"), *self._end(text)]
+            return [*link.complain(f"fq: {link.login} says: {text}"), *self._end(text)]
         if isinstance(event, LoginAccepted) and not self._is_in:
             self._is_in = True
             self._next_beat = now + BEAT_S
             self.deadline = self._next_beat
             commands: list[Command] = [Send(spell_heartbeat_request(round(BEAT_S * 1000)))]
             commands += self._bind()
-            return [*commands, Dial(link.login.host, link.login.port, Tag(link, event.key))]
+            return [*commands, link.login.dial(Tag(link, event.key))]
         if isinstance(event, BindAnswer):
             return self._answered(event.route)
         if isinstance(event, UnbindAnswer) and self._asked:
@@ -314,12 +335,10 @@ class PeerCommands(Session):
             return self._end("R12: it answers what it was not asked")
         if route == REFUSED:
             self._bound.pop((bound.exchange, bound.program), None)
-            return [
-                Complain(
-                    f"fq: {self._link.login} refuses the program {bound.program!r} of the "
-                    f"exchange {bound.exchange!r}"
-                )
-            ]
+            return self._link.complain(
+                f"fq: {self._link.login} refuses the program {bound.program!r} of the "
+                f"exchange {bound.exchange!r}"
+            )
         bound.route = route
         return NOTHING if bound.wanted else self._unbind(bound)
 
@@ -341,7 +360,7 @@ class PeerCommands(Session):
             try:
                 words = spell_bind(flags, exchange, program)
             except ValueError as error:
-                commands.append(Complain(f"fq.sqlite: {self._link.login}: {error}"))
+                commands += self._link.complain(f"fq.sqlite: {self._link.login}: {error}")
                 continue
             bound = _Bound(exchange, program, row.permanent)
             self._bound[exchange, program] = bound
@@ -378,6 +397,7 @@ class PeerCommands(Session):
             if self._link.messages:
                 # Only now: there are brokers that let us in, and then end it at once.
                 self._link.pause_s = FIRST_PAUSE_S
+                self._link.said.clear()
         self.deadline = self._next_beat
         return commands
 
@@ -403,6 +423,7 @@ class PeerMessages(Session):
         self._link = link
         self._key = key
         self._codec = Codec("data", server.max_payload, server.context.held)
+        self._relayed = Remembered(self._relay, MAX_ORIGINS)
         link.messages = connection
 
     def opened(self, now: float) -> Sequence[Command]:
@@ -424,11 +445,17 @@ class PeerMessages(Session):
         return commands
 
     def _published(self, run: MessageRun) -> Sequence[Command]:
-        hops = relayed(run.hops, self._server.node)
-        if hops is None:
-            return NOTHING
-        run = self._peering.new_of(run, self._link)
-        return [publication(self._server, run, run.sender, hops, None)] if run.ids else NOTHING
+        origins = self._relayed
+        places = [at for at, origin in enumerate(run.origins) if origins[origin] is not None]
+        if len(places) < len(run.ids):
+            run = run.only(places)
+        return relayed(self._server, self._peering.new_of(run, self._link), origins, None)
+
+    def _relay(self, origin: bytes) -> Properties | None:
+        """Return the properties of what has come with an origin; None: it has been here."""
+        sender, said = read_origin(origin)
+        hops = relayed_hops(said, self._server.node)
+        return None if hops is None else {SENDER: sender, HOPS: hops}
 
     def closed(self, now: float) -> Sequence[Command]:
         """End the first connection, too."""
@@ -440,7 +467,7 @@ class PeerMessages(Session):
         return [Disconnect("its other connection has ended", connection=link.commands)]
 
 
-def relayed(hops: bytes, node: bytes) -> bytes | None:
+def relayed_hops(hops: bytes, node: bytes) -> bytes | None:
     """Return the hops of a message that has come from a peer; None if it has been here before.
 
     The first one is the peer itself, which may have any name; the oldest of too many falls off.
@@ -448,6 +475,15 @@ def relayed(hops: bytes, node: bytes) -> bytes | None:
     if any(hops[at : at + HOP_BYTES] == node for at in range(HOP_BYTES, len(hops), HOP_BYTES)):
         return None
     return (node + hops)[: MAX_HOPS * HOP_BYTES]
+
+
+def origin(hops: bytes) -> bytes:
+    """Return of hops what is the same by whichever way a message comes: the oldest one, its client.
+
+    Of a client on its broker's own machine, whose address says nothing, the broker, too.
+    """
+    client = hops[-HOP_BYTES:]
+    return hops[-2 * HOP_BYTES :] if client[:1] in (b"\x7f", b"\0") else client
 
 
 def _user_and_queue(source: bytes) -> tuple[bytes, bytes]:

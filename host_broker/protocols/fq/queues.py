@@ -5,7 +5,7 @@ ever if it is permanent. What is kept of that in tables, a ``Keeper`` says.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
@@ -13,12 +13,13 @@ from host_broker.bus.commands import (
     Command,
     DeleteQueue,
     OpenQueue,
-    Outcome,
     Subscribe,
     Unsubscribe,
 )
-from host_broker.bus.delivery import Filter
+from host_broker.bus.delivery import Filter, SubscriptionId
+from host_broker.bus.outcomes import Outcome
 from host_broker.bus.publication import Properties
+from host_broker.bus.queue import Queue
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import BrokerContext
 from host_broker.protocols.fq.codec import (
@@ -124,7 +125,7 @@ def wanted_queue(name: bytes, kind: str, words: Sequence[str]) -> WantedQueue:
 class Binding:
     """A program on an exchange, for a queue. ``route`` is its id (R16, R20).
 
-    ``subscriptions`` on the bus: topics, and whether each is a prefix.
+    ``wishes`` are its subscriptions on the bus: topics, whether each is a prefix, and filters.
     """
 
     route: int
@@ -133,7 +134,7 @@ class Binding:
     queue: "FqQueue"
     peer: bool = False
     permanent: bool = False
-    subscriptions: tuple[tuple[bytes, bool], ...] = ()
+    wishes: tuple[tuple[bytes, bool, Filter | None], ...] = ()
     invocations: int = 0  # how often its rule was asked
     average_ns: int = 0  # that it takes
 
@@ -153,6 +154,11 @@ class FqQueue:
     clients: list["FqClient"] = field(default_factory=list)
     bindings: dict[int, Binding] = field(default_factory=dict)
     by_program: dict[tuple[bytes, bytes], Binding] = field(default_factory=dict)
+
+    @property
+    def said_backlog(self) -> int:
+        """Its backlog as fqd says it: a number with a sign (A24)."""
+        return self.backlog - MODULUS if self.backlog >= MODULUS // 2 else self.backlog
 
     @property
     def gives_nothing(self) -> bool:
@@ -238,6 +244,8 @@ class Queues:
         self._topics = topics
         self._clock_ns = context.clock_ns
         self._last_route = 0
+        self._by_route: dict[int, Binding] = {}
+        self._unused: dict[bytes, Exchange] = {}  # nobody is bound to them, since longest first
 
     # ---- queues ----
 
@@ -309,6 +317,16 @@ class Queues:
             if _MADE_NAME.fullmatch(path) and path not in known
         ]
 
+    def left(self) -> list[Queue]:
+        """Return those on disk that a crash has left, and that wait for their clients."""
+        known = {queue.path for queue in self.by_name.values()}
+        return [
+            queue
+            for path, queue in self._on_bus.items()
+            # Other protocols' queues may be called so, too: those say no limit.
+            if path.startswith(QUEUES) and path not in known and queue.wanted_messages
+        ]
+
     def _make(self, wanted: WantedQueue) -> FqQueue:
         path = QUEUES + queue_level(wanted.name)
         queue = FqQueue(
@@ -353,11 +371,24 @@ class Queues:
 
     # ---- statistics ----
 
-    def came(self, exchange: Exchange | None, messages: int, octets: int) -> None:
-        """Count what somebody publishes to an exchange; None: there is none of that name."""
-        together = self.together
-        together.messages += messages
-        together.octets += octets
+    def came(
+        self,
+        exchanges: Mapping[bytes, Exchange | None],
+        names: Sequence[bytes],
+        payloads: Sequence[bytes],
+    ) -> None:
+        """Count what somebody publishes: ``names`` are the exchanges of each payload, or one for
+        all; None: there is none of that name."""
+        lengths = list(map(len, payloads))
+        self.together.messages += len(lengths)
+        self.together.octets += sum(lengths)
+        if len(names) == 1:
+            self._count(exchanges[names[0]], len(lengths), sum(lengths))
+            return
+        for name, length in zip(names, lengths, strict=True):
+            self._count(exchanges[name], 1, length)
+
+    def _count(self, exchange: Exchange | None, messages: int, octets: int) -> None:
         if exchange is None:
             self.no_exchange += messages
         else:
@@ -365,18 +396,20 @@ class Queues:
             exchange.octets += octets
 
     def went(self, exchange: Exchange | None, outcome: Outcome) -> None:
-        """Count what has become of it."""
+        """Count what has become of what was published to an exchange."""
         for each in (self.together, exchange):
             if each is not None:
                 each.routed += outcome.routed
                 each.dropped += outcome.dropped
                 each.no_route += outcome.unrouted
-        if exchange is not None:
-            for path, routes, count in outcome.unfiltered:
-                for route in routes:
-                    binding = exchange.bindings.get(route)
-                    if binding is not None and binding.queue.path == path:
-                        binding.invocations += count
+
+    def asked(self, unfiltered: Sequence[tuple[bytes, tuple[SubscriptionId, ...], int]]) -> None:
+        """Count for how many messages bindings without a rule were looked at (``Outcomes``)."""
+        for path, routes, count in unfiltered:
+            for route in routes:
+                binding = self._by_route.get(route)
+                if binding is not None and binding.queue.path == path:
+                    binding.invocations += count
 
     # ---- bindings ----
 
@@ -392,10 +425,10 @@ class Queues:
 
         The same program again is the same binding, which may become permanent or transient (A6).
         """
-        life = flags & LIFE_FLAGS
-        known = queue.by_program.get((exchange, text))
-        if known is not None:
-            return [*self._set_life(known, life, flags), *answered(known)]
+        binding = queue.by_program.get((exchange, text))
+        if binding is not None:
+            # Who says it again may not have the right to it.
+            return self._subscriptions(binding, flags, answered, is_new=False)
         size = _memory_of(text)
         if not self._held.take(size):
             return answered(None)
@@ -404,17 +437,30 @@ class Queues:
         except ProgramError:
             self._held.give(size)
             return answered(None)
-        if not self._make_exchange(exchange):
+        made_in = self._exchange(exchange)
+        if made_in is None:
             self._held.give(size)
             return answered(None)
         binding = Binding(
             self._next_route(), exchange, program, queue, peer=bool(flags & PEER_FLAG)
         )
-        wishes = self._wishes(binding)
-        binding.subscriptions = tuple((topic, prefix) for topic, prefix, _ in wishes)
-        queue.bindings[binding.route] = self.exchanges[exchange].bindings[binding.route] = binding
+        binding.wishes = tuple(self._wishes(binding))
+        queue.bindings[binding.route] = made_in.bindings[binding.route] = binding
+        self._by_route[binding.route] = binding
+        return self._subscriptions(binding, flags, answered, is_new=True)
+
+    def _subscriptions(
+        self,
+        binding: Binding,
+        flags: int,
+        answered: Callable[[Binding | None], Sequence[Command]],
+        *,
+        is_new: bool,
+    ) -> Sequence[Command]:
+        """Return how to have the bus judge whether a queue may be bound so, and bind it."""
+        queue, life = binding.queue, flags & LIFE_FLAGS
         refused: list[str] = []
-        left = len(wishes)
+        left = len(binding.wishes)
 
         def answer(limit: str) -> Sequence[Command]:
             nonlocal left
@@ -424,12 +470,13 @@ class Queues:
             if left:
                 return ()
             if refused:
-                ends = self.end(binding)
+                ends = self.end(binding) if is_new else []
                 return [*ends, *answered(None)]
             if binding.route not in queue.bindings:
                 return answered(binding)  # ended in the same read: who has guessed its id
             # Only what was accepted is known: the same program may have been said twice in a read.
-            first = queue.by_program.setdefault((exchange, text), binding)
+            known = binding.exchange, binding.program.text
+            first = queue.by_program.setdefault(known, binding)
             ends = self.end(binding) if first is not binding else []
             return [*ends, *self._set_life(first, life, flags), *answered(first)]
 
@@ -444,7 +491,7 @@ class Queues:
                 queue=queue.path,
                 answer=answer,
             )
-            for topic, prefix, filter in wishes
+            for topic, prefix, filter in binding.wishes
         ]
 
     def unbind(self, queue: FqQueue, route: int, exchange: bytes) -> Sequence[Command] | None:
@@ -459,8 +506,15 @@ class Queues:
         self._forget(binding)
         return [
             Unsubscribe(topic, binding.route, prefix, queue=binding.queue.path)
-            for topic, prefix in binding.subscriptions
+            for topic, prefix, _ in binding.wishes
         ]
+
+    def lost(self, path: bytes, route: int) -> list[Command]:
+        """End a binding of the queue at ``path`` that nobody may have any more."""
+        binding = self._by_route.get(route)
+        if binding is None or binding.queue.path != path:
+            return []
+        return [*self.end(binding), *self.keeper.binding_ended(binding)]
 
     def _forget(self, binding: Binding) -> None:
         queue = binding.queue
@@ -469,7 +523,11 @@ class Queues:
         key = binding.exchange, binding.program.text
         if queue.by_program.get(key) is binding:
             del queue.by_program[key]
-        self.exchanges[binding.exchange].bindings.pop(binding.route, None)
+        self._by_route.pop(binding.route, None)
+        exchange = self.exchanges[binding.exchange]
+        exchange.bindings.pop(binding.route, None)
+        if not exchange.bindings:
+            self._unused[exchange.name] = exchange
 
     def _set_life(self, binding: Binding, life: int, flags: int) -> Sequence[Command]:
         if life not in (PERMANENT, TRANSIENT):
@@ -477,17 +535,19 @@ class Queues:
         binding.permanent = life == PERMANENT
         return self.keeper.binding_changed(binding, flags)
 
-    def _make_exchange(self, name: bytes) -> bool:
-        """Have an exchange; False if there are too many that somebody is bound to."""
-        if name in self.exchanges:
-            return True
-        if len(self.exchanges) >= MAX_EXCHANGES:
-            unused = next((each for each in self.exchanges.values() if not each.bindings), None)
-            if unused is None:
-                return False
-            del self.exchanges[unused.name]
-        self.exchanges[name] = Exchange(name)
-        return True
+    def _exchange(self, name: bytes) -> Exchange | None:
+        """Return an exchange, made if there is none, that is about to be used; None if there are
+        too many that somebody is bound to."""
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            if len(self.exchanges) >= MAX_EXCHANGES:
+                if not self._unused:
+                    return None
+                longest = next(iter(self._unused))
+                del self.exchanges[longest], self._unused[longest]
+            exchange = self.exchanges[name] = Exchange(name)
+        self._unused.pop(name, None)
+        return exchange
 
     def _next_route(self) -> int:
         # Four thousand million of them: one that is in use still is a matter of years.

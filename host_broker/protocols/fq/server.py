@@ -1,5 +1,9 @@
 """fq in one broker: makes its sessions."""
 
+from collections.abc import Sequence
+
+from host_broker.bus.commands import Command
+from host_broker.bus.delivery import SubscriptionId
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import BrokerContext, ProtocolServer, Session
 from host_broker.protocols.fq.internal import InternalSession
@@ -25,6 +29,12 @@ class FqServer(ProtocolServer):
     def internal(self, connection: ConnectionId, now: float) -> InternalSession:
         """Begin a connection for a page, or for the tables."""
         return InternalSession(self._shared, self._keeper, self._peering, connection)
+
+    def subscription_lost(
+        self, queue: bytes, topic: bytes, id: SubscriptionId
+    ) -> Sequence[Command]:
+        """End the binding: all that it wanted, and its row."""
+        return self._shared.queues.lost(queue, id)
 
     def dialed(self, connection: ConnectionId, tag: object, now: float) -> Session:
         """Begin a connection to another broker."""

@@ -3,8 +3,9 @@
 A client has two connections, which begin differently and are one (R1): whichever ends, ends both.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
+from ipaddress import IPv4Address
 from struct import Struct
 from typing import Any
 
@@ -12,17 +13,18 @@ from host_broker.bus.commands import (
     ActAs,
     Authenticate,
     Command,
+    Complain,
     Consume,
     Discard,
     Disconnect,
-    Outcome,
     PublishMany,
     Send,
     StopConsuming,
     Wake,
 )
 from host_broker.bus.delivery import Delivery, QueueDelivery
-from host_broker.bus.publication import Properties
+from host_broker.bus.outcomes import Outcomes
+from host_broker.bus.publication import NO_PROPERTIES, Properties
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.fq.codec import (
@@ -32,9 +34,9 @@ from host_broker.protocols.fq.codec import (
     MAX_NAME,
     REFUSED,
     Codec,
+    read_origin,
     spell_bind_answer,
     spell_error,
-    spell_head,
     spell_heartbeat,
     spell_login_accepted,
     spell_origin,
@@ -53,6 +55,7 @@ from host_broker.protocols.fq.events import (
     TooLong,
     Unbind,
 )
+from host_broker.protocols.fq.pages import spell_place
 from host_broker.protocols.fq.queues import (
     Binding,
     FqClient,
@@ -61,8 +64,9 @@ from host_broker.protocols.fq.queues import (
     WantedQueue,
     read_wanted_queue,
 )
+from host_broker.protocols.fq.remembered import Remembered
 from host_broker.protocols.fq.shared import FqShared
-from host_broker.protocols.fq.topics import EXCHANGE, ROUTE
+from host_broker.protocols.fq.topics import EXCHANGE, ROUTE, Address, head_of
 from host_broker.wire.violation import Violation
 
 SENDER, HOPS, ID = "fq.sender", "fq.hops", "fq.id"  # properties of messages on the bus
@@ -86,10 +90,8 @@ _MISSED_BEATS = 3
 _UNLIMITED = 1 << 30
 _LONG = Struct(">I")
 _LENGTHS = [_LONG.pack(length) for length in range(2048)]
-# Bytes of a frame besides exchange, route and payload, and of a peer's besides sender and hops.
-_AROUND = 1 + 1 + ID_BYTES + _LONG.size
-_AROUND_ORIGIN = 1 + 1
-_MOST_ORIGINS = 1024  # remembered
+_AROUND = ID_BYTES + _LONG.size  # bytes of a frame besides exchange, route, origin and payload
+MAX_ORIGINS = 1024  # senders and hops, remembered by each connection
 _NO_SENDER = b"_motemq"  # of what came by another protocol; npm's client cannot read an empty one
 
 
@@ -129,9 +131,9 @@ class FqSession(Session):
         self._next_beat = 0.0
         self._last_heard = now
         self._ends_at = 0.0  # of a data connection whose command connection has ended
-        self._hops = b""  # of what comes by this connection
-        self._heads: dict[bytes, bytes | None] = {}
-        self._origins: dict[tuple[bytes, bytes | None], bytes | None] = {}
+        self._own: Properties = NO_PROPERTIES  # of what comes without sender and hops
+        self._relayed = Remembered(self._relay, MAX_ORIGINS)
+        self._origins = Remembered(self._origin, MAX_ORIGINS)
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
@@ -217,6 +219,13 @@ class FqSession(Session):
 
     def _unexpected(self, event: Any, now: float) -> Sequence[Command]:
         return self._end(f"R11: {type(event).__name__} is out of place")
+
+    def refused(self, action: str, topic: bytes) -> Sequence[Command]:
+        """End a client that may not use its queue any more; fq has no word for the rest."""
+        client = self._peer
+        if action != "subscribe" or client is None or topic != client.queue.path:
+            return NOTHING
+        return self._end("access.subscribe: the client may not use its queue any more")
 
     def _violated(self, event: Violation, now: float) -> Sequence[Command]:
         return self._end(f"{event.rule}: {event.reason}")
@@ -345,10 +354,19 @@ class FqSession(Session):
         client.data = self._connection
         client.is_peer, client.node = event.peer, event.node
         self.client = client.user.decode("utf-8", "backslashreplace")
-        self._hops = server.node + server.hop_of(self._connection, self._loopback)
+        hops = server.node + server.hop_of(self._connection, self._loopback)
+        self._own = {SENDER: client.user, HOPS: hops}
         if event.peer:
-            self._hops = server.node
+            self._own = {SENDER: b"", HOPS: server.node}  # A3
         commands: list[Command] = [ActAs(client.command)]
+        if event.node == server.node:
+            commands.append(
+                Complain(
+                    f"fq: the peer {self.client!r} has the fq.node_id of this broker, "
+                    f"{IPv4Address(server.node)}, so it is given nothing: set another one there, "
+                    "or have no row of upstream for the broker itself"
+                )
+            )
         if not client.queue.gives_nothing:
             queue = client.queue
             commands.append(Consume(queue.path, _UNLIMITED, acknowledged=False, own=queue.own))
@@ -358,21 +376,22 @@ class FqSession(Session):
         client = self._peer
         if client is None:
             return NOTHING
-        server = self._server
-        client.msgs_in += len(event.payloads)
+        heads, payloads = event.heads, event.payloads
+        client.msgs_in += len(payloads)
         # fqd counts whole frames: the figures of both can be compared.
-        around = _AROUND + len(event.exchange) + len(event.route)
-        if client.is_peer:
-            around += _AROUND_ORIGIN + len(event.sender) + len(event.hops)
-        client.octets_in += around * len(event.payloads) + sum(map(len, event.payloads))
-        sender, hops = client.user, self._hops
-        if client.is_peer:
-            sender = event.sender
-            if event.hops:
-                if _has_hop(event.hops, server.node):
-                    return NOTHING  # it has been here (R46)
-                hops = (server.node + event.hops)[: MAX_HOPS * HOP_BYTES]
-        return [publication(server, event, sender, hops, client)]
+        client.octets_in += _AROUND * len(payloads) + sum(map(len, heads)) + sum(map(len, payloads))
+        if not event.origins:
+            return [publication(self._server, event, (self._own,), client)]
+        client.octets_in += sum(map(len, event.origins))
+        return relayed(self._server, event, self._relayed, client)
+
+    def _relay(self, origin: bytes) -> Properties | None:
+        """Return the properties of what a peer publishes; None: it has been here (R46)."""
+        sender, hops = read_origin(origin)
+        node = self._server.node
+        if _has_hop(hops, node):
+            return None
+        return {SENDER: sender, HOPS: (node + hops)[: MAX_HOPS * HOP_BYTES]}
 
     def _too_long(self, event: TooLong, now: float) -> Sequence[Command]:
         if self._peer is not None:
@@ -386,24 +405,32 @@ class FqSession(Session):
             return NOTHING
         parts: list[bytes] = []
         count = left_out = 0
+        on_disk = client.queue.kind == "disk"
         topic = sender = hops = head = origin = None
-        lengths, short = _LENGTHS, len(_LENGTHS)
+        heads, origins, lengths, short = (
+            self._server.topics.heads,
+            self._origins,
+            _LENGTHS,
+            len(_LENGTHS),
+        )
         for message in delivery.messages:
             properties = message.properties
-            if message.topic is not topic or ROUTE in properties:
+            if message.topic is not topic:
                 topic = message.topic
-                head = self._head_of(topic, properties)
+                head = heads[topic] or self._head_of_cut(topic, properties)
             get = properties.get
             its_sender, its_hops = get(SENDER), get(HOPS)
-            if origin is None or its_sender is not sender or its_hops is not hops:
+            if its_sender is not sender or its_hops is not hops or origin is None:
                 sender, hops = its_sender, its_hops
-                origin = self._origin_of(sender or b"", hops)
+                origin = origins[sender, hops]
             if head is None or origin is None:
                 left_out += head is None
                 continue
             id = get(ID)
             if id is None or len(id) != ID_BYTES:
                 id = self._server.new_id()
+            if on_disk:
+                id = id[:8] + spell_place(message.number)
             body = message.body
             length = len(body)
             parts += (
@@ -422,23 +449,15 @@ class FqSession(Session):
             commands.append(Discard("R25", left_out))
         return commands
 
-    def _head_of(self, topic: bytes, properties: Properties) -> bytes | None:
-        """Return what a message begins with; None: its topic is too long for fq (R25)."""
+    def _head_of_cut(self, topic: bytes, properties: Properties) -> bytes | None:
+        """Return what a message of a topic begins with that is cut; None: it is too long (R25)."""
         if ROUTE in properties and EXCHANGE in properties:
-            return _head(properties[EXCHANGE], properties[ROUTE])
-        if topic in self._heads:
-            return self._heads[topic]
-        address = self._server.topics.read(topic)
-        if len(self._heads) >= _MOST_ORIGINS:
-            self._heads.clear()
-        head = self._heads[topic] = _head(address.exchange, address.route)
-        return head
+            return head_of(Address(properties[EXCHANGE], properties[ROUTE], topic))
+        return head_of(self._server.topics.read(topic))
 
-    def _origin_of(self, sender: bytes, hops: bytes | None) -> bytes | None:
+    def _origin(self, whose: tuple[bytes | None, bytes | None]) -> bytes | None:
         """Return how sender and hops are said; None: this peer is among the hops (R46)."""
-        known = self._origins.get((sender, hops))
-        if known is not None:
-            return known
+        sender, hops = whose
         if hops is None or len(hops) % HOP_BYTES or len(hops) > MAX_HOPS * HOP_BYTES:
             said = self._server.node  # npm's client needs one (A16)
         else:
@@ -446,40 +465,61 @@ class FqSession(Session):
         client = self._peer
         if client is not None and client.node and _has_hop(said, client.node):
             return None
-        if len(self._origins) >= _MOST_ORIGINS:
-            self._origins.clear()
-        origin = self._origins[sender, hops] = spell_origin(sender[:MAX_NAME] or _NO_SENDER, said)
-        return origin
+        return spell_origin((sender or _NO_SENDER)[:MAX_NAME], said)
+
+
+def relayed(
+    server: FqShared,
+    run: MessageRun,
+    properties_of: Mapping[bytes, Properties | None],
+    client: FqClient | None,
+) -> Sequence[Command]:
+    """Return how to publish messages that a peer has said: with the properties that their origins
+    mean, if any."""
+    found = [properties_of[origin] for origin in run.origins]
+    shared = [each for each in found if each is not None]
+    if len(shared) < len(found):
+        run = run.only([place for place, each in enumerate(found) if each is not None])
+    return [publication(server, run, shared, client)] if shared else NOTHING
 
 
 def publication(
-    server: FqShared, run: MessageRun, sender: bytes, hops: bytes, client: FqClient | None
+    server: FqShared, run: MessageRun, shared: Sequence[Properties], client: FqClient | None
 ) -> Command:
-    """Return how to publish a run; what becomes of it is counted, also for ``client``."""
+    """Return how to publish messages; what becomes of them is counted, also for ``client``.
+
+    ``shared``: the properties of each message besides its id, or one for all of them.
+    """
     queues = server.queues
-    address = server.topics.of(run.exchange, run.route)
-    properties = {SENDER: sender, HOPS: hops}
-    if address.is_cut:
-        properties |= address.properties
-    exchange = queues.exchanges.get(run.exchange)
-    queues.came(exchange, len(run.payloads), sum(map(len, run.payloads)))
+    addresses = list(map(server.topics.by_head.__getitem__, run.heads))
+    topics = [address.topic for address in addresses]
+    kinds = dict(zip(topics, addresses, strict=True)).values()
+    if any(address.is_cut for address in kinds):
+        each = shared if len(shared) == len(topics) else list(shared) * len(topics)
+        shared = [
+            {**own, **address.properties} if address.is_cut else own
+            for own, address in zip(each, addresses, strict=True)
+        ]
+    # What becomes of them is counted by exchanges.
+    exchanges = {each.exchange: queues.exchanges.get(each.exchange) for each in kinds}
+    groups = list(exchanges) if len(exchanges) == 1 else [each.exchange for each in addresses]
+    queues.came(exchanges, groups, run.payloads)
 
-    def told(outcome: Outcome) -> None:
-        if client is not None:
-            client.routed += outcome.routed
-            client.dropped += outcome.dropped
-            client.no_route += outcome.unrouted
-            if exchange is None:
-                client.no_exchange += outcome.unrouted
-        queues.went(exchange, outcome)
+    def told(outcomes: Outcomes) -> None:
+        for name, exchange in exchanges.items():
+            outcome = outcomes.by_group.get(name)
+            if outcome is None:
+                continue  # nothing of it may be published
+            if client is not None:
+                client.routed += outcome.routed
+                client.dropped += outcome.dropped
+                client.no_route += outcome.unrouted
+                if exchange is None:
+                    client.no_exchange += outcome.unrouted
+            queues.went(exchange, outcome)
+        queues.asked(outcomes.unfiltered)
 
-    return PublishMany(address.topic, run.payloads, properties, ID, run.ids, told)
-
-
-def _head(exchange: bytes, route: bytes) -> bytes | None:
-    if len(exchange) > MAX_NAME or len(route) > MAX_NAME:
-        return None
-    return spell_head(exchange, route)
+    return PublishMany(topics, run.payloads, shared, ID, run.ids, groups, told)
 
 
 def _has_hop(hops: bytes, node: bytes) -> bool:

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from host_broker.bus.publication import MAX_TOPIC
+from host_broker.protocols.fq.codec import MAX_NAME, read_head, spell_head
+from host_broker.protocols.fq.remembered import Remembered
 
 MAX_LEVEL = 127  # bytes of the exchange as a level
 EXCHANGE, ROUTE = "fq.exchange", "fq.route"  # properties of messages whose topic is cut
@@ -37,7 +39,7 @@ _CUT = b"%~"
 _DIGITS = 40
 _MARK_BYTES = len(_CUT) + _DIGITS
 _WHOLE_BYTES = 4  # of an escape, or of a character, of which none is cut
-_MOST_REMEMBERED = 16_384
+MAX_REMEMBERED = 16_384  # addresses by what messages begin with, and as many by their topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,24 +106,23 @@ def index_of(exchange: bytes, prefix: bytes) -> Index:
 
 
 class Topics:
-    """Addresses lately used, for the hot path, and those of topics that are cut."""
+    """Addresses lately used, for the hot path, and those of topics that are cut.
+
+    ``by_head[head]`` is the address of a message that begins so (``codec.spell_head``).
+    ``heads[topic]`` is what a message of a topic begins with; None: that is too long for fq (R25),
+    or the topic is cut, and its properties say it.
+    """
 
     def __init__(self) -> None:
-        self._by_name: dict[tuple[bytes, bytes], Address] = {}
+        self.by_head: Remembered[bytes, Address] = Remembered(self._address, MAX_REMEMBERED)
+        self.heads: Remembered[bytes, bytes | None] = Remembered(self._head, MAX_REMEMBERED)
         self._by_topic: dict[bytes, Address] = {}
 
     def of(self, exchange: bytes, route: bytes) -> Address:
-        """Return the address of an exchange and a route."""
-        known = self._by_name.get((exchange, route))
-        if known is not None:
-            return known
-        address = address_of(exchange, route)
-        if len(self._by_name) >= _MOST_REMEMBERED:
-            self._by_name.clear()
-        self._by_name[exchange, route] = address
-        if address.is_cut:
-            self._remember(address)
-        return address
+        """Return the address of an exchange and a route, which may be too long for a message."""
+        if len(exchange) > MAX_NAME or len(route) > MAX_NAME:
+            return self._noted(address_of(exchange, route))
+        return self.by_head[spell_head(exchange, route)]
 
     def read(self, topic: bytes) -> Address:
         """Return what a topic stands for."""
@@ -131,13 +132,35 @@ class Topics:
             self._remember(known)
         return known
 
+    def _address(self, head: bytes) -> Address:
+        address = self._noted(address_of(*read_head(head)))
+        if not address.is_cut:
+            self.heads.put(address.topic, head)  # soon it is asked for
+        return address
+
+    def _noted(self, address: Address) -> Address:
+        if address.is_cut:
+            self._remember(address)
+        return address
+
+    def _head(self, topic: bytes) -> bytes | None:
+        return None if _CUT in topic else head_of(self.read(topic))
+
     def _remember(self, address: Address) -> None:
-        if len(self._by_topic) >= _MOST_REMEMBERED:
+        if len(self._by_topic) >= MAX_REMEMBERED:
             cut = [each for each in self._by_topic.values() if each.is_cut]
             self._by_topic.clear()
-            if len(cut) < _MOST_REMEMBERED // 2:
+            if len(cut) < MAX_REMEMBERED // 2:
                 self._by_topic.update((each.topic, each) for each in cut)
         self._by_topic[address.topic] = address
+
+
+def head_of(address: Address) -> bytes | None:
+    """Return what a message of an address begins with; None: exchange or route are too long for fq
+    (R25)."""
+    if len(address.exchange) > MAX_NAME or len(address.route) > MAX_NAME:
+        return None
+    return spell_head(address.exchange, address.route)
 
 
 def queue_level(name: bytes) -> bytes:
@@ -160,13 +183,15 @@ def _level(exchange: bytes) -> tuple[bytes, bool]:
 
 
 def _spell_route(route: bytes) -> bytes:
-    spelled = _WILDCARD_LEVEL.sub(b"%2A", _spell(route))
+    spelled = _spell(route)
+    if b"*" in spelled:
+        spelled = _WILDCARD_LEVEL.sub(b"%2A", spelled)
     return spelled[:-1] + b"%2F" if spelled.endswith(b"/") else spelled
 
 
 def _spell(raw: bytes) -> bytes:
     """Escape what no topic has, and what would be read as an escape."""
-    spelled = _READ_AS_ESCAPE.sub(b"%25", raw)
+    spelled = _READ_AS_ESCAPE.sub(b"%25", raw) if b"%" in raw else raw
     if b"\0" in spelled:
         spelled = spelled.replace(b"\0", b"%00")
     if not spelled.isascii():

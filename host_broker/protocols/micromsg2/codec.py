@@ -21,7 +21,8 @@ from host_broker.protocols.micromsg2.grammar import (
     spell_extensions,
 )
 from host_broker.wire.budget import Budget
-from host_broker.wire.buffering import Unfinished
+from host_broker.wire.held import HeldFrame
+from host_broker.wire.lengths import Malformed, Short, need, read_bytes, read_long, read_string
 from host_broker.wire.violation import Violation
 
 COMMAND, EXTENSION, ERROR, LARGE, CONTINUED = 1, 2, 4, 8, 16  # R16
@@ -38,21 +39,6 @@ _LAST_NUMBER = 65535  # then comes 1 (R22)
 _MESSAGE = Struct(">BHB")  # flags, sequence, length of the destination
 _HEAD = Struct(">BH")  # flags, sequence
 _SIZES = [bytes([size]) for size in range(256)]
-_SMALL = 4 * 1024  # bytes; a shorter unfinished frame is what a connection costs anyway
-
-
-class _Malformed(ValueError):
-    def __init__(self, rule: str, reason: str) -> None:
-        super().__init__(reason)
-        self.rule = rule
-
-
-class _Short(Exception):
-    """More bytes are needed: so many, from the beginning of the frame."""
-
-    def __init__(self, needed: int) -> None:
-        super().__init__(needed)
-        self.needed = needed
 
 
 class Codec:
@@ -77,19 +63,16 @@ class Codec:
     ) -> None:
         self._handshakes_left = 2 if role == "server" else 1
         self._max_payload = max_payload
-        self._budget = budget
-        self._taken = 0  # bytes of the budget
         self._extension_flag_4 = extension_flag_4
         self._runs = runs
-        self._unfinished = Unfinished()
+        self._unfinished = HeldFrame(budget)
         self._offset = 0
         self._dead = False
 
     def close(self) -> None:
         """Forget what is unfinished."""
         self._dead = True
-        self._unfinished.drop()
-        self._settle_budget(0)
+        self._unfinished.release()
 
     def receive_data(self, data: bytes) -> list[Event]:
         """Take one read and return what it completes; a violation or an ERROR is the last event."""
@@ -109,10 +92,10 @@ class Codec:
                     continue
             try:
                 event, end = self._take(whole, position)
-            except _Short as short:
+            except Short as short:
                 self._unfinished.keep(whole[position:], short.needed)
                 break
-            except (_Malformed, GrammarError) as error:
+            except (Malformed, GrammarError) as error:
                 events.append(
                     Violation(error.rule, str(error), self._offset + position, fatal=True)
                 )
@@ -160,25 +143,12 @@ class Codec:
         return MessageRun(sequence, alike[1:-2], payloads), position
 
     def _hold(self, events: list[Event]) -> list[Event]:
-        """Take what is kept from the budget, give back what no longer is; returns ``events``."""
-        kept = len(self._unfinished)
-        if not self._settle_budget(kept if kept > _SMALL else 0):
+        """Have what is kept be in the budget, or end; returns ``events``."""
+        violation = self._unfinished.settle(self._offset)
+        if violation is not None:
             self.close()
-            reason = "all clients together hold as much as bus.max_held_bytes allows"
-            events.append(Violation("bus.max_held_bytes", reason, self._offset, fatal=True))
+            events.append(violation)
         return events
-
-    def _settle_budget(self, wanted: int) -> bool:
-        """Have taken exactly so much; False if so much is not left."""
-        if self._budget is None:
-            return True
-        if wanted > self._taken:
-            if not self._budget.take(wanted - self._taken):
-                return False
-        else:
-            self._budget.give(self._taken - wanted)
-        self._taken = wanted
-        return True
 
     def _take(self, data: bytes, start: int) -> tuple[Event, int]:
         """Read what begins at ``start``; returns it and where it ends."""
@@ -191,9 +161,9 @@ class Codec:
             return self._message(data, start, flags)
         kind = flags & _TYPE
         if flags & ~_KNOWN or kind not in (COMMAND, EXTENSION, ERROR):
-            raise _Malformed("R16", f"flags 0x{flags:02x} name no type of frame")
+            raise Malformed("R16", f"flags 0x{flags:02x} name no type of frame")
         if flags & CONTINUED:
-            raise _Malformed("R19", f"flags 0x{flags:02x}: only messages are continued")
+            raise Malformed("R19", f"flags 0x{flags:02x}: only messages are continued")
         if kind == COMMAND:
             text, end = self._payload(data, start, start + 1, flags)
             return read_command(text), end
@@ -204,14 +174,14 @@ class Codec:
     def _handshake(self, data: bytes, start: int) -> tuple[Event, int]:
         if data[start] == 0:
             # Not read any further: a message frame that came too early would have it wait.
-            raise _Malformed("R5", "a handshake begins with the major version, which is never 0")
-        _need(data, start, start + 4)
+            raise Malformed("R5", "a handshake begins with the major version, which is never 0")
+        need(data, start, start + 4)
         major, minor, flags, length = data[start : start + 4]
-        identity, end = _bytes(data, start, start + 4, length)
+        identity, end = read_bytes(data, start, start + 4, length)
         if not identity.isascii():
-            raise _Malformed("R11", f"the identity {identity!r} is not ASCII")
-        required, end = _short_string(data, start, end)
-        optional, end = _short_string(data, start, end)
+            raise Malformed("R11", f"the identity {identity!r} is not ASCII")
+        required, end = read_string(data, start, end)
+        optional, end = read_string(data, start, end)
         event = Handshake(
             major,
             minor,
@@ -224,19 +194,19 @@ class Codec:
         return event, end
 
     def _message(self, data: bytes, start: int, flags: int) -> tuple[Event, int]:
-        _need(data, start, start + _MESSAGE.size)
+        need(data, start, start + _MESSAGE.size)
         _, sequence, length = _MESSAGE.unpack_from(data, start)
-        destination, end = _bytes(data, start, start + _MESSAGE.size, length)
-        properties, end = _short_string(data, start, end)
+        destination, end = read_bytes(data, start, start + _MESSAGE.size, length)
+        properties, end = read_string(data, start, end)
         payload, end = self._payload(data, start, end, flags)
         event = MessageFrame(sequence, destination, properties, payload, flags & CONTINUED != 0)
         return event, end
 
     def _extension(self, data: bytes, start: int, flags: int) -> tuple[Event, int]:
-        _need(data, start, start + 2)
+        need(data, start, start + 2)
         index = data[start + 1]
         if index == 0:
-            raise _Malformed("R23", "an extension frame has index 0, the first extension is 1")
+            raise Malformed("R23", "an extension frame has index 0, the first extension is 1")
         payload, end = self._payload(data, start, start + 2, flags)
         return ExtensionFrame(index, payload), end
 
@@ -247,34 +217,16 @@ class Codec:
     def _payload(self, data: bytes, start: int, position: int, flags: int) -> tuple[bytes, int]:
         """Read a payload with its length, of four bytes if LARGE says so (R18, A19)."""
         if flags & LARGE:
-            _need(data, start, position + 4)
-            (length,) = _LONG.unpack_from(data, position)
+            length = read_long(data, start, position)
             position += 4
         else:
-            _need(data, start, position + 1)
+            need(data, start, position + 1)
             length = data[position]
             position += 1
         if length > self._max_payload:
             reason = f"a payload of {length} bytes is longer than bus.max_body, {self._max_payload}"
-            raise _Malformed("bus.max_body", reason)
-        return _bytes(data, start, position, length)
-
-
-def _need(data: bytes, start: int, end: int) -> None:
-    if end > len(data):
-        raise _Short(end - start)
-
-
-def _bytes(data: bytes, start: int, position: int, length: int) -> tuple[bytes, int]:
-    end = position + length
-    _need(data, start, end)
-    return data[position:end], end
-
-
-def _short_string(data: bytes, start: int, position: int) -> tuple[bytes, int]:
-    _need(data, start, position + 2)
-    (length,) = _SHORT.unpack_from(data, position)
-    return _bytes(data, start, position + 2, length)
+            raise Malformed("bus.max_body", reason)
+        return read_bytes(data, start, position, length)
 
 
 def spell_handshake(handshake: Handshake) -> bytes:

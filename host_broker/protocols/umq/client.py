@@ -31,6 +31,7 @@ from host_broker.client_session import (
     ClientSession,
     Closed,
     Done,
+    Dropped,
     Event,
     Failed,
     Message,
@@ -372,25 +373,33 @@ class UmqClientSession(ClientSession):
         topic = self._topics.get(update.topic)
         if topic is None:
             return  # we have left it, and D is on its way
+        number = topic.subscription.number
         try:
-            messages = self._messages(topic, update, int(read.now * 1e9))
+            messages, dropped = self._messages(topic, update, int(read.now * 1e9))
         except (ValueError, RecursionError) as error:
             read.tell([self._breaks(f"an update is none ({error})")])
             return
+        if dropped:
+            read.tell([Dropped(number, dropped)])
         if messages:
-            read.add(messages, topic.subscription.number)
+            read.add(messages, number)
 
-    def _messages(self, topic: _Topic, update: events.Update, received_ns: int) -> list[Message]:
-        """Read an update. Raises ``ValueError``."""
+    def _messages(
+        self, topic: _Topic, update: events.Update, received_ns: int
+    ) -> tuple[list[Message], int]:
+        """Read an update, and how many were dropped before it. Raises ``ValueError``."""
         told = json.loads(update.payload)
         attachments = iter(update.attachments)
         messages = []
+        dropped = 0
         for each in told if isinstance(told, list) else [told]:
             if not isinstance(each, dict):
                 raise ValueError("it is no list of objects")
             name = each.get("topic")
             if name is None:
-                continue  # how many were dropped
+                count = each.get("dropped", 0)
+                dropped += count if isinstance(count, int) else 0
+                continue
             body: Attachment | None = None
             if each.get("attachment") is True:
                 body = next(attachments, None)
@@ -416,7 +425,7 @@ class UmqClientSession(ClientSession):
                     properties=properties,
                 )
             )
-        return messages
+        return messages, dropped
 
     def _ponged(self, payload: bytes, now: float) -> Sequence[Event]:
         operation = int(payload) if payload.isdigit() and len(payload) < 20 else -1

@@ -373,7 +373,7 @@ def test_what_is_taken_from_the_middle_is_cleared_away() -> None:
 def test_a_message_knows_its_size() -> None:
     queue = Queue(b"q", "block", permanent=True, max_messages=9, max_bytes=999)
     assert queue.put(b"topic", b"body", {"n": b"vv"})
-    queue.put_many(b"topic", [b"body"], [{"n": b"vv"}], 3)
+    queue.put_many([b"topic"], [b"body"], [{"n": b"vv"}], [12])
     queue.consume(1, 9, acknowledged=True)
     (given,) = queue.assign().values()
     assert [message.size for message in given] == [5 + 4 + 1 + 2] * 2

@@ -102,6 +102,23 @@ def test_one_publication_for_several_patterns(url: str) -> None:
         assert both.receive(0.0) is None
 
 
+def test_who_reads_too_slowly_is_told_how_much_was_dropped(running: BrokerProcess) -> None:
+    """And nobody waits for it."""
+    url = f"umq://127.0.0.1:{running.ports['auto']}"
+    count, body = 400, b"x" * 100_000
+    with connect(url, unread_bytes=100_000) as slow, connect(url) as publisher:
+        heard = slow.subscribe("slow/t", confirm=True)
+        for _ in range(count):
+            publisher.publish("slow/t", body)
+        publisher.publish("slow/t", b"last", confirm=True)
+        came = 0
+        while (message := heard.receive(_ANSWER_S)) is not None and message.payload != b"last":
+            came += 1
+        assert message is not None
+        assert heard.dropped > 0
+        assert came + heard.dropped == count
+
+
 def test_calls(url: str, running: BrokerProcess) -> None:
     with connect(url) as client:
         with pytest.raises(NotThere, match="'caller' takes calls"):

@@ -13,6 +13,7 @@ from host_broker.client_session import (
     Active,
     Closed,
     Done,
+    Dropped,
     Event,
     Failed,
     Message,
@@ -329,6 +330,7 @@ def test_a_subscription_is_active_when_what_is_retained_has_come() -> None:
     ]
     broker.peer.update(1, json.dumps(kept), [b"\xff", b""])
     assert broker.tell(2.0) == [
+        Dropped(5, 3),
         Messages(
             [
                 Message("a/1", b"on", 2_000_000_000, retain=True, kept=True, properties={"k": "v"}),
@@ -336,7 +338,7 @@ def test_a_subscription_is_active_when_what_is_retained_has_come() -> None:
                 Message("a/3", b"", 2_000_000_000),
             ],
             5,
-        )
+        ),
     ]
     assert broker.answer(calls[1][0]) == []
     assert broker.answer(calls[2][0]) == [Active(5)]

@@ -10,6 +10,8 @@ from host_broker.protocols.fq.codec import (
     PERMANENT,
     TRANSIENT,
     Codec,
+    read_head,
+    read_origin,
     spell_bind,
     spell_greeting,
     spell_login,
@@ -91,18 +93,31 @@ class FqClient:
 
     def receive(self) -> tuple[bytes, bytes, bytes, bytes]:
         """Return the next message: exchange, route, sender, payload."""
-        assert self._data is not None
         while not self._messages:
-            read = self._data.recv(1 << 16)
-            assert read, "the data connection was closed"
-            for event in self._data_codec.receive_data(read):
-                assert isinstance(event, MessageRun), event
-                self.last_ids += event.ids
-                self._messages += [
-                    (event.exchange, event.route, event.sender, payload)
-                    for payload in event.payloads
-                ]
+            assert self._read(), "the data connection was closed"
         return self._messages.pop(0)
+
+    def rest(self) -> list[bytes]:
+        """Return the payloads of all messages until the broker ends the connection."""
+        while self._read():
+            pass
+        rest, self._messages = self._messages, []
+        return [payload for *_, payload in rest]
+
+    def _read(self) -> bool:
+        """Take one read; False: it was the end."""
+        assert self._data is not None
+        read = self._data.recv(1 << 16)
+        for event in self._data_codec.receive_data(read):
+            assert isinstance(event, MessageRun), event
+            self.last_ids += event.ids
+            self._messages += [
+                (*read_head(head), read_origin(origin)[0], payload)
+                for head, origin, payload in zip(
+                    event.heads, event.origins, event.payloads, strict=True
+                )
+            ]
+        return bool(read)
 
     def payloads(self, count: int) -> list[bytes]:
         """Return the payloads of the next messages."""

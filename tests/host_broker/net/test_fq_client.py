@@ -50,6 +50,25 @@ def test_what_is_published_last_is_not_lost(running: BrokerProcess) -> None:
             assert (len(large.payload), small.payload) == (100_000, str(count).encode())
 
 
+def test_where_no_tls_is_spoken(running: BrokerProcess) -> None:
+    """It closes at once; that is said in words."""
+    with pytest.raises(ClientError, match=r"did not agree on TLS \([a-zA-Z ]{10,}"):
+        connect(running.urls["fq"].replace("fq:", "fqs:"))
+
+
+def test_by_a_unix_socket(tmp_path: Path) -> None:
+    """User and queue are options there, since the path is the file's."""
+    where = f"fq+unix://{tmp_path}/s"
+    with (
+        broker("--listen", where, "--ephemeral"),
+        connect(f"{where}?user=ann&path=desk/mem:private&exchange=e&program=prefix:") as client,
+    ):
+        client.publish("e/r", b"here")
+        message = client.receive(_SOON_S)
+        assert message is not None
+        assert (message.payload, (message.properties or {})["fq.sender"]) == (b"here", "ann")
+
+
 def test_asyncio(running: BrokerProcess) -> None:
     async def run() -> None:
         url = running.urls["fq"]

@@ -189,6 +189,25 @@ def test_statistics(running: BrokerProcess) -> None:
         assert (shown["msgs_in"], shown["msgs_out"], shown["no_route"]) == ("4", "2", "2")
 
 
+def test_who_says_no_host_is_no_browser(running: BrokerProcess) -> None:
+    """R50: probes by HTTP/1.0 need not say whom they ask; a page in a browser always does."""
+    for host, status in (
+        (b"", b"200"),
+        (b"Host: \r\n", b"403"),
+        (b"Host: evil.example\r\n", b"403"),
+    ):
+        with running.raw("fq") as peer:
+            peer.sendall(b"GET /stats.json HTTP/1.0\r\n" + host + b"\r\n")
+            said = b"".join(iter(lambda peer=peer: peer.recv(65536), b""))
+        assert said.startswith(b"HTTP/1.0 " + status), said
+
+
+def test_a_negative_backlog(running: BrokerProcess) -> None:
+    """R34, A24: as fqd says it; fqtool asks for -1."""
+    with fq_client(running.ports["fq"], b"deep\0mem:public,backlog=-1"):
+        assert _statistics(running.ports["fq"])["queues"]["deep"]["backlog_limit"] == -1
+
+
 def test_other_pages_and_methods(running: BrokerProcess) -> None:
     """R50: nothing else is here, and the broker's own pages are."""
     port = running.ports["fq"]
@@ -264,7 +283,7 @@ def test_users(tmp_path: Path) -> None:
 def test_the_page(running: BrokerProcess) -> None:
     """R51: the request of docs/fq.md."""
     section = _PAGE.partition("## By HTTP")[2].partition("\n## ")[0]
-    (line,) = re.findall(r"^curl (.*)$", section, re.MULTILINE)
+    (line,) = re.findall(r"^curl (.*/submit)$", section, re.MULTILINE)
     words = shlex.split(line)
     headers = dict(words[index + 1].split(": ") for index, word in enumerate(words) if word == "-H")
     body = words[words.index("--data-binary") + 1].encode()

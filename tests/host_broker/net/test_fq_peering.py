@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from host_broker.client import Client, connect
-from tests.host_broker.net.broker_process import BrokerProcess, until
+from tests.host_broker.net.broker_process import BrokerProcess, broker, until
+from tests.host_broker.net.certificates import Authority
 
 _PATIENCE_S = 30.0
 _ON_DISK = "disk:private,block,permanent,backlog=100000"
@@ -193,3 +194,37 @@ def test_a_row_that_goes_ends_the_link(ring: list[_Node]) -> None:
     third.kill()
     third.start()
     until(lambda: third.gives_to("for-0"))
+
+
+def test_a_peer_by_tls(tmp_path: Path) -> None:
+    """R45, R47: by fqs://, with the authority that the row names; without it there is no link."""
+    authority = Authority(tmp_path, "ours")
+    certificate, key = authority.issue("giver")
+    taker = _Node(tmp_path / "taker", "192.0.2.2")
+    try:
+        with broker(
+            "--listen",
+            f"fqs://127.0.0.1:0?cert={certificate}&key={key}",
+            "--ephemeral",
+            "--set",
+            "fq.node_id=192.0.2.1",
+        ) as giver:
+            port = giver.ports["fqs"]
+            statement = (
+                "INSERT INTO upstream (host, port, source, password, exchange) "
+                "VALUES (?, ?, ?, '', 'ring')"
+            )
+            taker.change(statement, ("fqs://127.0.0.1", port, "unknown/q1/mem:private"))
+            host = f"fqs://127.0.0.1?ca={authority.file}"
+            taker.change(statement, (host, port, "known/q2/mem:private"))
+            address = f"fqs://pub@127.0.0.1:{port}?ca={authority.file}"
+            with connect(address, timeout_s=_PATIENCE_S) as publisher, taker.client("far") as far:
+                heard = None
+                while heard is None:  # until the binding is there
+                    publisher.publish("ring/a", b"by TLS", confirm=True)
+                    heard = far.receive(0.2)
+                assert heard.payload == b"by TLS"
+    finally:
+        _, said = taker.process.end()
+    assert said.count("its certificate is not accepted") == 1
+    assert f"the upstream fqs://127.0.0.1:{port} as 'unknown/q1/mem:private'" in said

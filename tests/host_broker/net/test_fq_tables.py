@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from host_broker.net.storage import protocol_tables
 from host_broker.net.storage.protocol_tables import (
     MAX_PENDING,
     ProtocolTables,
@@ -142,6 +143,91 @@ def test_rows_that_mean_nothing_are_complained_of(
     assert "'nosuch'" in " ".join(found.complaints)
 
 
+def test_cells_of_any_kind_stop_nothing(tables: ProtocolTables, other: sqlite3.Connection) -> None:
+    """R36, R47: a row that cannot be used is named, and all others are told."""
+    other.execute("PRAGMA foreign_keys = OFF")
+    no_text = "CAST(x'ff' AS TEXT)"
+    for cell in (no_text, "x'00ff'", "7", "1.5", "'text'"):
+        other.execute(f"INSERT INTO queue VALUES ({cell}, {cell}, {cell})")
+        other.execute(f"INSERT INTO binding VALUES ({cell}, {cell}, {cell}, {cell})")
+        columns = ", ".join([cell] * 7)
+        other.execute(f"INSERT INTO upstream VALUES ({columns})")
+    other.execute("INSERT INTO queue VALUES ('good', 'mem', '')")
+    other.execute("INSERT INTO binding VALUES ('e', 'good', 'true', 'prefix:')")
+    other.execute("INSERT INTO upstream VALUES ('h', '8766', 's', 'p', 'e', '', 1)")
+    found = _found(tables)
+    assert found.queues[b"good"] == QueueRow(b"good")
+    assert found.queues[b"\xff"] == QueueRow(b"\xff", b"\xff", b"\xff")
+    assert found.bindings == {BindingRow(b"e", b"good", b"prefix:", peer=True)}
+    assert found.upstreams == {Upstream("h", 8766, b"s", b"p", b"e", b"", permanent=True)}
+    said = " ".join(found.complaints)
+    assert len(found.complaints) == 5 + 5
+    assert "has the peermode b'\\xff', neither true nor false" in said
+    assert "the upstream b'7', as b'7'," in said
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("host", "''", "is no host's name"),
+        ("host", "'fq://h'", "is no host's name"),
+        ("host", "'a b'", "is no host's name"),
+        ("host", "'fqs://'", "is no host's name"),
+        ("host", "'fqs://h?key=x'", "is no host's name"),
+        ("source", "zeroblob(128)", "has a source with more than 127 bytes"),
+        ("source", "'u/' || hex(zeroblob(512))", "has a source with more than 127 bytes"),
+        ("password", "hex(zeroblob(513))", "has a password of more than 1024 bytes"),
+        ("exchange", "hex(zeroblob(64))", "has an exchange of more than 127 bytes"),
+        ("program", "hex(zeroblob(32768))", "has a program of more than 65535 bytes"),
+        ("permanent_binding", "'maybe'", "has the permanent_binding b'maybe'"),
+    ],
+)
+def test_upstreams_that_cannot_be(
+    tables: ProtocolTables, other: sqlite3.Connection, column: str, value: str, reason: str
+) -> None:
+    """R10, R47: each is named, with what is wrong; no secret is."""
+    cells = {"host": "'h'", "source": "'s'", "password": "'secret'", "exchange": "'e'"} | {
+        column: value
+    }
+    other.execute(f"INSERT INTO upstream ({', '.join(cells)}) VALUES ({', '.join(cells.values())})")
+    found = _found(tables)
+    assert found.upstreams == frozenset()
+    (said,) = found.complaints
+    assert reason in said
+    assert "secret" not in said
+
+
+def test_upstreams_by_tls(tables: ProtocolTables, other: sqlite3.Connection) -> None:
+    """With the authorities of the system, or those of a file."""
+    for host in ("h", "fqs://h", "fqs://::1", "fqs://h?ca=/etc/my ca.pem"):
+        other.execute(
+            "INSERT INTO upstream (host, source, password, exchange) VALUES (?, 's', '', 'e')",
+            (host,),
+        )
+    found = _found(tables)
+    assert found.complaints == ()
+    assert {(each.host, each.tls) for each in found.upstreams} == {
+        ("h", None),
+        ("h", ""),
+        ("::1", ""),
+        ("h", "/etc/my ca.pem"),
+    }
+
+
+def test_a_deleted_file_is_told_of(
+    tables: ProtocolTables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """R36: once; what it had is still what holds."""
+    assert _found(tables) == Configuration()
+    tables.path.unlink()
+    for _ in range(3):
+        assert tables.changed() is None
+    assert tables.write([keep_queue(QueueRow(b"q"))])
+    sqlite3.connect(tables.path).close()
+    assert tables.changed() is None
+    assert caplog.text.count("was deleted, or replaced, while the broker uses it") == 1
+
+
 def test_a_file_of_fqd_is_taken_as_it_is(tmp_path: Path) -> None:
     """R36, R47: the tables that fqd has made, with what it has not (attributes NULL)."""
     database = sqlite3.connect(tmp_path / TABLES.name)
@@ -166,7 +252,7 @@ def test_a_file_of_fqd_is_taken_as_it_is(tmp_path: Path) -> None:
     tables.close()
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text names the file, and what to do."""
     path = tmp_path / TABLES.name
     path.write_bytes(b"not a database, but long enough to be looked at by SQLite" * 20)
@@ -178,6 +264,14 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(TableFileError, match=r"'queue' cannot be read .*CREATE TABLE"):
         ProtocolTables(tmp_path, TABLES)
+    path.unlink()
+    sqlite3.connect(path).close()
+    busy = sqlite3.connect(path, isolation_level=None)
+    busy.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr(protocol_tables, "OPEN_S", 0.01)
+    with pytest.raises(TableFileError, match=r"locked; another program .* end that first"):
+        ProtocolTables(tmp_path, TABLES)
+    busy.close()
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(TableFileError, match="symbolic link"):

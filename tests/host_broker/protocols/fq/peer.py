@@ -7,6 +7,8 @@ from host_broker.access import access
 from host_broker.protocols.fq.codec import (
     TRANSIENT,
     Codec,
+    read_head,
+    read_origin,
     spell_bind,
     spell_greeting,
     spell_login,
@@ -49,6 +51,15 @@ class Heard:
     hops: bytes
 
 
+def taken_apart(run: MessageRun) -> list[Heard]:
+    """The messages of a run."""
+    origins = run.origins or [b"\0\0"] * len(run.ids)
+    return [
+        Heard(*read_head(head), payload, id, *read_origin(origin))
+        for head, origin, id, payload in zip(run.heads, origins, run.ids, run.payloads, strict=True)
+    ]
+
+
 class Peer:
     """One client. ``queue``: as it is said at the login. ``data``: opened at once."""
 
@@ -74,13 +85,13 @@ class Peer:
         if data and self.answers and type(self.answers[0]) is LoginAccepted:
             self.open_data()
 
-    def open_data(self, node: bytes = b"", is_peer: bool = False) -> None:
+    def open_data(self, node: bytes = b"", is_peer: bool = False) -> Done:
         """Begin the data connection."""
         accepted = self.answers[0]
         assert isinstance(accepted, LoginAccepted)
         self.key = accepted.key
         self.data = self.desk.open("fq", peer=self.peer)
-        self.desk.send(self.data, spell_greeting(DataGreeting(self.key, node, is_peer)))
+        return self.desk.send(self.data, spell_greeting(DataGreeting(self.key, node, is_peer)))
 
     def say(self, data: bytes) -> list[Any]:
         """Send bytes by the command connection; the events that came."""
@@ -113,10 +124,7 @@ class Peer:
         found: list[Heard] = []
         for event in self.messages.receive_data(self.desk.got(self.data)):
             assert isinstance(event, MessageRun), event
-            found += [
-                Heard(event.exchange, event.route, payload, id, event.sender, event.hops)
-                for id, payload in zip(event.ids, event.payloads, strict=True)
-            ]
+            found += taken_apart(event)
         return found
 
     def payloads(self) -> list[bytes]:

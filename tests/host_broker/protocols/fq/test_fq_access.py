@@ -13,15 +13,17 @@ from host_broker.protocols.fq.codec import (
     spell_greeting,
     spell_login,
 )
-from host_broker.protocols.fq.events import CommandGreeting, LoginAccepted
+from host_broker.protocols.fq.events import BindAnswer, CommandGreeting, LoginAccepted
 from tests.host_broker.desk import Desk, Done
 from tests.host_broker.protocols.fq.peer import Peer, fq_desk
 
 _SECRET = b"a-token-of-many-letters"
+_CAROLS = b"another-of-many-letters"
 _HASH = "$argon2id$v=19$m=65536,t=3,p=4$aaaa$bbbb"
 _USERS: dict[str, Any] = {
     "alice": {"token": token_hash(_SECRET.decode())},
     "bob": {"password": _HASH},
+    "carol": {"token": token_hash(_CAROLS.decode())},
 }
 _RULES: dict[str, Any] = {
     "roles": {"users": {"connect": ["fq"]}},
@@ -154,3 +156,80 @@ def test_a_binding_that_is_refused_is_refused_twice() -> None:
     assert (
         len(desk.broker._bus.subscriptions_of(desk.broker._bus.queue_subscriber(b"fq/mine"))) == 2
     )
+
+
+def _reload(desk: Desk, **principals: Any) -> Done:
+    """Have other rights, as after a reload."""
+    rules = {**_RULES, "principals": {**_RULES["principals"], **principals}}
+    access = desk.broker.access
+    access.change(Users.read({"users": _USERS}), Rules.read(rules))
+    desk.broker.access_changed(desk.now)
+    return desk.done()
+
+
+def test_bindings_end_with_the_right_to_them() -> None:
+    """With their rows; others stay, and what was waiting is still the queue's."""
+    desk = _desk()
+    alice = Peer(desk, b"mine\0mem:permanent", b"alice", _SECRET)
+    gone, stays = alice.bind(b"hall", b"prefix:", PERMANENT), alice.bind(b"hall", b"exact:a")
+    assert REFUSED not in (gone, stays)
+    done = _reload(desk, alice={"publish": ["hall/**"], "subscribe": ["hall/a", "fq/mine"]})
+    (forgotten,) = (statement for _, statement in done.changes)
+    assert forgotten.text.startswith("DELETE FROM binding")
+    assert forgotten.values[-1] == b"prefix:"
+    alice.publish(b"hall", b"b", b"no")
+    alice.publish(b"hall", b"a", b"yes")
+    assert alice.payloads() == [b"yes"]
+    assert alice.unbind(gone, b"hall") == REFUSED
+    assert alice.bind(b"hall", b"prefix:") == REFUSED
+    assert desk.discarded["access.subscribe"] >= 1
+
+
+def test_a_binding_stays_as_long_as_one_may_have_it_who_wanted_it() -> None:
+    """Whoever else has bound the queue so, and whoever is still connected."""
+    both = {"publish": ["hall/**"], "subscribe": ["hall/**", "fq/shared"]}
+    less = {"publish": ["hall/**"], "subscribe": ["fq/shared"]}
+    desk = _desk()
+    _reload(desk, alice=both, carol=both)
+    alice, carol = (
+        Peer(desk, b"shared\0mem:public", name, secret)
+        for name, secret in ((b"alice", _SECRET), (b"carol", _CAROLS))
+    )
+    route = alice.bind(b"hall", b"prefix:")
+    assert carol.bind(b"hall", b"prefix:") == route
+    _reload(desk, alice=less, carol=both)
+    alice.publish(b"hall", b"r", b"1", b"2")
+    assert alice.payloads() + carol.payloads() == [b"1", b"2"]
+    carol.close()
+    _reload(desk, alice=less, carol=less)
+    alice.publish(b"hall", b"r", b"3")
+    assert alice.payloads() == []
+    assert alice.status()["no_route"] == 1
+
+
+def test_who_may_not_have_a_binding_does_not_make_it_permanent() -> None:
+    """The binding is known, as another client of the queue has it."""
+    desk = _desk()
+    less = {"subscribe": ["fq/mine"]}
+    carol = {"subscribe": ["hall/**", "fq/mine"]}
+    _reload(desk, alice=less, carol=carol)
+    first = Peer(desk, b"mine\0mem:public,permanent", b"carol", _CAROLS)
+    route = first.bind(b"hall", b"prefix:")
+    other = Peer(desk, b"mine\0mem:public", b"alice", _SECRET)
+    done = desk.send(other.command, spell_bind(PERMANENT, b"hall", b"prefix:"))
+    assert not done.changes
+    assert other.told() == [BindAnswer(REFUSED)]
+    first.desk.send(other.command, spell_bind(0, b"hall", b"prefix:"))
+    assert first.bind(b"hall", b"prefix:", 0) == route
+    done = desk.send(first.command, spell_bind(PERMANENT, b"hall", b"prefix:"))
+    assert len(done.changes) == 1
+
+
+def test_who_may_not_use_its_queue_any_more_is_disconnected() -> None:
+    """Or it would keep a private queue from others, and wait for ever."""
+    desk = _desk()
+    alice = Peer(desk, b"mine", b"alice", _SECRET)
+    _reload(desk, alice={"subscribe": ["hall/**"]})
+    assert alice.data_is_closed
+    desk.close(alice.data)
+    assert alice.is_closed

@@ -46,7 +46,7 @@ from host_broker.protocols.fq.events import (
 )
 from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
-from tests.host_broker.protocols.fq.peer import ID
+from tests.host_broker.protocols.fq.peer import ID, taken_apart
 
 _MOST = 200
 shorts = st.integers(0, 0xFFFF)
@@ -125,8 +125,8 @@ def _each(events: list[Event]) -> list[Any]:
         if type(event) is MessageRun:
             assert len(event.ids) == len(event.payloads) > 0
             found += [
-                (event.exchange, event.route, id, event.sender, event.hops, payload)
-                for id, payload in zip(event.ids, event.payloads, strict=True)
+                (each.exchange, each.route, each.id, each.sender, each.hops, each.payload)
+                for each in taken_apart(event)
             ]
         elif type(event) is Violation:
             found.append((event.rule, event.reason, event.fatal))

@@ -1,5 +1,7 @@
 """Links to other brokers: when they are made, and what of a message is a copy; no sockets."""
 
+from dataclasses import replace
+
 from host_broker.bus.commands import Command, Complain, Dial, Disconnect, Send, Wake
 from host_broker.protocol import BrokerContext
 from host_broker.protocols.fq import codec
@@ -9,12 +11,13 @@ from host_broker.protocols.fq.peering import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
     MAX_COPIES,
+    MAX_SAID,
     Copies,
     Link,
     Login,
     Peering,
     Tag,
-    relayed,
+    relayed_hops,
 )
 from host_broker.protocols.fq.settings import FqSettings
 from host_broker.protocols.fq.shared import FqShared
@@ -48,13 +51,13 @@ def test_a_link_is_dialed_again_ever_later() -> None:
     assert peering.changed(frozenset({_row(), _row(b"prefix:a")})) == []
     (link,) = peering.links
     now, pauses = 0.0, []
-    for _ in range(8):
+    for turn in range(8):
         (dial,) = peering.tick(now)
         assert dial == Dial("other", 8765, Tag(link))
         assert peering.tick(now) == []
-        (complaint,) = peering.not_reached(link, "nobody listens", now)
-        assert isinstance(complaint, Complain)
-        assert "secret" not in complaint.text
+        complaints = peering.not_reached(link, "nobody listens", now)
+        assert len(complaints) == (turn == 0)  # one line, however often it is tried
+        assert all(type(each) is Complain and "secret" not in each.text for each in complaints)
         due = peering.next_deadline
         assert due is not None
         pauses.append(due - now)
@@ -128,19 +131,57 @@ def test_a_source_that_cannot_be() -> None:
     assert isinstance(end, Disconnect)
 
 
+def test_what_is_wrong_is_said_once_until_the_link_is_there() -> None:
+    """Each reason has its line; when it was there, and goes again, that is news."""
+    peering = _peering()
+    peering.changed(frozenset({_row()}))
+    (link,) = peering.links
+
+    def fails(reason: str, now: float) -> list[str]:
+        return [
+            each.text for each in peering.not_reached(link, reason, now) if type(each) is Complain
+        ]
+
+    assert [len(fails(reason, 0.0)) for reason in ("a", "b", "a", "b")] == [1, 1, 0, 0]
+    for number in range(2 * MAX_SAID):
+        fails(f"reason {number}", 0.0)
+    assert len(link.said) == MAX_SAID
+    _ends(peering, 100.0, 1.5)
+    assert len(fails("a", 200.0)) == 1
+
+
+def test_by_tls() -> None:
+    """Both connections, and another login than without."""
+    peering = _peering()
+    rows = {_row(), replace(_row(), tls=""), replace(_row(), tls="/ca.pem")}
+    peering.changed(frozenset(rows))
+    dialed = [each for each in peering.tick(0.0) if isinstance(each, Dial)]
+    assert {each.tls for each in dialed} == {None, "", "/ca.pem"}
+    for dial in dialed:
+        assert isinstance(dial.tag, Tag)
+        session = peering.dialed(_COMMANDS, dial.tag, 0.0)
+        session.opened(0.0)
+        *_, second = session.received(codec.spell_login_accepted(b"key"), 0.1)
+        assert isinstance(second, Dial)
+        assert second.tls == dial.tls
+        assert ("fqs://" in str(dial.tag.link.login)) == (dial.tls is not None)
+
+
 def test_hops() -> None:
     """R24, R46: ours in front; one that is there already is where it has been; 32 at most."""
     other = b"\xc0\0\2\2"
-    assert relayed(other + b"\x7f\0\0\1", _NODE) == _NODE + other + b"\x7f\0\0\1"
-    assert relayed(other + _NODE, _NODE) is None
+    assert relayed_hops(other + b"\x7f\0\0\1", _NODE) == _NODE + other + b"\x7f\0\0\1"
+    assert relayed_hops(other + _NODE, _NODE) is None
     many = other * 32
-    found = relayed(many, _NODE)
+    found = relayed_hops(many, _NODE)
     assert found == _NODE + other * 31
-    assert relayed(b"", _NODE) == _NODE
+    assert relayed_hops(b"", _NODE) == _NODE
 
 
-def _run(*payloads: bytes) -> MessageRun:
-    return MessageRun(b"e", b"r", b"s", b"", [b"i" * 16] * len(payloads), list(payloads))
+def _run(*payloads: bytes, hops: bytes = b"") -> MessageRun:
+    count = len(payloads)
+    head, origin = codec.spell_head(b"e", b"r"), codec.spell_origin(b"s", hops)
+    return MessageRun([head] * count, [origin] * count, [b"i" * 16] * count, list(payloads))
 
 
 def test_copies_come_by_two_links() -> None:
@@ -153,6 +194,22 @@ def test_copies_come_by_two_links() -> None:
     for number in range(MAX_COPIES):
         copies.without(_run(b"%d" % number), one)
     assert copies.without(_run(b"b"), two).payloads == [b"b"]  # forgotten
+
+
+def test_what_begins_elsewhere_is_no_copy() -> None:
+    """R46: programs that count from 1, at two brokers, say the same; both are heard, once each."""
+    a, b, here, client = b"\xc0\0\2\7", b"\xc0\0\2\x08", b"\x7f\0\0\1", b"\x0a\0\0\5"
+    from_a, from_b = (Link(Login("h", port, b"u", b""), frozenset()) for port in (1, 2))
+    for first, second in (
+        (a + here, b + here),  # clients on the machines of their brokers
+        (a + client, b + b"\x0a\0\0\6"),
+        (a, b),  # by HTTP
+    ):
+        copies = Copies()
+        assert copies.without(_run(b"on", hops=first), from_a).ids
+        assert copies.without(_run(b"on", hops=second), from_b).ids
+        assert not copies.without(_run(b"on", hops=b + first), from_b).ids
+        assert not copies.without(_run(b"on", hops=a + second), from_a).ids
 
 
 def _ends(peering: Peering, now: float, lasts_s: float) -> float:

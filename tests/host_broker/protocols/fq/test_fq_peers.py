@@ -45,6 +45,15 @@ def test_what_has_been_here_is_dropped() -> None:
     assert [each.hops for each in consumer.heard()] == [b"\x0a\0\0\x09" + _OTHER]
 
 
+def test_a_peer_of_our_own_name_is_told_of() -> None:
+    """R46: it would be given nothing, and nobody would know why."""
+    desk = fq_desk({"node_id": "10.0.0.9"})
+    one, two = Peer(desk, b"one", data=False), Peer(desk, b"two", data=False)
+    (said,) = one.open_data(b"\x0a\0\0\x09", is_peer=True).complaints
+    assert "fq.node_id of this broker, 10.0.0.9," in said
+    assert two.open_data(_PEER, is_peer=True).complaints == []
+
+
 def test_the_oldest_hop_falls_off() -> None:
     """R24: there are 32 of them at most."""
     desk = fq_desk()

@@ -1,5 +1,7 @@
 """fq's queues on the bus: competition, policies, backlogs, how long they live."""
 
+from typing import Any
+
 import pytest
 
 from host_broker.bus.publication import unpack_with_properties
@@ -206,10 +208,11 @@ def test_disk_queues_outlive_the_broker() -> None:
     again = fq_desk(journalled=True)
     assert again.broker.restore_queues(stored) == 3
     consumer = Peer(again, b"d\0disk:public")
+    places = [AN_ID[:8] + bytes([0, 0, 0, 0, number, 0, 0, 0]) for number in (1, 2, 3)]
     assert [(each.payload, each.id, each.sender) for each in consumer.heard()] == [
-        (b"1", AN_ID, b"u"),
-        (b"2", AN_ID, b"u"),
-        (b"", AN_ID, b"u"),
+        (b"1", places[0], b"u"),
+        (b"2", places[1], b"u"),
+        (b"", places[2], b"u"),
     ]
     assert Peer(again, b"m\0mem:public").payloads() == []
 
@@ -363,3 +366,55 @@ def test_what_is_dropped_for_what_is_behind_it_is_not_stored() -> None:
     kept = {key for key, entry in done.queued.items() if entry is not None}
     assert len(queue.numbers) == 2
     assert kept - {spell_place(b"fq/d", 0)} == {spell_place(b"fq/d", n) for n in queue.numbers}
+
+
+def test_a_queue_is_full_by_its_bytes_only_if_nobody_takes_them() -> None:
+    """R32: one read has more than it may hold; a consumer that has room is given it meanwhile."""
+    desk = fq_desk(bus={"max_queue_bytes": 4096})
+    publisher = Peer(desk, b"p")
+    ready, waits = Peer(desk, b"c"), Peer(desk, b"w", data=False)
+    for peer in (ready, waits):
+        peer.bind(b"ex", b"prefix:")
+    words = [b"%4d" % number + bytes(96) for number in range(200)]
+    publisher.publish(b"ex", b"r", *words)
+    assert ready.payloads() == words
+    waits.open_data()
+    kept = waits.payloads()
+    assert kept == words[: len(kept)]
+    assert 20 < len(kept) < 40
+    assert publisher.status()["dropped"] == 200 - len(kept)
+
+
+def test_an_exchange_that_nobody_uses_makes_room_for_another() -> None:
+    """The one that was not used for longest; how many there are is no matter."""
+    desk = fq_desk()
+    client = Peer(desk, b"c")
+    server: Any = desk.broker._servers["fq"]
+    exchanges = server._shared.queues.exchanges
+    looks = 0
+
+    class Bindings(dict[int, Any]):
+        def __len__(self) -> int:
+            nonlocal looks
+            looks += 1
+            return super().__len__()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("host_broker.protocols.fq.queues.MAX_EXCHANGES", 100)
+        kept = client.bind(b"kept", b"prefix:")
+        for number in range(99):
+            client.unbind(client.bind(b"%d" % number, b"prefix:"), b"%d" % number)
+        assert len(exchanges) == 100
+        for exchange in exchanges.values():
+            exchange.bindings = Bindings(exchange.bindings)
+        client.bind(b"more", b"prefix:")
+        assert looks <= 2
+        assert len(exchanges) == 100
+        assert b"0" not in exchanges and b"1" in exchanges and b"kept" in exchanges
+        for number in range(98):
+            assert client.bind(b"all %d" % number, b"prefix:") != REFUSED
+        assert client.bind(b"one too many", b"prefix:") == REFUSED
+        client.unbind(kept, b"kept")
+        assert client.bind(b"one too many", b"prefix:") != REFUSED
+    client.close()
+    assert desk.broker.held_bytes == 0

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from host_broker.bus.publication import is_service, topic_fault
 from host_broker.protocols.fq.topics import (
     EXCHANGE,
+    MAX_REMEMBERED,
     ROUTE,
     Topics,
     address_of,
@@ -126,9 +127,13 @@ def test_queues_have_different_names_on_the_bus(one: bytes, two: bytes) -> None:
 def test_what_is_remembered_has_an_end() -> None:
     topics = Topics()
     first = topics.of(b"\0" * 127, b"first")
-    for number in range(40_000):
+    for number in range(MAX_REMEMBERED + 10):
         topics.of(b"e", b"%d" % number)
         topics.read(b"f/%d" % number)
+        assert (
+            topics.heads[b"g/%d" % number] == b"\1g" + bytes([len(b"%d" % number)]) + b"%d" % number
+        )
     assert topics.read(first.topic) == first
-    assert len(topics._by_name) <= 16_384
-    assert len(topics._by_topic) <= 16_384
+    assert len(topics.by_head) <= MAX_REMEMBERED
+    assert len(topics.heads) <= MAX_REMEMBERED
+    assert len(topics._by_topic) <= MAX_REMEMBERED
