@@ -84,6 +84,34 @@ def test_properties_and_what_is_retained(running: BrokerProcess, node: Node) -> 
     assert said == [{"hex": "ff"}, True, {"a": "b"}]
 
 
+def test_a_program_that_is_too_slow_is_told_what_was_dropped(
+    running: BrokerProcess, node: Node
+) -> None:
+    """And nobody waits for it."""
+    count = 400
+    node.run(
+        "state.came = 0;"
+        "state.slow = await state.client.subscribe('slow/js', {}, update => {"
+        "  state.came += update.publications.length;"
+        "  if (update.publications.at(-1)?.text === 'last') tell('last'); });"
+    )
+    with connect(f"fmqp://127.0.0.1:{running.ports['auto']}") as publisher:
+        busy = node.start(
+            "tell('busy');"
+            "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3000);"  # reads nothing
+        )
+        assert node.told() == "busy"
+        for _ in range(count):
+            publisher.publish("slow/js", b"x" * 200_000)
+        publisher.publish("slow/js", b"last", confirm=True)
+    node.result(busy)
+    assert node.told() == "last"
+    came, dropped = node.run("return [state.came, state.slow.dropped]")
+    assert dropped > 0
+    assert came + dropped == count + 1
+    node.run("await state.slow.unsubscribe()")
+
+
 def test_both_call_a_board(running: BrokerProcess, node: Node, python: Client) -> None:
     with answering(f"lightmq://127.0.0.1:{running.ports['auto']}/both", lambda data: data[::-1]):
         assert python.call("both", b"abc") == b"cba"
