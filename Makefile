@@ -1,6 +1,6 @@
 # The two commands of the README are `make demo` and `make test`; both set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench reliability lock size clean
+.PHONY: help setup demo test check bench reliability picture lock size clean
 
 BIN := .venv/bin
 OUT ?= out/demo
@@ -13,8 +13,8 @@ help: ## show this list
 setup: ## install what is needed: Debian packages (when root) and .venv
 	@./setup.sh
 
-demo: setup ## three virtual boards, from blank flash to a Spark report
-	@$(BIN)/motemq demo --out $(OUT)
+demo: setup ## three virtual boards, from blank flash to a Spark report; KEEP=1: then look at the dashboard
+	@$(BIN)/motemq demo --out $(OUT) $(if $(KEEP),--keep)
 
 check: setup ## lint, types, import contracts
 	$(BIN)/ruff check .
@@ -35,6 +35,9 @@ bench: setup ## benchmarks against named peers
 
 reliability: setup ## kills, losses of power, faults, and what journal.ack costs; into docs/reliability.md
 	$(BIN)/python -m benchmarks reliability --write
+
+picture: setup ## the README's picture of the dashboard, from a real run
+	$(BIN)/python -m tests.host_broker.dashboard.picture docs/dashboard.png
 
 lock: ## pin what pyproject.toml asks for, with hashes, in requirements.lock
 	@[ -x .venv/bin/python ] || ./setup.sh

@@ -7,6 +7,7 @@ from benchmarks.alerts.command import command as alerts
 from benchmarks.broker.command import command as broker
 from benchmarks.client.command import command as client
 from benchmarks.client.size import command as size
+from benchmarks.dashboard.command import command as dashboard
 from benchmarks.faults.command import command as pipeline_faults
 from benchmarks.fq.command import command as fq
 from benchmarks.fq_disk.command import command as fq_disk
@@ -26,6 +27,7 @@ main.add_command(acks, "acks")
 main.add_command(alerts, "alerts")
 main.add_command(broker, "broker")
 main.add_command(client, "client")
+main.add_command(dashboard, "dashboard")
 main.add_command(fq, "fq")
 main.add_command(fq_disk, "fq-disk")
 main.add_command(journal, "journal")

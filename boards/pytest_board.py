@@ -18,6 +18,7 @@ from boards.session.board_session import start_bridge
 from boards.session.installation import copy_folder, root_of, stage_client
 from boards.session.own_files import OwnFiles
 from boards.session.reset_ladder import admit
+from boards.session.run_brokers import host_and_number
 from boards.session.serial_log import SerialLog
 
 _FLASH_S = 180.0
@@ -53,11 +54,10 @@ class RigBoard(AppBoard):
             raise PortError(
                 f"{self.id}: no line to bridge: its file names none under [link] serial_url"
             )
-        host, _, port = broker.rpartition(":")
         bridge = start_bridge(
             url,
             uart.baud,
-            (host.strip("[]"), int(port)),
+            host_and_number(broker),
             reliable=self.target.board.mode == "reliable",
             report=lambda line: self.log.mark(f"bridge: {line}"),
         )

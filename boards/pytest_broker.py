@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from boards.faults.control import Mode, ProxyControl, Route
 from boards.faults.trace import How
 from boards.session.plan import Protocol
-from boards.session.run_brokers import RunBrokers
+from boards.session.run_brokers import RunBrokers, host_and_number
 from host_broker.address import host_and_port
 from host_broker.client import Client, Message, Subscribing, connect
 
@@ -123,4 +123,4 @@ class FaultRoutes:
         return RigFaults(self._routes[board])
 
     def _open(self, name: str, broker: str) -> Route:
-        return self._control.route(name, broker.rpartition(":")[0].strip("[]"), broker)
+        return self._control.route(name, host_and_number(broker)[0], broker)

@@ -53,6 +53,14 @@ def make_private(folder: Path) -> None:
     check_private(folder)
 
 
+def write_private(file: Path, data: bytes) -> None:
+    """Write a file that only this user can read; one that is there goes. Raises ``OSError``."""
+    file.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(file, flags, 0o600), "wb") as opened:
+        opened.write(data)
+
+
 def check_private(folder: Path, owner: int | None = None) -> None:
     """See that a folder is ``owner``'s (default: this user's) and that nobody else can write to it,
     or to the way to it.

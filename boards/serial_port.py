@@ -36,6 +36,10 @@ class PortGone(PortError):
     """The port vanished or its far end closed, while in use."""
 
 
+class PortBusy(PortError):
+    """Another program has the port, which is no fault of the board; the text says which."""
+
+
 class SerialPort:
     """An open serial port. Only one thread may use it at a time."""
 
@@ -55,14 +59,14 @@ class SerialPort:
         """Open ``url`` (a device or any pyserial URL) at ``baud`` bits/s, for us alone.
 
         ``rtscts`` switches on the flow control of the hardware. Raises ``PortError`` if the port
-        is missing, busy (it says by whom) or refused.
+        is missing or refused, ``PortBusy``.
         """
         try:
             if url.partition("://")[0] in SCHEMES:
                 return cls(url, NetworkLine.open(url, baud, rtscts=rtscts), tap)
             return cls(url, _DeviceLine(open_device(url, baud, rtscts=rtscts)), tap)
         except (OSError, ValueError, OverflowError, LineRefused) as error:
-            raise PortError(_cannot_open(url, error)) from None
+            raise _cannot_open(url, error) from None
 
     @property
     def device(self) -> "serial.SerialBase | None":
@@ -254,23 +258,25 @@ def open_device(url: str, baud: int, *, rtscts: bool) -> "serial.SerialBase":
         raise ValueError(f"{error} ({type(error).__name__})") from error
 
 
-def _cannot_open(url: str, error: Exception) -> str:
+def _cannot_open(url: str, error: Exception) -> PortError:
     text, number = str(error), getattr(error, "errno", None)
     if isinstance(error, LineRefused):
-        return f"serial port {url}: cannot be opened: {text}"
-    if "exclusively lock" in text or number == errno.EBUSY:
+        return PortError(f"serial port {url}: cannot be opened: {text}")
+    is_busy = "exclusively lock" in text or number == errno.EBUSY
+    if is_busy:
         found = _DEVICE.search(text)  # a hwgrep:// URL has become a device by now
         device = found[1] if found else url
         holders = ["this very program"] if is_open_here(device) else []
         holders += [f"{user.command} (process {user.pid})" for user in port_users(device)]
         if holders:
-            return (
+            return PortBusy(
                 f"serial port {url}: cannot be opened: in use by {' and '.join(holders)}; end that "
                 "first"
             )
     remedy = _REMEDIES.get(number or 0, "is the board plugged in, and the name right?")
     reason = os.strerror(number) if number else text  # pyserial's words name the port again
-    return f"serial port {url}: cannot be opened: {reason}; {remedy}"
+    text = f"serial port {url}: cannot be opened: {reason}; {remedy}"
+    return PortBusy(text) if is_busy else PortError(text)
 
 
 _REMEDIES = {

@@ -29,6 +29,7 @@ from host_broker.bus.commands import (
     Ask,
     Authenticate,
     ChangeTables,
+    Checkpoint,
     Command,
     Complain,
     Consume,
@@ -89,6 +90,7 @@ from host_broker.bus.queue import (
     read_place,
     spell_attributes,
     spell_place,
+    spell_state,
 )
 from host_broker.bus.retained import RetainedMessage
 from host_broker.bus.routes import Match, Route
@@ -156,7 +158,8 @@ class Client:
     or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
     publications. ``queues`` are those it consumes, ``own_queues``
     those of them for which it needs no right. ``held_by``: full queues it has to wait for.
-    ``congested``: its connection takes no more for now; ``holds``: its session takes no more, so
+    ``congested``: its connection takes no more for now; ``paced``: its session waits until that has
+    taken what it was given; ``holds``: its session takes no more, so
     that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
     ``topics`` are those it may publish, with their routes: that is one table for all who may the
     same. ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a
@@ -171,6 +174,7 @@ class Client:
     closing: bool = False
     published: int = 0
     congested: bool = False
+    paced: bool = False
     holds: bool = False
     slow: SlowPolicy = "pause"
     answers: deque[_RetainedAnswer] | None = None
@@ -387,7 +391,8 @@ class Broker:
                 how = read_attributes(first)
                 queue = self._bus.open_queue(name, durable=True, restored=True, **how)
                 if queue is not None:
-                    queue.given, queue.is_stored = int(second), True
+                    queue.restore_state(second)
+                    queue.is_stored = True
                 continue
             queue = self._bus.queues.get(name)
             if queue is None:
@@ -553,7 +558,9 @@ class Broker:
         if client is None or client.closing or self._ending:
             return
         self._begin(connection, now)
-        self._run_all(client, self._ask(client, client.session.drained, now))
+        if client.paced:
+            client.paced = False
+            self._run_all(client, self._ask(client, client.session.drained, now))
         self._run_suspended(client)
         for queue in self._consumed_by(client):
             queue.proceed(connection)
@@ -1064,7 +1071,7 @@ class Broker:
     def _answer(
         self,
         client: Client,
-        command: Subscribe | OpenQueue | Enqueue | Consume | Publish,
+        command: Subscribe | OpenQueue | Enqueue | Consume | Checkpoint | Publish,
         limit: str,
     ) -> None:
         """Say that a limit refused a command, or with "" that it was accepted."""
@@ -1076,7 +1083,7 @@ class Broker:
     def _refuse(
         self,
         client: Client,
-        command: Subscribe | OpenQueue | Enqueue | Consume | Publish,
+        command: Subscribe | OpenQueue | Enqueue | Consume | Checkpoint | Publish,
         action: Action,
         path: bytes,
     ) -> None:
@@ -1088,10 +1095,10 @@ class Broker:
             self._answer(client, command, f"access.{action}")
 
     def _may_use_queue(
-        self, client: Client, command: OpenQueue | Enqueue | Consume, action: Action
+        self, client: Client, command: OpenQueue | Enqueue | Consume | Checkpoint, action: Action
     ) -> bool:
         """Whether a client may do that to a queue; it is told so if not."""
-        if self.access.is_open or (not isinstance(command, Enqueue) and command.own):
+        if self.access.is_open or (isinstance(command, OpenQueue | Consume) and command.own):
             return True
         if self._decide(client, action, command.queue):
             return True
@@ -1682,8 +1689,9 @@ class Broker:
             self._answer_login(client, command, name if colon else claim, "")
         elif command.known is not None:
             self._log_in(client, command, Accepted(command.known))
-        elif not claim and command.secret is not None and not access.is_open:
-            self._log_in(client, command, access.log_in_by_token(secret, known.address, self._now))
+        elif command.token is not None:
+            by_token = access.log_in_by_token(command.token, known.address, self._now)
+            self._log_in(client, command, by_token)
         elif not claim:
             self._log_in(client, command, Accepted(known))
         elif access.is_open:
@@ -1967,6 +1975,27 @@ class Broker:
         self._end_subscriptions(client, subscriber)
         self._release_publishers(command.queue)
 
+    def _checkpoint(self, client: Client, command: Checkpoint) -> None:
+        if not self._may_use_queue(client, command, "subscribe"):
+            return
+        queue = self._bus.queues.get(command.queue)
+        if queue is None or not queue.durable:
+            self._answer(client, command, "queue.name")
+            return
+        match command.do:
+            case "set":
+                refusal = (
+                    "" if queue.set_checkpoint(command.name, command.number) else "queue.place"
+                )
+            case "forget":
+                refusal = "" if queue.forget_checkpoint(command.name) else "queue.checkpoint"
+            case "go back":
+                refusal = "" if queue.go_back(command.name) else "queue.checkpoint"
+        if not refusal:
+            self._store_queue(queue)
+            self._deliver_queue(queue)
+        self._answer(client, command, refusal)
+
     def _enqueue(self, client: Client, command: Enqueue) -> None:
         if not self._may_use_queue(client, command, "publish"):
             return
@@ -2085,13 +2114,15 @@ class Broker:
 
     def _store_queue(self, queue: Queue) -> None:
         """Have a durable queue itself stored: it comes back as it is, if anything waits in it."""
-        entry = spell_attributes(queue), b"%d" % queue.given
+        entry = spell_attributes(queue), spell_state(queue)
         self._outputs.queued[spell_place(queue.name, 0)] = entry
         queue.is_stored = True
 
     def _forget_done(self, queue: Queue) -> None:
         """Have those messages of a durable queue forgotten that are done with."""
         queued = self._outputs.queued
+        if queue.checkpoints:
+            self._store_queue(queue)  # some may be done with, and kept
         for number in queue.take_forgotten():
             key = spell_place(queue.name, number)
             if queued.get(key) is not None:
@@ -2250,6 +2281,7 @@ class Broker:
         self._cause = cause
 
     def _pace(self, client: Client, command: Pace) -> None:
+        client.paced = True
         self._outputs.paced.append(client.connection)
 
     def _ask_edge(self, client: Client, command: Ask) -> None:
@@ -2406,6 +2438,7 @@ _EXECUTE = _Executors(
         Unsubscribe: Broker._unsubscribe,
         OpenQueue: Broker._open_queue,
         DeleteQueue: Broker._delete_queue,
+        Checkpoint: Broker._checkpoint,
         Enqueue: Broker._enqueue,
         Consume: Broker._consume,
         StopConsuming: Broker._stop_consuming,

@@ -97,6 +97,14 @@ class Active:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """The broker has dropped so many messages of a subscription: they were not taken in time."""
+
+    subscription: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ready:
     """The handshake is over: the broker takes commands."""
 
@@ -134,7 +142,7 @@ class Opens:
     channel: "Channel"
 
 
-Event = Messages | Active | Ready | Done | Failed | Closed | Opens
+Event = Messages | Active | Dropped | Ready | Done | Failed | Closed | Opens
 
 
 @dataclass(slots=True)
@@ -231,6 +239,8 @@ class Channel(ABC):
 
     next_deadline: float | None = None  # when ``tick`` wants to be called, None = never
     heard: bool = False  # the broker has said anything yet
+    # What its first words look like to those who tell strangers apart, "" if like nobody's.
+    begins_as: ClassVar[str] = ""
 
     def __init__(self, where: str) -> None:
         """``where`` names the broker in error texts."""
@@ -285,6 +295,7 @@ class ClientSession(Channel):
     # How clients of this protocol are called by those who publish and subscribe.
     call_by_topics: "ClassVar[type[CallByTopics] | None]" = None
     handshake: ClassVar[str] = "did not greet"  # what is missing before ``Ready``
+    calls_anyone: ClassVar[bool] = False  # ``call`` is not only for the client of ``Setup.calls``
 
     name: str = ""  # of this client, "" if the protocol has none
 
@@ -335,8 +346,9 @@ class ClientSession(Channel):
         """Publish; ``Done`` with the payload (bytes) of the answer to this very message."""
         raise self.not_supported(Ability.REQUEST)
 
-    def call(self, operation: int, payload: bytes, now: float) -> str:
-        """Ask the client of ``Setup.calls``; ``Done`` with the payload of its answer."""
+    def call(self, operation: int, target: str, payload: bytes, now: float) -> str:
+        """Ask a client of the broker, that of ``Setup.calls`` unless the session ``calls_anyone``;
+        ``Done`` with the payload of its answer."""
         raise self.not_supported(Ability.CALL)
 
     def respond(self, message: Message, payload: bytes, now: float) -> None:

@@ -124,12 +124,24 @@ class JournalSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """HTTP (docs/journal.md, Reading from elsewhere)."""
+    """HTTP (docs/http.md) and the dashboard (docs/dashboard.md)."""
 
-    LIVE: ClassVar[frozenset[str]] = frozenset(("token", "hosts"))
+    LIVE: ClassVar[frozenset[str]] = frozenset(
+        (
+            *("token", "hosts", "rig"),
+            *("max_sessions", "max_sessions_of_one", "session_s", "session_longest_s"),
+        )
+    )
 
     token: str = ""  # sha256: and 64 hexadecimal digits; empty: only who is on this machine
     hosts: str = ""  # names, with commas between them, that lead here and are ours
+    rig: str = ""  # a folder of runs of the rig that the dashboard shows; empty: none
+    max_sessions: int = (
+        1000  # of people who have logged in with a browser; one more ends the oldest
+    )
+    max_sessions_of_one: int = 20  # of each user; one more ends one of the user's
+    session_s: float = 12 * 3600.0  # without a request; then it is over
+    session_longest_s: float = 7 * 24 * 3600.0  # then it is over, used or not
 
     def __post_init__(self) -> None:
         if self.token and not re.fullmatch("sha256:[0-9a-fA-F]{64}", self.token):

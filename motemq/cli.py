@@ -23,26 +23,32 @@ class _SubCommand:
 
 
 _LINUX = ("linux",)  # USB, its power and who has a port open: by /sys and /proc
-_UNIX = ("linux", "darwin")  # poll() on serial ports, and locks of files
+_UNIX = ("linux", "darwin")  # poll() on serial ports, locks of files, terminals
 
 _SUB_COMMANDS = {
-    "broker": _SubCommand("host_broker.cli.broker:command", "Run the broker."),
+    "broker": _SubCommand("host_broker.cli.broker:command", "Run the broker.", systems=_UNIX),
     "pub": _SubCommand("host_broker.cli.pub:command", "Publish messages."),
     "sub": _SubCommand("host_broker.cli.sub:command", "Print messages as they arrive."),
-    "top": _SubCommand("host_broker.cli.top:command", "Show the busiest topics, live."),
+    "top": _SubCommand(
+        "host_broker.cli.top:command", "Show the busiest topics, live.", systems=_UNIX
+    ),
     "ping": _SubCommand("host_broker.cli.ping:command", "Measure round trips to a broker."),
     "call": _SubCommand("host_broker.cli.call:command", "Ask a LightMQ client, print its answer."),
     "journal": _SubCommand(
-        "host_broker.cli.journal:command", "Check, repair or convert a broker's journal."
+        "host_broker.cli.journal:command",
+        "Check, repair or convert a broker's journal.",
+        systems=_UNIX,
     ),
     "backup": _SubCommand("host_broker.cli.backup:command", "Back up a broker that runs."),
     "restore": _SubCommand(
         "host_broker.cli.restore:command", "Make a broker's data folder from a backup."
     ),
     "doctor": _SubCommand(
-        "host_broker.cli.doctor:command", "Say what would keep a broker from doing well."
+        "host_broker.cli.doctor:command",
+        "Say what would keep a broker from doing well.",
+        systems=_UNIX,
     ),
-    "users": _SubCommand("host_broker.cli.users:command", "Say who a broker knows."),
+    "users": _SubCommand("host_broker.cli.users:command", "Say who a broker knows.", systems=_UNIX),
     "acl": _SubCommand("host_broker.cli.acl:command", "Ask what the rules of a broker say."),
     "certs": _SubCommand(
         "host_broker.cli.certs:command", "Make a private CA and certificates.", "certs"

@@ -4,7 +4,9 @@ broker -> virtual boards flashed, installed and verified by the rig -> journal -
 report. Every step is a ``motemq`` command of its own with a deadline.
 """
 
+import contextlib
 import os
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import click
 
 from boards.virtual.board import NodeError, find_node
+from host_broker.protocol import DEFAULT_PORT
 from motemq.children import ChildFailed, Service, motemq, run, service
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.java import find_java
@@ -77,12 +80,16 @@ def _board_arguments(boards: tuple[str, ...]) -> list[str]:
     metavar="KIND:COUNT",
     help="Virtual boards to put on the desk.",
 )
-def command(out: Path, boards: tuple[str, ...]) -> None:
+@click.option(
+    "--keep", is_flag=True, help="Run the broker again at the end, until Ctrl-C, to look at it."
+)
+def command(out: Path, boards: tuple[str, ...], keep: bool) -> None:
     """Take virtual boards from blank flash to a Spark report.
 
     Starts a broker on loopback, builds or finds the firmware, flashes, installs and verifies
     every board with the real tools, lets them send telemetry, and turns the broker's journal
-    into tables and OUT/report.html.
+    into tables and OUT/report.html. The broker's dashboard shows all of it in a browser, while it
+    happens and, with --keep, afterwards.
 
     Exit codes: 0 all passed, 1 a check failed, 3 a board, the broker or the pipeline could not
     do its part, 130 interrupted.
@@ -107,6 +114,36 @@ def command(out: Path, boards: tuple[str, ...]) -> None:
         click.secho(f"demo: FAILED in {part} after {seconds:.0f} s; logs: {out / 'logs'}", fg="red")
         raise SystemExit(rig_code or 3)
     click.secho(f"demo: passed in {seconds:.0f} s", fg="green")
+    if keep:
+        _keep(out)
+    else:
+        again = ["motemq", "broker", "--data", str(out / "broker"), "--set", f"http.rig={out}"]
+        click.echo(f"dashboard: http://127.0.0.1:{DEFAULT_PORT}/ after: {shlex.join(again)}")
+
+
+def _keep(out: Path) -> None:
+    """Run the broker with what the demo has left, until Ctrl-C or its end."""
+    try:
+        with _broker(out, "kept.log") as running:
+            click.echo(f"dashboard: http://{_address(running)}/ until Ctrl-C")
+            running.process.wait()
+    except KeyboardInterrupt:
+        click.echo("demo: the broker is stopped")
+    except ChildFailed as error:
+        click.secho(f"demo: error: {error}", fg="red", err=True)
+        raise SystemExit(3) from None
+
+
+def _broker(out: Path, log: str) -> contextlib.AbstractContextManager[Service]:
+    """Return a context manager that runs a broker with data and the rig's runs in ``out``."""
+    arguments = ("--listen", "auto://127.0.0.1:0", "--data", str(out / "broker"))
+    return service(
+        motemq("broker", *arguments, "--set", f"http.rig={out}"),
+        ready_count=1,
+        ready_prefix="listening ",
+        log=out / "logs" / log,
+        deadline_s=_BROKER_START_S,
+    )
 
 
 def _run_parts(out: Path, boards: tuple[str, ...]) -> tuple[int, int]:
@@ -116,20 +153,10 @@ def _run_parts(out: Path, boards: tuple[str, ...]) -> tuple[int, int]:
     if code:
         raise ChildFailed("the firmware could not be built (reason above)")
     _step(2, "broker")
-    broker = motemq(
-        "broker",
-        *("--listen", "auto://127.0.0.1:0"),
-        *("--data", str(out / "broker")),
-    )
-    with service(
-        broker,
-        ready_count=1,
-        ready_prefix="listening ",
-        log=out / "logs" / "broker.log",
-        deadline_s=_BROKER_START_S,
-    ) as running:
+    with _broker(out, "broker.log") as running:
         address = _address(running)
-        click.echo(f"broker: {address}, FMQP and LightMQ at one port")
+        click.echo(f"broker: {address}, all protocols at one port")
+        click.echo(f"dashboard: http://{address}/ while the demo runs")
         _step(3, "boards: flash, install, verify, telemetry")
         rig_code = run(
             motemq(

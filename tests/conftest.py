@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Cheap and pure first, so that a broken codec is told in seconds. What comes last should be short:
 # then no worker waits long for the other.
 _ORDER = [
-    *("motemq", "host_broker", "firmware", "client_upy", "firmware_node"),
+    *("motemq", "host_broker", "client_js", "firmware", "client_upy", "firmware_node"),
     *("pipeline", "boards", "benchmarks", "journey"),
 ]
 _SPARK = "tests/pipeline/"  # one Spark for all of it, hence one worker

@@ -17,7 +17,6 @@
 """
 
 import ipaddress
-import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -30,6 +29,7 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from boards.network_line import read_token
+from boards.runtime_folder import write_private
 from boards.serial_port import PortError, SerialPort
 from boards.toml_file import Section, TomlError, TomlFile, read_toml
 from host_broker.address import Address, AddressError, parse_address
@@ -175,10 +175,7 @@ def with_token(plan: ExposePlan, folder: Path) -> ExposePlan:
     token = secrets.token_hex(_TOKEN_BYTES).encode()
     name = re.sub(r"[^A-Za-z0-9._-]", "_", plan.name)
     path = folder / f"bridge-{name}-{plan.tcp_port}.token"
-    path.unlink(missing_ok=True)  # of an earlier bridge
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "wb") as file:
-        file.write(token + b"\n")
+    write_private(path, token + b"\n")
     return replace(plan, token=token, token_file=path)
 
 

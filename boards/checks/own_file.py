@@ -42,13 +42,14 @@ def _run(file: Path) -> ModuleType:
     if spec is None or spec.loader is None or not file.is_file():
         raise OwnChecksError(f"{file}: there is no such file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses, for one, look for their module there
     if (folder := str(file.absolute().parent)) not in sys.path:
         sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise OwnChecksError(f"{error.filename}:{error.lineno}: {error.msg}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         places = [each for each in extract_tb(error.__traceback__) if each.filename == str(file)]
         line = f":{places[-1].lineno}" if places else ""
         raise OwnChecksError(f"{file}{line}: {type(error).__name__}: {error}") from None

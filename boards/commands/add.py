@@ -1,5 +1,6 @@
 """``motemq rig add``: from a board that is plugged in to its file."""
 
+import json
 import sys
 import time
 from contextlib import ExitStack
@@ -11,13 +12,13 @@ from boards.commands.exits import ending
 from boards.flash.esptool_flash import read_esp_chip
 from boards.flash.find_board import Running, ask_running
 from boards.flash.target import NotThere
-from boards.inventory.board_file import load_board, missing_link
+from boards.inventory.board_file import id_fault, load_board, missing_link
 from boards.inventory.models import Model, Models, all_models, models_seen_as
 from boards.inventory.rig_file import RIG_FILE, Rig, load_rig, new_rig
 from boards.inventory.states import BoardStatus, inventory_states
 from boards.inventory.usb import UsbDevice, read_usb
 from boards.repl import ReplError
-from boards.serial_port import PortError
+from boards.serial_port import PortBusy, PortError
 from boards.session.plan import PlanError
 
 _ASK_S = 8.0
@@ -62,6 +63,8 @@ def command(
     with ending("nothing was written"):
         rig = load_rig(rig_file) if rig_file.exists() else new_rig(rig_file)
         chosen = None if model is None else _model(model, rig.models)
+        if board_id is not None and (fault := id_fault(board_id)):
+            raise PlanError(f"--id {board_id!r}: {fault}")
         if serial_url:
             text, found = _remote(serial_url, rig.models, chosen)
         else:
@@ -134,7 +137,7 @@ def _plugged(device: UsbDevice, models: Models, wanted: Model | None) -> tuple[s
         )
     usb = f"[usb]\nvid = {device.vid:#06x}\npid = {device.pid:#06x}\n"
     if device.serial:
-        usb += f'serial = "{device.serial}"\n'
+        usb += f"serial = {_quoted(device.serial)}\n"
     usb += f'path = "{device.path}"\n'
     candidates = models_seen_as(models, device.vid, device.pid)
     identity, model = identify(device.ttys[0], candidates, wanted)
@@ -144,7 +147,7 @@ def _plugged(device: UsbDevice, models: Models, wanted: Model | None) -> tuple[s
 def _remote(url: str, models: Models, wanted: Model | None) -> tuple[str, Model]:
     candidates = [model for model in models.values() if not model.virtual]
     identity, model = identify(url, candidates, wanted)
-    return f'serial_url = "{url}"\n' + identity, model
+    return f"serial_url = {_quoted(url)}\n{identity}", model
 
 
 def identify(url: str, candidates: list[Model], wanted: Model | None) -> tuple[str, Model]:
@@ -172,6 +175,8 @@ def identify(url: str, candidates: list[Model], wanted: Model | None) -> tuple[s
 def _ask(url: str) -> Running | None:
     try:
         return ask_running(url, deadline_s=_ASK_S)
+    except PortBusy:
+        raise
     except (ReplError, PortError) as error:
         click.echo(f"no MicroPython answers: {error}", err=True)
         return None
@@ -185,6 +190,10 @@ def _esp_identity(url: str, candidates: list[Model]) -> tuple[str, Model]:
     if len(fitting) != 1:
         raise PlanError(f"it is an {chip.name}: tell its model with --model")
     return f'[identity]\nmac = "{chip.mac}"\n', fitting[0]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)  # TOML's basic strings are JSON's
 
 
 def _free_id(prefix: str, taken: set[str]) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -27,6 +28,18 @@ def _rows(rig_file: Path | None) -> list[BoardStatus]:
     return inventory_states(rig)
 
 
+def table(rows: Sequence[BoardStatus]) -> Table:
+    """Return what a terminal shows, however narrow it is."""
+    shown = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("board", "model", "port", "state"):
+        # What may be long gives way: one device can be a board of many models.
+        shown.add_column(name, overflow="fold", no_wrap=name in ("board", "state"))
+    for row in rows:
+        style = _COLORS.get(row.state, "red")
+        shown.add_row(row.id or "-", row.model, row.port or "-", f"[{style}]{row.state}[/]")
+    return shown
+
+
 @click.command()
 @rig_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per board and device.")
@@ -44,14 +57,8 @@ def command(rig_file: Path | None, as_json: bool) -> None:
             for row in rows:
                 click.echo(json.dumps(dataclasses.asdict(row)))
             return
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        for name in ("board", "model", "port", "state"):
-            table.add_column(name, overflow="fold", no_wrap=True)
-        for row in rows:
-            style = _COLORS.get(row.state, "red")
-            table.add_row(row.id or "-", row.model, row.port or "-", f"[{style}]{row.state}[/]")
         console = Console(soft_wrap=False)
-        console.print(table)
+        console.print(table(rows))
         for row in rows:
             if row.detail:
                 text = f"{row.id or row.port} {row.state}: {row.detail}"

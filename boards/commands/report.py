@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from boards.commands.exits import ending
+from boards.commands.exits import ending, open_rig
+from boards.inventory.models import Models, TomlError, all_models
 from boards.reports.history import FORMER, NoRun, find_run, runs_before
 from boards.reports.junit import junit_xml
 from boards.reports.markdown import markdown
@@ -73,7 +74,7 @@ def command(
         if page is not None:
             write_page(folder, page, former)
         if junit is not None:
-            junit.write_bytes(junit_xml(record))
+            junit.write_bytes(junit_xml(record, _models()))
         if markdown_file is not None:
             with markdown_file.open("a", encoding="utf-8") as file:
                 file.write(markdown(record))
@@ -81,6 +82,14 @@ def command(
             click.echo(markdown(record), nl=False)
         if opens and page is not None and not webbrowser.open(page.absolute().as_uri()):
             raise OSError(f"no browser could be started; the page is {page}")
+
+
+def _models() -> Models:
+    """Return the models of the desk here, if there is one: a run's files say no more than names."""
+    try:
+        return open_rig(None).models
+    except (PlanError, TomlError):
+        return all_models()
 
 
 def _folder(place: Path | None) -> Path:

@@ -30,6 +30,7 @@ from boards.session.run_brokers import (
     broker_address,
     faced_by,
     facing,
+    host_and_number,
     is_open_to_others,
     named,
     open_broker,
@@ -284,7 +285,7 @@ def command(
         models = rig.models if rig else all_models()
         code, folder = run_rig(jobs, checks, models, out=out, rig=name, console=console)
         if junit is not None:
-            junit.write_bytes(junit_xml(read_run(folder)))
+            junit.write_bytes(junit_xml(read_run(folder), models))
     sys.exit(code)
 
 
@@ -319,7 +320,7 @@ def _facing(plan: BoardPlan, rig: Rig | None, brokers: RunBrokers) -> str:
 
 def _reachable(plan: BoardPlan, broker: str) -> BoardPlan:
     """A broker on another machine is reached without the proxy: it listens where brokers do."""
-    here = can_stand_at(broker.rpartition(":")[0])
+    here = can_stand_at(host_and_number(broker)[0])
     return replace(plan, has=plan.has | {"proxy"}) if here else plan
 
 

@@ -16,7 +16,7 @@ from boards.inventory.locks import BoardLock
 from boards.inventory.target import BoardHandle
 from boards.repl import ReplError
 from boards.serial_port import PortError
-from boards.session.app_board import AppBoard
+from boards.session.app_board import AppBoard, is_installed
 from boards.session.plan import PlanError
 from boards.session.serial_log import SerialLog
 from boards.tool import ToolError
@@ -102,7 +102,7 @@ def _files(folder: Path) -> Saved:
     found: Saved = {}
     for path in sorted(folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):  # just replaced
-            if path.is_file() and "__pycache__" not in path.parts:
+            if path.is_file() and is_installed(path.relative_to(folder)):
                 status = path.stat()
                 found[path] = (status.st_mtime_ns, status.st_size)
     return found

@@ -208,11 +208,16 @@ def require_schema(toml: TomlFile, schema: int) -> None:
 
 def require_id(toml: TomlFile, id: str, key: str) -> str:
     """Return ``id``, if it is a name that may go into file names. Raises ``TomlError``."""
-    if not _ID.fullmatch(id):
-        raise toml.error(
-            f"{key} = {id!r}: write 1 to 31 of a-z, 0-9 and -, as it goes into file names", key
-        )
+    if fault := id_fault(id):
+        raise toml.error(f"{key} = {id!r}: {fault}", key)
     return id
+
+
+def id_fault(id: str) -> str:
+    """Return what is wrong with a name of a board or desk, "" if nothing is."""
+    if _ID.fullmatch(id):
+        return ""
+    return "write 1 to 31 of a-z, 0-9 and -, as it goes into file names"
 
 
 def _methods(model: Model) -> tuple[FlashMethod, ...]:

@@ -233,12 +233,19 @@ def desk(states: Sequence[BoardStatus]) -> list[Finding]:
     """Look at every board of the desk, without touching it."""
     return [
         Finding(
-            "ok" if row.state in _GOOD_STATES else "note" if row.state in _NOTED else "bad",
+            _level(row),
             f"{row.id or row.port}: {row.state}" + (f": {row.detail}" if row.detail else ""),
             _REMEDIES.get(row.state, "").format(id=row.id),
         )
         for row in states
     ]
+
+
+def _level(row: BoardStatus) -> Level:
+    if row.state in _GOOD_STATES:
+        return "ok"
+    need_not_be_there = row.state == "absent" and not row.required
+    return "note" if row.state in _NOTED or need_not_be_there else "bad"
 
 
 _REMEDIES = {

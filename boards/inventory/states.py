@@ -25,6 +25,7 @@ class BoardStatus:
     state: str  # ready, in use, absent, ambiguous, wedged, loader, port busy, unknown, NOT_ON_DESK
     detail: str
     virtual: bool = False
+    required: bool = True  # False: a run goes on, and passes, without it
 
 
 def inventory_states(rig: Rig, look: Look = read_usb) -> list[BoardStatus]:
@@ -67,7 +68,8 @@ def _paths(target: BoardHandle, devices: Sequence[UsbDevice]) -> set[str]:
 
 def _status(rig: Rig, target: BoardHandle) -> BoardStatus:
     state, port, detail = _state(rig, target)
-    return BoardStatus(target.id, target.model.id, port, state, detail, target.model.virtual)
+    about = target.model.virtual, target.board.required
+    return BoardStatus(target.id, target.model.id, port, state, detail, *about)
 
 
 def _state(rig: Rig, target: BoardHandle) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ excused one is skipped with its reason, and so is one that was not run.
 import re
 from xml.etree import ElementTree as ET
 
-from boards.inventory.models import all_models
+from boards.inventory.models import Models, all_models
 from boards.reports.record import ABORTED, BoardRecord, Interval, RunRecord
 from host_broker.printable import printable_lines
 
@@ -25,11 +25,15 @@ _KINDS = {
 }
 
 
-def junit_xml(run: RunRecord) -> bytes:
-    """Return the document. A run without an end has an error of its own."""
+def junit_xml(run: RunRecord, models: Models | None = None) -> bytes:
+    """Return the document. A run without an end has an error of its own.
+
+    ``models`` say which chip a board has: those of its desk, default those that ship.
+    """
     root = ET.Element("testsuites", name=_clean(run.rig or "rig"))
     for board in run.boards.values():
-        root.append(_suite(run, board))
+        model = (models or all_models()).get(board.model)
+        root.append(_suite(run, board, model.kind if model else ""))
     if run.outcome == ABORTED:
         suite = ET.SubElement(root, "testsuite", name="rig", tests="1", errors="1", failures="0")
         case = ET.SubElement(suite, "testcase", classname="rig", name="run")
@@ -39,14 +43,13 @@ def junit_xml(run: RunRecord) -> bytes:
     return text
 
 
-def _suite(run: RunRecord, board: BoardRecord) -> ET.Element:
+def _suite(run: RunRecord, board: BoardRecord, chip: str) -> ET.Element:
     suite = ET.Element("testsuite", name=_clean(board.id), timestamp=_clean(run.ts))
     counted = _counted(board)
-    model = all_models().get(board.model)
     about = {
         "board": board.id,
         "model": board.model,
-        "chip": model.kind if model else "",
+        "chip": chip,
         "virtual": str(board.virtual).lower(),
         "firmware": board.firmware,
         "firmware_sha": board.fw_sha,

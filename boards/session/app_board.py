@@ -9,8 +9,8 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath, PurePosixPath
 
 from boards.flash.find_board import find_board, open_repl
 from boards.inventory.target import BoardHandle
@@ -31,7 +31,7 @@ _QUIET_S = 0.5  # silence after which a line is taken to have no end
 _LOOK_S = 0.1
 _KEPT = 256 * 1024  # characters that nothing has matched yet
 _LAST_WORDS = 10  # lines
-_IGNORED = ("__pycache__", ".*")
+_CACHE = "__pycache__"
 
 
 class NotSaid(AssertionError):
@@ -84,7 +84,7 @@ class AppBoard:
         until = time.monotonic() + timeout_s
         with tempfile.TemporaryDirectory(prefix="motemq-app-") as scratch:
             staged = Path(scratch) / "app"
-            shutil.copytree(folder, staged, ignore=shutil.ignore_patterns(*_IGNORED))
+            shutil.copytree(folder, staged, ignore=_stays_here)
             for name, content in (files or {}).items():
                 _lay(staged, name, content)
             for name in NAMES:
@@ -242,6 +242,15 @@ class AppBoard:
             f"{self.id} did not say {pattern!r} within {timeout_s:g} s; "
             f"{last or 'it said nothing'}\n(all that it said: {self.log.path})"
         )
+
+
+def is_installed(path: PurePath) -> bool:
+    """Return whether ``install`` copies a file: caches, hidden files and folders stay here."""
+    return not any(name == _CACHE or name.startswith(".") for name in path.parts)
+
+
+def _stays_here(_folder: str, names: Sequence[str]) -> list[str]:
+    return [name for name in names if not is_installed(PurePath(name))]
 
 
 def _lay(folder: Path, name: str, content: str | bytes) -> None:

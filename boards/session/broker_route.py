@@ -7,6 +7,7 @@ from pathlib import Path
 from boards.faults.control import ProxyControl, Route
 from boards.session.broker_process import QUICK, BrokerProcess, BrokerTiming
 from boards.session.plan import Job
+from boards.session.run_brokers import host_and_number
 from boards.session.run_certificates import RunCertificates
 
 
@@ -22,8 +23,7 @@ class BrokerRoute:
         self._job = job
         self.broker = job.facing or (job.fmqp if job.board.protocol == "fmqp" else job.lightmq)
         self.certificates = RunCertificates(Path(job.tls_dir)) if job.tls_dir else None
-        host, _, port = self.broker.rpartition(":")
-        self.address = (host, int(port))
+        self.address = host_and_number(self.broker)
         self.route: Route | None = None
         self._own: dict[str, BrokerProcess] = {}
 
@@ -43,7 +43,7 @@ class BrokerRoute:
         """Return the rig's own broker, started at its first use. Raises ``BrokerDown``."""
         own = self._own.get(timing.name)
         if own is None:
-            host = self.broker.rpartition(":")[0].strip("[]")
+            host, _ = host_and_number(self.broker)
             log = Path(self._job.log_dir) / f"{self._job.board.id}.{timing.name}-broker.log"
             own = self._own[timing.name] = BrokerProcess(host, log, timing, self.certificates)
         if not own.addresses or own.ended:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from boards.session.serial_log import line_decoder
 from host_broker.printable import printable_lines
 
 _FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)')
@@ -21,11 +22,11 @@ class ConsoleLines:
     def __init__(self, sources: Sequence[Path]) -> None:
         self._sources = sources
         self._begun = ""
+        self._decoder = line_decoder()
 
     def feed(self, data: bytes, at: str) -> list[str]:
         """Return the lines that ``data`` ends, for printing; ``at`` is the time as text."""
-        text = self._begun + data.decode(errors="backslashreplace").replace("\r\n", "\n")
-        *ended, self._begun = text.split("\n")
+        *ended, self._begun = (self._begun + self._decoder.decode(data)).split("\n")
         if len(self._begun) > _LONGEST:
             ended.append(self._begun)
             self._begun = ""

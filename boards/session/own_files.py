@@ -16,6 +16,7 @@ from pathlib import Path
 from boards.errors import RigError
 from boards.inventory.target import BoardHandle
 from boards.repl import Repl
+from boards.runtime_folder import write_private
 
 _PASSWORD = "wifi.json"  # what the rig writes there is nowhere else on this host
 NAMES = ("main.py", "boot.py", "node.json", _PASSWORD)
@@ -199,15 +200,16 @@ class OwnFiles:
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(row, file)
-            file.flush()
-            os.fsync(file.fileno())
+        write_private(fresh, json.dumps(row).encode())
+        _sync(fresh)
         fresh.replace(self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync(self._path.parent)
+
+
+def _sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -152,6 +152,12 @@ def plan_desk(rig: Rig, ids: Sequence[str], caps: Sequence[str]) -> list[BoardPl
     """
     boards = [rig.board(id) for id in dict.fromkeys(ids)] or list(rig.boards.values())
     chosen = [board for board in boards if set(caps) <= set(board.caps)]
+    if not boards:
+        raise PlanError(
+            f"{rig.file}: no board is on this desk yet; 'motemq rig add' puts one there that is "
+            "plugged in, 'motemq rig virtual up rp2040:1' a virtual one if that file says "
+            "virtual = true; or for one run: 'motemq rig run --virtual rp2040:1'"
+        )
     if not chosen:
         wanted = f" with {', '.join(caps)}" if caps else ""
         raise PlanError(f"{rig.file}: no board{wanted} on this desk; see: motemq rig list")

@@ -16,7 +16,7 @@ from boards.inventory.models import Reset
 from boards.inventory.power import PowerError
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl, ReplError
-from boards.serial_port import PortError, Tap
+from boards.serial_port import PortBusy, PortError, Tap
 from boards.virtual.control import BoardError
 
 _ASK_S = 5.0
@@ -32,11 +32,15 @@ class NotBack(RigError):
 def bring_back(board: BoardHandle, *, tap: Tap | None, progress: Progress) -> Running:
     """Return what runs on the board, after as few rungs as possible.
 
-    Raises ``NotBack``; ``WrongBoard`` if what answers is another board, or is not there.
+    Raises ``NotBack``; ``WrongBoard`` if what answers is another board, or is not there;
+    ``PortBusy`` if another program has its port: then nothing is known of the board, and nothing
+    is done to it.
     """
     seen = []
     try:
         return _ask(board, _ASK_S, tap)
+    except PortBusy:
+        raise
     except (ReplError, PortError, NotThere) as error:
         seen.append(f"asked: {error}")
     for rung in board.model.resets:

@@ -51,6 +51,12 @@ def broker_address(text: str, protocol: Protocol) -> str:
     return host_and_port
 
 
+def host_and_number(address: str) -> tuple[str, int]:
+    """Return the host, of IPv6 without its brackets, and the port of HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def named(brokers: RunBrokers, protocols: Sequence[Protocol]) -> RunBrokers:
     """Return ``brokers`` after they have answered in ``protocols``; raises ``BrokerDown``."""
     for protocol in protocols:

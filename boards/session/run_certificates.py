@@ -4,7 +4,6 @@ that it belongs to the run. Whoever signed both is known to nobody else and gone
 
 import base64
 import datetime
-import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from boards.runtime_folder import write_private
 
 BROKER_NAME = "broker.of.this.run"  # what a board expects, at whatever address it finds it
 # Boards without a clock live in 2000, or in 1970 with a wrong epoch. What limits these certificates
@@ -53,16 +54,16 @@ def run_certificates() -> Iterator[RunCertificates]:
     with tempfile.TemporaryDirectory(prefix="motemq-run-") as name:
         folder = Path(name)
         authority = _Authority()
-        _write(folder / "ca.pem", authority.certificate.public_bytes(_PEM))
-        _write(folder / "ca.der", authority.certificate.public_bytes(_DER))
+        write_private(folder / "ca.pem", authority.certificate.public_bytes(_PEM))
+        write_private(folder / "ca.der", authority.certificate.public_bytes(_DER))
         certificate, key = authority.issue(BROKER_NAME, ExtendedKeyUsageOID.SERVER_AUTH)
-        _write(folder / "broker.pem", certificate.public_bytes(_PEM))
+        write_private(folder / "broker.pem", certificate.public_bytes(_PEM))
         pkcs8 = serialization.PrivateFormat.PKCS8
-        _write(folder / "broker.key", key.private_bytes(_PEM, pkcs8, _PLAIN))
+        write_private(folder / "broker.key", key.private_bytes(_PEM, pkcs8, _PLAIN))
         certificate, key = authority.issue("board.of.this.run", ExtendedKeyUsageOID.CLIENT_AUTH)
-        _write(folder / "board.der", certificate.public_bytes(_DER))
+        write_private(folder / "board.der", certificate.public_bytes(_DER))
         sec1 = serialization.PrivateFormat.TraditionalOpenSSL
-        _write(folder / "board.key.der", key.private_bytes(_DER, sec1, _PLAIN))
+        write_private(folder / "board.key.der", key.private_bytes(_DER, sec1, _PLAIN))
         yield RunCertificates(folder)
 
 
@@ -106,9 +107,3 @@ class _Authority:
             .not_valid_after(_UNTIL)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
         )
-
-
-def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)

@@ -1,6 +1,8 @@
 """A board's console in a file, every line with the time at which its first byte came."""
 
+import codecs
 import datetime
+import io
 from pathlib import Path
 
 from host_broker.printable import printable_lines
@@ -16,12 +18,12 @@ class SerialLog:
         self._file = path.open("w", encoding="utf-8")
         self._written = 0
         self._at_line_start = True
+        self._decoder = line_decoder()
 
     def tap(self, data: bytes) -> None:
         """Log bytes that the board sent."""
-        text = data.decode(errors="backslashreplace").replace("\r\n", "\n").replace("\r", "\n")
-        for piece in text.splitlines(keepends=True):
-            self._put((self._now() if self._at_line_start else "") + _visible(piece))
+        for piece in self._decoder.decode(data).splitlines(keepends=True):
+            self._put((self._now() if self._at_line_start else "") + printable_lines(piece))
             self._at_line_start = piece.endswith("\n")
 
     def mark(self, text: str) -> None:
@@ -44,5 +46,7 @@ class SerialLog:
         return f"{datetime.datetime.now(datetime.UTC):%H:%M:%S.%f}"[:-3] + " "
 
 
-def _visible(text: str) -> str:
-    return printable_lines(text)
+def line_decoder() -> io.IncrementalNewlineDecoder:
+    """Return what makes text of a board's bytes, wherever they are cut: each end of line is one."""
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    return io.IncrementalNewlineDecoder(decoder, translate=True)

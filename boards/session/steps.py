@@ -1,6 +1,5 @@
 """The life of one board in a run: start, flash, install, check, telemetry, stop."""
 
-import os
 import threading
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from boards.inventory.target import BoardHandle
 from boards.mpremote_cli import copy_to_board
 from boards.port_users import port_users
 from boards.repl import Repl
+from boards.runtime_folder import write_private
 from boards.session import installation
 from boards.session.board_session import SILENCE_S, BoardSession, Bridge, set_silence, start_bridge
 from boards.session.broker_route import BrokerRoute
@@ -373,11 +373,7 @@ class BoardRun:
         about = self.job.board, uart, self._broker_route.address
         certificates = self._broker_route.certificates
         text = installation.node_config(*about, autostart=autostart, certificates=certificates)
-        config = self._config
-        config.unlink(missing_ok=True)
-        descriptor = os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
+        write_private(self._config, text.encode())
         self._will_write("node.json", text.encode())
 
     def _will_write(self, name: str, content: bytes) -> None:

@@ -36,7 +36,7 @@ class Result:
 def judge(check: Check, board: BoardSession, limits: Mapping[str, float]) -> Result:
     """Do a check once. Raises ``NotRun``; ``limits`` are those of the board's file."""
     try:
-        samples = check.run(board) or []
+        samples = _measured(check.run(board))
     except (*VERDICTS, NoReply) as error:
         if ended := board.ended_broker:
             return Result("error", f"{ended} ({error})", [])
@@ -48,16 +48,29 @@ def judge(check: Check, board: BoardSession, limits: Mapping[str, float]) -> Res
         return Result("error", f"invalid: {error}", [])
     except FAULTS as error:
         return Result("error", f"{type(error).__name__}: {error}", [], error)
-    except NotRun:
+    except (NotRun, KeyboardInterrupt):
         raise
-    except Exception as error:  # a mistake in a check, of a user's own for one
+    except BaseException as error:
+        # A mistake in a check, of a user's own for one. sys.exit() and pytest.fail() raise no
+        # Exception: the worker would end, and with it whatever is left to do for the board.
         return Result("error", f"{type(error).__name__}: {error} ({_line(error)})", [])
     texts = [beyond(each.of.limit, limits, each.values) for each in samples]
     message = "; ".join(filter(None, texts))
     return Result("failed" if message else "passed", message, samples)
 
 
-def _line(error: Exception) -> str:
+def _measured(returned: object) -> list[Samples]:
+    """Return the samples that a check returned, as numbers. Raises ``Invalid`` for other things."""
+    if returned is None:
+        return []
+    if not isinstance(returned, list | tuple):
+        raise Invalid(f"the check returned {returned!r:.80}, not a list of Samples, or nothing")
+    if wrong := [each for each in returned if not isinstance(each, Samples)]:
+        raise Invalid(f"the check returned a list with {wrong[0]!r:.80}, which is no Samples")
+    return [Samples(each.of, [float(value) for value in each.values]) for each in returned]
+
+
+def _line(error: BaseException) -> str:
     """Return where it was raised, and the code there: what a bare ``assert`` has to say."""
     last = extract_tb(error.__traceback__)[-1]
     return f"{last.filename}:{last.lineno}: {last.line}"

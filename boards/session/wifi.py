@@ -13,6 +13,7 @@ from pathlib import Path
 
 from boards.errors import RigError
 from boards.repl import Repl
+from boards.runtime_folder import write_private
 
 JOIN_S = 20  # an access point in the next room needs three
 _DEADLINE_S = JOIN_S + 10.0
@@ -72,11 +73,8 @@ def wifi_files(wifi: Wifi, folder: Path) -> Iterator[list[Path]]:
     boot, secret = folder / "boot.py", folder / "wifi.json"
     text = json.dumps({"ssid": wifi.ssid, "psk": wifi.psk()})
     boot.write_text(_BOOT)
-    secret.unlink(missing_ok=True)
-    descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
+        write_private(secret, text.encode())
         yield [secret, boot]
     finally:
         secret.unlink(missing_ok=True)

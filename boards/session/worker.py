@@ -208,7 +208,7 @@ class _Worker:
                 unit=each.of.unit,
                 better=each.of.better,
                 limit=None if limit is None or bound is None else bound * limit.per_unit,
-                values=[float(value) for value in each.values],
+                values=list(each.values),
                 outcome=outcome,
             )
         self._event(

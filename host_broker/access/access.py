@@ -7,6 +7,7 @@ from host_broker.access.backoff import LoginBackoff
 from host_broker.access.principal import ANONYMOUS, Kind, Principal
 from host_broker.access.rights import ClientPaths, Decision, Rights
 from host_broker.access.rules import Action, Rules
+from host_broker.access.sessions import LoginSessions
 from host_broker.access.users import Users
 
 # An unknown name must take as long as a known one: a hash that no password has, of the usual cost.
@@ -68,11 +69,14 @@ class Access:
         paths: Iterable[ClientPaths] = (),
         own_uid: int | None = None,
         backoff: LoginBackoff | None = None,
+        sessions: LoginSessions | None = None,
     ) -> None:
-        """``own_uid``: the broker's account, which administrates where there are no users."""
+        """``own_uid``: the broker's account, which administrates where there are no users.
+        ``sessions``: of those who have logged in with a browser, whom cookies tell."""
         self._paths = tuple(paths)
         self._administrators = () if own_uid is None else (f"uid:{own_uid}",)
         self.backoff = backoff if backoff is not None else LoginBackoff()
+        self.sessions = sessions if sessions is not None else LoginSessions()
         self.users: Users | None
         self.rights: Rights
         self.change(users, rules)
@@ -90,6 +94,12 @@ class Access:
         self.rights = Rights(
             rules if users is not None else None, self._paths, self._administrators
         )
+        if users is not None:  # who has another password has to log in again
+            self.sessions.keep(lambda each: each.proof == self.proof_of(each.principal))
+
+    def proof_of(self, principal: Principal) -> object:
+        """Return what a session of a user is judged by: all that is known of the user."""
+        return self.users.get(principal.name) if self.users is not None else None
 
     def allows(
         self, principal: Principal, action: Action, path: bytes | str, *, prefix: bool = False

@@ -142,6 +142,22 @@ class DeleteQueue:
     queue: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Set, forget or go back to a checkpoint of a durable queue (``Queue.checkpoints``).
+
+    ``number`` is that of the message behind which it is set. Refused are "queue.name", what is no
+    durable queue, "queue.checkpoint", a name that is none, and "queue.place", a number after which
+    something is gone already.
+    """
+
+    queue: bytes
+    do: Literal["set", "forget", "go back"]
+    name: bytes
+    number: int = 0
+    answer: Answer | None = None
+
+
 @dataclass(slots=True)
 class Enqueue:
     """Put one message into a queue, which exists or is opened as ``OpenQueue`` says by default.
@@ -310,13 +326,14 @@ class Authenticate:
     ``answer`` is called, perhaps later, nothing is read from the client.
 
     ``answer`` is told the name (without the secret), why it is refused ("": it is not), and when.
-    A secret without a claim is a token, which says whose it is. ``known``: whom the session has
-    found it to be by what the broker itself has given out.
+    ``token``: a secret that says whose it is. ``known``: whom the session has found it to be by
+    what the broker itself has given out.
     """
 
     claim: str = field(repr=False)
     answer: Callable[[str, str, float], Sequence["Command"]]
     secret: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
     known: Principal | None = None
 
 
@@ -377,6 +394,7 @@ Command = (
     | Unsubscribe
     | OpenQueue
     | DeleteQueue
+    | Checkpoint
     | Enqueue
     | Consume
     | StopConsuming

@@ -52,6 +52,27 @@ def read_attributes(text: bytes) -> dict[str, Any]:
     return {"policy": policy, "max_messages": int(messages), "max_bytes": int(size)}
 
 
+def spell_state(queue: "Queue") -> bytes:
+    """Return what else of a durable queue is stored: up to which number messages may have been
+    given; with checkpoints also up to which all are done with, and each as number and name."""
+    if not queue.checkpoints:
+        return b"%d" % queue.given
+    marks = [b"%d=%s" % (number, name.hex().encode()) for name, number in queue.checkpoints.items()]
+    return b" ".join((b"%d" % queue.given, b"%d" % queue.done, *marks))
+
+
+def read_state(text: bytes) -> tuple[int, int, dict[bytes, int]]:
+    """Return given, done, and checkpoints. ValueError if it is none."""
+    given, *more = text.split(b" ")
+    if not more:
+        return int(given), 0, {}
+    checkpoints = {}
+    for mark in more[1:]:
+        number, _, name = mark.rpartition(b"=")
+        checkpoints[bytes.fromhex(name.decode())] = int(number)
+    return int(given), int(more[0]), checkpoints
+
+
 def read_place(key: bytes) -> tuple[bytes, int]:
     """Return the queue and the number of a key. ValueError if it is none."""
     if len(key) <= _NUMBER.size:
@@ -101,6 +122,10 @@ class Queue:
     for the message by which they are reached; what is in flight is never dropped, and one message
     may always wait behind it.
 
+    A *checkpoint* is a name for a place: a number up to which all was done with when it was set.
+    What is done with and behind a checkpoint is kept, so that it can wait once more (``go_back``):
+    as much as may wait, then the oldest of it goes, and the checkpoints before it with it.
+
     ``durable``: its messages are stored elsewhere, too. Whoever does that asks for the numbers of
     those that are done with (``take_forgotten``), and for ``given``: those up to this number may
     have been given to a consumer, and are marked as redelivered when they are restored.
@@ -135,6 +160,10 @@ class Queue:
         self._last_number = after
         self._count = 0  # waiting and in flight
         self._bytes = 0
+        self.checkpoints: dict[bytes, int] = {}
+        self._kept: deque[QueuedMessage] = deque()  # done with, for checkpoints
+        self._kept_bytes = 0
+        self._done_before = 0  # up to this number, of what is restored
 
     def __len__(self) -> int:
         """How many messages wait or are in flight."""
@@ -157,8 +186,9 @@ class Queue:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of all messages, waiting or in flight."""
+        """The numbers of all messages: waiting, in flight, or kept for checkpoints."""
         found = [each.number for each in self._waiting if each.number not in self._taken]
+        found += [each.number for each in self._kept]
         for consumer in self._consumers.values():
             found += consumer.in_flight
         return found
@@ -251,10 +281,91 @@ class Queue:
             raise ValueError(f"message {number} of {self.name!r} is out of order")
         size = message_size(topic, body, properties)
         message = QueuedMessage(number, topic, body, properties, size, number <= self.given)
-        self._last_number = max(number, self.given)
+        self._last_number = max(number, self.given, self._done_before)
+        if number <= self._done_before:
+            self._kept.append(message)
+            self._kept_bytes += message.size
+            return
         self._waiting.append(message)
         self._count += 1
         self._bytes += message.size
+
+    # ---- checkpoints ----
+
+    @property
+    def kept(self) -> int:
+        """How many messages are kept for checkpoints."""
+        return len(self._kept)
+
+    @property
+    def done(self) -> int:
+        """The number up to which nothing waits or is in flight."""
+        self._clear_taken()
+        first = [self._waiting[0].number] if self._waiting else []
+        for consumer in self._consumers.values():
+            first += consumer.in_flight
+        return min(first, default=self._last_number + 1) - 1
+
+    def set_checkpoint(self, name: bytes, number: int) -> bool:
+        """Name the place behind a message; False if not all that came after it is there still."""
+        first = min(self.done + 1, self._kept[0].number if self._kept else self._last_number + 1)
+        if not first - 1 <= number <= self._last_number:
+            return False
+        self.checkpoints[name] = number
+        self._release_kept()
+        return True
+
+    def forget_checkpoint(self, name: bytes) -> bool:
+        """Forget a name, and what is kept for nothing else; False if there is none."""
+        if self.checkpoints.pop(name, None) is None:
+            return False
+        self._release_kept()
+        return True
+
+    def go_back(self, name: bytes) -> bool:
+        """Have all that was done with since a checkpoint wait again; False if there is none."""
+        number = self.checkpoints.get(name)
+        if number is None:
+            return False
+        again = sorted((each for each in self._kept if each.number > number), key=_number)
+        self._kept = deque(each for each in self._kept if each.number <= number)
+        for message in again:
+            self._count += 1
+            self._bytes += message.size
+            self._kept_bytes -= message.size
+        self._give_back(again)
+        return True
+
+    def restore_state(self, text: bytes) -> None:
+        """Take back what ``spell_state`` gave, before the messages. ValueError if it is none."""
+        self.given, self._done_before, self.checkpoints = read_state(text)
+        self._last_number = max(self.given, self._done_before)
+
+    def _keep(self, messages: Iterable[QueuedMessage]) -> None:
+        least = min(self.checkpoints.values())
+        for message in messages:
+            if message.number <= least:
+                self._forgotten.append(message.number)
+                continue
+            self._kept.append(message)
+            self._kept_bytes += message.size
+        while self._kept and (
+            len(self._kept) > self.max_messages or self._kept_bytes > self.max_bytes
+        ):
+            lost = self._kept[0].number
+            for name, number in list(self.checkpoints.items()):
+                if number < lost:
+                    del self.checkpoints[name]
+            self._release_kept()
+
+    def _release_kept(self) -> None:
+        """Forget what is kept for no checkpoint."""
+        least = min(self.checkpoints.values(), default=self._last_number)
+        released = [each for each in self._kept if each.number <= least]
+        if released:
+            self._kept = deque(each for each in self._kept if each.number > least)
+            self._kept_bytes -= sum(each.size for each in released)
+            self._forgotten += [each.number for each in released]
 
     def take_forgotten(self) -> list[int]:
         """Return the numbers of what is done with since the last time, of a durable queue."""
@@ -386,7 +497,10 @@ class Queue:
         if self.durable:
             if batch[-1].number > self.given:
                 self.given = self._last_number + _MARKED_AHEAD
-            self._forgotten += [message.number for message in batch]
+            if self.checkpoints:
+                self._keep(batch)
+            else:
+                self._forgotten += [message.number for message in batch]
         self._count -= len(batch)
         given: dict[ConnectionId, list[QueuedMessage]] = {}
         total = 0
@@ -461,6 +575,10 @@ class Queue:
         if self.durable:
             numbers = {message.number for message in returned}
             self._forgotten = [each for each in self._forgotten if each not in numbers]
+            kept = [each for each in self._kept if each.number not in numbers]
+            if len(kept) < len(self._kept):
+                self._kept = deque(kept)
+                self._kept_bytes = sum(each.size for each in kept)
         self._give_back(returned)
 
     def is_paced(self, connection: ConnectionId) -> bool:
@@ -477,7 +595,9 @@ class Queue:
     def _forget(self, message: QueuedMessage) -> None:
         self._count -= 1
         self._bytes -= message.size
-        if self.durable:
+        if self.checkpoints:
+            self._keep([message])
+        elif self.durable:
             self._forgotten.append(message.number)
 
 

@@ -200,7 +200,11 @@ def command(
                 uncounted=debug or not (topics or feedback),
                 filter=conditions,
             )
-            wanted.print_from(client, subscription, subscribed)
+            try:
+                wanted.print_from(client, subscription, subscribed)
+            finally:
+                if subscription.dropped:
+                    say(f"the broker dropped {subscription.dropped} messages: we were too slow")
         if count is not None and wanted.printed < count and not retained_only:
             raise OutOfTime(f"{wanted.printed} of {count} messages came within {wait_s:g} s")
 

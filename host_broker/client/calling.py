@@ -57,8 +57,8 @@ class Calling:
         limit_s = shell.settings.timeout_s if timeout_s is None else timeout_s
         if Ability.CALL not in shell.can:
             return await self._call_by_topics(target, payload, limit_s)
-        if shell.settings.calls == target:
-            return await shell.call(payload, limit_s)
+        if shell.session.calls_anyone or shell.settings.calls == target:
+            return await shell.call(target, payload, limit_s)
         caller = self._callers.pop(target, None)
         if caller is None or caller.shell.closed:
             settings = Settings(timeout_s=shell.settings.timeout_s, calls=target)
@@ -67,7 +67,7 @@ class Calling:
         self._callers[target] = caller  # the one used last is the last
         caller.calls += 1
         try:
-            return await caller.shell.call(payload, limit_s)
+            return await caller.shell.call(target, payload, limit_s)
         finally:
             caller.calls -= 1
             await self._close_some()

@@ -195,7 +195,8 @@ class _ChannelConnection(asyncio.Protocol):
             if self.ended is not None:
                 return
             channel = self._channel
-            if not channel.heard and (speaks := stranger(data[:16])):
+            speaks = None if channel.heard else stranger(data[:16])
+            if speaks not in (None, channel.begins_as):
                 self.abort(channel.broken(f"what answers there speaks {speaks}").error)
                 return
             had_credit = channel.credit

@@ -28,6 +28,12 @@ class SubscriptionFace:
         """With ``confirm``: whether what was read so far is followed by new messages only."""
         return self._subscribed.active
 
+    @property
+    def dropped(self) -> int:
+        """How many messages the broker dropped, because this program did not read in time; UMQ's
+        broker says that."""
+        return self._subscribed.dropped
+
 
 class ClientFace:
     """A client that is not connected yet."""

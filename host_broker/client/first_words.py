@@ -4,8 +4,9 @@
 def stranger(data: bytes) -> str | None:
     """Return what speaks, from the first bytes of a connection; None if nothing is known of it.
 
-    No word here can begin a message of a real broker: as FMQP these bytes announce bodies of
-    gigabytes or a protocol's unused flags, as LightMQ unknown opcodes.
+    A broker of UMQ begins as HTTP; otherwise no word here can begin a message of a real broker: as
+    FMQP these bytes announce bodies of gigabytes or a protocol's unused flags, as LightMQ unknown
+    opcodes.
     """
     if data.startswith((b"HTTP/", b"<!DOC", b"<html")):
         return "HTTP"

@@ -42,6 +42,7 @@ from host_broker.client_session import (
     ClientSession,
     Closed,
     Done,
+    Dropped,
     Event,
     Failed,
     Message,
@@ -403,6 +404,10 @@ class Shell:
                 subscribed = self._subscriptions.get(event.subscription)
                 if subscribed is not None:
                     self._subscriptions.mark(subscribed, active=True)
+            elif isinstance(event, Dropped):
+                subscribed = self._subscriptions.get(event.subscription)
+                if subscribed is not None:
+                    subscribed.dropped += event.count
             elif isinstance(event, Failed):
                 self._refuse(event.operation, event.error)
             elif isinstance(event, Ready):
@@ -711,11 +716,11 @@ class Shell:
         if subscribed.refused is not None:
             raise subscribed.refused
 
-    async def call(self, payload: bytes, timeout_s: float | None) -> bytes:
-        """Ask the client that this connection is for, and return the payload of its answer."""
+    async def call(self, target: str, payload: bytes, timeout_s: float | None) -> bytes:
+        """Ask a client that this connection can call, and return the payload of its answer."""
 
         def begin(session: ClientSession) -> Callable[[int, float], str]:
-            return lambda number, now: session.call(number, payload, now)
+            return lambda number, now: session.call(number, target, payload, now)
 
         result = await self._operate(begin, timeout_s)
         return result if isinstance(result, bytes) else b""

@@ -18,7 +18,8 @@ _KNOWN_TOPICS = 8192
 class Subscribed:
     """One subscription. ``inbox``: its own, once somebody reads it. ``active``: as far as its
     reader has read; ``confirmed``: as far as the broker has said. ``awaited``: who made it waits
-    until it is active, and need not be told so. ``refused``: it never will be.
+    until it is active, and need not be told so. ``refused``: it never will be. ``dropped``: so many
+    messages the broker could not deliver in time.
     """
 
     def __init__(self, spec: Subscription) -> None:
@@ -28,6 +29,7 @@ class Subscribed:
         self.confirmed = asyncio.Event()
         self.awaited = False
         self.refused: ClientError | None = None
+        self.dropped = 0
 
 
 class Subscriptions:

@@ -81,8 +81,9 @@ class Answerer:
             async with self._looking:
                 journal = self._journal
                 if journal is not None:
+                    await asyncio.sleep(0)  # the turn in which the last of it comes
                     with contextlib.suppress(TimeoutError, JournalError, MessageStoreError):
-                        await journal.settle(_SETTLE_S)
+                        await journal.reach(journal.appended, _SETTLE_S, "written")
                 if isinstance(question, AskHistory):
                     return await self._look_back(question)
                 if isinstance(question, AskJournal) and journal is not None:

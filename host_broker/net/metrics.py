@@ -152,6 +152,17 @@ LIMITS: Mapping[str, str] = {
     "fq.handshake_timeout_s": "motemq_clients_closed",
     "fq.max_payload": "motemq_discarded",
     "fq.max_program": "motemq_clients_closed",
+    "umq.handshake_timeout_s": "motemq_clients_closed",
+    "umq.ping_timeout_s": "motemq_clients_closed",
+    "umq.max_text": "motemq_clients_closed",
+    "umq.max_attachment": "motemq_clients_closed",
+    "umq.max_attachments": "motemq_clients_closed",
+    "umq.max_calls": "motemq_discarded",
+    "umq.max_subscriptions": "motemq_discarded",
+    "umq.max_attributes": "motemq_discarded",
+    "umq.max_attribute_bytes": "motemq_discarded",
+    "umq.max_waiting_updates": "motemq_dropped_messages",
+    "umq.max_waiting_bytes": "motemq_dropped_bytes",
 }
 
 Figure = tuple[str, tuple[str, ...], float]  # a name of FAMILIES, values of its labels, value

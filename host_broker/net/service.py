@@ -213,6 +213,12 @@ async def _serve(
             _log.warning("SIGHUP: %s; the settings stay as they were", error)
             return
         access.backoff.change(live.access.failed_logins, live.access.login_backoff_s)
+        http = live.http
+        access.sessions.change(
+            http.max_sessions, http.max_sessions_of_one, http.session_s, http.session_longest_s
+        )
+        if access.is_open:  # sessions are those of http.token
+            access.sessions.keep(lambda each: each.proof == http.token)
         if users is not None:
             access.change(users, rules)
             server.access_changed()
@@ -224,6 +230,7 @@ async def _serve(
 
     live = LiveSettings(settings)
     access = broker.access
+    broker.web_users = access.sessions.principal
     passwords = PasswordChecks(live)
     server = Server(broker, live, poller, journal, signalled, passwords)
     recent = Recent(settings.bus.history_bytes)
@@ -259,7 +266,13 @@ async def _serve(
         from host_broker.net.metrics import Figures
 
         publishing = Publishing(server, broker, journal, live.all.bus.max_steps_per_s)
-        access = HttpAccess(broker.access, passwords, broker.stats, server.log_denial)
+        access = HttpAccess(
+            broker.access,
+            passwords,
+            broker.stats,
+            server.log_denial,
+            token=lambda: live.http.token,
+        )
         figures = Figures(
             broker, server, live, slots, pending, handshakes, journal, passwords, began
         )

@@ -70,6 +70,7 @@ def _backfill(journal: Path, rig: Path, place: Storage, registry: Path) -> None:
         click.echo(f"  {written.table:<20} {written.rows:>9} rows  {written.seconds:6.1f} s")
 
     sources = Sources(journal, rig, load_registry(registry))
+    place.prove()
     click.echo("pipeline: starting Spark")
     with spark_log() as log, spark_session(log) as spark, in_words(log):
         write_tables(spark, sources, place, progress)

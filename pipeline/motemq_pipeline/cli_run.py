@@ -67,7 +67,8 @@ def _run(config: RunConfig, once: bool, progress: "_Progress") -> None:
             "end beside the checkpoint, in this process; give it a cluster, spark://HOST:PORT, or "
             "local[*]"
         )
-    check_source(config)
+    check_source(config, once)
+    config.place.prove()
     progress.say("starting Spark")
     with (
         _ended_by_signals() as ended,

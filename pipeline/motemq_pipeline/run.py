@@ -34,10 +34,10 @@ def run(
 ) -> None:
     """Keep the tables up to date until ``ended()``, or with ``once`` until all is in them.
 
-    ``tell`` is told every second how it goes. Raises ``PipelineError`` for what a person can
+    ``tell`` is told every second how it goes. Whoever calls has had the place of the tables prove
+    itself (``Storage.prove``), which needs no Spark. Raises ``PipelineError`` for what a person can
     mend, and ``PySparkException`` when a query fails.
     """
-    config.place.prove()
     with only_run(config.checkpoint), token_file(config) as token:
         streams = Streams(spark, config, token)
         watch = _Watch(config, tell)
@@ -85,9 +85,10 @@ class _Watch:
         self._say(streams, state)
 
     def _say(self, streams: Streams, state: str) -> None:
-        restarts = streams.restarts
+        restarts, scans = streams.restarts, streams.scans
         for name, query in streams.queries.items():
-            self._seen[name] = replace(self._of(name, query), restarts=restarts[name])
+            found = self._of(name, query, scans[name])
+            self._seen[name] = replace(found, restarts=restarts[name])
         queries_now = tuple(self._seen.values())
         self._status = replace(
             self._status,
@@ -99,17 +100,18 @@ class _Watch:
         write_status(self._status, self._checkpoint)
         self._tell(self._status)
 
-    def _of(self, name: str, query: StreamingQuery) -> QueryStatus:
+    def _of(self, name: str, query: StreamingQuery, scans: int) -> QueryStatus:
         before = self._seen.get(name) or QueryStatus(name, -1, 0, 0.0, 0, 0.0, None, "")
         found = before
         for progress in query.recentProgress:
             if progress.batchId > found.batch and progress.numInputRows:
+                rows = progress.numInputRows // scans
                 found = replace(
                     found,
                     batch=progress.batchId,
-                    batch_rows=progress.numInputRows,
+                    batch_rows=rows,
                     batch_s=progress.batchDuration / 1000,
-                    rows=found.rows + progress.numInputRows,
+                    rows=found.rows + rows,
                     finished_at=progress.timestamp,
                 )
         history = self._history.setdefault(name, deque())

@@ -41,6 +41,8 @@ _LOCAL = "local[*,4]"
 _JAVA = "-Djdk.lang.Process.launchMechanism=VFORK"
 _BRIEF_JAVA = "-XX:TieredStopAtLevel=1"
 _BRIEF_COLLECTOR = "-XX:+UseSerialGC"
+_SUBMIT_JAVA = "SPARK_SUBMIT_OPTS"
+_ENVIRONMENTS_JAVA = (_SUBMIT_JAVA, "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 _COLLECTOR = re.compile(r"-XX:[+-]Use\w*GC\b")  # Java does not start with two of them
 # Between Java and Python rows are Arrow's columns. Java looks at each value's place, and whether it
 # is null, several times; Spark has asked for that before it takes one.
@@ -60,7 +62,7 @@ SQL_SETTINGS = {
         "FileSystemBasedCheckpointFileManager"
     ),
 }
-_EXECUTORS = {"spark.executor.defaultJavaOptions": _ARROW_JAVA}
+_EXECUTORS_JAVA = "spark.executor.defaultJavaOptions"
 # systemd, for one, ends a service by a signal to all its processes. Java goes when this one has
 # ended what it does there (``_end``), or is gone itself: its stdin is then closed.
 _NOT_BY_SIGTERM = "trap '' TERM\n"
@@ -127,27 +129,28 @@ def _python_sockets(master: str, scratch: Path) -> dict[str, str]:
 
 
 def _java_options(brief: bool, chosen: Mapping[str, str]) -> str:
-    """Return ours for the driver's Java. Those of a user, ``extraJavaOptions``, come after them."""
+    """Return ours for the driver's Java.
+
+    Those of a cluster or a user, ``defaultJavaOptions`` and ``extraJavaOptions``, come after them.
+    """
     if not brief:
         return f"{_JAVA} {_ARROW_JAVA}"
     # A cluster's own settings, in SPARK_CONF_DIR, may choose one, too.
-    ours = is_local(chosen.get("spark.master", _LOCAL)) and not _COLLECTOR.search(
-        chosen.get("spark.driver.extraJavaOptions", "")
-    )
+    theirs = [chosen.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra")]
+    theirs += [os.environ.get(name, "") for name in _ENVIRONMENTS_JAVA]
+    ours = is_local(chosen.get("spark.master", _LOCAL)) and not _COLLECTOR.search(" ".join(theirs))
     return f"{_JAVA} {_ARROW_JAVA} {_BRIEF_JAVA} {_BRIEF_COLLECTOR if ours else ''}".rstrip()
 
 
-def _settings(scratch: Path, java_options: str) -> dict[str, str]:
-    log4j = scratch / "log4j2.properties"
-    log4j.write_text(_LOG4J)
+def _executors_java(theirs: str | None) -> str:
+    """Return ours for the Java of executors, and after them a cluster's or a user's: those win."""
+    return f"{_ARROW_JAVA} {theirs or ''}".rstrip()
+
+
+def _settings(scratch: Path) -> dict[str, str]:
     return {
         "spark.master": _LOCAL,
         "spark.app.name": "motemq pipeline",
-        "spark.driver.defaultJavaOptions": (
-            f"{java_options} -Dderby.system.home={scratch} "
-            f"-Dlog4j2.configurationFile={log4j.as_uri()}"
-        ),
-        **_EXECUTORS,
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -182,13 +185,18 @@ def spark_session(
     ):
         conf = SparkConf(loadDefaults=False)
         ours = {
-            **_settings(Path(scratch), _java_options(brief, chosen)),
+            **_settings(Path(scratch)),
             **_python_sockets(master, Path(scratch)),
             **_driver_address(master, address),
         }
         for key, value in {**ours, **chosen}.items():
             conf.set(key, value)
-        with _python_side_in(output), _refusal_in_words(java, log), _interrupt_held_back() as held:
+        with (
+            _python_side_in(output),
+            _refusal_in_words(java, log),
+            _java_told(Path(scratch), _java_options(brief, chosen)),
+            _interrupt_held_back() as held,
+        ):
             gateway = launch_gateway(  # type: ignore[no-untyped-call]  # PySpark has no types there
                 conf, {"stdout": output, "stderr": subprocess.STDOUT}
             )
@@ -199,6 +207,8 @@ def spark_session(
                 raise KeyboardInterrupt
             with _python_side_in(output):
                 with _refusal_in_words(java, log):
+                    theirs = SparkConf(_jvm=gateway.jvm).get(_EXECUTORS_JAVA, "")
+                    conf.set(_EXECUTORS_JAVA, _executors_java(theirs))
                     context = SparkContext(conf=conf, gateway=gateway)
                 if not is_local(master):
                     context.addPyFile(str(write_package(Path(scratch) / "motemq.zip")))
@@ -303,6 +313,26 @@ def _environment(java: Java, scratch: Path, master: str, address: str) -> Iterat
         **({"SPARK_LOCAL_IP": local_ip} if local_ip else {}),
         "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
     }
+    with _set(ours):
+        yield
+
+
+@contextlib.contextmanager
+def _java_told(scratch: Path, options: str) -> Iterator[None]:
+    """Tell the driver's Java ``options`` while it starts, before those of the user.
+
+    Not by the setting ``spark.driver.defaultJavaOptions``: a cluster's own would be lost.
+    """
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    ours = f"-Dderby.system.home={scratch} -Dlog4j2.configurationFile={log4j.as_uri()}"
+    theirs = os.environ.get(_SUBMIT_JAVA, "")
+    with _set({_SUBMIT_JAVA: f"{options} {ours} {theirs}".rstrip()}):
+        yield
+
+
+@contextlib.contextmanager
+def _set(ours: Mapping[str, str]) -> Iterator[None]:
     theirs = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
     try:
@@ -355,12 +385,12 @@ def _submitted(settings: Mapping[str, str]) -> SparkSession:
     """Return the session of ``spark-submit``: what its ``--conf`` says goes before ``settings``."""
     SparkContext._ensure_initialized()  # then Java's settings can be asked
     submitted = dict(SparkConf().getAll())
-    ours = {**_EXECUTORS, **SQL_SETTINGS}
-    chosen = {**ours, **settings, **submitted}
+    chosen = {**SQL_SETTINGS, **settings, **submitted}
     refuse_time_zone(chosen)
     builder = SparkSession.builder
-    for key in (*ours, *settings):
+    for key in (*SQL_SETTINGS, *settings):
         builder = builder.config(key, chosen[key])
+    builder = builder.config(_EXECUTORS_JAVA, _executors_java(chosen.get(_EXECUTORS_JAVA)))
     try:
         return builder.getOrCreate()
     except Exception as error:  # whatever stopped Java, it has said more

@@ -26,6 +26,7 @@ from motemq_pipeline.decoding_arrow import MESSAGE_COLUMNS, SILVER_SCHEMA, silve
 from motemq_pipeline.parquet_files import Target
 from motemq_pipeline.rules import Registry
 from motemq_pipeline.schemas import shaped
+from pyspark_motemq.workers import settle
 
 # What ``decoded`` has rows of.
 TARGETS = (
@@ -153,6 +154,7 @@ def first_arrivals(readings: DataFrame) -> DataFrame:
 def _first_of_a_board(
     _: Any, frames: Iterable[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
+    settle()
     known = state.getOption
     arrivals = Arrivals.from_bytes(known[0]) if known else Arrivals()
     rows = pd.concat(list(frames)).sort_values(["partition", "message_seq"], kind="stable")

@@ -32,16 +32,17 @@ def source_options(source: Source, token: Path | None, reader: str = "") -> dict
     return {name: value for name, value in options.items() if value}
 
 
-def check_source(config: RunConfig) -> None:
+def check_source(config: RunConfig, once: bool = False) -> None:
     """Raise ``PipelineError`` if no broker answers, or one refuses: before Spark is started.
 
-    One of several that does not answer is no reason not to begin.
+    One of several that does not answer is no reason not to begin, unless all that there is must be
+    read (``once``).
     """
     with token_file(config) as token:
         try:
             options = Options.read(source_options(config.source, token))
             if options.brokers:
-                Brokers(options.brokers).check()
+                Brokers(options.brokers).check(once)
         except JournalError as error:
             raise PipelineError(str(error)) from error
 

@@ -41,6 +41,7 @@ class Stream:
     """One query: the tables it feeds; its rows, and what adds a batch of them to the tables.
 
     ``timed``: time alone makes batches of it, so Spark never finds that it has all there is.
+    ``scans``: how often it reads each of its rows, so how often Spark counts it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Stream:
     begin: Callable[[], _Begun]
     least_trigger_s: float = 0.0
     timed: bool = False
+    scans: int = 1
 
 
 class Streams:
@@ -65,8 +67,16 @@ class Streams:
         if config.alerts is not None:
             alerts = AlertSettings.read(config.alerts)
             self._streams.append(
-                # It runs at every trigger, because time raises alerts.
-                Stream("alerts", _ALERTS, lambda: (self._alerts(alerts), self._alert), 1.0, True)
+                Stream(
+                    "alerts",
+                    _ALERTS,
+                    lambda: (self._alerts(alerts), self._alert),
+                    1.0,
+                    # It runs at every trigger, because time raises alerts.
+                    timed=True,
+                    # Last wills are looked for by themselves.
+                    scans=2 if alerts.presence else 1,
+                )
             )
         self._once = False
         self._restarts: dict[str, Restarts] = {}
@@ -126,6 +136,11 @@ class Streams:
         backlog = Backlog(self._table("bronze_messages"))
         ends = [json.loads(source.endOffset or "null") for source in progress.sources]
         return not any(backlog.rows(end) for end in ends)
+
+    @property
+    def scans(self) -> dict[str, int]:
+        """How often each query reads its rows."""
+        return {stream.name: stream.scans for stream in self._streams}
 
     @property
     def restarts(self) -> dict[str, int]:

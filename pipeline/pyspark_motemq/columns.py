@@ -94,7 +94,8 @@ _PROTOCOLS = pa.array(
         "lightmq",
         "micromsg2",
         "fq",
-        *(f"protocol {code}" for code in range(5, 256)),
+        "umq",
+        *(f"protocol {code}" for code in range(6, 256)),
     ],
     pa.string(),
 )

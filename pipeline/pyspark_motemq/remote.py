@@ -321,16 +321,20 @@ class Brokers:
         """Return why brokers, by their number, were missing from ``reachable`` last time."""
         return dict(self._unreachable)
 
-    def check(self) -> None:
-        """Raise ``JournalError`` if no broker answers within seconds, or one refuses."""
+    def check(self, all_of_them: bool = False) -> None:
+        """Raise ``JournalError`` if no broker answers within seconds, or one refuses.
+
+        ``all_of_them``: also if one of several does not answer.
+        """
         with ThreadPoolExecutor(len(self._remotes)) as pool:
             asked = [pool.submit(remote.partitions, _PATIENCE_S) for remote in self._remotes]
         refused = [each.exception() for each in asked]
         for error in refused:
             if error is not None and not isinstance(error, BrokerUnavailable):
                 raise error
-        if all(refused):
-            raise JournalError(str(refused[0]))
+        away = [error for error in refused if error is not None]
+        if away and (all_of_them or len(away) == len(refused)):
+            raise JournalError(str(away[0]))
 
     def identities(self) -> dict[int, str]:
         """Return the UUIDs of the journals that were asked, in the order of the brokers."""

@@ -25,6 +25,7 @@ from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.remote import Broker
+from pyspark_motemq.workers import settle
 
 _PACKETS = "application/x-fmqp"
 _PART_BYTES = 4 * 1024 * 1024  # of one request
@@ -84,6 +85,7 @@ class Writer(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Prepared:
         """Prepare the publications of one task."""
+        settle()
         return _prepared(self._options, iterator)
 
     def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
@@ -102,6 +104,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Prepared:
         """Prepare the publications of one task."""
+        settle()
         return _prepared(self._options, iterator)
 
     def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:

@@ -11,6 +11,7 @@ from host_broker.outputs import Buffer, Close, Failure, Outputs, Record
 from host_broker.protocols.fmqp.settings import FmqpSettings
 from host_broker.protocols.fmqp.spelling import encode_publication, encode_subscription
 from host_broker.protocols.lightmq.settings import LightmqSettings
+from host_broker.questions import Question
 from host_broker.settings import BusSettings, Settings, SlowPolicy
 
 Message = tuple[int, str, bytes]  # flags, topic, body
@@ -80,6 +81,7 @@ class Desk:
         self.left: set[int] = set()  # they are sent nothing more
         self.failures_expected = False  # otherwise a session that raises fails the test
         self.failures: list[Failure] = []
+        self.questions: list[tuple[int, Question]] = []  # nobody has answered
         self._next = 1
 
     @property
@@ -132,6 +134,7 @@ class Desk:
         """Do what the broker wants done."""
         done = Done(self.broker.take())
         self.records += done.records
+        self.questions += done.questions
         for failure in done.failures:
             if not self.failures_expected:
                 raise failure.error

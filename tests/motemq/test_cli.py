@@ -63,6 +63,8 @@ def test_unknown_sub_command_is_a_usage_error() -> None:
         ("darwin", "demo", "Linux"),
         ("win32", "bridge", "Linux or macOS"),
         ("win32", "firmware", "Linux or macOS"),
+        *(("win32", name, "Linux or macOS") for name in ("broker", "doctor", "journal", "top")),
+        ("win32", "users", "Linux or macOS"),
     ],
 )
 def test_what_another_system_lacks_is_one_line(system: str, name: str, needs: str) -> None:

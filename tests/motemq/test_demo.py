@@ -1,11 +1,16 @@
 """What the demo says before it begins; the whole demo is tests/journey."""
 
+import json
+import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 _DEMO = """
 import sys
+import urllib.request
 for wheel in sys.argv.pop().split(","):
     sys.modules[wheel] = None  # as on a machine that has not installed it
 from motemq.cli import main
@@ -56,3 +61,33 @@ def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path) -> None
     assert result.returncode == 1
     assert "was not written by a demo" in result.stderr
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+_KEEP = """
+import sys
+import urllib.request
+from pathlib import Path
+from motemq.demo import _keep
+_keep(Path(sys.argv[1]))
+"""
+
+
+def test_the_broker_that_is_kept_shows_its_dashboard_until_it_is_interrupted(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "logs").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", _KEEP, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        line = process.stdout.readline()
+        found = re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+/) until Ctrl-C\n", line)
+        assert found is not None, line
+        with urllib.request.urlopen(found[1], timeout=20) as page:
+            assert b"<title>MoteMQ</title>" in page.read()
+        with urllib.request.urlopen(found[1] + "dashboard/rig", timeout=20) as rig:
+            assert json.load(rig) == {"runs": []}
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == "demo: the broker is stopped\n"
+    assert process.wait(60) == 0

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import contextlib
 import hmac
+import json
 import re
 import select
 import socket
@@ -43,6 +44,7 @@ from host_broker.stats import Stats
 from tests.host_broker.desk import Desk
 from tests.host_broker.lightmq_peer import Peer
 from tests.host_broker.protocols.micromsg2.peer import micromsg2_desk
+from tests.host_broker.protocols.umq.peer import UmqPeer, umq_desk
 
 _ROOT = Path(__file__).parents[2]
 _RIGHT, _WRONG = "kitchen-token-of-many-letters", "another-token-of-many-letters"
@@ -116,6 +118,27 @@ def _http_token(secret: str) -> bool:
     return asyncio.run(_asked(f"Bearer {secret}", Access(), token_hash(_RIGHT))) == 200
 
 
+def _umq(desk: Desk, hello: dict[str, str]) -> bool:
+    client = UmqPeer(desk, peer=EdgePeer("127.0.0.1"))
+    client.heard()
+    (answer, *_) = client.say(f"H1:{json.dumps(hello)}")
+    return str(answer).startswith("W1:")
+
+
+def _umq_token(secret: str) -> bool:
+    return _umq(umq_desk(access=_access()), {"token": secret})
+
+
+def _umq_password(secret: str) -> bool:
+    return _umq(umq_desk(access=_access()), {"user": "kitchen", "password": secret})
+
+
+def _umq_http_token(secret: str) -> bool:
+    desk = umq_desk()
+    desk.broker.settings_changed(Settings(http=HttpSettings(token=token_hash(_RIGHT))))
+    return _umq(desk, {"token": secret})
+
+
 def _exposed_port(secret: str) -> bool:
     gate = TokenGate(_RIGHT.encode(), lambda _: None)
     caller, held = socket.socketpair()
@@ -135,8 +158,14 @@ _DOORS: tuple[Callable[[str], bool], ...] = (
     _http_bearer,
     _http_basic,
     _http_token,
+    _umq_token,
+    _umq_password,
+    _umq_http_token,
     _exposed_port,
 )
+
+
+_BY_TOKEN = (_http_bearer, _umq_token)
 
 
 class _Comparisons:
@@ -188,7 +217,7 @@ def test_a_secret_is_right_if_its_digest_is(
     assert not door(_RIGHT)
 
 
-@pytest.mark.parametrize("door", [door for door in _DOORS if door is not _http_bearer])
+@pytest.mark.parametrize("door", [door for door in _DOORS if door not in _BY_TOKEN])
 def test_a_wrong_secret_is_refused_by_nothing_else(
     door: Callable[[str], bool], comparisons: _Comparisons
 ) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from host_broker.client import connect
+from motemq_pipeline.cli import command
 from motemq_pipeline.cli_run import in_a_line
 from motemq_pipeline.status import QueryStatus, RunStatus
 from pyspark_motemq import remote
@@ -115,7 +117,17 @@ def test_nobody_waits_twice_for_a_broker_that_is_silent(monkeypatch: pytest.Monk
 def test_a_start_needs_one_broker_that_answers(tmp_path: Path) -> None:
     nobody = Broker("http://127.0.0.1:1")
     with broker("--data", str(tmp_path), "--listen", "auto://127.0.0.1:0") as running:
-        Brokers([nobody, Broker(f"http://127.0.0.1:{running.ports['auto']}")]).check()
+        one_of_two = Brokers([nobody, Broker(f"http://127.0.0.1:{running.ports['auto']}")])
+        one_of_two.check()
+        # Who is to read all there is needs all.
+        with pytest.raises(JournalError, match=r"the broker at http://127\.0\.0\.1:1 cannot be"):
+            one_of_two.check(all_of_them=True)
+        file = tmp_path / "run.toml"
+        brokers = f'["127.0.0.1:{running.ports["auto"]}", "127.0.0.1:1"]'
+        file.write_text(f'[source]\nbrokers = {brokers}\n[tables]\nfolder = "tables"\n')
+        found = CliRunner().invoke(command, ["run", str(file), "--once"])
+        assert (found.exit_code, found.output.count("\n")) == (3, 1), found.output
+        assert "the broker at http://127.0.0.1:1 cannot be reached" in found.output
     with pytest.raises(JournalError, match="cannot be reached"):
         Brokers([nobody]).check()
 

@@ -107,6 +107,25 @@ def test_a_uri_where_a_folder_is_needed_is_wrong_usage(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("place", ["foo://bucket/tables", "ftp://host/tables"])
+def test_tables_at_a_uri_that_is_none_are_refused_before_spark_starts(
+    tmp_path: Path, place: str
+) -> None:
+    told = f"pipeline: error: {place} cannot keep tables: Unknown scheme: {place[:3]}"
+    options = _folders(tmp_path)
+    assert options[-2] == "--tables"
+    code, out, err = _motemq("backfill", *options[:-1], place)
+    assert (code, out.splitlines(), err.startswith(told)) == (3, [], True), err
+    file = tmp_path / "run.toml"
+    file.write_text(
+        f'[source]\njournal = "journal"\n[tables]\nfolder = "{place}"\ncheckpoint = "kept"\n'
+    )
+    code, out, err = _motemq("run", file)
+    assert (code, out.splitlines(), err.startswith(told)) == (3, [], True), err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "kept").exists()
+
+
 def test_a_wrong_port_is_told_before_spark_starts(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text('[source]\nbrokers = "127.0.0.1:1"\n[tables]\nfolder = "tables"\n')

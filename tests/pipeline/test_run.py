@@ -97,7 +97,11 @@ def test_alerts_of_what_is_there_are_told_once_and_that_is_the_end(
     for first in (0, 2):  # the second time it goes on in the middle
         readings = [(f"lab/north{first}/pressure", value) for value in (b"1000", b"1200")]
         write_segment(tmp_path / "journal", 0, [(Sender(1, 1), readings)], first)
-        _once(spark, config)
+        status = _once(spark, config)
+        # Wills and readings are read by themselves, but a message is one message.
+        assert {query.name: query.rows for query in status.queries} == dict.fromkeys(
+            ("bronze", "silver", "alerts"), 2
+        )
         found = [row["board"] for row in rows_of(config.place.uri, "alerts")]
         assert sorted(found) == [f"north{each}" for each in range(0, first + 1, 2)]
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.failures import of_java
 from motemq_pipeline.sessions import (
+    _ARROW_JAVA,
     _driver_address,
     _java_options,
     _python_sockets,
@@ -52,24 +53,52 @@ def test_java_looks_at_each_value_from_python_once(spark: SparkSession) -> None:
     assert not arrow.memory.BoundsChecking.BOUNDS_CHECKING_ENABLED
     assert not arrow.vector.NullCheckingForGet.NULL_CHECKING_ENABLED
     # Executors of a cluster are told the same.
-    told = spark.conf.get("spark.executor.defaultJavaOptions")
-    assert told is not None
-    assert told in (spark.conf.get("spark.driver.defaultJavaOptions") or "")
+    assert spark.conf.get("spark.executor.defaultJavaOptions") == _ARROW_JAVA
 
 
-def test_who_chooses_a_garbage_collector_has_it(tmp_path: Path) -> None:
+def test_a_cluster_keeps_the_java_options_it_has_of_its_own(tmp_path: Path) -> None:
+    """Those of its settings, for drivers and executors; where they say otherwise, they win."""
+    null_checks = "arrow.enable_null_check_for_get"
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.driver.defaultJavaOptions -Dmotemq.test=driver\n"
+        f"spark.executor.defaultJavaOptions -Dmotemq.test=executor -D{null_checks}=true\n"
+    )
+    program = (
+        "import sys; from pathlib import Path; from motemq_pipeline.sessions import spark_session\n"
+        "chosen = {'spark.master': 'local-cluster[1,1,1024]'}\n"
+        "with spark_session(Path(sys.argv[1]), settings=chosen) as spark:\n"
+        "    java = spark.sparkContext._jvm.java.lang.System\n"
+        "    asked = ['motemq.test', 'arrow.enable_unsafe_memory_access', sys.argv[2]]\n"
+        "    print(*(java.getProperty(name) for name in asked))\n"
+        "    of = \"java_method('java.lang.System', 'getProperty', '{}')\"\n"
+        "    row = spark.range(1).repartition(1).selectExpr(*map(of.format, asked)).first()\n"
+        "    print(*row)\n"
+    )
+    argv = [sys.executable, "-c", program, str(tmp_path / "log"), null_checks]
+    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (
+        0,
+        "driver true false\nexecutor true true\n",
+    ), done.stderr
+
+
+@pytest.mark.parametrize("by", ["setting", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"])
+def test_who_chooses_a_garbage_collector_has_it(tmp_path: Path, by: str) -> None:
     """Java does not start with two of them."""
     program = (
         "import sys; from pathlib import Path; from motemq_pipeline.sessions import spark_session\n"
-        "chosen = {'spark.driver.extraJavaOptions': '-XX:+UseParallelGC -Dmotemq.test=1'}\n"
+        "chosen = {'spark.driver.extraJavaOptions': sys.argv[2]} if sys.argv[2] else {}\n"
         "with spark_session(Path(sys.argv[1]), settings=chosen) as spark:\n"
         "    java = spark.sparkContext._jvm.java.lang\n"
         "    beans = java.management.ManagementFactory.getGarbageCollectorMXBeans()\n"
         "    print(beans[0].getName(), java.System.getProperty('motemq.test'))\n"
     )
-    argv = [sys.executable, "-c", program, str(tmp_path / "log")]
+    chosen = "-XX:+UseParallelGC -Dmotemq.test=1"
+    argv = [sys.executable, "-c", program, str(tmp_path / "log"), chosen * (by == "setting")]
     environment = {**os.environ}
     environment.pop("JDK_JAVA_OPTIONS", None)  # of our tests, which choose one for all Javas
+    environment |= {} if by == "setting" else {by: chosen}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "PS MarkSweep 1\n"), done.stderr
 
@@ -84,7 +113,10 @@ def test_who_chooses_a_garbage_collector_has_it(tmp_path: Path) -> None:
         ({"spark.master": "spark://10.1.2.4:7077"}, False),  # whose own settings are not here
     ],
 )
-def test_brief_work_has_a_brief_collector(chosen: dict[str, str], ours: bool) -> None:
+def test_brief_work_has_a_brief_collector(
+    monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], ours: bool
+) -> None:
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)  # of our tests
     assert ("-XX:+UseSerialGC" in _java_options(True, chosen)) is ours
     assert "UseSerialGC" not in _java_options(False, chosen)
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_motemq.workers import settle
@@ -26,7 +27,7 @@ print(once, len(collections), gc.get_freeze_count() > 1000)
 """
 
 
-# What is a stream's row, from what tasks have seen of it, in a process that has done nothing else.
+# What tasks call, each in a process that has done nothing else.
 _JOINED = """
 import gc
 from datetime import UTC, datetime
@@ -37,6 +38,34 @@ part = {"board": "b", "connection": 1, "protocol": "fmqp", "path": "a/b", "messa
 part |= {"numbered": 1, "arrived": [0, 0], "first_at": at, "last_at": at}
 row = _joined(pa.Table.from_pylist([part], schema=_PARTS_ARROW))
 print(row["expected"][0], gc.get_freeze_count() > 1000)
+"""
+
+
+_FIRST = """
+import gc
+import pandas as pd
+from motemq_pipeline.silver import _first_of_a_board
+
+class State:
+    getOption = None
+    def update(self, state):
+        pass
+
+twice = {"partition": 0, "message_seq": [0, 1], "connection": 1, "sensor": "t", "seq": 7}
+(rows,) = _first_of_a_board(("b",), [pd.DataFrame(twice)], State())
+print(len(rows), gc.get_freeze_count() > 1000)
+"""
+_PUBLISHED = """
+import gc
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark_motemq.source import DefaultSource
+
+schema = StructType().add("path", StringType()).add("payload", BinaryType())
+rows = pa.RecordBatch.from_pylist([{"path": "a/b", "payload": b"1"}])
+source = DefaultSource({"brokers": "127.0.0.1:1"})
+writer = getattr(source, WRITER)(schema, False)
+print(len(writer.write(iter([rows])).lengths), gc.get_freeze_count() > 1000)
 """
 
 
@@ -58,8 +87,17 @@ def test_a_process_that_spark_does_not_keep_is_left_alone() -> None:
     assert gc.get_freeze_count() == before
 
 
-def test_who_only_joins_what_was_seen_of_streams_leaves_it_out_too() -> None:
-    assert _said(_JOINED, SPARK_REUSE_WORKER="1") == ["1", "True"]
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(_JOINED, id="streams"),
+        pytest.param(_FIRST, id="first arrivals"),
+        pytest.param(_PUBLISHED.replace("WRITER", "'writer'"), id="sink"),
+        pytest.param(_PUBLISHED.replace("WRITER", "'streamWriter'"), id="sink of a stream"),
+    ],
+)
+def test_whatever_a_task_calls_leaves_it_out_too(program: str) -> None:
+    assert _said(program, SPARK_REUSE_WORKER="1") == ["1", "True"]
 
 
 def test_sparks_own_workers_are_such(spark: SparkSession) -> None:

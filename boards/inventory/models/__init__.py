@@ -138,6 +138,8 @@ def load_model(path: Path) -> Model:
     for key in ("image", "chip_ids"):
         if said.flash.method != "none" and key not in toml.data["flash"]:
             raise toml.missing(Loader, key, "flash")
+    if said.flash.method != "none" and not said.flash.chip_ids:
+        raise toml.error("flash.chip_ids is empty: no image could be for it", "flash.chip_ids")
     if said.link.transport == "uart" and said.link.uart is None:
         raise toml.missing(_Link, "uart", "link")
     image = said.flash.image

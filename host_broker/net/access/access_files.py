@@ -11,6 +11,7 @@ from pathlib import Path
 from host_broker.access.access import Access
 from host_broker.access.backoff import LoginBackoff
 from host_broker.access.rules import Rules, RulesError
+from host_broker.access.sessions import LoginSessions
 from host_broker.access.users import User, Users, UsersError
 from host_broker.net.access.access_error import AccessError
 from host_broker.registry import protocols
@@ -30,6 +31,12 @@ def load_access(settings: Settings) -> Access:
         [spec.client_paths for spec in protocols().values() if spec.client_paths],
         os.getuid(),
         LoginBackoff(settings.access.failed_logins, settings.access.login_backoff_s),
+        LoginSessions(
+            settings.http.max_sessions,
+            settings.http.max_sessions_of_one,
+            settings.http.session_s,
+            settings.http.session_longest_s,
+        ),
     )
 
 

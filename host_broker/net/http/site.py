@@ -13,10 +13,12 @@ from aiohttp import web
 from host_broker.access.web import Origin, bearer, is_foreign, is_misled, is_token
 from host_broker.net.connection.tuning import is_local
 from host_broker.net.http import backup as backup_pages
+from host_broker.net.http import dashboard as dashboard_pages
 from host_broker.net.http import journal as journal_pages
 from host_broker.net.http import operations as operations_pages
 from host_broker.net.http import protocol_pages
 from host_broker.net.http import publish as publish_pages
+from host_broker.net.http import rig as rig_pages
 from host_broker.net.http.mistake import mistake
 from host_broker.net.http.principals import PRINCIPAL, HttpAccess
 from host_broker.net.http.publishing import Publishing
@@ -83,6 +85,8 @@ class Site:
             operations_pages.routes(figures, troubles, access),
             backup_pages.routes(journal, access, lambda: _more_files(live, kept)),
             protocol_pages.routes(specs, server, publishing, access),
+            dashboard_pages.routes(access),
+            rig_pages.routes(live, access),
         ]
         if journal is not None:
             tables.append(journal_pages.routes(journal, access))
@@ -176,11 +180,12 @@ def application(
     ``asking`` has aiohttp's protocol of every client that waits for an answer.
 
     With users (``access``) that is who may ``connect`` to ``http``; each page asks for more. With
-    ``http.token`` that is who has the token (``Authorization: Bearer``). Without, it is who
-    asks from this machine. Who does must ask for a loopback address by number, localhost, or a name
-    of ``http.hosts``: a page in a browser that had its own name point here is not let in. No page
-    of another site is, whatever it asks and whatever it knows: a browser may add what it has been
-    told for us by itself.
+    ``http.token`` that is who has the token (``Authorization: Bearer``). A session's cookie is as
+    good, with its CSRF token where something is changed; the page on which somebody gets one is for
+    all. Without either, it is who asks from this machine. Who does must ask for a loopback address
+    by number, localhost, or a name of ``http.hosts``: a page in a browser that had its own name
+    point here is not let in. No page of another site is, whatever it asks and whatever it knows: a
+    browser may add what it has been told for us by itself.
 
     ``figures`` count what is answered and who is refused.
     """
@@ -189,12 +194,19 @@ def application(
     async def guarded(request: web.Request, handler: _Handler) -> web.StreamResponse:
         asking.add(request.protocol)
         try:
-            refusal = _refusal(request, live.http, access.is_open)
+            session = access.session(request)
+            is_public = dashboard_pages.is_public(request)
+            refusal = _refusal(request, live.http, access, session is not None or is_public)
+            if refusal is None:
+                answer = access.forged(request, session)
+                refusal = None if answer is None else _Refusal("no CSRF token", answer)
             if refusal is not None:
                 if figures is not None:
                     figures.refuse(refusal.reason)
                 return refusal.answer
-            who = await access.principal(request)
+            if is_public:  # it asks who it is itself
+                return await handler(request)
+            who = await access.principal(request, session)
             if isinstance(who, web.Response):
                 if figures is not None:
                     figures.refuse("access.connect")
@@ -210,7 +222,8 @@ def application(
             asking.discard(request.protocol)
 
     async def prepared(request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update(_FOR_BROWSERS)
+        for name, value in _FOR_BROWSERS.items():
+            response.headers.setdefault(name, value)
         if figures is not None:
             figures.answered(request.method, response.status)
 
@@ -245,21 +258,27 @@ class _Refusal:
     answer: web.Response
 
 
-def _refusal(request: web.Request, settings: HttpSettings, is_open: bool) -> _Refusal | None:
-    """Return why a request is not let in; ``is_open``: there are no users, who are asked later."""
+def _refusal(
+    request: web.Request, settings: HttpSettings, access: HttpAccess, token_asked: bool
+) -> _Refusal | None:
+    """Return why a request is not let in; users, if there are some, are asked later.
+
+    ``token_asked``: it needs no token, since it has shown one, or is about to.
+    """
     origin = _origin(request)
-    if is_foreign(origin):
+    if is_foreign(origin) and not _is_link_to_the_page(request):
         text = "this is a request of a page of another site; the broker answers programs only"
         return _Refusal("foreign page", mistake(403, text))
     # Every browser says whom it asks. Who does not, as probes by HTTP/1.0 may, is none.
     if "Host" in request.headers and is_misled(origin, settings.hosts):
         text = "ask for 127.0.0.1 or localhost; what other names lead here says http.hosts"
         return _Refusal("foreign host", mistake(403, text))
-    if not is_open:
+    if not access.is_open:
         return None
     token = settings.token
     if token:
-        if is_token(bearer([request.headers.get("Authorization", "")]), token):
+        given = bearer([request.headers.get("Authorization", "")])
+        if token_asked or is_token(given, token):
             return None
         answer = mistake(401, "send the token that belongs to http.token: Authorization: Bearer …")
         answer.headers["WWW-Authenticate"] = 'Bearer realm="motemq"'
@@ -268,6 +287,18 @@ def _refusal(request: web.Request, settings: HttpSettings, is_open: bool) -> _Re
         return None
     text = "without http.token, only programs on this machine may ask"
     return _Refusal("other machine", mistake(403, text))
+
+
+def _is_link_to_the_page(request: web.Request) -> bool:
+    """Whether somebody has followed a link to the dashboard. Nobody else sees the page then: no
+    frame has it, no script can read it; and it is the same for everybody."""
+    return (
+        request.method == "GET"
+        and request.path == "/"
+        and "Origin" not in request.headers
+        and request.headers.getall("Sec-Fetch-Mode", ()) == ["navigate"]
+        and request.headers.getall("Sec-Fetch-Dest", ()) == ["document"]
+    )
 
 
 def _origin(request: web.Request) -> Origin:

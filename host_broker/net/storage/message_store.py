@@ -25,7 +25,7 @@ _FROM_VERSION_1 = "ALTER TABLE retained ADD COLUMN properties BLOB DEFAULT x''"
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
 
 _EMPTY_QUEUES = (
-    "DELETE FROM queued WHERE number = 0 "
+    "DELETE FROM queued WHERE number = 0 AND instr(properties, x'20') = 0 "  # no checkpoints
     "AND queue NOT IN (SELECT queue FROM queued WHERE number > 0)"
 )
 

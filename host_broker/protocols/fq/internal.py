@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from host_broker.bus.commands import Command, PublishMany, Reply
+from host_broker.bus.commands import Checkpoint, Command, PublishMany, Reply
 from host_broker.bus.outcomes import Outcome, Outcomes
 from host_broker.bus.queue import Queue
 from host_broker.outputs import ConnectionId
@@ -10,15 +10,21 @@ from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.fq.keeper import TableKeeper
 from host_broker.protocols.fq.pages import (
+    MAX_MARKS,
+    STATISTICS,
     SUBMIT,
     ClientFigures,
     ExchangeFigures,
+    Mark,
     QueueFigures,
     RouteFigures,
+    marked,
+    read_mark,
     read_submission,
     refused,
     statistics,
     submitted,
+    unmarked,
 )
 from host_broker.protocols.fq.peering import Peering, Tag
 from host_broker.protocols.fq.queues import MODULUS, Binding, Exchange, FqClient, FqQueue
@@ -27,6 +33,11 @@ from host_broker.protocols.fq.shared import FqShared
 from host_broker.tables import Rows
 
 VERSION = "motemq"  # fqd says its own here
+_REFUSALS = {
+    "queue.name": "Checkpoints on memory queues not supported",
+    "queue.place": "'chkptid' is out of range of the queue",
+    "queue.checkpoint": "Checkpoint does not exist",
+}
 
 
 class InternalSession(Session):
@@ -78,7 +89,9 @@ class InternalSession(Session):
         """Answer a page."""
         if request.path == SUBMIT:
             return self._submit(request)
-        return [Reply(self._statistics)]
+        if request.path == STATISTICS:
+            return [Reply(self._statistics)]
+        return self._checkpoint(request)
 
     # ---- /submit ----
 
@@ -111,6 +124,44 @@ class InternalSession(Session):
             [address.topic], [payload], [properties], ID, [server.new_id()], told=told.append
         )
         return [publish, Reply(answer)]
+
+    # ---- checkpoints ----
+
+    def _checkpoint(self, request: PageRequest) -> Sequence[Command]:
+        """Do what is asked, in fqd's order of faults."""
+        mark = read_mark(request)
+        reason = mark if isinstance(mark, str) else self._why_not(mark)
+        if isinstance(mark, str) or reason:
+            return [Reply(lambda: unmarked(reason))]
+        refusals: list[str] = []
+
+        def answered(limit: str) -> Sequence[Command]:
+            refusals.append(limit)
+            return NOTHING
+
+        def answer() -> PageAnswer:
+            if self._denied:
+                return refused(self._denied, 403)
+            refusal = refusals[0] if refusals else "nobody did it"
+            return unmarked(_REFUSALS.get(refusal, refusal)) if refusal else marked(mark)
+
+        path = self._shared.queues.by_name[mark.queue].path
+        return [Checkpoint(path, mark.do, mark.name, mark.number, answered), Reply(answer)]
+
+    def _why_not(self, mark: Mark) -> str:
+        queue = self._shared.queues.by_name.get(mark.queue)
+        if queue is None:
+            name = mark.queue.decode(errors="backslashreplace")
+            return f"Cannot find registered queue '{name}'"
+        if mark.do == "set" and not queue.permanent:
+            return "Checkpoints on ephemeral queues not supported"
+        if queue.kind != "disk":
+            return "Checkpoints on memory queues not supported"
+        on_bus = self._shared.context.queues.get(queue.path)
+        marks = () if on_bus is None else on_bus.checkpoints
+        if mark.do == "set" and mark.name not in marks and len(marks) >= MAX_MARKS:
+            return f"there are {MAX_MARKS} checkpoints already"
+        return ""
 
     # ---- /stats.json ----
 

@@ -1,19 +1,31 @@
 """What fq says by HTTP (R48-R51): fqd's pages, with fqd's words.
 
-``read_submission`` and ``submitted`` are ``/submit``; ``statistics`` is ``/stats.json``.
+``read_submission`` and ``submitted`` are ``/submit``; ``statistics`` is ``/stats.json``;
+``read_mark``, ``marked`` and ``unmarked`` are those of checkpoints, with a ``Mark``.
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from host_broker.pages import Page, PageAnswer, PageRequest
 
 SUBMIT, STATISTICS = "/submit", "/stats.json"
+ADD, REMOVE, RESET = "/add_checkpoint", "/remove_checkpoint", "/reset_to_checkpoint"
+_MARKS: dict[str, Literal["set", "forget", "go back"]] = {
+    ADD: "set",
+    REMOVE: "forget",
+    RESET: "go back",
+}
 PAGES = (
     Page(SUBMIT, ("POST", "PUT"), publishes=True),
     Page(STATISTICS, subscribe="$/info/stats"),
+    *(Page(path, ("POST", "PUT"), publishes=True) for path in _MARKS),
 )
+RESERVED = b"fq"  # where consumers are, to fqd
+MAX_MARKS = 64  # checkpoints of a queue
 ANYBODY = b"_web"  # the sender of who says nothing (A15)
 MAX_NAME = 127  # bytes of exchange, route, sender (R25)
 
@@ -69,6 +81,73 @@ def submitted(routed: int, dropped: int, no_route: int, no_exchange: int) -> Pag
         f'"no_route":{no_route},"no_exchange":{no_exchange}}}\n'
     )
     return PageAnswer(text.encode())
+
+
+# ---- checkpoints ----
+
+_PLACE = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
+_PLACE_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is to be done with a checkpoint; ``number`` is that of a message, of those to be set."""
+
+    queue: bytes
+    name: bytes
+    do: Literal["set", "forget", "go back"]
+    number: int = 0
+
+
+def read_mark(request: PageRequest) -> Mark | str:
+    """Return what a request wants of a checkpoint, or what is wrong with it, in fqd's words."""
+    do, query = _MARKS[request.path], request.query
+    for name in ("qname", "cpname", "chkptid"):
+        if not query.get(name) and (name != "chkptid" or do == "set"):
+            return f"missing {name}"
+    queue, mark = _asked(query["qname"]), _asked(query["cpname"])
+    if mark == RESERVED:
+        return "'fq' is a reserved name, cannot be used for a checkpoint name"
+    if len(mark) > MAX_NAME:
+        return "checkpoint name too long"
+    if do != "set":
+        return Mark(queue, mark, do)
+    place = _PLACE.fullmatch(query["chkptid"])
+    if place is None:
+        return "'chkptid' must be of format: [0-9]*:[0-9]*"
+    return Mark(queue, mark, do, (int(place[1]) << _PLACE_BITS) + int(place[2]))
+
+
+def spell_place(number: int) -> bytes:
+    """Return the second half of the id of a message of a queue on disk: where it is in it (R26).
+
+    Two numbers, LOG and MARKER, as fqd's machines have them in memory.
+    """
+    return number.to_bytes(8, "big")[3::-1] + (number % (1 << _PLACE_BITS)).to_bytes(4, "little")
+
+
+def marked(mark: Mark) -> PageAnswer:
+    """Say that it is done."""
+    said = {
+        "set": "Checkpoint added",
+        "forget": "Checkpoint removed",
+        "go back": f"'{_text(mark.queue)}' reset to checkpoint '{_text(mark.name)}'",
+    }
+    return _said("success", said[mark.do])
+
+
+def unmarked(reason: str) -> PageAnswer:
+    """Say why it is not."""
+    return _said("error", reason)
+
+
+def _said(status: str, message: str) -> PageAnswer:
+    text = f'{{\n "status": "{status}",\n "message": {json.dumps(message)}\n}}\n'
+    return PageAnswer(text.encode(), close=True)
+
+
+def _asked(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 # ---- statistics ----

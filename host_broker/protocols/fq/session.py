@@ -55,6 +55,7 @@ from host_broker.protocols.fq.events import (
     TooLong,
     Unbind,
 )
+from host_broker.protocols.fq.pages import spell_place
 from host_broker.protocols.fq.queues import (
     Binding,
     FqClient,
@@ -404,6 +405,7 @@ class FqSession(Session):
             return NOTHING
         parts: list[bytes] = []
         count = left_out = 0
+        on_disk = client.queue.kind == "disk"
         topic = sender = hops = head = origin = None
         heads, origins, lengths, short = (
             self._server.topics.heads,
@@ -427,6 +429,8 @@ class FqSession(Session):
             id = get(ID)
             if id is None or len(id) != ID_BYTES:
                 id = self._server.new_id()
+            if on_disk:
+                id = id[:8] + spell_place(message.number)
             body = message.body
             length = len(body)
             parts += (

@@ -251,7 +251,7 @@ class LightmqClientSession(ClientSession):
         self._send(payload, operation, counts=True)
         return _UNANSWERED
 
-    def call(self, operation: int, payload: bytes, now: float) -> str:
+    def call(self, operation: int, target: str, payload: bytes, now: float) -> str:
         _require_call(payload)
         self._send(payload, operation, counts=True)
         return _UNANSWERED

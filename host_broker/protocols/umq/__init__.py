@@ -3,8 +3,8 @@
 ``events`` what is said; ``codec`` text messages to what they say and back; ``attachments`` which
 binary belongs to which text; ``peer`` one end of a connection, both ends alike; ``websocket`` bytes
 to messages; ``session`` one connection of the broker; ``calls`` the broker's own calls;
-``patterns`` what may be subscribed to; ``updates`` what waits for a client; ``shared`` what all have
-in common; ``server`` makes them; ``settings`` the section [umq].
+``patterns`` what may be subscribed to; ``updates`` what waits for a client; ``shared`` what all
+have in common; ``server`` makes them; ``client`` the other side; ``settings`` the section [umq].
 R and A numbers are those of the requirements and ambiguities in ``NOTES.md``.
 """
 
@@ -27,6 +27,10 @@ UMQ = ProtocolSpec(
     settings=UmqSettings,
     # Before HTTP, which it begins as: the request for a WebSocket at this path.
     first_bytes=(FirstBytes((b"GET /umq", frozenset(b" ?")), rank=15),),
+    path="client",
+    user=True,
+    connect_options=("token_file",),
+    client="host_broker.protocols.umq.client:UmqClientSession",
     answers_until_stopped=True,
     authenticates=True,
 )

@@ -128,6 +128,7 @@ class Calls:
         self._until: dict[int, float] = {}  # calls that are answered later, the oldest first
         self._asked: dict[int, _Asked] = {}
         self._last_asked = 0
+        self._syncs: list[int] = []  # calls that wait until what was retained is told
 
     @property
     def deadline(self) -> float | None:
@@ -181,10 +182,18 @@ class Calls:
                     commands += self._forget(number)
         return commands
 
+    def told(self) -> None:
+        """More updates have been told: answer who waited for that."""
+        if self._syncs and not self._session.updates.tells_kept:
+            for call in self._syncs:
+                self._answer(call, {})
+            self._syncs.clear()
+
     def close(self) -> None:
         """Forget all."""
         self._until.clear()
         self._asked.clear()
+        self._syncs.clear()
 
     # ---- answers ----
 
@@ -254,9 +263,11 @@ class Calls:
                 self._fail(call, *self._refusal(limit, pattern))
                 made = topic.subscriptions[: len(parts) - left - 1]
                 return session.answered([Unsubscribe(e.topic, e.id, e.prefix) for e in made])
-            if not left:
-                self._answer(call, {"subscribed": pattern})
-            return session.answered()
+            if left:
+                return NOTHING
+            topic.is_made = True
+            self._answer(call, {"subscribed": pattern})
+            return session.answered(session.end_topic(topic) if topic.is_unwanted else ())
 
         topic.subscriptions = [
             Subscribe(
@@ -281,6 +292,17 @@ class Calls:
             raise CallFailed(MALFORMED, f"{text} is no subscription")
         self._answer(call, {"unsubscribed": topic.pattern})
         return self._session.end_topic(topic)
+
+    def _sync(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
+        arguments.options(0, {})
+
+        def answer(_: object) -> Sequence[Command]:
+            self._syncs.append(call)
+            self.told()
+            return self._session.answered()
+
+        # The broker comes to this when all that is retained for subscriptions before is here.
+        return [Ask(AskTraffic(()), answer)]
 
     def _publish(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         text, body = arguments.text(0, "TOPIC"), arguments.body(1)
@@ -415,7 +437,7 @@ class Calls:
                         "sent": seen.sent,
                     }
                 )
-            self._answer(call, {"clients": told, "more": more})
+            self._answer_page(call, "clients", told, facts[-1].connection if more else None)
             return self._session.answered()
 
         self._wait(call, now)
@@ -431,7 +453,8 @@ class Calls:
             for topic in found[: page.limit]
             if self._may_hear(topic)
         ]
-        self._answer(call, {"topics": told, "more": len(found) > page.limit})
+        after = found[page.limit - 1] if len(found) > page.limit else None
+        self._answer_page(call, "topics", told, after)
         return NOTHING
 
     def _retained(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
@@ -456,9 +479,8 @@ class Calls:
                 nobody, message.topic, body, message.at_ms, 0, message.properties, kept=True
             )
             publications.append(told(waiting, attachments))
-        after = found[taken - 1].topic.decode(errors="replace") if taken else page.after
-        answer = {"retained": publications, "more": len(found) > taken, "after": after}
-        self._answer(call, answer, attachments)
+        after = found[taken - 1].topic if len(found) > taken else None
+        self._answer_page(call, "retained", publications, after, attachments)
         return NOTHING
 
     def _queues(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
@@ -468,7 +490,8 @@ class Calls:
         queues = self._shared.queues
         names = sorted(name for name in queues if name.startswith(prefix) and name > after)
         told = [_queue(queues[name]) for name in names[: page.limit]]
-        self._answer(call, {"queues": told, "more": len(names) > page.limit})
+        after = names[page.limit - 1] if len(names) > page.limit else None
+        self._answer_page(call, "queues", told, after)
         return NOTHING
 
     def _wills(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
@@ -488,7 +511,8 @@ class Calls:
             for each in found
             if self._may_hear(each.topic)
         ]
-        self._answer(call, {"wills": told, "more": len(found) > page.limit})
+        after = found[-1].connection if len(found) > page.limit else None
+        self._answer_page(call, "wills", told, after)
         return NOTHING
 
     def _statistics(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
@@ -580,6 +604,20 @@ class Calls:
             raise CallFailed(MALFORMED, f"{arguments.method}: this is no text") from None
         return _Page(options.get("prefix", ""), options.get("after", first), limit)
 
+    def _answer_page(
+        self,
+        call: int,
+        name: str,
+        told: Sequence[object],
+        after: int | bytes | None,
+        attachments: Sequence[bytes] = (),
+    ) -> None:
+        """Answer a part of something long; ``after``: where the next one begins, None: no more."""
+        answer: dict[str, object] = {name: told, "more": after is not None}
+        if after is not None:
+            answer["after"] = after.decode(errors="replace") if isinstance(after, bytes) else after
+        self._answer(call, answer, attachments)
+
     def _may_hear(self, topic: bytes) -> bool:
         view = self._shared.view
         return view.is_open or not view.may(self._session.connection, "subscribe", topic)
@@ -589,6 +627,7 @@ Method = Callable[[Calls, int, _Arguments, float], Sequence[Command]]
 METHODS: Mapping[str, Method] = {
     "subscribe": Calls._subscribe,
     "unsubscribe": Calls._unsubscribe,
+    "sync": Calls._sync,
     "publish": Calls._publish,
     "call": Calls._call,
     "ping": Calls._ping,

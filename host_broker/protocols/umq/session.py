@@ -4,7 +4,9 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from math import inf
 
 from host_broker.access.principal import Principal
 from host_broker.access.web import Origin, bearer, is_foreign, is_misled, is_token
@@ -29,7 +31,6 @@ from host_broker.protocols.umq.events import (
     Event,
     Fatal,
     Hello,
-    Missing,
     SetAttribute,
 )
 from host_broker.protocols.umq.events import Unsubscribe as UnsubscribeEvent
@@ -82,6 +83,7 @@ class UmqSession(Session):
         self._calls = Calls(self)
         self._state = _State.WAIT_REQUEST
         self._request: Upgrade | None = None
+        self._by_cookie = False  # it is who it is as long as that session lasts
         self._first: list[Item] = []  # came with the request
         self._early: list[Item] = []  # came before it was known who the client is
         self._silent_until: float | None = self.deadline
@@ -93,6 +95,8 @@ class UmqSession(Session):
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
+        if self._by_cookie and self._state is _State.OPEN and self._web_user(now) is None:
+            return self._refuse("the session is over")
         commands: list[Command] = []
         pings = self._socket.pings
         self._handle(self._socket.receive_data(data), commands, now)
@@ -111,7 +115,7 @@ class UmqSession(Session):
         commands = list(self._calls.heard(delivery))
         self.updates.add(delivery, now, self.shared.wall_ms())
         if self._is_leaving:
-            commands += self._told(now)
+            commands += self._told(inf)
         elif not self._is_pacing and self.updates.due(now):
             self._is_pacing = True
             commands.append(Pace())
@@ -164,7 +168,7 @@ class UmqSession(Session):
         if self._state is not _State.OPEN:
             self._close()
             return NOTHING
-        return self._told(now)
+        return self._told(inf)
 
     # ---- the WebSocket ----
 
@@ -175,26 +179,32 @@ class UmqSession(Session):
             if self._state is _State.LOGGING_IN:
                 self._early += items[number:]
                 return
-            match item:
-                case str() | bytes():
-                    for event in self.peer.receive(item):
-                        commands += self._said(event, now)
-                case Upgrade():
-                    commands += self._upgrade(item)
-                    first, self._first = self._first, []
-                    self._handle(first, commands, now)
-                case PongFrame():
-                    if item.payload.isdigit() and len(item.payload) < 20:
-                        commands.append(Ponged(int(item.payload)))
-                case Malformed():
-                    self._socket.refuse(item.status, _mistake(item.reason), item.headers)
-                    commands += self._end(f"it is no request for a WebSocket: {item.reason}")
-                case TooLong():
-                    reason = f"{item.limit}: a message is longer than {item.most} bytes"
-                    self.peer.end(REJECTED, reason)
-                    commands += self._end(reason, TOO_BIG)
-                case Ended():
-                    commands += self._end(f"the client has closed: {item.code} {item.reason}")
+            # What is said goes out in the order of what it is said to: a command may have an
+            # answer of its own, as soon as it is executed.
+            commands += self._with_sends(self._take(item, now))
+            first, self._first = self._first, []
+            self._handle(first, commands, now)
+
+    def _take(self, item: Item, now: float) -> list[Command]:
+        match item:
+            case str() | bytes():
+                events = self.peer.receive(item)
+                return [command for event in events for command in self._said(event, now)]
+            case Upgrade():
+                return [*self._upgrade(item)]
+            case PongFrame(payload) if payload.isdigit() and len(payload) < 20:
+                return [Ponged(int(payload))]
+            case Malformed(status, reason, headers):
+                self._socket.refuse(status, _mistake(reason), headers)
+                return self._end(f"it is no request for a WebSocket: {reason}")
+            case TooLong(limit, most):
+                reason = f"{limit}: a message is longer than {most} bytes"
+                self.peer.end(REJECTED, reason)
+                return self._end(reason, TOO_BIG)
+            case Ended(code, reason):
+                return self._end(f"the client has closed: {code} {reason}")
+            case _:
+                return []
 
     def _upgrade(self, request: Upgrade) -> Sequence[Command]:
         """Judge a request as HTTP does, and let it in or not."""
@@ -249,7 +259,10 @@ class UmqSession(Session):
                 return NOTHING
 
     def end_topic(self, subscription: Topic) -> Sequence[Command]:
-        """Say D, and have no more of it."""
+        """Say D, and have no more of it; as soon as it is made."""
+        if not subscription.is_made:
+            subscription.is_unwanted = True
+            return []
         self.updates.end(subscription)
         self.peer.close_topic(subscription.id)
         return [
@@ -261,7 +274,6 @@ class UmqSession(Session):
         credentials = self._credentials(hello, now)
         if isinstance(credentials, str):
             return self._refuse(credentials)
-        user, secret, known = credentials
         self._state = _State.LOGGING_IN
 
         def answer(name: str, why: str, now: float) -> Sequence[Command]:
@@ -271,53 +283,41 @@ class UmqSession(Session):
                 return self._refuse("Authorization failed")
             return self._welcome(hello.version, name, now)
 
-        return [Authenticate(user, answer, secret, known)]
+        found = credentials
+        return [Authenticate(found.user, answer, found.password, found.token, found.known)]
 
-    def _credentials(
-        self, hello: Hello, now: float
-    ) -> tuple[str, str | None, Principal | None] | str:
+    def _credentials(self, hello: Hello, now: float) -> "_Credentials | str":
         """Return what ``Authenticate`` is to look at, or why nobody is to look."""
         view, request = self.shared.view, self._request
         assert request is not None  # noqa: S101 - for mypy; there is no hello without one
-        user, secret, said = "", None, "the payload of H is a JSON object, or nothing"
-        if any(isinstance(each, Missing) for each in hello.attachments):
-            return said
-        if hello.payload.strip():
-            try:
-                document = json.loads(hello.payload)
-            except (ValueError, RecursionError):
-                return said
-            if not isinstance(document, dict):
-                return said
-            values = [document.get(name) for name in ("token", "user", "password")]
-            if not all(value is None or isinstance(value, str) for value in values):
-                return "token, user and password are texts"
-            token, named, password = values
-            secret = token if token is not None else password
-            user = named or ""
+        found = _read_hello(hello)
+        if isinstance(found, str):
+            return found
         authorization = request.all("authorization")
-        if secret is None and not user:
-            secret = bearer(authorization) or None
-        if view.is_open:
-            return self._without_users(user, secret)
+        if found.is_empty:
+            found = _of_header(authorization)
         principal = view.principal_of(self.connection)
-        if secret is None and not user:
-            user, secret = _basic(authorization)
-        if secret is not None or user or principal.is_known:
-            return user, secret, None
-        return "", None, view.web_user(request.all("cookie"), now)
+        if view.is_open:
+            token = view.http.token
+            shown = found.token is not None and is_token(found.token, token)
+            if token and not shown:
+                self._by_cookie = self._web_user(now) is not None
+                if not self._by_cookie:
+                    return "send the token that belongs to http.token"
+            is_here = view.peer_of(self.connection).loopback
+            if not (token or is_here or principal.is_known):
+                return "without http.token, only programs on this machine may ask"
+            return _Credentials(found.user)
+        if found.is_empty and not principal.is_known:
+            user = self._web_user(now)
+            self._by_cookie = user is not None
+            return _Credentials(known=user)
+        return found
 
-    def _without_users(
-        self, user: str, secret: str | None
-    ) -> tuple[str, str | None, Principal | None] | str:
-        """Judge as HTTP does where there are no users: ``http.token``, or this machine only."""
-        view = self.shared.view
-        token, principal = view.http.token, view.principal_of(self.connection)
-        if token and not (secret is not None and is_token(secret, token)):
-            return "send the token that belongs to http.token"
-        if not token and not (view.peer_of(self.connection).loopback or principal.is_known):
-            return "without http.token, only programs on this machine may ask"
-        return user, None, None
+    def _web_user(self, now: float) -> Principal | None:
+        """Return whose session of the broker's pages the cookies of the request tell."""
+        cookies = self._request.all("cookie") if self._request is not None else ()
+        return self.shared.view.web_user(cookies, now)
 
     def _welcome(self, version: int, name: str, now: float) -> Sequence[Command]:
         principal = self.shared.view.principal_of(self.connection)
@@ -326,7 +326,7 @@ class UmqSession(Session):
         self.peer.welcome(version, spelled({"broker": self.shared.version, "principal": known}))
         self._state = _State.OPEN
         self._allow_silence(now)
-        commands: list[Command] = []
+        commands = self._flushed()
         early, self._early = self._early, []
         self._handle(early, commands, now)
         return self._done(commands)
@@ -341,6 +341,7 @@ class UmqSession(Session):
         """Send the next updates."""
         for topic, payload, attachments in self.updates.take(now):
             self.peer.update(topic.id, payload, attachments)
+        self._calls.told()
         return self._flushed()
 
     def answered(self, commands: Sequence[Command] = ()) -> Sequence[Command]:
@@ -358,14 +359,19 @@ class UmqSession(Session):
         return [SendBytes(bytes(data))]
 
     def _done(self, commands: list[Command]) -> Sequence[Command]:
-        """Return commands with what is to be sent: behind what they do, before an end."""
+        """Return commands with what is to be sent."""
+        self._with_sends(commands)
+        self._set_deadline()
+        return commands
+
+    def _with_sends(self, commands: list[Command]) -> list[Command]:
+        """Add what is to be sent: behind what commands do, before an end."""
         sends = self._flushed()
         if sends:
             at = len(commands)
             if commands and type(commands[-1]) is Disconnect:
                 at -= 1
             commands[at:at] = sends
-        self._set_deadline()
         return commands
 
     def _allow_silence(self, now: float) -> None:
@@ -447,14 +453,51 @@ def _mistake(reason: str) -> str:
     return json.dumps({"error": reason}) + "\n"
 
 
-def _basic(headers: Sequence[str]) -> tuple[str, str | None]:
-    """Return name and password of a header ``Authorization: Basic``, "" and None without one."""
+@dataclass(frozen=True, slots=True)
+class _Credentials:
+    """What somebody says about who it is. ``known``: whom the cookie of our pages names."""
+
+    user: str = ""
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    known: Principal | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return not self.user and self.password is None and self.token is None
+
+
+def _read_hello(hello: Hello) -> _Credentials | str:
+    """Return what a hello says about who it is, or what is wrong with it."""
+    said = "the payload of H is a JSON object, or nothing"
+    if not hello.payload.strip():
+        return _Credentials()
+    try:
+        document = json.loads(hello.payload)
+    except (ValueError, RecursionError):
+        return said
+    if not isinstance(document, dict):
+        return said
+    user, password, token = (document.get(name) for name in ("user", "password", "token"))
+    if not all(each is None or isinstance(each, str) for each in (user, password, token)):
+        return "token, user and password are texts"
+    if user and token is not None:
+        return _Credentials(user, token)  # nobody else's will do
+    return _Credentials(user or "", password, token)
+
+
+def _of_header(headers: Sequence[str]) -> _Credentials:
+    """Return what the headers ``Authorization`` say."""
+    token = bearer(headers)
+    if token:
+        return _Credentials(token=token)
     for text in headers:
         scheme, _, given = text.partition(" ")
         if scheme.lower() == "basic":
             try:
                 name, _, secret = base64.b64decode(given, validate=True).decode().partition(":")
             except (binascii.Error, ValueError):
-                return "", None
-            return name, secret
-    return "", None
+                break
+            return _Credentials(name, secret)
+    return _Credentials()

@@ -26,7 +26,9 @@ _MOST_ATTACHMENTS = 36**2  # of one message
 class Topic:
     """A subscription: the id that the client chose, and what it asked for.
 
-    ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no earlier.
+    ``is_made``: the client was told that it is. ``is_unwanted``: it has said before that it wants
+    no more of it. ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no
+    earlier.
     """
 
     id: int
@@ -35,6 +37,8 @@ class Topic:
     binary: bool = False
     subscriptions: Sequence[Subscribe] = ()
     is_open: bool = True
+    is_made: bool = False
+    is_unwanted: bool = False
     dropped: int = 0  # since the client was told last
     due: float = 0.0
     pending: dict[bytes, "Waiting"] = field(default_factory=dict)
@@ -73,6 +77,11 @@ class Updates:
     def waiting_bytes(self) -> int:
         """Bytes that wait and may be dropped."""
         return self._bytes
+
+    @property
+    def tells_kept(self) -> bool:
+        """Whether something that was retained is yet to be told."""
+        return bool(self._kept)
 
     def add(self, delivery: Delivery, now: float, now_ms: int) -> None:
         """Take what is published; ``now_ms`` is the time of day."""
@@ -192,8 +201,10 @@ class Updates:
             self._drop(oldest)
 
     def _drop(self, waiting: Waiting) -> None:
-        waiting.subscription.dropped += 1
-        self._dropped.add(1, len(waiting.topic) + len(waiting.body))
+        """Count what will not be told, with what it has replaced."""
+        count = 1 + waiting.replaced
+        waiting.subscription.dropped += count
+        self._dropped.add(count, len(waiting.topic) + len(waiting.body))
 
     def _give_back(self, waiting: Waiting) -> None:
         self._count -= 1

@@ -10,18 +10,26 @@ from tests.boards.rig_process import Broker, outcomes, rows, run_rig
 
 _EXAMPLE = Path(__file__).parents[3] / "examples" / "thermometer" / "my_checks.py"
 _CHECKS = """
-import json
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
 from boards.checks.declared import Check, Measurement, Samples
 from words import GREETING
 
 BOOT = Measurement("said", "count", "higher")
+
+@dataclass
+class Greeting:
+    text: str = GREETING
 
 def greets(board):
     \"\"\"It greets.\"\"\"
     with board.app() as app:
         app.install("{app}")
         app.reset()
-        app.expect(GREETING, timeout_s=60)
+        app.expect(Greeting().text, timeout_s=60)
     return [Samples(BOOT, [1.0])]
 
 CHECKS = (
@@ -42,6 +50,15 @@ def check_is_not_said(board):
 
 def check_is_wrong(board):
     board.no_such_thing()
+
+def check_answers(board):
+    return 5
+
+def check_is_no_function(board):
+    yield board.call("info")
+
+def check_ends_the_program(board):
+    sys.exit("no more of this")
 """
 
 
@@ -63,6 +80,9 @@ def test_a_file_of_ones_own_is_judged_and_reported_as_ours(broker: Broker, tmp_p
         "holds_not": "failed",
         "is_not_said": "failed",
         "is_wrong": "error",
+        "answers": "error",
+        "is_no_function": "error",
+        "ends_the_program": "error",
         "temperature": "passed",
     }
     # After programs of others the node is on the board again, and does its part.
@@ -75,6 +95,9 @@ def test_a_file_of_ones_own_is_judged_and_reported_as_ours(broker: Broker, tmp_p
     }
     assert said["holds_not"].endswith(": assert value == 2")
     assert "did not say 'never said'" in said["is_not_said"]
+    assert said["answers"] == "invalid: the check returned 5, not a list of Samples, or nothing"
+    assert "invalid: the check returned <generator object" in said["is_no_function"]
+    assert said["ends_the_program"].startswith("SystemExit: no more of this (")
     assert "AttributeError" in said["is_wrong"] and "board.no_such_thing()" in said["is_wrong"]
     samples = [row for row in rows(tmp_path / "out", "samples.jsonl") if row["check"] == "greets"]
     assert [(row["metric"], row["value"]) for row in samples] == [("said", 1.0)]
@@ -90,6 +113,7 @@ def test_a_file_of_ones_own_is_judged_and_reported_as_ours(broker: Broker, tmp_p
         ("import json\nimport no_such_module\n", r"wrong\.py:2: ModuleNotFoundError: No module"),
         ("x = 1\n", r"wrong\.py: no check in it: write 'def check_NAME\(board\): …'"),
         ("CHECKS = ['x']\n", r"wrong\.py: CHECKS has 'x', which is no Check"),
+        ("import sys\nsys.exit(0)\n", r"wrong\.py:2: SystemExit: 0"),
     ],
 )
 def test_a_wrong_file_is_told_with_its_line(tmp_path: Path, text: str, why: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from boards.inventory import findings
 from boards.inventory.findings import Finding
 from boards.inventory.models import all_models
+from boards.inventory.states import BoardStatus
 from boards.inventory.usb import read_usb
 from boards.port_users import port_users
 from tests.boards.desk_files import motemq_rig
@@ -78,6 +79,11 @@ def test_what_is_plugged_in_is_judged(tmp_path: Path) -> None:
     assert findings.raw_usb(devices, tmp_path / "bus") == []
     (none,) = findings.usb([])
     assert "many carry no data" in none.remedy
+
+
+def test_a_board_that_need_not_be_there_is_no_fault() -> None:
+    rows = [BoardStatus("b", "RPI_PICO", "", "absent", "", required=one) for one in (True, False)]
+    assert [one.level for one in findings.desk(rows)] == ["bad", "note"]
 
 
 def test_meddlers_are_seen(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
         ("virtual = true", "virtual = true\ncolour = 1", 6, "unknown key colour"),
         ('transport = "uart"\n', "", 11, "link.transport is missing"),
         ('["repl"]', '["repl", "kick"]', 6, "resets: 'kick' is not one of control, rts"),
+        ("[0xe48bff56]", "[]", 10, "flash.chip_ids is empty: no image could be for it"),
         ("[flash]", "[flash", 7, "is not TOML: Expected"),
     ],
 )

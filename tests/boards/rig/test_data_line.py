@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.boards.desk_files import write_rig
+from boards.inventory import unresponsive
+from tests.boards.desk_files import motemq_rig, running_esp32, write_rig, write_virtual
 from tests.boards.rig_process import Broker, outcomes, run_rig
 
 _TERMINAL = "import os, sys\nline = os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY)\n"
 _SOCKET = "import socket, sys\nline = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+_EXCLUSIVE = "import serial, sys\nline = serial.Serial(sys.argv[1], exclusive=True)\n"
 _STAY = "print('open', flush=True)\nsys.stdin.read()\n"
 
 
@@ -30,6 +32,28 @@ def _left_running(code: str, argument: str) -> Iterator[int]:
         assert program.stdout is not None
         assert program.stdout.readline() == b"open\n"
         yield program.pid
+
+
+def test_a_console_that_somebody_has_makes_no_board_wedged(broker: Broker, tmp_path: Path) -> None:
+    """A bridge on the board's one cable: nothing is done to the board, and then it passes."""
+    rig, out = write_rig(tmp_path), tmp_path / "out"
+    with running_esp32(tmp_path / "e1", "e1") as board:
+        write_virtual(tmp_path, board)
+        boots = board.control.state()["boots"]
+        with _left_running(_EXCLUSIVE, board.address.serial_url) as pid:
+            result = run_rig(out, broker, "--rig", str(rig), "--checks", "ping")
+            assert result.returncode == 3, result.stdout
+            assert f"(process {pid}); end that first" in result.stdout
+            assert outcomes(out, "e1", "check_finished", "check") == {"ping": "skipped"}
+            back = motemq_rig("recover", "--rig", rig, "e1")
+            assert back.returncode == 3, back.stdout
+            assert f"(process {pid}); end that first" in back.stdout
+            doctor = motemq_rig("doctor", "--rig", rig, "--board", "e1").stdout
+            assert "-> end that program (its process id is above)" in doctor
+        assert board.control.state()["boots"] == boots
+        assert unresponsive.why(tmp_path / ".rig", "e1") == ""
+        again = run_rig(out, broker, "--rig", str(rig), "--checks", "ping")
+        assert again.returncode == 0, again.stdout
 
 
 @pytest.mark.parametrize("kind", ["terminal", "socket"])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from boards.commands.watch import _files
 from boards.repl import Repl
 from boards.session.console_lines import ConsoleLines
 from boards.virtual.board import VirtualBoard
@@ -123,6 +124,19 @@ def test_lines_come_whole_and_nothing_of_them_moves_a_terminal(tmp_path: Path) -
     assert "\x1b" not in last and "red" in last
     assert lines.flush("3") == []
     assert len(lines.feed(b"x" * 5000, "4")) == 1  # a line without an end is not kept for ever
+    assert lines.feed(b"\r", "5") == []
+    assert lines.feed(b"\n20 \xc2", "6") == ["6  "]
+    assert lines.feed(b"\xb0C\r\n", "7") == ["7  20 °C"]
+
+
+def test_what_an_editor_writes_beside_a_file_is_no_program(tmp_path: Path) -> None:
+    for name in ("main.py", "lib/one.py", ".main.py.swp", "lib/.one.py.swp", ".git/index"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert [str(path.relative_to(tmp_path)) for path in _files(tmp_path)] == [
+        "lib/one.py",
+        "main.py",
+    ]
 
 
 def test_a_line_of_source_is_shown_only_where_one_file_can_be_it(tmp_path: Path) -> None:

@@ -68,8 +68,11 @@ def test_a_model_of_the_desks_own_is_taken_to_a_verdict(
         added = motemq_rig(*("add", "--rig", rig, "--model", "GATEWAY", "--serial-url", board.url))
         assert added.returncode == 0, added.stdout
         assert 'model = "GATEWAY"' in (tmp_path / "boards" / "gw-1.toml").read_text()
-        result = run_rig(tmp_path / "out", broker, "--rig", str(rig), "--checks", "ping")
+        junit = tmp_path / "junit.xml"
+        words = ["--rig", str(rig), "--checks", "ping", "--junit", str(junit)]
+        result = run_rig(tmp_path / "out", broker, *words)
         assert result.returncode == 0, result.stdout
+    assert '<property name="chip" value="unix" />' in junit.read_text()
     assert outcomes(tmp_path / "out", "gw-1", "check_finished", "check") == {"ping": "passed"}
     strange = motemq_rig("add", "--rig", rig, "--model", "GATEWEY", "--serial-url", board.url)
     assert strange.returncode == 2

@@ -38,6 +38,17 @@ def test_usage_errors_are_exit_code_2_with_the_remedy(
     assert not (tmp_path / "out").exists()  # it is told at once
 
 
+@pytest.mark.parametrize("verb", ["run", "flash"])
+def test_a_desk_without_a_board_says_how_to_get_one(tmp_path: Path, verb: str) -> None:
+    result = motemq_rig(verb, "--rig", write_rig(tmp_path))
+    assert result.returncode == 2, result.stdout
+    said = " ".join(result.stdout.split())
+    assert "no board is on this desk yet" in said
+    assert "motemq rig add" in said
+    assert "virtual = true" in said
+    assert "motemq rig run --virtual rp2040:1" in said
+
+
 @pytest.mark.parametrize("verb", ["run", "list", "flash"])
 def test_a_mistake_in_the_desks_files_is_usage(tmp_path: Path, verb: str) -> None:
     """To try again heals nothing: file and line say what does."""

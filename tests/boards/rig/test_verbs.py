@@ -1,5 +1,6 @@
 """``motemq rig list, lock, power, recover, doctor, add`` as a person would use them."""
 
+import io
 import itertools
 import json
 import os
@@ -7,11 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from boards.commands.add import identify
+from boards.commands.list_boards import table
 from boards.flash.target import NotThere
 from boards.inventory import unresponsive
 from boards.inventory.locks import BoardLock
@@ -108,6 +112,14 @@ def test_list_finds_new_and_doubtful_boards(tmp_path: Path) -> None:
         ("", "unknown", "/dev/ttyUSB0"),
     ]
     assert "ESP32_GENERIC" in rows[2].model
+    console = Console(width=60, record=True, file=io.StringIO())
+    long = " or ".join(all_models())
+    console.print(
+        table([*rows, replace(rows[2], model=long, port="/dev/serial/by-id/" + 50 * "x")])
+    )
+    shown = console.export_text()
+    for word in ("board", "pico-a", "absent", "state", "unknown"):
+        assert word in shown, shown
 
 
 def test_a_lock_is_held_by_hand_and_given_back_by_ctrl_c(rig: Path) -> None:
@@ -248,6 +260,12 @@ def test_add_asks_a_running_board_and_writes_a_file_that_loads(
     same = motemq_rig("add", "--rig", rig, "--serial-url", url, "--model", "unix", "--id", "A B")
     assert same.returncode == 2
     assert "write 1 to 31 of a-z" in same.stdout
+    assert not rig.parent.exists()
+    outside = motemq_rig(
+        *("add", "--rig", rig, "--serial-url", url, "--model", "ESP32_GENERIC", "--id", "../out")
+    )
+    assert outside.returncode == 2
+    assert "write 1 to 31 of a-z" in outside.stdout
     assert not rig.parent.exists()
     done = motemq_rig("add", "--rig", rig, "--serial-url", url, "--model", "ESP32_GENERIC")
     assert done.returncode == 0, done.stdout

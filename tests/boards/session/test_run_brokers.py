@@ -7,7 +7,13 @@ import pytest
 from boards.inventory.models import virtual_models
 from boards.inventory.rig_file import load_rig
 from boards.session.plan import PlanError, Protocol, plan_boards, plan_desk
-from boards.session.run_brokers import broker_address, faced_by, facing, is_open_to_others
+from boards.session.run_brokers import (
+    broker_address,
+    faced_by,
+    facing,
+    host_and_number,
+    is_open_to_others,
+)
 from tests.boards.desk_files import write_rig
 
 
@@ -30,6 +36,14 @@ def test_an_address_or_a_url(text: str, protocol: Protocol, address: str) -> Non
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         broker_address(text, "fmqp")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [("lab:8765", ("lab", 8765)), ("10.0.0.2:1", ("10.0.0.2", 1)), ("[::1]:8765", ("::1", 8765))],
+)
+def test_an_address_has_a_host_and_a_port(text: str, parts: tuple[str, int]) -> None:
+    assert host_and_number(text) == parts
 
 
 def test_virtual_boards_of_a_run_are_on_this_machine() -> None:

@@ -23,6 +23,15 @@ def test_every_line_has_its_time_and_marks_stand_out(tmp_path: Path) -> None:
     ]
 
 
+def test_what_the_port_has_cut_in_two_is_whole_in_the_log(tmp_path: Path) -> None:
+    log = SerialLog(tmp_path / "b.serial.log")
+    for piece in (b"20 \xc2", b"\xb0C\r", b"\nnext\r", b"more\xf0\x9f", b"?\n"):
+        log.tap(piece)
+    log.close()
+    lines = [line[13:] for line in log.path.read_text().splitlines()]
+    assert lines == ["20 °C", "next", "more\\xf0\\x9f?"]
+
+
 def test_a_board_in_a_reset_loop_does_not_fill_the_disk(tmp_path: Path) -> None:
     log = SerialLog(tmp_path / "b.serial.log")
     for _ in range(200):

@@ -184,7 +184,7 @@ def test_how_it_ended_depends_on_what_was_awaited() -> None:
     assert _ready().receive_end(lost) is lost
     caller = _ready(calls="kitchen")
     assert caller.receive_end(lost) is lost
-    caller.call(1, b"how warm?", 0.0)
+    caller.call(1, "board", b"how warm?", 0.0)
     assert isinstance(caller.receive_end(lost), NotThere)
 
 

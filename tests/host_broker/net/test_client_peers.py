@@ -62,7 +62,7 @@ def answering(answer: bytes) -> Callable[[socket.socket], None]:
         ("http://127.0.0.1", "unknown protocol 'http'"),
         ("fmqp://", "names no host"),
         ("fmqp://127.0.0.1:x", "is no address"),
-        ("fmqp://127.0.0.1/kitchen", "only LightMQ, FMQP inside LightMQ and MicroMsg2 have"),
+        ("fmqp://127.0.0.1/kitchen", "only LightMQ, FMQP inside LightMQ, MicroMsg2 and UMQ have"),
     ],
 )
 def test_an_address_that_cannot_be_read(url: str, words: str) -> None:

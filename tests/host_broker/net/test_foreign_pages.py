@@ -32,6 +32,9 @@ _PAGES = (
     ("POST", "/publish/home/lamp"),
     ("POST", "/publish"),
     ("POST", "/wanted"),
+    ("POST", "/submit"),
+    ("GET", "/stats.json"),
+    ("POST", "/reset_to_checkpoint?qname=q&cpname=c"),
     ("PUT", "/journal/groups/mine"),
     ("DELETE", "/journal/groups/mine"),
 )

@@ -1,8 +1,12 @@
 """fq.sqlite of a broker that runs: what lasts, and what other programs change."""
 
 import json
+import re
 import signal
 import sqlite3
+import struct
+import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +16,11 @@ import pytest
 
 from host_broker.cli.backup import back_up
 from host_broker.cli.restore import restore
+from host_broker.protocols.fq.pages import MAX_MARKS
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.fq_client import FqClient, FqRefused, fq_client
 
+_PAGE = (Path(__file__).parents[3] / "docs" / "fq.md").read_text()
 _LISTEN = ("--listen", "fq://127.0.0.1:0")
 _PERMANENT = b"permq\0mem:public,drop,backlog=7,permanent"
 
@@ -250,6 +256,101 @@ def test_disk_queues_survive(data: Path) -> None:
         assert client.payloads(100) == [b"%d" % number for number in range(100)]
         sender.publish(b"e", b"r", b"more")
         assert client.payloads(1) == [b"more"]
+
+
+def _checkpoint(running: BrokerProcess, do: str, **query: str) -> tuple[str, str]:
+    url = f"http://127.0.0.1:{running.ports['fq']}/{do}?{urllib.parse.urlencode(query)}"
+    asked = urllib.request.Request(url, b"", method="POST")
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        said = json.loads(answer.read())
+    return said["status"], said["message"]
+
+
+def _place(id: bytes) -> str:
+    """Return where a message is in its queue, as its id says it."""
+    log, marker = struct.unpack_from("<II", id, 8)
+    return f"{log}:{marker}"
+
+
+def test_checkpoints(data: Path) -> None:
+    """R26, R35: what was consumed since one comes again, also after kill -9."""
+    disk = b"d\0disk:public,permanent,backlog=1000"
+    added = "success", "Checkpoint added"
+    with broker("--data", str(data), *_LISTEN) as running:
+        here = {"qname": "d", "cpname": "here"}
+        missing = "error", "Cannot find registered queue 'd'"
+        assert _checkpoint(running, "add_checkpoint", **here, chkptid="0:0") == missing
+        with fq_client(running.ports["fq"], disk) as client:
+            client.bind_permanently(b"e", b"prefix:")
+            assert _checkpoint(running, "add_checkpoint", **here, chkptid="0:0") == added
+            for number in range(10):
+                client.publish(b"e", b"r", b"%d" % number)
+            assert client.payloads(10) == [b"%d" % number for number in range(10)]
+            sixth = _place(client.last_ids[6])
+            later = {"qname": "d", "cpname": "later"}
+            assert _checkpoint(running, "add_checkpoint", **later, chkptid=sixth) == added
+            too_far = "error", "'chkptid' is out of range of the queue"
+            assert _checkpoint(running, "add_checkpoint", **later, chkptid="0:11") == too_far
+            reset = "success", "'d' reset to checkpoint 'later'"
+            assert _checkpoint(running, "reset_to_checkpoint", **later) == reset
+            assert client.payloads(3) == [b"7", b"8", b"9"]
+        _submit(running, "e", "r", b"waits")
+        running.end(signal.SIGKILL)
+    with broker("--data", str(data), *_LISTEN) as running:
+        until(lambda: "d" in _statistics(running)["queues"])
+        with fq_client(running.ports["fq"], disk) as client:
+            assert client.payloads(1) == [b"waits"]  # and nothing that was done with
+            assert _checkpoint(running, "reset_to_checkpoint", **here)[0] == "success"
+            again = [*(b"%d" % number for number in range(10)), b"waits"]
+            assert client.payloads(11) == again
+            assert _checkpoint(running, "remove_checkpoint", **here)[0] == "success"
+            gone = "error", "Checkpoint does not exist"
+            assert _checkpoint(running, "remove_checkpoint", **here) == gone
+            assert _checkpoint(running, "reset_to_checkpoint", **here) == gone
+            assert _checkpoint(running, "reset_to_checkpoint", **later)[0] == "success"
+            assert client.payloads(4) == [b"7", b"8", b"9", b"waits"]
+    # What nobody needs is not in the file.
+    with sqlite3.connect(data / "retained.sqlite") as database:
+        assert database.execute("SELECT count(*) FROM queued WHERE number > 0").fetchone() == (4,)
+    database.close()
+
+
+def test_there_are_so_many_checkpoints(running: BrokerProcess) -> None:
+    """Each keeps messages; one that is there may be set again."""
+    with fq_client(running.ports["fq"], b"d\0disk:permanent"):
+        query = {"qname": "d", "chkptid": "0:0"}
+        for number in range(MAX_MARKS):
+            assert _checkpoint(running, "add_checkpoint", cpname=str(number), **query)[0] != "error"
+        said = _checkpoint(running, "add_checkpoint", cpname="one more", **query)
+        assert said == ("error", f"there are {MAX_MARKS} checkpoints already")
+        assert _checkpoint(running, "add_checkpoint", cpname="0", **query)[0] == "success"
+
+
+def test_the_page(running: BrokerProcess) -> None:
+    """The requests of docs/fq.md, in that order."""
+    lines = re.findall(r"^curl -X POST '(.*checkpoint.*)'$", _PAGE, re.MULTILINE)
+    assert len(lines) == 3
+    with fq_client(running.ports["fq"], b"alarms\0disk:public,permanent"):
+        for line in lines:
+            where = urllib.parse.urlsplit(line)
+            assert where.netloc == "127.0.0.1:8765"
+            query = dict(urllib.parse.parse_qsl(where.query))
+            assert _checkpoint(running, where.path[1:], **query)[0] == "success", line
+
+
+def test_checkpoints_are_of_permanent_queues_on_disk(running: BrokerProcess) -> None:
+    """In fqd's words; a GET changes nothing."""
+    port = running.ports["fq"]
+    with (
+        fq_client(port, b"t\0disk:public"),
+        fq_client(port, b"m\0mem:public,permanent"),
+    ):
+        for name, kind in (("t", "ephemeral"), ("m", "memory")):
+            said = _checkpoint(running, "add_checkpoint", qname=name, cpname="c", chkptid="0:0")
+            assert said == ("error", f"Checkpoints on {kind} queues not supported")
+        url = f"http://127.0.0.1:{port}/add_checkpoint?qname=t&cpname=c&chkptid=0:0"
+        with pytest.raises(urllib.error.HTTPError, match="405"):
+            urllib.request.urlopen(url, timeout=20)
 
 
 def test_a_backup_has_it(running: BrokerProcess, data: Path, tmp_path: Path) -> None:

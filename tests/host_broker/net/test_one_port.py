@@ -195,7 +195,7 @@ def test_what_is_not_built_yet_is_refused_in_its_own_terms_and_told_once() -> No
     websocket = b"GET /umq HTTP/1.0\r\nHost: localhost\r\nUpgrade: websocket\r\n\r\n"
     with broker(*AUTO) as running:
         for _ in range(3):
-            assert _answer(running, websocket).startswith(b"HTTP/1.0 404 Not Found\r\n")
+            assert _answer(running, websocket).startswith(b"HTTP/1.1 426 Upgrade Required\r\n")
             mqtt = bytes.fromhex("101000044d5154540402003c000474657374")
             assert _answer(running, mqtt) == bytes.fromhex("20020001")
             assert _answer(running, b"SSH-2.0-OpenSSH_9.2\r\n") == b""

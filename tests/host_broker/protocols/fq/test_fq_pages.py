@@ -1,20 +1,29 @@
 """What fq is asked and says by HTTP."""
 
 import json
+import struct
 
 import pytest
 
 from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocols.fq.pages import (
+    ADD,
     PAGES,
+    REMOVE,
+    RESET,
     ClientFigures,
     ExchangeFigures,
+    Mark,
     QueueFigures,
     RouteFigures,
     Submission,
+    marked,
+    read_mark,
     read_submission,
+    spell_place,
     statistics,
     submitted,
+    unmarked,
 )
 
 _MOST = 1000
@@ -92,6 +101,8 @@ def test_the_pages() -> None:
     assert pages["/submit"].methods == ("POST", "PUT")
     assert pages["/submit"].publishes
     assert pages["/stats.json"].subscribe == "$/info/stats"
+    for path in (ADD, REMOVE, RESET):
+        assert pages[path].methods == ("POST", "PUT")  # no GET changes anything
 
 
 def test_statistics() -> None:
@@ -160,3 +171,68 @@ def test_statistics() -> None:
             }
         },
     }
+
+
+# ---- checkpoints ----
+
+
+def _mark(path: str, **query: str) -> Mark | str:
+    return read_mark(PageRequest("POST", path, query))
+
+
+def test_what_is_asked_of_checkpoints() -> None:
+    """fqd's words of a query: a place is LOG:MARKER, as ids of messages say it."""
+    assert _mark(ADD, qname="q", cpname="c", chkptid="1:2") == Mark(
+        b"q", b"c", "set", (1 << 32) + 2
+    )
+    assert _mark(REMOVE, qname="q", cpname="c") == Mark(b"q", b"c", "forget")
+    assert _mark(RESET, qname="q", cpname="c", chkptid="x") == Mark(b"q", b"c", "go back")
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ({}, "missing qname"),
+        ({"qname": "q", "chkptid": "0:1"}, "missing cpname"),
+        ({"qname": "q", "cpname": ""}, "missing cpname"),
+        ({"qname": "q", "cpname": "c"}, "missing chkptid"),
+        (
+            {"qname": "q", "cpname": "fq", "chkptid": "0:1"},
+            "'fq' is a reserved name, cannot be used for a checkpoint name",
+        ),
+        ({"qname": "q", "cpname": "c" * 128, "chkptid": "0:1"}, "checkpoint name too long"),
+        *(
+            (
+                {"qname": "q", "cpname": "c", "chkptid": place},
+                "'chkptid' must be of format: [0-9]*:[0-9]*",
+            )
+            for place in ("1", ":1", "1:", "-1:1", "1:2:3", "\u0661:1", "12345678901:1")
+        ),
+    ],
+)
+def test_what_is_no_checkpoint(query: dict[str, str], reason: str) -> None:
+    """Where fqd would fall over, the name of what is missing."""
+    assert _mark(ADD, **query) == reason
+
+
+def test_answers_about_checkpoints() -> None:
+    """fqd's answers, byte for byte: 200 for errors, too, and close."""
+    assert unmarked("Checkpoint does not exist") == PageAnswer(
+        b'{\n "status": "error",\n "message": "Checkpoint does not exist"\n}\n', close=True
+    )
+    for do, said in (
+        ("set", "Checkpoint added"),
+        ("forget", "Checkpoint removed"),
+        ("go back", "'q' reset to checkpoint 'c'"),
+    ):
+        answer = marked(Mark(b"q", b"c", do))  # type: ignore[arg-type]
+        assert json.loads(answer.body) == {"status": "success", "message": said}
+
+
+@pytest.mark.parametrize("number", [0, 1, (1 << 32) - 1, 1 << 32, (1 << 40) + 7])
+def test_a_place_is_what_ids_say(number: int) -> None:
+    """R26: two numbers of four bytes, the lowest byte first."""
+    log, marker = struct.unpack("<II", spell_place(number))
+    mark = _mark(ADD, qname="q", cpname="c", chkptid=f"{log}:{marker}")
+    assert isinstance(mark, Mark)
+    assert mark.number == number

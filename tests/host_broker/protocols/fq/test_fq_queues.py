@@ -208,10 +208,11 @@ def test_disk_queues_outlive_the_broker() -> None:
     again = fq_desk(journalled=True)
     assert again.broker.restore_queues(stored) == 3
     consumer = Peer(again, b"d\0disk:public")
+    places = [AN_ID[:8] + bytes([0, 0, 0, 0, number, 0, 0, 0]) for number in (1, 2, 3)]
     assert [(each.payload, each.id, each.sender) for each in consumer.heard()] == [
-        (b"1", AN_ID, b"u"),
-        (b"2", AN_ID, b"u"),
-        (b"", AN_ID, b"u"),
+        (b"1", places[0], b"u"),
+        (b"2", places[1], b"u"),
+        (b"", places[2], b"u"),
     ]
     assert Peer(again, b"m\0mem:public").payloads() == []
 

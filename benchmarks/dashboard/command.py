@@ -1,0 +1,119 @@
+"""``python -m benchmarks dashboard``."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from benchmarks.broker.report import machine
+from benchmarks.dashboard.traffic import Stopwatch
+from benchmarks.faults.processes import Broker, Failed, line
+
+_MOST_OF_A_CORE = 0.5
+_MOST_RATIO = 2.0
+_START_S = 60.0
+_VIEWS = ("overview", "topics", "topics/load%2F0%2F7%2Freading", "boards")
+
+
+@dataclass
+class _Window:
+    """What was measured with one view, in several windows."""
+
+    name: str
+    page: list[float] = field(default_factory=list)  # cores
+    browser: list[float] = field(default_factory=list)
+    p99_ms: list[float] = field(default_factory=list)
+
+
+@click.command()
+@click.option("--topics", default=1000, show_default=True, type=click.IntRange(10, 100_000))
+@click.option("--rate", default=10.0, show_default=True, type=click.FloatRange(0.1, 1000.0))
+@click.option("--seconds", default=8.0, show_default=True, type=click.FloatRange(1.0, 600.0))
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 100))
+def command(topics: int, rate: float, seconds: float, rounds: int) -> None:
+    """Measure what the dashboard's page costs while TOPICS topics change RATE times a second.
+
+    In each round every view is shown for --seconds, and nothing is for as long. Of p99s the least
+    counts, of the processor the median: other programs lengthen a window and shorten none.
+
+    Exit codes: 0 measured, 1 a browser or the broker did not do its part, 2 wrong usage.
+    """
+    click.echo(machine())
+    try:
+        with tempfile.TemporaryDirectory(
+            prefix="motemq-bench-", ignore_cleanup_errors=True
+        ) as name:
+            _report(_measured(Path(name), topics, rate, seconds, rounds), topics, rate)
+    except Failed as error:
+        click.echo(f"dashboard benchmark: {error}", err=True)
+        raise SystemExit(1) from None
+
+
+def _measured(folder: Path, topics: int, rate: float, seconds: float, rounds: int) -> list[_Window]:
+    from benchmarks.dashboard.browser import page
+
+    quiet = _Window("no page")
+    windows = [_Window(view) for view in _VIEWS]
+    broker = Broker(folder / "data")
+    argv = [sys.executable, "-m", "benchmarks.dashboard.traffic"]
+    load = subprocess.Popen(
+        [*argv, str(broker.port), str(topics), str(rate)], stdout=subprocess.PIPE, bufsize=0
+    )
+    try:
+        line(load, b"", _START_S)
+        stopwatch = Stopwatch(broker.port)
+        with page(folder) as (shown, processes):
+            origin = f"http://127.0.0.1:{broker.port}/"
+            for _ in range(rounds):
+                for window in windows:
+                    shown.goto("about:blank")
+                    quiet.p99_ms.append(_p99(stopwatch.measure(seconds / 2)))
+                    shown.goto(f"{origin}#/{window.name}")
+                    shown.wait_for_selector("header .tag.good")
+                    stopwatch.measure(1.0)  # until all that is retained is there
+                    began, before = time.monotonic(), processes.used_s()
+                    window.p99_ms.append(_p99(stopwatch.measure(seconds)))
+                    took, after = time.monotonic() - began, processes.used_s()
+                    window.page.append((after[0] - before[0]) / took)
+                    window.browser.append((after[1] - before[1]) / took)
+        stopwatch.close()
+    finally:
+        load.kill()
+        load.communicate()
+        broker.end()
+    return [quiet, *windows]
+
+
+def _p99(took: Sequence[float]) -> float:
+    return sorted(took)[int(len(took) * 0.99)]
+
+
+def _median(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def _report(windows: Sequence[_Window], topics: int, rate: float) -> None:
+    quiet, *views = windows
+    least = min(quiet.p99_ms)
+    click.echo(f"\n{topics} topics, each {rate:g} times a second; others' p99 without a page: ")
+    click.echo(f"{least:.2f} ms\n")
+    click.echo("| view | page, cores | whole browser, cores | others' p99, ms | to quiet |")
+    click.echo("|---|---|---|---|---|")
+    for each in views:
+        p99 = min(each.p99_ms)
+        click.echo(
+            f"| {each.name} | {_median(each.page):.2f} | {_median(each.browser):.2f} | "
+            f"{p99:.2f} | {p99 / least:.2f} |"
+        )
+    worst = max(_median(each.page) for each in views)
+    ratio = max(min(each.p99_ms) for each in views) / least
+    for text, reached in (
+        (f"page {worst:.2f} of a core, under {_MOST_OF_A_CORE:g}", worst < _MOST_OF_A_CORE),
+        (f"others' p99 {ratio:.2f} x quiet, under {_MOST_RATIO:g}", ratio < _MOST_RATIO),
+    ):
+        click.echo(f"- {text}: {'' if reached else 'not '}reached")

@@ -1,0 +1,366 @@
+/**
+ * What the page knows of the broker: one connection by UMQ, and what came by it.
+ *
+ * @module
+ */
+
+import { Topics } from "./topics.js";
+import { Client, Refused } from "./umq.js";
+
+/** Seconds that charts look back. */
+export const LOOK_BACK_S = 300;
+/** Of each topic the last publication is told at most so often; so a busy broker costs little. */
+const EVERY_MS = 1000;
+const LOOK_MS = 1000;
+const SHOW_MS = 500;
+const SLOW_LOOK_MS = 2000;
+const ECHO_LOST_MS = 5000;
+
+/** The session, as the broker's HTTP says it. */
+export class Session {
+  /** @param {any} said */
+  constructor(said) {
+    /** @type {boolean} */ this.letIn = said.let_in;
+    /** @type {"" | "token" | "password"} */ this.login = said.login;
+    /** @type {string} */ this.principal = said.principal;
+    /** @type {string} */ this.csrf = said.csrf;
+  }
+
+  /** @returns {Promise<Session>} */
+  static async ask() {
+    const answer = await fetch("/dashboard/session", { credentials: "same-origin" });
+    return new Session(await answer.json());
+  }
+
+  /**
+   * Log in.
+   *
+   * @param {string} user
+   * @param {string} secret
+   * @returns {Promise<string>} why not, "" if it was right
+   */
+  async begin(user, secret) {
+    const answer = await fetch("/dashboard/session", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-CSRF-Token": this.csrf },
+      body: JSON.stringify({ user, secret }),
+    });
+    if (answer.ok) {
+      return "";
+    }
+    const wait = answer.headers.get("Retry-After");
+    const why = (await answer.json()).error;
+    return wait ? `${why}; try again in ${wait} s` : why;
+  }
+
+  async end() {
+    const headers = { "X-CSRF-Token": this.csrf };
+    await fetch("/dashboard/session", { method: "DELETE", headers });
+  }
+}
+
+/**
+ * One moment of the broker, for charts.
+ *
+ * @typedef {object} Sample
+ * @property {number} at seconds since 1970
+ * @property {number | null} published per second
+ * @property {number | null} discarded per second
+ * @property {number | null} latency ms, from here through the broker's bus and back
+ * @property {number | null} clients
+ */
+
+/** The connection, what came by it, and who wants to know when that changes. */
+export class Live {
+  /** @param {() => void} refused is called when the broker does not let us in */
+  constructor(refused) {
+    this.topics = new Topics();
+    /** @type {Sample[]} */
+    this.samples = [];
+    /** @type {any} */
+    this.stats = null;
+    /** Why something is not shown, by what it is. @type {Map<string, string>} */
+    this.troubles = new Map();
+    this.paused = false;
+    /** Publications that came while it was. */
+    this.missed = 0;
+    /** Publications that the broker has dropped, as we took too little. */
+    this.dropped = 0;
+    this.pattern = "**";
+    /** @type {(() => void)[]} */
+    this.listeners = [];
+    /** Answers that are asked for again and again, while somebody shows them. @type {Map<string, any>} */
+    this.answers = new Map();
+    /** @type {Map<string, {name: string, args: unknown[], count: number}>} */
+    this.wanted = new Map();
+    /** @type {any} */
+    this.subscription = null;
+    this.lostAt = 0;
+    this.shownAt = 0;
+    this.looking = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.showing = undefined;
+    this.client = new Client("", {
+      attributes: { name: "dashboard" },
+      onState: (_, error) => {
+        if (error instanceof Refused) {
+          refused();
+        }
+        this.lostAt = this.client?.state === "open" ? 0 : this.lostAt || Date.now();
+        this.show();
+      },
+    });
+    this.echo = new Echo(this.client);
+    this.subscribe("**");
+    this.timers = [
+      setInterval(() => this.#look(), LOOK_MS),
+      setInterval(() => this.#lookSlowly(), SLOW_LOOK_MS),
+    ];
+  }
+
+  close() {
+    this.timers.forEach(clearInterval);
+    clearTimeout(this.showing);
+    this.client.close();
+  }
+
+  /** Have listeners called, soon and not too often. */
+  show() {
+    if (this.showing !== undefined) {
+      return;
+    }
+    const wait = Math.max(0, this.shownAt + SHOW_MS - performance.now());
+    this.showing = setTimeout(() => {
+      this.showing = undefined;
+      this.shownAt = performance.now();
+      this.listeners.forEach((listener) => listener());
+    }, wait);
+  }
+
+  /** @param {() => void} listener @returns {() => void} which ends it */
+  listen(listener) {
+    this.listeners.push(listener);
+    return () => {
+      this.listeners = this.listeners.filter((each) => each !== listener);
+    };
+  }
+
+  /** @param {boolean} paused */
+  pause(paused) {
+    this.paused = paused;
+    if (!paused && this.missed > 0) {
+      this.missed = 0;
+      this.subscribe(this.pattern); // what is retained comes again
+    }
+    this.show();
+  }
+
+  /**
+   * Look at other topics.
+   *
+   * @param {string} pattern
+   */
+  async subscribe(pattern) {
+    const before = this.subscription;
+    if (pattern !== this.pattern) {
+      this.topics = new Topics();
+    }
+    this.pattern = pattern;
+    this.subscription = null;
+    before?.then((/** @type {any} */ each) => each?.unsubscribe()).catch(() => {});
+    const options = { everyMs: EVERY_MS };
+    const subscribed = this.client.subscribe(pattern, options, (update) => this.#take(update));
+    this.subscription = subscribed.catch(() => null);
+    try {
+      await subscribed;
+      this.troubles.delete("topics");
+    } catch (error) {
+      if (this.pattern === pattern) {
+        this.troubles.set("topics", `${pattern}: ${/** @type {Error} */ (error).message}`);
+      }
+    }
+    this.show();
+  }
+
+  /** @param {any} update */
+  #take(update) {
+    this.dropped += update.dropped;
+    if (this.paused) {
+      this.missed += update.publications.length;
+    } else {
+      this.topics.take(update.publications);
+    }
+    this.show();
+  }
+
+  /**
+   * Have a method of the broker called every two seconds from now on, until it is released.
+   *
+   * @param {string} name
+   * @param {unknown[]} args
+   * @returns {() => void} which releases it
+   */
+  want(name, args = []) {
+    const key = JSON.stringify([name, ...args]);
+    const wanted = this.wanted.get(key) ?? { name, args, count: 0 };
+    wanted.count += 1;
+    this.wanted.set(key, wanted);
+    this.ask(name, args);
+    return () => {
+      wanted.count -= 1;
+      if (wanted.count === 0) {
+        this.wanted.delete(key);
+      }
+    };
+  }
+
+  /**
+   * Return what a method has answered last, undefined if nothing yet.
+   *
+   * @param {string} name
+   * @param {unknown[]} args
+   */
+  answer(name, args = []) {
+    return this.answers.get(JSON.stringify([name, ...args]));
+  }
+
+  /**
+   * Ask now.
+   *
+   * @param {string} name
+   * @param {unknown[]} args
+   */
+  async ask(name, args = []) {
+    try {
+      this.answers.set(JSON.stringify([name, ...args]), await this.client.method(name, args));
+      this.troubles.delete(name);
+    } catch (error) {
+      this.#failed(name, error);
+    }
+    this.show();
+  }
+
+  /** @param {string} what @param {any} error */
+  #failed(what, error) {
+    if (this.client.state === "open") {
+      this.troubles.set(what, error.message);
+    }
+  }
+
+  async #look() {
+    if (this.paused || document.hidden || this.looking) {
+      return;
+    }
+    this.looking = true;
+    this.topics.measure();
+    const before = this.stats;
+    try {
+      this.stats = (await this.client.method("stats", [], { timeoutMs: LOOK_MS })).stats;
+      this.troubles.delete("stats");
+    } catch (error) {
+      this.#failed("stats", error);
+    }
+    const latency = await this.echo.measure();
+    const known = this.client.state === "open" && this.stats !== before;
+    this.samples.push({
+      at: Date.now() / 1000,
+      published: known ? rate(before, this.stats, (stats) => stats.publications) : null,
+      discarded: known ? rate(before, this.stats, lost) : null,
+      latency,
+      clients: known ? clientCount(this.stats) : null,
+    });
+    if (this.samples.length > LOOK_BACK_S) {
+      this.samples.shift();
+    }
+    this.looking = false;
+    this.show();
+  }
+
+  #lookSlowly() {
+    if (this.paused || document.hidden || this.client.state !== "open") {
+      return;
+    }
+    for (const { name, args } of this.wanted.values()) {
+      this.ask(name, args);
+    }
+  }
+}
+
+/** @param {any} before @param {any} now @param {(stats: any) => number} count */
+function rate(before, now, count) {
+  if (before === null || now.up_s <= before.up_s) {
+    return null; // the first look, or another broker
+  }
+  return Math.max(0, (count(now) - count(before)) / (now.up_s - before.up_s));
+}
+
+/** @param {any} stats @returns {number} what was discarded, or dropped for a slow receiver */
+export function lost(stats) {
+  let count = 0;
+  for (const rules of Object.values(stats.discarded ?? {})) {
+    for (const each of Object.values(rules)) count += Number(each);
+  }
+  for (const dropped of Object.values(stats.dropped ?? {})) count += dropped.messages;
+  return count;
+}
+
+/** @param {any} stats @returns {number} */
+export function clientCount(stats) {
+  return Object.values(stats.clients ?? {}).reduce((sum, count) => sum + Number(count), 0);
+}
+
+/** Tells itself something through the broker's bus, to see how long that takes. */
+class Echo {
+  /** @param {Client} client */
+  constructor(client) {
+    this.client = client;
+    const random = crypto.getRandomValues(new Uint8Array(12));
+    const name = Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    this.topic = `motemq/echo/${name}`;
+    this.number = 0;
+    /** @type {((ms: number) => void) | null} */
+    this.heard = null;
+    this.sentAt = 0;
+    /** @type {Promise<any> | null} */
+    this.subscribed = null;
+  }
+
+  /** @returns {Promise<number | null>} ms; null if there was no answer */
+  async measure() {
+    if (this.client.state !== "open") {
+      return null;
+    }
+    this.subscribed ??= this.client.subscribe(this.topic, { retained: false }, (update) =>
+      this.#hear(update),
+    );
+    try {
+      await this.subscribed;
+    } catch {
+      this.subscribed = null;
+      return null;
+    }
+    this.number += 1;
+    return new Promise((resolve) => {
+      const lostTimer = setTimeout(() => resolve(null), ECHO_LOST_MS);
+      this.heard = (ms) => {
+        clearTimeout(lostTimer);
+        resolve(ms);
+      };
+      this.sentAt = performance.now();
+      this.client.publish(this.topic, String(this.number)).catch(() => {
+        clearTimeout(lostTimer);
+        resolve(null);
+      });
+    });
+  }
+
+  /** @param {any} update */
+  #hear(update) {
+    for (const publication of update.publications) {
+      if (publication.payload === String(this.number)) {
+        this.heard?.(performance.now() - this.sentAt);
+        this.heard = null;
+      }
+    }
+  }
+}

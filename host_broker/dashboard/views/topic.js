@@ -1,0 +1,123 @@
+import { Chart } from "../components/chart.js";
+import { Payload } from "../components/payload.js";
+import { Publish } from "../components/publish.js";
+import { numberIn, oneLine } from "../decode.js";
+import { amount, clock, dateTime } from "../format.js";
+import { html, useEffect, useState } from "../html.js";
+
+/** Publications that are listed. */
+const MOST_LISTED = 50;
+/** Publications of a curve. */
+const MOST_POINTS = 600;
+const EVERY_MS = 250;
+
+/** One topic: its last value, its curve, what came, and a form to publish to it. */
+export function TopicPage(/** @type {{live: any, name: string, theme: string}} */ { live, name, theme }) {
+  const [last, setLast] = useState(/** @type {any[]} */ ([]));
+  const [trouble, setTrouble] = useState("");
+  const [source, setSource] = useState("");
+
+  useEffect(() => {
+    let gone = false;
+    const add = (/** @type {any[]} */ publications) => {
+      if (gone || live.paused) return;
+      setLast((before) => [...before, ...publications].slice(-MOST_POINTS));
+    };
+    const look = async () => {
+      try {
+        const told = await live.client.history(name, { last: MOST_POINTS });
+        setSource(told.source);
+        add(told.publications);
+      } catch {
+        setSource(""); // who may not read the journal sees what comes
+      }
+      const subscription = await live.client.subscribe(
+        name,
+        { everyMs: EVERY_MS },
+        (/** @type {any} */ update) =>
+          setLast((before) => {
+            if (gone || live.paused) return before;
+            const known = new Set(before.map(mark));
+            const fresh = update.publications.filter(
+              (/** @type {any} */ each) => !each.retained || !known.has(mark(each)),
+            );
+            return [...before, ...fresh].slice(-MOST_POINTS);
+          }),
+      );
+      return subscription;
+    };
+    const looking = look().catch((error) => {
+      setTrouble(error.message);
+      return null;
+    });
+    return () => {
+      gone = true;
+      looking.then((subscription) => subscription?.unsubscribe()).catch(() => {});
+    };
+  }, [live, name]);
+
+  const newest = last.at(-1);
+  const points = last
+    .map((each) => ({ at: each.at / 1000, value: numberIn(each.payload) }))
+    .filter((each) => each.value !== null)
+    .sort((one, other) => one.at - other.at);
+  const properties = Object.entries(newest?.properties ?? {});
+  const clear = async () => {
+    try {
+      await live.client.publish(name, "", { retain: true });
+    } catch (error) {
+      setTrouble(/** @type {Error} */ (error).message);
+    }
+  };
+  return html`<section class="topic" aria-label=${name}>
+    <p class="back"><a href="#/topics">Back to the topics</a></p>
+    <h2 class="name">${name}</h2>
+    ${trouble && html`<p class="notice bad">${trouble}</p>`}
+    ${newest === undefined
+      ? html`<p class="soft">Nothing has come yet.</p>`
+      : html`<p class="soft">
+            ${newest.at ? dateTime(newest.at) : "before the broker's last start"}
+            ${newest.retained ? ", retained" : ""}
+          </p>
+          <${Payload} payload=${newest.payload} name=${name} />`}
+    ${properties.length > 0 &&
+    html`<h3>Properties</h3>
+      <dl class="pairs">
+        ${properties.map(([key, value]) => html`<dt key=${key}>${key}</dt><dd>${value}</dd>`)}
+      </dl>`}
+    ${points.length > 1 &&
+    html`<${Chart}
+      title="Value"
+      times=${points.map((each) => each.at)}
+      theme=${theme}
+      spell=${amount}
+      series=${[{ name: "value", color: "--c0", values: points.map((each) => each.value) }]}
+    />`}
+    <details class="card">
+      <summary>Publish to this topic</summary>
+      <${Publish} live=${live} topic=${name} fixed=${true} />
+      <button type="button" onClick=${clear}>Clear what is retained</button>
+    </details>
+    <h3>Last publications</h3>
+    <p class="soft">
+      ${source === "journal" ? "Earlier ones are from the journal." : source === "memory" ? "Earlier ones are from the broker's memory." : ""}
+    </p>
+    <ol class="came">
+      ${last
+        .slice(-MOST_LISTED)
+        .reverse()
+        .map(
+          (each, index) => html`<li key=${last.length - index}>
+            <time>${clock(each.at)}</time>
+            <span class="mono">${oneLine(each.payload) || "(empty)"}</span>
+            ${each.replaced > 0 && html`<span class="soft">${each.replaced} before it left out</span>`}
+          </li>`,
+        )}
+    </ol>
+  </section>`;
+}
+
+/** @param {any} publication @returns {string} what tells it from another one, nearly always */
+function mark(publication) {
+  return `${publication.at} ${oneLine(publication.payload)}`;
+}

@@ -1,0 +1,371 @@
+"""The dashboard in a real browser: what it shows, to whom, how it looks; and nobody owns it."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from host_broker.access.users import User, token_hash
+from host_broker.client import connect
+from host_broker.net.access.access_files import write_users
+from tests.host_broker.dashboard.conftest import NewPage
+from tests.host_broker.dashboard.packages import node_modules
+from tests.host_broker.dashboard.scenery import NAMES, VIEWS, hostile, ordinary
+from tests.host_broker.net.broker_process import broker
+from tests.hostile_names import harm
+
+expect.set_options(timeout=30_000)
+_TOKEN = "a-token-of-many-letters"
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with ordinary(tmp_path_factory.mktemp("ordinary")) as running:
+        yield running.ports["auto"]
+
+
+def _shown(page: Page, view: str) -> None:
+    """Wait until a view shows what the broker has told."""
+    expect(page.locator("header .state")).to_contain_text("live")
+    marks = {
+        "overview": "text=vpico-1/temperature",
+        "boards": "[data-board=kitchen]",
+        "topics": "[role=treeitem] >> text=plan",
+        "clients": "td >> text=kitchen",
+        "queues": "td >> text=jobs",
+        "retained": "td >> text=home/kitchen/lamp",
+        "wills": "td >> text=status/vpico-1",
+        "journal": "text=Consumer groups >> nth=0",
+        "alerts": "td >> text=silent",
+        "rig": "td >> text=the port /dev/pts/7",
+    }
+    if view == "overview":
+        expect(page.locator(".figure dd").first).not_to_have_text("\N{EN DASH}")
+        return
+    expect(page.locator(marks[view]).first).to_be_visible()
+
+
+def _go(page: Page, view: str) -> None:
+    page.evaluate("view => { location.hash = `#/${view}` }", view)
+    _shown(page, view)
+
+
+def test_every_view_shows_what_there_is(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port)
+    for view in VIEWS:
+        _go(page, view)
+    _go(page, "queues")
+    row = page.locator("tr", has_text="jobs")
+    expect(row.locator("td").nth(1)).to_have_text("5")
+    _go(page, "clients")
+    expect(page.locator("tr", has_text="dashboard")).to_contain_text("umq")
+    page.get_by_role("button", name="Ping kitchen").click()
+    expect(page.locator("tr", has_text="kitchen").get_by_role("status")).to_contain_text("ms")
+
+
+def test_a_payload_is_seen_in_every_format(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port, "#/topics/home%2Fmeter")
+    seen = page.locator(".topic pre")
+    expect(seen).to_contain_text('"kWh": 1234.5')
+    expect(page.locator(".topic .payload .bar")).to_contain_text("CBOR")
+    choice = page.get_by_label("Seen as")
+    choice.select_option("hex")
+    expect(seen).to_contain_text("000000  a1 63 6b 57 68")
+    choice.select_option("JSON")
+    expect(page.locator(".topic .notice")).to_contain_text("This is no JSON")
+    page.goto(f"http://127.0.0.1:{port}/#/topics/home%2Fplan")
+    expect(page.locator(".topic pre")).to_contain_text('"floors": 2')
+    page.goto(f"http://127.0.0.1:{port}/#/topics/telemetry%2Fvpico-1%2Ftemperature")
+    # Earlier ones are a curve at once: the broker remembers them.
+    expect(page.get_by_role("img", name="Value, now")).to_be_visible()
+    expect(page.locator(".came li")).to_have_count(50)
+
+
+def test_the_tree_is_filtered_and_walked_by_keys(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port, "#/topics")
+    _shown(page, "topics")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_label("Filter topics")).to_be_focused()
+    page.keyboard.type("kitchen lamp")
+    items = page.get_by_role("treeitem")
+    expect(items).to_have_count(3)
+    page.get_by_label("Filter topics").fill("home")
+    tree = page.get_by_role("tree")
+    tree.focus()
+    for key in ("Home", "ArrowDown", "ArrowDown", "End", "ArrowUp"):
+        page.keyboard.press(key)
+    active = tree.get_attribute("aria-activedescendant")
+    expect(page.locator(f"#{active} .level")).to_have_text("picture")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"http://127.0.0.1:{port}/#/topics/home%2Fpicture")
+    expect(page.locator(".topic pre")).to_contain_text("00 01 02")
+    page.get_by_label("Filter topics").fill("")
+    tree.focus()
+    page.keyboard.press("Home")
+    before = items.count()
+    page.keyboard.press("ArrowLeft")
+    expect(items).not_to_have_count(before)
+
+
+def test_a_paused_page_stands_still_and_goes_on(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port, "#/topics/pause%2Fcounter")
+    expect(page.locator("header .state")).to_contain_text("live")
+    with connect(f"fmqp://127.0.0.1:{port}") as client:
+        client.publish("pause/counter", b"1", retain=True)
+        expect(page.locator(".topic pre")).to_have_text("1")
+        page.get_by_role("button", name="Pause").click()
+        client.publish("pause/counter", b"2", retain=True)
+        client.sync()
+        expect(page.locator("header .state")).to_contain_text("not shown")
+        expect(page.locator(".topic pre")).to_have_text("1")
+        page.get_by_role("button", name="Go on").click()
+        client.publish("pause/counter", b"3", retain=True)
+        expect(page.locator(".topic pre")).to_have_text("3")
+        expect(page.get_by_role("treeitem", name="counter").locator(".last")).to_have_text("3")
+
+
+def test_what_is_published_by_the_page_arrives(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port, "#/topics")
+    with connect(f"fmqp://127.0.0.1:{port}") as client:
+        heard = client.subscribe("from/page", confirm=True)
+        page.get_by_role("button", name="Publish …").click()
+        form = page.locator("form.publish")
+        form.get_by_label("Topic").fill("from/page")
+        for kind, typed, expected in (
+            ("text", "grün\n<b>", "grün\n<b>".encode()),
+            ("hex", "00 ff 7f", b"\x00\xff\x7f"),
+            ("JSON", '{"a": 1}', b'{"a": 1}'),
+        ):
+            form.get_by_label("As").select_option(kind)
+            form.get_by_label("Payload").fill(typed)
+            form.get_by_role("button", name="Publish").click()
+            message = heard.receive(20)
+            assert message is not None and message.payload == expected
+        for kind in ("hex", "JSON"):
+            form.get_by_label("As").select_option(kind)
+            form.get_by_label("Payload").fill("{0")
+            form.get_by_role("button", name="Publish").click()
+            expect(form.get_by_role("status")).to_contain_text("Not published")
+
+
+# ---- who may look ----
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[int]:
+    users = {"alice": User(token=token_hash(_TOKEN)), "guest": User(token=token_hash("guest"))}
+    write_users(tmp_path / "users.toml", users)
+    (tmp_path / "acl.toml").write_text(
+        '[principals.alice]\nconnect = ["**"]\nsubscribe = ["**"]\npublish = ["**"]\n'
+        '[principals.guest]\nconnect = ["http", "umq"]\nsubscribe = ["home/**"]\n'
+    )
+    named = (f"access.users={tmp_path}/users.toml", f"access.rules={tmp_path}/acl.toml")
+    options = [word for each in named for word in ("--set", each)]
+    with broker("--listen", "auto://127.0.0.1:0", *options) as running:
+        yield running.ports["auto"]
+
+
+def _log_in(page: Page, user: str, secret: str) -> None:
+    page.get_by_label("User").fill(user)
+    page.get_by_label("Password or token").fill(secret)
+    page.get_by_role("button", name="Log in").click()
+
+
+def test_somebody_logs_in_looks_and_logs_out(guarded: int, new_page: NewPage) -> None:
+    watched = new_page()
+    watched.forgiven = ("status of 401",)  # the console tells of the wrong login
+    page = watched.open(guarded, "#/topics/home%2Flamp")
+    _log_in(page, "alice", "wrong")
+    expect(page.get_by_role("alert")).to_contain_text("nobody's token")
+    expect(page.get_by_label("Password or token")).to_have_value("")
+    _log_in(page, "alice", _TOKEN)
+    expect(page.locator("header .state")).to_contain_text("live")
+    expect(page.locator("header .who")).to_have_text("alice")
+    expect(page.locator(".topic .name")).to_have_text("home/lamp")  # where the link led
+    page.reload()
+    expect(page.locator("header .state")).to_contain_text("live")
+    assert _TOKEN not in page.url
+    assert page.evaluate("document.cookie") == ""  # no script sees it
+    kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
+    assert _TOKEN not in kept and "csrf" not in kept
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_who_logs_out_is_out_in_every_tab(guarded: int, new_page: NewPage) -> None:
+    page = new_page().open(guarded)
+    _log_in(page, "alice", _TOKEN)
+    expect(page.locator("header .state")).to_contain_text("live")
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(other.locator("header .state")).to_contain_text("live")
+    page.get_by_role("button", name="Log out").click()
+    expect(other.get_by_role("button", name="Log in")).to_be_visible()
+    _log_in(other, "alice", _TOKEN)
+    expect(other.locator("header .state")).to_contain_text("live")
+
+
+def test_the_token_of_http_logs_in(new_page: NewPage) -> None:
+    digest = hashlib.sha256(_TOKEN.encode()).hexdigest()
+    token = ("--set", f"http.token=sha256:{digest}")
+    with broker("--listen", "auto://127.0.0.1:0", *token) as running:
+        page = new_page().open(running.ports["auto"])
+        expect(page.get_by_label("User")).to_have_count(0)
+        page.get_by_label("Token").fill(_TOKEN)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.locator("header .state")).to_contain_text("live")
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_who_may_see_little_is_told_what_is_missing(guarded: int, new_page: NewPage) -> None:
+    watched = new_page()
+    watched.forgiven = ("status of 403",)  # of the rig
+    page = watched.open(guarded, "#/topics")
+    _log_in(page, "guest", "guest")
+    expect(page.locator(".notice.bad")).to_contain_text("Choose a pattern")
+    page.get_by_label("Pattern").fill("home/**")
+    page.get_by_role("button", name="Look").click()
+    expect(page.locator(".notice.bad")).to_have_count(0)
+    for view in ("clients", "queues", "wills", "journal", "overview", "rig"):
+        page.evaluate("view => { location.hash = `#/${view}` }", view)
+        expect(page.locator(".notice.bad").first).to_be_visible()
+
+
+# ---- how it looks, and to whom ----
+
+
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [(380, False), (380, True), (820, False), (820, True), (1440, False), (1440, True)],
+)
+def test_it_fits_every_screen(
+    port: int, new_page: NewPage, pictures: Path, width: int, dark: bool
+) -> None:
+    page = new_page(width, dark=dark).open(port)
+    for view in (*VIEWS, "topics/telemetry%2Fvpico-1%2Ftemperature"):
+        page.evaluate("view => { location.hash = `#/${view}` }", view)
+        _shown(page, view) if view in VIEWS else expect(page.locator(".topic pre")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        name = f"{view.replace('%2F', '-').replace('/', '-')}-{width}-{'dark' if dark else 'light'}"
+        page.screenshot(path=pictures / f"{name}.png")
+
+
+_AXE = """async () => {
+  const found = await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]});
+  return found.violations.map(each => ({
+    rule: each.id, impact: each.impact, where: each.nodes.map(node => node.target.join(" ")),
+    why: each.nodes.map(node => node.failureSummary),
+  }));
+}"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing(port: int, new_page: NewPage, dark: bool) -> None:
+    page = new_page(dark=dark).open(port)
+    script = (node_modules() / "axe-core" / "axe.min.js").read_text()
+    page.evaluate(script)  # by the debugger: the page itself would not run it
+    found: dict[str, Any] = {}
+    for view in VIEWS:
+        _go(page, view)
+        if violations := page.evaluate(_AXE):
+            found[view] = violations
+    page.evaluate("location.hash = '#/topics/telemetry%2Fvpico-1%2Ftemperature'")
+    expect(page.get_by_role("img", name="Value, now")).to_be_visible()
+    if violations := page.evaluate(_AXE):
+        found["topic"] = violations
+    assert found == {}, json.dumps(found, indent=1)
+
+
+def test_axe_finds_nothing_in_the_form_to_log_in(guarded: int, new_page: NewPage) -> None:
+    page = new_page(380).open(guarded)
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    page.evaluate((node_modules() / "axe-core" / "axe.min.js").read_text())
+    assert page.evaluate(_AXE) == []
+
+
+def test_colours_are_chosen_and_kept(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port)
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    page.get_by_role("button", name="Colours: auto").click()
+    assert page.evaluate(background) == light
+    page.get_by_role("button", name="Colours: light").click()
+    dark = page.evaluate(background)
+    assert dark != light
+    page.reload()
+    expect(page.get_by_role("button", name="Colours: dark")).to_be_visible()
+    assert page.evaluate(background) == dark
+
+
+# ---- whatever anybody says ----
+
+
+@pytest.fixture(scope="module")
+def hostile_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with hostile(tmp_path_factory.mktemp("hostile")) as running:
+        yield running.ports["auto"]
+
+
+def _unharmed(page: Page) -> None:
+    """Fail if a text has become anything but text, or has characters that nobody sees."""
+    assert page.evaluate("typeof owned") == "undefined"
+    made = "document.querySelectorAll('#app :is(script, img, iframe, math, object, embed, b > b)')"
+    assert page.evaluate(f"{made}.length") == 0
+    handlers = """[...document.querySelectorAll('#app *')].filter(one =>
+      [...one.attributes].some(each => /^on|^srcdoc$/i.test(each.name)
+        || /^\\s*javascript:/i.test(each.value) && /^(href|src|action)/.test(each.name))).length"""
+    assert page.evaluate(handlers) == 0
+    assert page.evaluate("[...document.links].every(one => one.origin === location.origin)")
+    texts = """[document.title, document.body.innerText,
+      ...[...document.querySelectorAll('[title], [aria-label]')].map(
+        one => `${one.title}${one.getAttribute('aria-label') ?? ''}`)].join("\\n")"""
+    assert harm(page.evaluate(texts)) == ""
+
+
+def _all_visited(page: Page, expected: str) -> None:
+    expect(page.locator("main")).to_contain_text(expected)
+    _unharmed(page)
+
+
+def test_nobody_owns_the_page(hostile_port: int, new_page: NewPage) -> None:
+    page = new_page(1440, 3000).open(hostile_port)
+    sample = "img src=x onerror=alert(1)"
+    for view in VIEWS:
+        page.evaluate("view => { location.hash = `#/${view}` }", view)
+        expect(page.locator("header .state")).to_contain_text("live")
+        if view == "topics":
+            page.get_by_label("Filter topics").fill("onerror")
+        if view not in ("overview", "journal"):
+            expect(page.locator("main")).to_contain_text(sample)
+        _unharmed(page)
+
+
+def test_no_payload_or_topic_owns_its_page(hostile_port: int, new_page: NewPage) -> None:
+    page = new_page().open(hostile_port)
+    for number, name in enumerate(NAMES):
+        topic = f"h{number}/{name.replace('/', '')}"
+        page.evaluate("topic => { location.hash = `#/topics/${encodeURIComponent(topic)}` }", topic)
+        expect(page.locator(".topic pre")).not_to_be_empty()
+        _unharmed(page)
+    page.evaluate("location.hash = '#/topics/properties'")
+    for format in ("text", "JSON", "number", "CBOR", "MessagePack", "hex"):
+        page.get_by_label("Seen as").select_option(format)
+        _unharmed(page)
+
+
+def test_no_link_owns_the_page(hostile_port: int, new_page: NewPage) -> None:
+    watched = new_page()
+    watched.forgiven = ("status of 404",)  # of runs that there are not
+    page = watched.open(hostile_port)
+    for name in NAMES:
+        for view in ("topics", "rig/x/y", "nothing", "__proto__"):
+            page.evaluate("hash => { location.hash = hash }", f"#/{view}/{name}")
+            expect(page.locator("header .state")).to_contain_text("live")
+            _unharmed(page)

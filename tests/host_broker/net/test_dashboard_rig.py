@@ -1,0 +1,192 @@
+"""Runs of the rig by HTTP: what their files say, and that no name leads out of their folder."""
+
+import http.client
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host_broker.net.http import rig
+from tests.boards.reports.made_run import MadeRun, passing_board
+from tests.host_broker.net.broker_process import broker
+from tests.hostile_names import HOSTILE
+
+_SECRET = "of somebody else"
+
+
+def _get(port: int, path: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.putrequest("GET", path)  # as it is: no client makes it harmless
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        connection.close()
+
+
+def _said(port: int, path: str) -> Any:
+    status, headers, body = _get(port, path)
+    assert status == 200, body
+    assert headers["Cache-Control"] == "no-store"
+    return json.loads(body)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+    """A folder, and the port of a broker that shows the runs in it."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "secret").write_text(_SECRET)
+    out = folder / "out"
+    out.mkdir()
+    with broker("--listen", "auto://127.0.0.1:0", "--set", f"http.rig={out}") as running:
+        yield out, running.ports["auto"]
+
+
+@pytest.fixture
+def out(served: tuple[Path, int]) -> Path:
+    """The folder, without runs."""
+    shutil.rmtree(served[0] / "rig", ignore_errors=True)
+    return served[0]
+
+
+@pytest.fixture
+def port(served: tuple[Path, int]) -> int:
+    return served[1]
+
+
+def _path(run: dict[str, Any]) -> str:
+    return f"/dashboard/rig/{run['date']}/{run['rig']}/{run['run']}"
+
+
+def test_runs_are_listed_and_told(out: Path, port: int) -> None:
+    assert _said(port, "/dashboard/rig") == {"runs": []}
+    over = MadeRun(out, run_id="1")
+    passing_board(over, "vpico-1", rtt_us=[1000])
+    over.end(13)
+    begun = MadeRun(out, run_id="2")
+    begun.board("vesp-1")
+    begun.event(1, event="board_started")
+    begun.step("flash", 1, 3, "error", message="no such port")
+    begun.event(4, event="step_started", step="install")
+    begun.abort()
+    (over.folder / "report.html").write_text("<!doctype html><title>run 1</title>")
+
+    newest, oldest = _said(port, "/dashboard/rig")["runs"]
+    assert (newest["run"], newest["report"]) == ("2", False)
+    assert (oldest["run"], oldest["report"]) == ("1", True)
+    told = _said(port, _path(oldest))
+    assert told["outcome"] == "passed"
+    (board,) = told["boards"]
+    assert (board["board"], board["outcome"]) == ("vpico-1", "passed")
+    assert board["checks"]["passed"] >= 1
+    now = _said(port, _path(newest))
+    assert (now["outcome"], now["finished"]) == ("", "")
+    (board,) = now["boards"]
+    assert (board["outcome"], board["step"], board["message"]) == ("", "install", "no such port")
+    status, headers, page = _get(port, _path(oldest) + "/report")
+    assert (status, page) == (200, b"<!doctype html><title>run 1</title>")
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    # What is in it runs no script, and is of no origin.
+    policy = headers["Content-Security-Policy"]
+    assert "script-src" not in policy and "default-src 'none'" in policy and "sandbox" in policy
+    assert _get(port, _path(newest) + "/report")[0] == 404
+
+
+def test_without_a_folder_there_are_no_runs() -> None:
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        assert _said(running.ports["auto"], "/dashboard/rig") == {"runs": None}
+        assert _get(running.ports["auto"], "/dashboard/rig/a/b/c")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../secret/x/report",
+        "..%2f..%2fsecret/x/y",
+        "%2e%2e/%2e%2e/secret/report",
+        "2026-11-26/%2e%2e/1/report",
+        "2026-11-26%2frig=lab/x/1/report",
+        "2026-11-26/lab/1%00/report",
+        "2026-11-26/lab/%2e/report",
+        "2026-11-26/lab/..%5c..%5csecret/report",
+        "%ff%fe/lab/1/report",
+        "2026-11-26/lab/1/events.jsonl",
+        "//etc/passwd/report",
+    ],
+)
+def test_no_name_leads_out_of_the_folder(out: Path, port: int, path: str) -> None:
+    MadeRun(out, run_id="1").end(13)
+    status, _, body = _get(port, f"/dashboard/rig/{path}")
+    assert status in (400, 404)
+    assert _SECRET.encode() not in body
+
+
+def test_no_link_is_followed(out: Path, port: int, tmp_path: Path) -> None:
+    made = MadeRun(out, run_id="1")
+    made.end(13)
+    (made.folder / "report.html").symlink_to(out.parent / "secret")
+    elsewhere = tmp_path / "elsewhere"
+    MadeRun(elsewhere, run_id="7").end(13)
+    (date,) = (elsewhere / "rig").iterdir()
+    (out / "rig" / "date=2001-01-01").symlink_to(date)
+    pipe = MadeRun(out, run_id="2").abort()
+    (pipe / "events.jsonl").unlink()
+    os.mkfifo(pipe / "events.jsonl")  # whoever opened it would wait for a writer
+    runs = _said(port, "/dashboard/rig")["runs"]
+    assert [run["run"] for run in runs] == ["2", "1"]
+    assert [run["report"] for run in runs] == [False, False]
+    assert _get(port, _path(runs[1]) + "/report")[0] == 404
+    assert _said(port, _path(runs[0]))["boards"] == []
+
+
+def test_whatever_a_file_says_is_text_of_a_length(out: Path, port: int) -> None:
+    made = MadeRun(out, run_id="1")
+    for number, text in enumerate(HOSTILE):
+        made.board(f"{number} {text}")
+        made.event(1, event="check_finished", check=text, outcome="failed", message=text * 100)
+    file = made.abort() / "events.jsonl"
+    rubbish = (b"{", b"[]", b"1", b"[" * 100_000, b'{"event": 1}', b"\xff\xfe", b'"\\ud800"')
+    with file.open("ab") as events:
+        events.writelines(line + b"\n" for line in rubbish)
+        events.write(b'{"event": "check_finished", "board_id": "\\ud800", "message": 7}\n')
+        events.write(b'{"event": "unfin')
+    (run,) = _said(port, "/dashboard/rig")["runs"]
+    told = _said(port, _path(run))
+    assert told["unreadable"] == len(rubbish)
+    assert [board["board"] for board in told["boards"]] == [
+        *(f"{number} {text}" for number, text in enumerate(HOSTILE)),
+        "\\ud800",
+    ]
+    assert all(len(board["message"]) <= rig.LONGEST_TEXT for board in told["boards"])
+
+
+def test_every_limit_is_kept(out: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, most in (("MOST_RUNS", 2), ("MOST_BOARDS", 3), ("LONGEST_REPORT_BYTES", 10)):
+        monkeypatch.setattr(rig, name, most)
+    for number in range(4):
+        made = MadeRun(out, run_id=str(number))
+        for board in range(5):
+            made.board(f"board-{board}")
+            made.event(1, event="board_started")
+        made.abort()
+    (made.folder / "report.html").write_bytes(b"x" * 100)
+    listed = rig._listed(out)
+    assert [run["run"] for run in listed] == ["3", "2"]
+    names = [listed[0][each] for each in ("date", "rig", "run")]
+    told = rig._summary(str(out), *names)
+    assert told is not None and len(told["boards"]) == 3
+    assert rig._report(str(out), *names) == b"x" * 10
+    events = (made.folder / "events.jsonl").read_bytes()
+    monkeypatch.setattr(rig, "LONGEST_EVENTS_BYTES", len(events) // 2)
+    cut = rig._summary(str(out), *names)
+    assert cut is not None and cut["more"] is True
+    monkeypatch.setattr(rig, "LONGEST_LINE_BYTES", 10)
+    unread = rig._summary(str(out), *names)
+    assert unread is not None and unread["unreadable"] > 0 and unread["boards"] == []
+    monkeypatch.setattr(rig, "MOST_ENTRIES", 1)
+    assert len(rig._listed(out)) == 1
