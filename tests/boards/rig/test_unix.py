@@ -100,4 +100,7 @@ def test_a_desk_in_one_command(
         found = outcomes(Path("out/rig"), f"u{number}", "check_finished", "check")
         assert found == {"ping": "passed", "pubsub_up": "passed"}
     assert "open to everybody" not in result.stdout  # these boards are on this machine
+    # Two runs of one desk, for different boards, may have the same folder for results: what the one
+    # installs is not there, for the other to replace it.
+    assert not list(Path("out/rig").rglob("main.py"))
     eventually(lambda: not processes_naming(str(tmp_path)), 20.0, "a process is left")
