@@ -64,7 +64,9 @@ class MicroMsg2Client(Link):
         self._ack_part = memoryview(self._out)[:5]
         self._identity = name = encoded(self.name)
         if len(name) > 255 or (name and max(name) > 127):
-            raise ValueError("name %r: not up to 255 bytes of ASCII" % name)
+            from umotemq.mistakes import refused
+
+            refused("name", name)
         if not 0 < self.window < 32768:
             from umotemq.mistakes import refused
 

@@ -4,6 +4,7 @@ from umotemq.link import LinkError
 
 _WHY = {
     "again": "confirm is not for what is sent on each link: will, again",
+    "name": "name %r: not up to 255 bytes of ASCII",
     "open": "%r is no transport, as Tcp(host, port) is",
     "outage": "confirm needs an outage",
     "rx_size": "rx_size %d, at least %d",
