@@ -346,14 +346,18 @@ class UmqSession(Session):
         return self._done(list(commands))
 
     def _flushed(self) -> list[Command]:
-        """Return what is to be sent as one command: a text and its attachments stay together."""
+        """Return what is to be sent as one command: a text and its attachments stay together.
+
+        Whoever made us say it, it is an answer to this client: nobody else waits if it is slow, and
+        nothing of it is dropped.
+        """
         for message in self.peer.out:
             self._socket.send(message)
         self.peer.out.clear()
         if not self._socket.out:
             return []
         data, self._socket.out = self._socket.out, bytearray()
-        return [SendBytes(bytes(data))]
+        return [SendBytes(bytes(data), acknowledges=True)]
 
     def _done(self, commands: list[Command]) -> Sequence[Command]:
         """Return commands with what is to be sent."""
