@@ -18,11 +18,13 @@ from host_broker.bus.commands import (
     Disconnect,
     Pace,
     Ponged,
+    Reply,
     Unsubscribe,
 )
 from host_broker.bus.commands import Send as SendBytes
 from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.outputs import ConnectionId
+from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.umq.calls import Calls
 from host_broker.protocols.umq.codec import REJECTED
@@ -346,14 +348,18 @@ class UmqSession(Session):
         return self._done(list(commands))
 
     def _flushed(self) -> list[Command]:
-        """Return what is to be sent as one command: a text and its attachments stay together."""
+        """Return what is to be sent as one command: a text and its attachments stay together.
+
+        Whoever made us say it, it is an answer to this client: nobody else waits if it is slow, and
+        nothing of it is dropped.
+        """
         for message in self.peer.out:
             self._socket.send(message)
         self.peer.out.clear()
         if not self._socket.out:
             return []
         data, self._socket.out = self._socket.out, bytearray()
-        return [SendBytes(bytes(data))]
+        return [SendBytes(bytes(data), acknowledges=True)]
 
     def _done(self, commands: list[Command]) -> Sequence[Command]:
         """Return commands with what is to be sent."""
@@ -427,6 +433,20 @@ class Refusal(Session):
             return NOTHING
         self._socket.refuse(503, _mistake("the broker is stopping"))
         return [SendBytes(bytes(self._socket.out)), Disconnect("the broker is stopping")]
+
+
+class Misdirected(Session):
+    """A request for a WebSocket that has come to HTTP, by a connection that was used for it."""
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take nothing: there is no socket."""
+        return NOTHING
+
+    def asked(self, request: PageRequest, now: float) -> Sequence[Command]:
+        """Say that a WebSocket needs a connection of its own."""
+        text = f"this is UMQ over WebSocket: ask for {PATH} by a connection of its own"
+        answer = PageAnswer(_mistake(text).encode(), status=421, close=True)
+        return [Reply(lambda: answer)]
 
 
 def _limits(shared: UmqShared) -> PeerLimits:

@@ -337,6 +337,19 @@ def test_a_board_is_pinged() -> None:
         assert client.heard() == ['R1:{"ms":12.5}', 'R2:{"ms":12.5}']
 
 
+def test_what_others_make_it_say_is_nobody_elses_answer() -> None:
+    """So that no board waits for a slow browser that has called it, and no answer is dropped."""
+    desk = umq_desk()
+    client, board = joined(desk), lightmq_board(desk, "kitchen")
+    client.say('C1:["ping", "kitchen"]', 'C2:["call", "kitchen", "x"]')
+    ping, asked = board.heard()
+    said = board.codec.pong(ping.id) + board.codec.sendresp(asked.id, b"y")
+    done = desk.send(board.connection, said)
+    (forward,) = [each for each in done.forwards if client.connection in each.receivers]
+    assert forward.senders == [client.connection]
+    assert client.heard() == ['R1:{"ms":0.0}', 'R2:{"answer":"y"}']
+
+
 def test_a_client_of_umq_is_pinged() -> None:
     desk = umq_desk()
     client, other = joined(desk), joined(desk)
