@@ -24,7 +24,7 @@ check: setup ## lint, types, import contracts
 
 test: check ## pass all tests: pure, MicroPython, virtual boards, Spark
 	@$(BIN)/motemq firmware build unix unix32 unix126 rpi_pico vesp32 vpico_w
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m "not alone" --durations 10
+	MOTEMQ_PICTURES=out/pictures $(BIN)/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m "not alone" --durations 10
 	$(BIN)/pytest -m alone
 
 bench: setup ## benchmarks against named peers

@@ -44,12 +44,14 @@ export const Code = Object.freeze({
  *   have
  * @property {number} maxHeldMessages that wait for attachments, or behind such a message
  * @property {number} maxIdDigits of an id (A4)
- * @property {number} maxPendingCalls each way: those we have not answered, those we await
+ * @property {number} maxPendingCalls each way: those we have not answered, those we await; more of
+ *   ours wait until some are answered
  * @property {number} maxTopics each way: those we subscribe to, those we publish
  * @property {number} maxCallbacks that wait to be called
  * @property {number} maxAttributes that the peer may set
  * @property {number} maxAttributeBytes of all of them, with names and attachments
- * @property {number} maxBufferedBytes that wait for the network; then sending is refused
+ * @property {number} maxBufferedBytes that wait for the network, or to be sent; then sending is
+ *   refused
  * @property {number} maxUnread publications of a subscription that nobody has read; then the oldest
  *   are dropped and counted
  */
@@ -1338,7 +1340,23 @@ function readJson(payload, what) {
  */
 
 /**
+ * A call: of the peer, or of a callback that it has registered.
+ *
+ * @typedef {object} Question
+ * @property {string} payload
+ * @property {AttachmentSource[]} [attachments]
+ * @property {string} [callback]
+ * @property {Subscription} [subscription] that it makes
+ * @property {() => void} [onResult] called before anything is told that came behind the result
+ */
+
+/**
+ * A call without an answer.
+ *
  * @typedef {object} Pending
+ * @property {Question} question
+ * @property {string | null} id null: it waits to be sent
+ * @property {number} bytes
  * @property {(answer: Answer) => void} resolve
  * @property {(error: Error) => void} reject
  */
@@ -1408,8 +1426,11 @@ export class Client {
   #WebSocket;
   /** @type {Connection | null} */
   #connection = null;
-  /** @type {Map<string, Pending>} */
+  /** Calls that the peer has not answered, by id. @type {Map<string, Pending>} */
   #pending = new Map();
+  /** Calls that wait to be sent. @type {Set<Pending>} */
+  #queue = new Set();
+  #queuedBytes = 0;
   /** @type {Set<Subscription>} */
   #subscriptions = new Set();
   /** By the topic's id on this connection. @type {Map<string, Subscription>} */
@@ -1476,10 +1497,10 @@ export class Client {
         this.#waiting.delete(waiter);
         then();
       };
-      const timer = setTimeout(() => {
+      const timer = later(timeoutMs, () => {
         const why = this.error === null ? "it did not answer" : this.error.message;
         waiter.reject(new TimedOut(`no connection to ${this.#url} in ${timeoutMs} ms: ${why}`));
-      }, timeoutMs);
+      });
       this.#waiting.add(waiter);
     });
   }
@@ -1513,7 +1534,7 @@ export class Client {
   async subscribe(pattern, options = {}, onUpdate) {
     const { timeoutMs = this.#timeoutMs, everyMs, ...others } = options;
     const said = everyMs === undefined ? others : { ...others, every_ms: everyMs };
-    const until = Date.now() + timeoutMs;
+    const until = performance.now() + timeoutMs;
     if (this.state !== "open") {
       await this.ready(timeoutMs);
     }
@@ -1521,7 +1542,13 @@ export class Client {
       { pattern, options: said, onUpdate: onUpdate ?? null, maxUnread: this.#limits.maxUnread },
       (ended) => this.#unsubscribe(ended),
     );
-    await this.#subscribe(subscription, Math.max(1, until - Date.now()));
+    this.#subscriptions.add(subscription);
+    try {
+      await this.#subscribe(subscription, Math.max(1, until - performance.now()));
+    } catch (error) {
+      this.#subscriptions.delete(subscription);
+      throw error;
+    }
     return subscription;
   }
 
@@ -1660,11 +1687,11 @@ export class Client {
    * @throws {CallFailed} its answer was E
    */
   async request(payload, { attachments = [], timeoutMs = this.#timeoutMs } = {}) {
-    const until = Date.now() + timeoutMs;
+    const until = performance.now() + timeoutMs;
     if (this.state !== "open") {
       await this.ready(timeoutMs);
     }
-    return this.#ask((peer) => peer.call(payload, attachments), Math.max(1, until - Date.now()));
+    return this.#ask({ payload, attachments }, Math.max(1, until - performance.now()));
   }
 
   /**
@@ -1676,7 +1703,7 @@ export class Client {
    * @returns {Promise<Answer>}
    */
   async callBack(callback, payload, { attachments = [], timeoutMs = this.#timeoutMs } = {}) {
-    return this.#ask((peer) => peer.callBack(callback, payload, attachments), timeoutMs);
+    return this.#ask({ callback: ownId(callback), payload, attachments }, timeoutMs);
   }
 
   /**
@@ -1755,31 +1782,36 @@ export class Client {
       throw this.error ?? new ConnectionLost(`there is no connection to ${this.#url}`);
     }
     const { maxBufferedBytes } = this.#limits;
-    if (this.#connection.bufferedBytes > maxBufferedBytes) {
+    if (this.#connection.bufferedBytes + this.#queuedBytes > maxBufferedBytes) {
       throw new LimitExceeded(
-        `more than ${maxBufferedBytes} bytes wait for the network; await the answers to earlier ` +
-          "calls before the next",
+        `more than ${maxBufferedBytes} bytes wait to be sent (maxBufferedBytes); await the answers ` +
+          "to earlier calls before the next",
       );
     }
     return this.#connection.peer;
   }
 
   /**
-   * @param {(peer: Peer) => string} ask returns the id of the call
+   * Call the peer, now or when it has answered some of the calls before (`maxPendingCalls`).
+   *
+   * @param {Question} question
    * @param {number} timeoutMs
-   * @param {() => void} [onResult] called before anything is told that came behind the result
    * @returns {Promise<Answer>}
    */
-  #ask(ask, timeoutMs, onResult) {
+  #ask(question, timeoutMs) {
     return new Promise((resolve, reject) => {
-      const peer = this.#peer();
-      const id = ask(peer);
-      const timer = setTimeout(() => {
-        this.#pending.delete(id);
-        peer.forget(id);
+      this.#peer();
+      const { payload, attachments = [], onResult } = question;
+      const bytes = attachments.reduce((sum, each) => sum + bytesToSend(each).length, 0);
+      const timer = later(timeoutMs, () => {
+        this.#forget(pending);
         reject(new TimedOut(`${this.#url} did not answer within ${timeoutMs} ms`));
-      }, timeoutMs);
-      this.#pending.set(id, {
+      });
+      /** @type {Pending} */
+      const pending = {
+        question,
+        id: null,
+        bytes: payload.length + bytes,
         resolve: (answer) => {
           clearTimeout(timer);
           onResult?.();
@@ -1789,9 +1821,47 @@ export class Client {
           clearTimeout(timer);
           reject(error);
         },
-      });
-      this.#flush();
+      };
+      this.#queue.add(pending);
+      this.#queuedBytes += pending.bytes;
+      this.#sendQueued();
     });
+  }
+
+  /** Send calls that wait, as many as the peer shall have at a time. */
+  #sendQueued() {
+    const peer = this.#connection?.peer;
+    for (const pending of this.#queue) {
+      if (peer === undefined || peer.pendingCalls >= this.#limits.maxPendingCalls) {
+        break;
+      }
+      this.#forget(pending);
+      const { payload, attachments, callback } = pending.question;
+      try {
+        pending.id =
+          callback === undefined
+            ? peer.call(payload, attachments)
+            : peer.callBack(callback, payload, attachments);
+        this.#pending.set(pending.id, pending);
+      } catch (error) {
+        pending.reject(/** @type {Error} */ (error));
+      }
+    }
+    this.#flush();
+  }
+
+  /**
+   * Await no answer any more.
+   *
+   * @param {Pending} pending
+   */
+  #forget(pending) {
+    if (this.#queue.delete(pending)) {
+      this.#queuedBytes -= pending.bytes;
+    } else if (pending.id !== null && this.#pending.delete(pending.id)) {
+      this.#connection?.peer.forget(pending.id);
+      this.#sendQueued();
+    }
   }
 
   /**
@@ -1801,7 +1871,7 @@ export class Client {
    */
   async #echo(timeoutMs = this.#timeoutMs) {
     try {
-      await this.#ask((peer) => peer.call('["ping"]'), timeoutMs);
+      await this.#ask({ payload: '["ping"]' }, timeoutMs);
     } catch (error) {
       if (!(error instanceof CallFailed)) {
         throw error;
@@ -1842,47 +1912,55 @@ export class Client {
   // ---- subscriptions ----
 
   /**
+   * Tell the broker of a subscription, under a new topic id.
+   *
    * @param {Subscription} subscription
    * @param {number} timeoutMs
-   * @param {() => void} [onAccepted]
+   * @param {() => void} [onResult]
    */
-  async #subscribe(subscription, timeoutMs, onAccepted) {
+  async #subscribe(subscription, timeoutMs, onResult) {
     const peer = this.#peer();
     const topic = peer.openSubscription();
     subscription[topicOf] = topic;
     this.#byTopic.set(topic, subscription);
-    this.#subscriptions.add(subscription);
     const { pattern, options } = subscription;
-    const request = JSON.stringify(["subscribe", pattern, topic, options]);
+    const payload = JSON.stringify(["subscribe", pattern, topic, options]);
     try {
-      await this.#ask((asked) => asked.call(request), timeoutMs, onAccepted);
+      await this.#ask({ payload, subscription, onResult }, timeoutMs);
     } catch (error) {
-      if (!(error instanceof ConnectionLost)) {
+      if (error instanceof TimedOut) {
+        peer.unsubscribe(topic); // it may have been accepted after all
+        this.#flush();
+      } else {
+        peer.dropSubscription(topic);
+      }
+      if (this.#byTopic.get(topic) === subscription) {
         this.#byTopic.delete(topic);
-        this.#subscriptions.delete(subscription);
-        if (error instanceof TimedOut) {
-          peer.unsubscribe(topic); // it may have been accepted after all
-          this.#flush();
-        } else {
-          peer.dropSubscription(topic);
-        }
-      } else if (subscription[isNew]) {
-        this.#subscriptions.delete(subscription);
       }
       throw error;
     }
-    subscription[isNew] = false;
   }
 
   /** Make all subscriptions again, on a new connection. */
-  #resubscribe() {
-    for (const subscription of [...this.#subscriptions]) {
+  async #resubscribe() {
+    const connection = this.#connection;
+    const made = [...this.#subscriptions].map(async (subscription) => {
       const resumed = () => subscription[deliver]({ publications: [], dropped: 0, resumed: true });
-      this.#subscribe(subscription, this.#timeoutMs, resumed).catch((error) => {
-        if (!(error instanceof ConnectionLost)) {
+      try {
+        await this.#subscribe(subscription, this.#timeoutMs, resumed);
+      } catch (error) {
+        if (error instanceof CallFailed && error.code !== Code.UNAVAILABLE) {
+          this.#subscriptions.delete(subscription);
           subscription[end](error); // a later connection would be told the same
+        } else if (!(error instanceof ConnectionLost)) {
+          const lost = new ConnectionLost(`no subscription: ${String(error)}`);
+          connection?.fail(Code.UNAVAILABLE, "no subscription", lost);
         }
-      });
+      }
+    });
+    await Promise.all(made);
+    if (this.#connection === connection) {
+      this.#attempts = 0; // all is as it was
     }
   }
 
@@ -1890,7 +1968,12 @@ export class Client {
   #unsubscribe(subscription) {
     this.#subscriptions.delete(subscription);
     const topic = subscription[topicOf];
-    if (this.#byTopic.get(topic) === subscription && this.state === "open") {
+    const queued = [...this.#queue].find((each) => each.question.subscription === subscription);
+    if (queued !== undefined) {
+      this.#forget(queued); // the broker has not heard of it
+      queued.reject(new ConnectionLost("the subscription was ended"));
+      subscription[end](null);
+    } else if (this.#byTopic.get(topic) === subscription && this.state === "open") {
       this.#connection?.peer.unsubscribe(topic);
       this.#flush();
     } else {
@@ -1937,6 +2020,7 @@ export class Client {
       case "failure": {
         const pending = this.#pending.get(event.id);
         this.#pending.delete(event.id);
+        this.#sendQueued();
         if (event.type === "result") {
           pending?.resolve({ payload: event.payload, attachments: event.attachments });
         } else {
@@ -2021,8 +2105,10 @@ export class Client {
   #welcomed(payload) {
     this.welcome = payload === "" ? {} : (readJson(payload, "a welcome") ?? {});
     this.connections += 1;
-    this.#attempts = 0;
     this.#become("open", null);
+    if (this.#isClosed()) {
+      return;
+    }
     for (const [name, value] of this.#attributes) {
       this.#peer().setAttribute(name, value);
     }
@@ -2044,14 +2130,17 @@ export class Client {
       return;
     }
     this.#forgetConnection(error);
+    if (this.#isClosed()) {
+      return; // by the program, when it was told of an end
+    }
     const { firstPauseMs = 250, longestPauseMs = 10_000 } = this.#options;
     const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(this.#attempts, 16));
     this.#attempts += 1;
     this.#timer = setTimeout(
       () => {
         this.#become("connecting", this.error);
-        if (this.state === "connecting") {
-          this.#open(); // unless the program has closed us
+        if (!this.#isClosed()) {
+          this.#open();
         }
       },
       pauseMs * (1 - Math.random() / 2),
@@ -2071,6 +2160,9 @@ export class Client {
     const connection = this.#connection;
     this.#forgetConnection(error);
     connection?.close();
+    if (this.#isClosed()) {
+      return;
+    }
     this.#become("closed", error);
     for (const waiter of [...this.#waiting]) {
       waiter.reject(error);
@@ -2081,11 +2173,18 @@ export class Client {
     this.#subscriptions.clear();
   }
 
+  /** Whether the client is closed; the program may have done that in any call of its functions. */
+  #isClosed() {
+    return this.state === "closed";
+  }
+
   /** @param {UmqError} error */
   #forgetConnection(error) {
     this.#connection = null;
-    const pending = [...this.#pending.values()];
+    const pending = [...this.#pending.values(), ...this.#queue];
     this.#pending.clear();
+    this.#queue.clear();
+    this.#queuedBytes = 0;
     const leaving = [...this.#byTopic.values()].filter((each) => !this.#subscriptions.has(each));
     this.#byTopic.clear();
     this.#callbacks.clear();
@@ -2113,7 +2212,6 @@ export class Client {
 }
 
 const topicOf = Symbol("topicOf");
-const isNew = Symbol("isNew");
 const deliver = Symbol("deliver");
 const end = Symbol("end");
 
@@ -2133,9 +2231,6 @@ export class Subscription {
 
   /** The topic's id on the present connection. */
   [topicOf] = "";
-
-  /** Whether the broker has never accepted it. */
-  [isNew] = true;
 
   /** @type {((update: Update) => void) | null} */
   #onUpdate;
@@ -2307,6 +2402,19 @@ export class Topic {
 }
 
 /**
+ * Call a function after so many milliseconds, also after more than a timer can count.
+ *
+ * @param {number} delayMs
+ * @param {() => void} call
+ * @returns {ReturnType<typeof setTimeout>}
+ */
+function later(delayMs, call) {
+  return setTimeout(call, Math.min(delayMs, MOST_MS));
+}
+
+const MOST_MS = 0x7fff_ffff; // 25 days; more would be none
+
+/**
  * Call a function of the program's. What it throws is the program's to see, and disturbs nothing
  * here: it becomes an uncaught error.
  *
@@ -2375,13 +2483,13 @@ class Connection {
       this.#ended(new ConnectionLost(`${url} closed the connection (${why})`));
       this.#setClosed();
     };
-    this.#deadline = setTimeout(() => {
+    this.#deadline = later(how.timeoutMs, () => {
       this.fail(
         Code.PROTOCOL_ERROR,
         "no welcome",
         new TimedOut(`${url} did not welcome us within ${how.timeoutMs} ms`),
       );
-    }, how.timeoutMs);
+    });
   }
 
   /** How many bytes wait for the network. */

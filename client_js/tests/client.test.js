@@ -12,10 +12,12 @@ import {
   LimitExceeded,
   Refused,
   TimedOut,
+  UmqError,
   connect,
   socketUrl,
 } from "../umq.js";
 import { Listener } from "./memory_socket.js";
+import { Random } from "./random.js";
 
 /** Return a connected client with its broker's end. Its clock goes when the test says so. */
 async function connected(t, options = {}) {
@@ -305,6 +307,33 @@ test("subscriptions and attributes outlive a connection, calls do not", async (t
   await client.close();
 });
 
+test("who closes when told of an end has closed", async (t) => {
+  for (const how of ["onEnded", "onState"]) {
+    await t.test(how, async (t) => {
+      const { client, end, listener } = await connected(t, {
+        onState: (state) => how === "onState" && state === "waiting" && client.close(),
+      });
+      const topic = client.openTopic(end.peer.openSubscription());
+      topic.onEnded = () => how === "onEnded" && client.close();
+      end.drop();
+      await turn();
+      assert.equal(client.state, "closed");
+      t.mock.timers.tick(100_000);
+      await turn();
+      assert.equal(listener.attempts, 1);
+    });
+  }
+});
+
+test("no deadline at all", async (t) => {
+  const { client, end } = await connected(t, { timeoutMs: Infinity });
+  const asked = client.method("stats");
+  const call = await end.call();
+  t.mock.timers.tick(10_000_000);
+  end.answer(call.id, { stats: 1 });
+  assert.deepEqual(await asked, { stats: 1 });
+});
+
 test("without reconnecting a loss is the end", async (t) => {
   const { client, end } = await connected(t, { reconnect: false });
   const { subscription } = await subscribed(client, end, "a");
@@ -440,6 +469,196 @@ test("too much that waits for the network is refused", async (t) => {
   end.answer(call.id, { published: 1 });
   await publishing;
   await client.close();
+});
+
+test("more calls than the peer shall have wait, in order", async (t) => {
+  const { client, end } = await connected(t, { limits: { maxPendingCalls: 2 } });
+  const asked = Array.from({ length: 50 }, (_, number) => client.publish("a", number));
+  const order = [];
+  while (order.length < 50) {
+    assert(end.events.filter((each) => each.type === "call").length <= 2);
+    const { id, args } = await end.call();
+    order.push(args[2]);
+    end.answer(id, { published: 1 });
+  }
+  await Promise.all(asked);
+  assert.deepEqual(order, Array.from({ length: 50 }, (_, number) => String(number)));
+});
+
+test("what waits to be sent is bounded, and its deadline is that of the call", async (t) => {
+  const limits = { maxPendingCalls: 1, maxBufferedBytes: 100 };
+  const { client, end } = await connected(t, { limits });
+  await assert.rejects(client.request("x", { attachments: ["text"] }), BadArgument);
+  const first = client.publish("a", "1", { timeoutMs: 50 });
+  // With this one it is above the limit, but nothing waited before.
+  const second = client.publish("a", bytes(...Array(80)), { timeoutMs: 100 });
+  await assert.rejects(client.publish("a", "3"), LimitExceeded);
+  t.mock.timers.tick(50);
+  await assert.rejects(first, TimedOut);
+  t.mock.timers.tick(50);
+  await assert.rejects(second, TimedOut);
+  const third = client.publish("a", "3"); // there is room again
+  assert.equal((await end.call()).args[2], "1");
+  assert.equal((await end.call()).args[2], null); // when the first was given up
+  const { id, args } = await end.call();
+  assert.equal(args[2], "3");
+  end.answer(id, {});
+  await third;
+});
+
+test("many subscriptions outlive a connection, whatever may be asked at once", async (t) => {
+  const { client, end, listener } = await connected(t, { limits: { maxPendingCalls: 2 } });
+  const subscriptions = [];
+  for (const pattern of ["a", "b", "c", "d", "e"]) {
+    subscriptions.push((await subscribed(client, end, pattern)).subscription);
+  }
+  end.drop();
+  await nextAttempt(t, listener);
+  const again = await listener.next();
+  await again.accept();
+  // One that is left before the broker has heard of it again.
+  await turn();
+  await subscriptions[4].unsubscribe();
+  const patterns = [];
+  for (let number = 0; number < 4; number += 1) {
+    const { id, args } = await again.call();
+    patterns.push(args[1]);
+    again.peer.openTopic(args[2]);
+    again.answer(id, {});
+  }
+  assert.deepEqual(patterns, ["a", "b", "c", "d"]);
+  await turn();
+  assert.deepEqual(subscriptions.map((each) => each.resumed), [1, 1, 1, 1, 0]);
+  assert.deepEqual(subscriptions.map((each) => each.ended), [false, false, false, false, true]);
+});
+
+test("a subscription that is refused on a later connection ends, and says why", async (t) => {
+  const { client, end, listener } = await connected(t);
+  const { subscription } = await subscribed(client, end, "a");
+  const other = (await subscribed(client, end, "b")).subscription;
+  end.drop();
+  await nextAttempt(t, listener);
+  const again = await listener.next();
+  await again.accept();
+  const [first, second] = [await again.call(), await again.call()];
+  again.peer.fail(first.id, new CallFailed("you may not", 1));
+  again.peer.fail(second.id, new CallFailed("the broker is stopping", 8));
+  again.flush();
+  await subscription.closed;
+  assert.equal(subscription.error.code, 1);
+  await assert.rejects(subscription.next(), { name: "CallFailed" });
+  // Not now is not never: it is tried again.
+  await again.event("closed");
+  await nextAttempt(t, listener);
+  const third = await listener.next();
+  await third.accept();
+  const { id, args } = await third.call();
+  assert.equal(args[1], "b");
+  third.answer(id, {});
+  await turn();
+  assert.equal(other.resumed, 1);
+});
+
+test("a refusal of what was said later is no refusal of who we are", async (t) => {
+  const { client, end, listener } = await connected(t);
+  end.peer.fatal(1, "umq.max_text: too long");
+  end.flush();
+  assert.equal(client.state, "waiting");
+  await nextAttempt(t, listener);
+  await (await listener.next()).accept();
+  await client.ready();
+  assert.equal(client.connections, 2);
+});
+
+test("a program that throws, or closes in the middle, disturbs nothing here", async (t) => {
+  const thrown = [];
+  const before = process.listeners("uncaughtException");
+  process.removeAllListeners("uncaughtException");
+  process.on("uncaughtException", (error) => thrown.push(error.message));
+  t.after(() => {
+    process.removeAllListeners("uncaughtException");
+    before.forEach((each) => process.on("uncaughtException", each));
+  });
+  const { client, end } = await connected(t);
+  const heard = [];
+  const { topic } = await subscribed(client, end, "a", {}, (told) => {
+    heard.push(told.publications[0].text);
+    throw new Error(`mine ${heard.length}`);
+  });
+  update(end, topic, [{ topic: "a", at: 1, text: "1" }]);
+  update(end, topic, [{ topic: "a", at: 1, text: "2" }]);
+  await turn();
+  assert.deepEqual(heard, ["1", "2"]);
+  assert.deepEqual(thrown, ["mine 1", "mine 2"]);
+
+  const listener = new Listener();
+  let closing;
+  const closed = new Client("umq://broker", {
+    WebSocket: listener.WebSocket,
+    onState: (state) => {
+      if (state === "open") {
+        closing = closed.close();
+      }
+    },
+  });
+  const other = await listener.next();
+  await other.accept();
+  await closing;
+  assert.equal(closed.state, "closed");
+  assert.deepEqual(thrown, ["mine 1", "mine 2"]);
+});
+
+/** Whatever a broker says, in any order: nothing is thrown, nothing is left hanging. */
+test("a broker that says anything", async (t) => {
+  const thrown = [];
+  const note = (error) => thrown.push(error);
+  process.on("unhandledRejection", note);
+  t.after(() => process.off("unhandledRejection", note));
+  const listener = listening(t);
+  let lost = 0;
+  for (let seed = 1; seed <= 200; seed += 1) {
+    const random = new Random(seed);
+    const client = new Client("umq://broker", {
+      WebSocket: listener.WebSocket,
+      limits: { maxPendingCalls: 3 },
+      onCall: ({ payload }) => (random.below(2) === 0 ? payload : Promise.reject(new Error("no"))),
+    });
+    const end = await listener.next();
+    await end.accept();
+    await client.ready();
+    const { topic, subscription } = await subscribed(client, end, "a");
+    const asked = [
+      client.publish("a", bytes(1)),
+      client.call("b", "x"),
+      client.method("stats"),
+      client.history("a"),
+      client.subscribe("b"),
+      client.ping(),
+    ].map((each) => each.then(() => "done", (error) => error));
+    client.registerCallback(() => undefined);
+    await turn();
+    const said = [
+      "R2:{}", "R3:{\"answer\":5}", "A1:R4:{}", "E5:3 no", "R6:[]", "R7:null", "R2:5", "!3:6 no",
+      `T${topic}:[]`, `T${topic}:[{"topic":"a","at":1,"text":"x"}]`, `T${topic}:[null]`, `T${topic}:5`,
+      `A1:T${topic}:[{"topic":"a","attachment":true},{"topic":"a","attachment":true}]`, `D${topic}:`,
+      "C1:x", "C2:y", "A2:C3:z", "B4:1:x", "S:a=b", "A1:S:a=c", "X:a", "-:gone", "-:", "U5:", "T77:x",
+    ];
+    for (let count = 0; count < 25; count += 1) {
+      end.send(random.below(4) === 0 ? random.bytes(random.below(5)) : random.pick(said));
+      if (random.below(3) === 0) {
+        await turn();
+      }
+    }
+    lost += client.state === "open" ? 0 : 1;
+    await client.close();
+    for (const each of await Promise.all(asked)) {
+      assert(each === "done" || each instanceof UmqError, `seed ${seed}: ${each}`);
+    }
+    await subscription.closed;
+    while ((await subscription.next().catch(() => null)) !== null);
+  }
+  assert.deepEqual(thrown, []);
+  assert(lost > 20 && lost < 180, `${lost} of 200 connections were ended`);
 });
 
 test("what is no JSON ends the connection, and the program goes on", async (t) => {

@@ -4,7 +4,7 @@ The edge draws the secrets: ``token`` is what the cookie carries, ``csrf`` what 
 our answers says with whatever changes something.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -76,6 +76,7 @@ class LoginSessions:
         longest_s: float = 7 * 24 * 3600.0,
     ) -> None:
         """``most``: of all users together; ``most_of_one``: of each."""
+        self.ended: Counter[str] = Counter()  # by the limit that ended them
         # By the digest of the secret, the one that was used last at the end.
         self._sessions: OrderedDict[bytes, LoginSession] = OrderedDict()
         self.change(most, most_of_one, idle_s, longest_s)
@@ -96,8 +97,10 @@ class LoginSessions:
         own = [key for key, each in self._sessions.items() if each.principal == principal]
         for key in own[: max(0, len(own) + 1 - self._most_of_one)]:
             del self._sessions[key]
+            self.ended["http.max_sessions_of_one"] += 1
         while len(self._sessions) >= self._most:
             self._sessions.popitem(last=False)
+            self.ended["http.max_sessions"] += 1
         session = LoginSession(principal, csrf, proof, now, now)
         self._sessions[_digest(token)] = session
         return session
@@ -111,8 +114,9 @@ class LoginSessions:
         session = self._sessions.get(key)
         if session is None:
             return None
-        if self._is_over(session, now):
+        if limit := self._over(session, now):
             del self._sessions[key]
+            self.ended[limit] += 1
             return None
         session.used = now
         self._sessions.move_to_end(key)
@@ -121,9 +125,9 @@ class LoginSessions:
     def principal(self, cookies: Iterable[str], now: float) -> Principal | None:
         """Return whose session one of the ``Cookie`` headers tells; None if they tell none."""
         for token in cookie_tokens(cookies):
-            session = self.find(token, now)
-            if session is not None:
-                return session.principal
+            found = self.find(token, now)
+            if found is not None:
+                return found.principal
         return None
 
     def end(self, token: str) -> None:
@@ -136,10 +140,17 @@ class LoginSessions:
             del self._sessions[key]
 
     def _forget_old(self, now: float) -> None:
-        self.keep(lambda session: not self._is_over(session, now))
+        over = {key: self._over(session, now) for key, session in self._sessions.items()}
+        for key, limit in over.items():
+            if limit:
+                del self._sessions[key]
+                self.ended[limit] += 1
 
-    def _is_over(self, session: LoginSession, now: float) -> bool:
-        return now - session.used > self._idle_s or now - session.began > self._longest_s
+    def _over(self, session: LoginSession, now: float) -> str:
+        """Return the limit that ends a session, "" if it goes on."""
+        if now - session.used > self._idle_s:
+            return "http.session_s"
+        return "http.session_longest_s" if now - session.began > self._longest_s else ""
 
 
 def _digest(token: str) -> bytes:

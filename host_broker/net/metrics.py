@@ -112,6 +112,10 @@ FAMILIES: Mapping[str, Family] = {
     "motemq_logins_refused": Family(
         "counter", "Logins that failed, or were not looked at for too many.", ("reason",)
     ),
+    "motemq_sessions": Family("gauge", "People logged in to the dashboard."),
+    "motemq_sessions_ended": Family(
+        "counter", "Sessions of the dashboard that a limit has ended.", ("reason",)
+    ),
     "motemq_log_lines_left_out": Family("counter", "Lines that the log has as a count only."),
 }
 
@@ -138,6 +142,10 @@ LIMITS: Mapping[str, str] = {
     "journal.max_pending_bytes": "motemq_holds",
     "journal.max_age_s": "motemq_journal_deleted_segments",
     "journal.max_bytes": "motemq_journal_deleted_segments",
+    "http.max_sessions": "motemq_sessions_ended",
+    "http.max_sessions_of_one": "motemq_sessions_ended",
+    "http.session_s": "motemq_sessions_ended",
+    "http.session_longest_s": "motemq_sessions_ended",
     "access.failed_logins": "motemq_logins_refused",
     "access.max_pending_logins": "motemq_logins_refused",
     "fmqp.hard_body_limit": "motemq_clients_closed",
@@ -161,6 +169,9 @@ LIMITS: Mapping[str, str] = {
     "umq.max_subscriptions": "motemq_discarded",
     "umq.max_attributes": "motemq_discarded",
     "umq.max_attribute_bytes": "motemq_discarded",
+    "umq.max_page": "motemq_discarded",
+    "umq.max_answer_bytes": "motemq_discarded",
+    "umq.max_id_digits": "motemq_clients_closed",
     "umq.max_waiting_updates": "motemq_dropped_messages",
     "umq.max_waiting_bytes": "motemq_dropped_bytes",
 }
@@ -247,6 +258,9 @@ class Figures:
         failed = self._broker.access.backoff.counted
         yield "motemq_logins_refused", ("access.failed_logins",), failed
         yield "motemq_logins_refused", ("access.max_pending_logins",), self._passwords.refused
+        sessions = self._broker.access.sessions
+        yield "motemq_sessions", (), len(sessions)
+        yield from _by("motemq_sessions_ended", sessions.ended)
         yield "motemq_log_lines_left_out", (), RateLimitedLog.left_out
 
     def _bus(self) -> Iterator[Figure]:

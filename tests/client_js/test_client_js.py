@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 from tests.client_js.node import CLIENT, environment, node, run_tests, typescript
 
@@ -54,6 +55,15 @@ def test_programs_get_its_types(tmp_path: Path) -> None:
     assert done.returncode != 0
     (line,) = done.stdout.strip().splitlines()[:1]
     assert "program.js(4,8): error TS2339" in line
+
+
+def test_the_wheel_has_it_once() -> None:
+    """As a file of the dashboard, which serves it."""
+    files = WheelBuilder(str(CLIENT.parent)).recurse_included_files()
+    found = {each.distribution_path: Path(each.path) for each in files}
+    named = [name for name in found if name.endswith("umq.js") or "client_js" in name]
+    assert named == ["host_broker/dashboard/umq.js"]
+    assert found[named[0]].resolve() == CLIENT / "umq.js"
 
 
 def test_it_is_one_file_without_dependencies() -> None:

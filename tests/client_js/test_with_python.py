@@ -84,6 +84,37 @@ def test_properties_and_what_is_retained(running: BrokerProcess, node: Node) -> 
     assert said == [{"hex": "ff"}, True, {"a": "b"}]
 
 
+def test_a_program_that_is_too_slow_is_told_what_was_dropped(
+    running: BrokerProcess, node: Node, tmp_path: Path
+) -> None:
+    """And nobody waits for it."""
+    count, go_on = 400, tmp_path / "go on"
+    node.run(
+        "state.came = 0;"
+        "state.slow = await state.client.subscribe('slow/js', {}, update => {"
+        "  state.came += update.publications.length;"
+        "  if (update.publications.at(-1)?.text === 'last') tell('last'); });"
+    )
+    with connect(f"fmqp://127.0.0.1:{running.ports['auto']}") as publisher:
+        busy = node.start(
+            "const {existsSync} = await import('node:fs');"
+            "const cell = new Int32Array(new SharedArrayBuffer(4));"
+            "tell('busy');"
+            f"while (!existsSync('{go_on}')) Atomics.wait(cell, 0, 0, 20);"  # it reads nothing
+        )
+        assert node.told() == "busy"
+        for _ in range(count):
+            publisher.publish("slow/js", b"x" * 200_000)
+        publisher.publish("slow/js", b"last", confirm=True)
+    go_on.touch()
+    node.result(busy)
+    assert node.told() == "last"
+    came, dropped = node.run("return [state.came, state.slow.dropped]")
+    assert dropped > 0
+    assert came + dropped == count + 1
+    node.run("await state.slow.unsubscribe()")
+
+
 def test_both_call_a_board(running: BrokerProcess, node: Node, python: Client) -> None:
     with answering(f"lightmq://127.0.0.1:{running.ports['auto']}/both", lambda data: data[::-1]):
         assert python.call("both", b"abc") == b"cba"

@@ -56,6 +56,14 @@ def journey(tmp_path_factory: pytest.TempPathFactory) -> _Journey:
     return _Journey(out, result.stdout)
 
 
+def test_it_names_the_dashboard_at_the_end(journey: _Journey) -> None:
+    while_it_ran, at_the_end = re.findall(r"^dashboard: .*$", journey.printed, re.MULTILINE)
+    assert re.fullmatch(r"dashboard: http://127\.0\.0\.1:\d+/ while the demo runs", while_it_ran)
+    again = f"motemq broker --data {journey.out}/broker --set http.rig={journey.out}"
+    assert at_the_end == f"dashboard: http://127.0.0.1:8765/ after: {again}"
+    assert journey.printed.splitlines()[-1] == at_the_end
+
+
 def test_every_board_passed_every_step_from_blank_flash(journey: _Journey) -> None:
     finished = [line for line in journey.rig_lines("events.jsonl") if line["outcome"]]
     for board in _BOARDS:

@@ -91,7 +91,7 @@ def _micromsg2_identity(secret: str) -> bool:
 async def _asked(authorization: str, access: Access, token: str = "") -> int:
     routes = web.RouteTableDef()
 
-    @routes.get("/")
+    @routes.get("/page")
     async def page(_: web.Request) -> web.Response:
         return web.Response()
 
@@ -99,7 +99,7 @@ async def _asked(authorization: str, access: Access, token: str = "") -> int:
     checks = PasswordChecks(live)
     site = application(live, [routes], set(), HttpAccess(access, checks, Stats()))
     async with TestClient(TestServer(site)) as client:
-        answer = await client.get("/", headers={"Authorization": authorization})
+        answer = await client.get("/page", headers={"Authorization": authorization})
     checks.close()
     assert answer.status in (200, 401)
     return answer.status
@@ -363,6 +363,12 @@ _REASONS = {
             "host_broker/net/access/passwords.py",
             "self._digest(encoded, password) in self._verified",
         ),
+    },
+    "a secret that is searched for by its digest": {
+        ("host_broker/access/sessions.py", "self.find(token, now)"),
+    },
+    "the digest of http.token before it was changed, and after it": {
+        ("host_broker/net/service.py", "each.proof == http.token"),
     },
     "a user's hash before a password was looked at, and after it": {
         ("host_broker/access/access.py", "self.users.password_of(name) == undecided.encoded"),

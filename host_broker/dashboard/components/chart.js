@@ -47,7 +47,8 @@ export function Chart({ title, times, series, spell, theme }) {
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, y: false },
         scales: {
-          x: { range: (_, low, high) => spanned(low, high) },
+          // Of moments that are one uPlot itself would make a day.
+          x: { range: (self) => spanned(self.data[0][0], self.data[0].at(-1)) },
           y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high || 1) * 1.1] },
         },
         axes: [
@@ -99,7 +100,7 @@ export function Chart({ title, times, series, spell, theme }) {
   </figure>`;
 }
 
-/** @param {number | null} low @param {number | null} high @returns {[number, number]} seconds */
+/** @param {number | undefined} low @param {number | undefined} high @returns {[number, number]} s */
 function spanned(low, high) {
   const end = high ?? Date.now() / 1000;
   return [Math.min(low ?? end, end - SHORTEST_S), end];

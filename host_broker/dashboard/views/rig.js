@@ -1,40 +1,10 @@
+import { useFetched } from "../components/fetched.js";
 import { ago, duration } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html } from "../html.js";
 import { linkTo } from "../route.js";
 
-const LOOK_MS = 2000;
 /** A run that has said nothing for so long is taken for ended. */
 const SILENT_MS = 300_000;
-
-/**
- * Return what the broker's HTTP says, again and again.
- *
- * @param {string} path
- * @param {boolean} paused
- */
-function useFetched(path, paused) {
-  const [said, setSaid] = useState(/** @type {any} */ ({ path: "", document: null, trouble: "" }));
-  useEffect(() => {
-    let gone = false;
-    const look = async () => {
-      if (document.hidden || paused) return;
-      try {
-        const answer = await fetch(path);
-        const document = await answer.json();
-        if (!gone) setSaid({ path, document: answer.ok ? document : null, trouble: answer.ok ? "" : document.error });
-      } catch (error) {
-        if (!gone) setSaid({ path, document: null, trouble: /** @type {Error} */ (error).message });
-      }
-    };
-    look();
-    const timer = setInterval(look, LOOK_MS);
-    return () => {
-      gone = true;
-      clearInterval(timer);
-    };
-  }, [path, paused]);
-  return said.path === path ? said : { path, document: null, trouble: "" };
-}
 
 /** @param {any} run @returns {string} */
 function address(run) {

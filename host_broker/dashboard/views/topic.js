@@ -59,7 +59,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
   const newest = last.at(-1);
   const points = last
     .map((each) => ({ at: each.at / 1000, value: numberIn(each.payload) }))
-    .filter((each) => each.value !== null)
+    .filter((each) => each.value !== null && each.at > 0) // 0: before the broker's last start
     .sort((one, other) => one.at - other.at);
   const properties = Object.entries(newest?.properties ?? {});
   const clear = async () => {

@@ -46,6 +46,10 @@ def test_one_that_is_not_used_is_over() -> None:
     _begin(sessions, "t2", now=300.0)
     assert sessions.find("t2", 400.5) is None
     assert len(sessions) == 0
+    _begin(sessions, "t3", now=500.0)
+    _begin(sessions, "t4", now=700.0)  # what is over is forgotten then, asked for or not
+    assert len(sessions) == 1
+    assert sessions.ended == {"http.session_s": 2, "http.session_longest_s": 1}
 
 
 def test_one_more_of_a_user_ends_the_users_oldest() -> None:
@@ -55,6 +59,7 @@ def test_one_more_of_a_user_ends_the_users_oldest() -> None:
         _begin(sessions, f"t{number}")
     there = [token for token in ("b", "t0", "t1", "t2") if sessions.find(token, 1.0)]
     assert there == ["b", "t1", "t2"]
+    assert sessions.ended == {"http.max_sessions_of_one": 1}
 
 
 def test_one_more_of_all_ends_the_one_that_was_not_used_for_longest() -> None:
@@ -65,6 +70,7 @@ def test_one_more_of_all_ends_the_one_that_was_not_used_for_longest() -> None:
     _begin(sessions, "t2", Principal("carol", "password"), 2.0)
     there = [token for token in ("t0", "t1", "t2") if sessions.find(token, 3.0)]
     assert there == ["t0", "t2"]
+    assert sessions.ended == {"http.max_sessions": 1}
 
 
 def test_who_is_changed_or_removed_has_to_log_in_again() -> None:

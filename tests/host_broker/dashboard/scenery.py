@@ -94,6 +94,10 @@ def ordinary(folder: Path) -> Iterator[BrokerProcess]:
         desk = stack.enter_context(connect(f"micromsg2://{at}/desk"))
         for number in range(5):
             desk.publish("jobs", b"water a bed", properties={"bed": number}, confirm=True)
+        feed = stack.enter_context(connect(f"fq://{at}/feed"))
+        feed.subscribe("news", confirm=True)
+        feed.publish("news", b"hot")
+        feed.sync()
         stack.enter_context(answering(f"lightmq://{at}/kitchen", lambda data: b"21.5 C to " + data))
         yield running
 
@@ -137,6 +141,10 @@ def hostile(folder: Path) -> Iterator[BrokerProcess]:
             desk.publish("topic/properties", name.encode(), properties={"x": name}, confirm=True)
             with contextlib.suppress(ValueError):
                 desk.publish(name, name.encode(), confirm=True)
+        feed = stack.enter_context(connect(f"fq://{at}/feed"))
+        for name in NAMES:
+            if len(name.encode()) < 100 and name.isprintable():
+                feed.subscribe(name, confirm=True)
         for name in NAMES:
             board = stack.enter_context(running.raw("auto"))
             raw = name.encode()

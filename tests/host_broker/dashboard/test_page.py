@@ -61,6 +61,8 @@ def test_every_view_shows_what_there_is(port: int, new_page: NewPage) -> None:
     _go(page, "queues")
     row = page.locator("tr", has_text="jobs")
     expect(row.locator("td").nth(1)).to_have_text("5")
+    exchange = page.get_by_role("region", name="Exchanges").locator("tr", has_text="news")
+    expect(exchange.locator("td").nth(2)).to_have_text("1")
     _go(page, "clients")
     expect(page.locator("tr", has_text="dashboard")).to_contain_text("umq")
     page.get_by_role("button", name="Ping kitchen").click()
@@ -226,7 +228,7 @@ def test_the_token_of_http_logs_in(new_page: NewPage) -> None:
 
 def test_who_may_see_little_is_told_what_is_missing(guarded: int, new_page: NewPage) -> None:
     watched = new_page()
-    watched.forgiven = ("status of 403",)  # of the rig
+    watched.forgiven = ("status of 403",)  # of the rig, and of fq's exchanges
     page = watched.open(guarded, "#/topics")
     _log_in(page, "guest", "guest")
     expect(page.locator(".notice.bad")).to_contain_text("Choose a pattern")

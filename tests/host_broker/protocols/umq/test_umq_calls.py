@@ -444,6 +444,7 @@ def test_long_answers_come_in_pages(limit: int) -> None:
     ]
     for wrong in (0, 1001, "1", True):
         assert client.call("retained", {"limit": wrong}).startswith("E3 ")
+    assert desk.discarded["umq.max_page"] == 1
     assert client.call("clients", {"after": "x"}).startswith("E3 ")
     assert client.call("topics", {"prefix": "\ud800"}).startswith("E3 ")
     assert client.call("topics", {}, {}).startswith("E3 ")
@@ -459,6 +460,7 @@ def test_answers_are_so_long() -> None:
     said = client.result("retained", {"prefix": "a/"})
     assert [each["topic"] for each in said["retained"]] == ["a/0", "a/1"]
     assert (said["more"], said["after"]) == (True, "a/1")
+    assert desk.discarded["umq.max_answer_bytes"] == 1
     said = client.result("retained", {"prefix": "a/", "after": "a/4"})
     assert (said["retained"][0]["attachment"], said["more"]) == (True, False)
     assert client.others == [b"\xff" * 5000]
@@ -537,6 +539,7 @@ def test_an_edge_that_does_not_answer_is_waited_for_no_longer_than_a_client() ->
     [
         {"last": 1001},
         {"last": -1},
+        {"last": 0},
         {"last": 5, "from": 1},
         {"from": 5, "to": 5},
         {"from": -1},

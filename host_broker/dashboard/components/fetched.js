@@ -1,0 +1,39 @@
+/**
+ * What the broker's HTTP says, again and again while somebody looks.
+ *
+ * @module
+ */
+
+import { useEffect, useState } from "../html.js";
+
+const LOOK_MS = 2000;
+
+/**
+ * Return what the broker's HTTP says, again and again.
+ *
+ * @param {string} path
+ * @param {boolean} paused
+ */
+export function useFetched(path, paused) {
+  const [said, setSaid] = useState(/** @type {any} */ ({ path: "", document: null, trouble: "" }));
+  useEffect(() => {
+    let gone = false;
+    const look = async () => {
+      if (document.hidden || paused) return;
+      try {
+        const answer = await fetch(path);
+        const document = await answer.json();
+        if (!gone) setSaid({ path, document: answer.ok ? document : null, trouble: answer.ok ? "" : document.error });
+      } catch (error) {
+        if (!gone) setSaid({ path, document: null, trouble: /** @type {Error} */ (error).message });
+      }
+    };
+    look();
+    const timer = setInterval(look, LOOK_MS);
+    return () => {
+      gone = true;
+      clearInterval(timer);
+    };
+  }, [path, paused]);
+  return said.path === path ? said : { path, document: null, trouble: "" };
+}
