@@ -138,6 +138,7 @@ _MOST_DENIALS = 20  # told in one turn
 _STEPS_OF_A_FILTER = 4  # it takes so many times as long as a step
 _MOST_MAKERS = 16  # for whom one subscription of a queue is made: the latest
 _SHOWN_PATTERNS = 20  # of a client's subscriptions
+_STEPS_OF_A_LOOK = 4  # at a topic or a client, among all
 _HELD_LOGIN = "login"  # why a connection is not read
 
 
@@ -267,7 +268,8 @@ class Broker:
     registered ones by default. ``access``: users and their rights; by default there are no users.
     ``node``: 4 bytes that tell this broker from others. ``clock_ns``: nanoseconds, to measure how
     long something takes; nothing else depends on it. ``wall_ns``: the time of day, since 1970, for
-    people. ``records``: the edge wants those though it keeps no journal.
+    people. ``remembers``: the edge wants ``Outputs.records`` without a journal, too, from the first
+    client on whose protocol may ask for the past.
 
     ``web_users`` says whose a request is by its headers ``Cookie``, for protocols that browsers
     speak; the edge sets it where its pages let people log in. ``http`` are the settings of HTTP as
@@ -285,7 +287,7 @@ class Broker:
         node: bytes = b"\x7f\0\0\1",
         clock_ns: Callable[[], int] = lambda: 0,
         wall_ns: Callable[[], int] = lambda: 0,
-        records: bool = False,
+        remembers: bool = False,
     ) -> None:
         self.stats = Stats()
         self.http: HttpSettings = settings.http
@@ -303,7 +305,8 @@ class Broker:
         )
         self._work = self._bus.work
         self._topics = self._bus.topics
-        self._journalled = journalled or records
+        self._recording = journalled
+        self._remembers = remembers
         self._wall_ns = wall_ns
         self._questions: dict[int, tuple[Client, Callable[[Any], Sequence[Command]]]] = {}
         self._last_question = 0
@@ -449,6 +452,7 @@ class Broker:
                 reason = f"{principal} may not connect by {spec.title}: {_why(decision)}"
                 self._outputs.closes.append(Close(connection, reason, abort=True))
                 return
+        self._recording = self._recording or (spec.looks_back and self._remembers)
         client = Client(
             connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
         )
@@ -903,6 +907,7 @@ class Broker:
 
     def clients(self, after: ConnectionId, most: int) -> list[ClientFacts]:
         """Return clients in the order in which they came, those behind ``after``."""
+        self._work.left -= _STEPS_OF_A_LOOK * len(self._clients)
         found: list[ClientFacts] = []
         for client in self._clients.values():  # ids ascend
             if client.internal or client.connection <= after:
@@ -930,6 +935,7 @@ class Broker:
 
     def wills(self, after: ConnectionId, most: int) -> list[WillFacts]:
         """Return the last wills of clients behind ``after``, all of a client together."""
+        self._work.left -= _STEPS_OF_A_LOOK * len(self._clients)
         found: list[WillFacts] = []
         for client in self._clients.values():
             if client.connection <= after:
@@ -966,8 +972,10 @@ class Broker:
     def topics(self, prefix: bytes, after: bytes, most: int) -> list[bytes]:
         """Return topics that are retained or were published lately, in order."""
         kept = [each.topic for each in self._bus.retained.page(prefix, after, most)]
-        lately = {each for each in self._bus.topics_lately() if each.startswith(prefix)}
-        return nsmallest(most, {*kept, *(each for each in lately if each > after)})
+        lately = self._bus.topics_lately()
+        self._work.left -= _STEPS_OF_A_LOOK * len(lately)
+        found = {each for each in lately if each > after and each.startswith(prefix)}
+        return nsmallest(most, {*kept, *found})
 
     def is_retained(self, topic: bytes) -> bool:
         """Whether a message of a topic is retained."""
@@ -1155,7 +1163,7 @@ class Broker:
         self.stats.publications += count
         client.published += count
         body = run.body()
-        if self._journalled:
+        if self._recording:
             self._record(client, body, count, PACKETS)
         first = stretches[0][0]
         if len(stretches) == 1 or all(route is first for route, _ in stretches):
@@ -1267,7 +1275,7 @@ class Broker:
                 self.stats.publications += 1
                 client.published += 1
                 self._record_one(client, packet, properties)
-        elif self._journalled and not is_service(topic):
+        elif self._recording and not is_service(topic):
             self._outputs.records.append(Record(0, 0, "", 1, packet))
         if retain:
             at_ms = self._wall_ns() // 1_000_000
@@ -1326,7 +1334,7 @@ class Broker:
         self.stats.publications += count
         client.published += count
         batch = Batch(command)
-        if self._journalled:
+        if self._recording:
             for body, records in batch.packed():
                 self._record(client, body, records, WITH_PROPERTIES)
         outcomes = Outcomes(command.groups)
@@ -1559,8 +1567,8 @@ class Broker:
         self.stats.dropped_of(client.spec.name).add(count, size)
 
     def _ask(
-        self, client: Client, ask: Callable[..., Sequence[Command]], *arguments: Any
-    ) -> Sequence[Command]:
+        self, client: Client, ask: Callable[..., Iterable[Command]], *arguments: Any
+    ) -> Iterable[Command]:
         """Return what a session says; one that raises is disconnected, and only that one.
 
         Publishers must not pay for the mistakes of a receiver's protocol.
@@ -1748,7 +1756,7 @@ class Broker:
     # ---- the journal's records ----
 
     def _record_one(self, client: Client, packet: bytes, properties: Properties) -> None:
-        if not self._journalled:
+        if not self._recording:
             return
         if properties:
             self._record(client, pack_with_properties(packet, properties), 1, WITH_PROPERTIES)

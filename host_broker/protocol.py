@@ -4,7 +4,7 @@ A protocol is one folder with a ``ProtocolSpec``: a line in ``registry``, or an 
 installed package. Nothing outside the folder names the protocol.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -129,7 +129,8 @@ class ProtocolSpec(AddressForm):
     clients of any other protocol are who the edge says. ``client_paths``: where its clients are on
     the bus, and ``call_topics`` how others call them there. ``admits``: whom its settings alone let
     in. ``pages``: what it answers by HTTP, which its listeners then speak, too. ``tables``: the
-    file that it keeps in the data folder.
+    file that it keeps in the data folder. ``looks_back``: its clients may ask for what was
+    published before they came (``AskHistory``).
     """
 
     journal_code: int
@@ -145,6 +146,7 @@ class ProtocolSpec(AddressForm):
     admits: Callable[[Any], Admits] | None = None
     pages: tuple[Page, ...] = ()
     tables: TableFile | None = None
+    looks_back: bool = False
 
 
 class Session(Protocol):
@@ -169,8 +171,8 @@ class Session(Protocol):
         """Speak first, in a protocol in which the server does; called exactly once."""
         return NOTHING
 
-    def received(self, data: bytes, now: float) -> Sequence[Command]:
-        """Take one read."""
+    def received(self, data: bytes, now: float) -> Iterable[Command]:
+        """Take one read. Each command is executed before the next one is asked for."""
 
     def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
         """Say publications, or messages of a queue that it consumes, in this protocol's words.

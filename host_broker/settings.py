@@ -53,7 +53,7 @@ class BusSettings:
     max_queue_messages: int = 100_000  # of each queue
     max_queue_bytes: int = 64 * 1024 * 1024  # of each queue: bodies, topics, properties
     wildcard_matches_service: bool = True  # a first level * equals $
-    # Of the latest publications, that are remembered where there is no journal; 0 = none.
+    # Of the latest publications, where there is no journal, for protocols that look back; 0 = none.
     history_bytes: int = ranged(8 * 1024 * 1024, least=0)
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ They are executed in order, at once, on behalf of the session's connection. Thos
 every read or message are not frozen, because freezing triples the time it takes to make one.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -331,7 +331,7 @@ class Authenticate:
     """
 
     claim: str = field(repr=False)
-    answer: Callable[[str, str, float], Sequence["Command"]]
+    answer: Callable[[str, str, float], Iterable["Command"]]
     secret: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     known: Principal | None = None

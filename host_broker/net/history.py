@@ -35,6 +35,7 @@ class Recent:
 
     limit: int
     size: int = 0
+    has_forgotten: bool = False
     _turns: deque[tuple[int, int, Buffer, int]] = field(default_factory=deque)
 
     def add(self, time_ns: int, records: Sequence[Record]) -> None:
@@ -46,11 +47,11 @@ class Recent:
             self.size += size
         while self.size > self.limit and turns:
             self.size -= turns.popleft()[3]
+            self.has_forgotten = True
 
     def looker(self, question: AskHistory) -> Callable[[], History]:
         """Return what looks, in any thread, into what there is now."""
-        turns = list(self._turns)
-        is_all = not turns or self.size + _RECORD_BYTES < self.limit
+        turns, more = list(self._turns), self.has_forgotten
 
         def look() -> History:
             collected = Collected(question)
@@ -62,7 +63,7 @@ class Recent:
                 found = list(wanted.of(body, encoding, at_ms))
                 if not collected.take(reversed(found) if question.last else found):
                     break
-            return collected.answer("memory", more=question.last > 0 and not is_all)
+            return collected.answer("memory", more=question.last > 0 and more)
 
         return look
 

@@ -169,6 +169,9 @@ LIMITS: Mapping[str, str] = {
     "umq.max_subscriptions": "motemq_discarded",
     "umq.max_attributes": "motemq_discarded",
     "umq.max_attribute_bytes": "motemq_discarded",
+    "umq.max_page": "motemq_discarded",
+    "umq.max_answer_bytes": "motemq_discarded",
+    "umq.max_id_digits": "motemq_clients_closed",
     "umq.max_waiting_updates": "motemq_dropped_messages",
     "umq.max_waiting_bytes": "motemq_dropped_bytes",
 }

@@ -546,7 +546,12 @@ class Server:
 
     async def _look_for(self, number: int, question: Question) -> None:
         assert self.answerer is not None  # noqa: S101 - for mypy
-        self._answered(number, await self.answerer.look(question))
+        try:
+            answer = await self.answerer.look(question)
+        except Exception as error:
+            self._log_failure("a question could not be answered", 0, error)
+            answer = NoAnswer("the broker failed to look; its log says why")
+        self._answered(number, answer)
 
     def _answered(self, number: int, answer: object) -> None:
         self._enter()

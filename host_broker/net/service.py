@@ -137,7 +137,7 @@ async def _prepare(
             node=_node_of(options),
             clock_ns=time.perf_counter_ns,
             wall_ns=time.time_ns,
-            records=settings.bus.history_bytes > 0,
+            remembers=settings.bus.history_bytes > 0,
         )
         data = DataDir(options.data) if options.data is not None else None
         if data is not None:

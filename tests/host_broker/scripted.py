@@ -20,8 +20,8 @@ Given = Delivery | QueueDelivery
 READ = b"."  # each has a session say the next of its lines
 
 
-@dataclass(slots=True)
-class ScriptedSession:
+@dataclass
+class ScriptedSession(Session):
     """``lines``: what it says at each read. ``reply``: what it says to what it is given."""
 
     verbatim: bool

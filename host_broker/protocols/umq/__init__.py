@@ -33,4 +33,5 @@ UMQ = ProtocolSpec(
     client="host_broker.protocols.umq.client:UmqClientSession",
     answers_until_stopped=True,
     authenticates=True,
+    looks_back=True,
 )

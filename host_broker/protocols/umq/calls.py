@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from host_broker.access.principal import own_level
 from host_broker.access.rules import Action
@@ -12,6 +12,7 @@ from host_broker.bus.commands import Ask, Command, Discard, Ping, Publish, Subsc
 from host_broker.bus.delivery import Delivery
 from host_broker.bus.publication import property_fault, topic_fault
 from host_broker.bus.queue import Queue
+from host_broker.outputs import ConnectionId
 from host_broker.protocol import NOTHING
 from host_broker.protocols.umq.codec import (
     LATER,
@@ -23,7 +24,16 @@ from host_broker.protocols.umq.codec import (
 )
 from host_broker.protocols.umq.events import Attachment, Call
 from host_broker.protocols.umq.patterns import PatternFault, normal, read_pattern
-from host_broker.protocols.umq.updates import Topic, Waiting, as_text, spelled, told
+from host_broker.protocols.umq.peer import Peer
+from host_broker.protocols.umq.shared import UmqShared
+from host_broker.protocols.umq.updates import (
+    Topic,
+    Updates,
+    Waiting,
+    as_text,
+    spelled,
+    told,
+)
 from host_broker.questions import (
     AskHistory,
     AskJournal,
@@ -34,19 +44,32 @@ from host_broker.questions import (
     Traffic,
 )
 
-if TYPE_CHECKING:
-    from host_broker.protocols.umq.session import UmqSession
-
 ALERTS = "alerts/*/*"
 _MOST_MS = 1 << 53  # of a time, and of an interval: what JSON's numbers hold
 
 
-class CallFailed(Exception):
-    """A call is answered with E: a code and a text."""
+class Caller(Protocol):
+    """Whose calls they are: a session."""
 
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
+    connection: ConnectionId
+    shared: UmqShared
+    peer: Peer
+    updates: Updates
+
+    def answered(self, commands: Sequence[Command] = ()) -> Sequence[Command]:
+        """Return what was done later for a call, with what is said of it."""
+
+    def end_topic(self, subscription: Topic) -> Sequence[Command]:
+        """Say D, and have no more of it."""
+
+
+class CallFailed(Exception):
+    """A call is answered with E: a code and a text; ``limit``: the one that it breaks."""
+
+    def __init__(self, code: int, text: str, limit: str = "") -> None:
+        super().__init__(f"{limit}: {text}" if limit else text)
         self.code = code
+        self.limit = limit
 
 
 @dataclass(slots=True)
@@ -121,7 +144,7 @@ class _Arguments:
 class Calls:
     """The calls of one client, from its C to our R or E, once each (R19)."""
 
-    def __init__(self, session: "UmqSession") -> None:
+    def __init__(self, session: Caller) -> None:
         self._session = session
         self._shared = session.shared
         self._settings = session.shared.settings
@@ -139,7 +162,7 @@ class Calls:
         """Do what a call asks for."""
         try:
             if self._session.peer.unanswered > self._settings.max_calls:
-                raise CallFailed(LATER, "umq.max_calls: wait for answers to other calls")
+                raise CallFailed(LATER, "wait for answers to other calls", "umq.max_calls")
             arguments = _read(call)
             method = METHODS.get(arguments.method)
             if method is None:
@@ -148,9 +171,7 @@ class Calls:
             return method(self, call.id, arguments, now)
         except CallFailed as error:
             self._fail(call.id, error.code, str(error), early=True)
-            if error.code == LATER:
-                return [Discard(str(error).partition(":")[0])]
-            return NOTHING
+            return [Discard(error.limit)] if error.limit else NOTHING
 
     def tick(self, now: float) -> Sequence[Command]:
         """Fail calls that nobody has answered in time."""
@@ -244,11 +265,11 @@ class Calls:
         except PatternFault as error:
             raise CallFailed(MALFORMED, str(error)) from None
         if len(session.updates.topics) >= self._settings.max_subscriptions:
-            raise CallFailed(LATER, "umq.max_subscriptions: unsubscribe from others first")
+            raise CallFailed(LATER, "unsubscribe from others first", "umq.max_subscriptions")
         if not session.peer.open_topic(number):
             raise CallFailed(MALFORMED, f"{text} is in use")
         quiet, kept = options.get("quiet", False), options.get("retained", True)
-        topic = Topic(number, pattern, every_ms / 1000, options.get("binary", False))
+        topic = Topic(number, pattern, every_ms / 1000, options.get("binary", False), parts)
         session.updates.topics[number] = topic
         left = len(parts)
 
@@ -261,15 +282,15 @@ class Calls:
                 session.updates.end(topic)
                 session.peer.forget_published(number)
                 self._fail(call, *self._refusal(limit, pattern))
-                made = topic.subscriptions[: len(parts) - left - 1]
-                return session.answered([Unsubscribe(e.topic, e.id, e.prefix) for e in made])
+                made = parts[: len(parts) - left - 1]
+                return session.answered([Unsubscribe(e.topic, number, e.prefix) for e in made])
             if left:
                 return NOTHING
             topic.is_made = True
             self._answer(call, {"subscribed": pattern})
             return session.answered(session.end_topic(topic) if topic.is_unwanted else ())
 
-        topic.subscriptions = [
+        return [
             Subscribe(
                 part.topic,
                 number,
@@ -281,7 +302,6 @@ class Calls:
             )
             for part in parts
         ]
-        return topic.subscriptions
 
     def _unsubscribe(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         text = arguments.text(0, "ID")
@@ -320,7 +340,7 @@ class Calls:
             raise CallFailed(MALFORMED, fault)
         if len(body) > self._shared.bus.max_body:
             most = self._shared.bus.max_body
-            raise CallFailed(MALFORMED, f"bus.max_body: a body has at most {most} bytes")
+            raise CallFailed(MALFORMED, f"a body has at most {most} bytes", "bus.max_body")
         if not body and not retain:
             raise CallFailed(MALFORMED, "an empty body is no publication; with retain it clears")
 
@@ -341,7 +361,7 @@ class Calls:
         if not body:
             raise CallFailed(MALFORMED, "an empty call is not delivered")
         if len(body) > self._shared.bus.max_body:
-            raise CallFailed(MALFORMED, "bus.max_body: the body is too long")
+            raise CallFailed(MALFORMED, "the body is too long", "bus.max_body")
         level = own_level(client) if client else b""
         found = self._shared.callable(level)
         if found is None:
@@ -480,8 +500,9 @@ class Calls:
             )
             publications.append(told(waiting, attachments))
         after = found[taken - 1].topic if len(found) > taken else None
+        is_long = taken < min(len(found), page.limit)
         self._answer_page(call, "retained", publications, after, attachments)
-        return NOTHING
+        return [Discard("umq.max_answer_bytes")] if is_long else NOTHING
 
     def _queues(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         page = self._page(arguments, "")
@@ -543,14 +564,17 @@ class Calls:
         options = arguments.options(1, {"last": int, "from": int, "to": int, "limit": int})
         topic = _topic(text)
         most = self._settings.max_page
-        last = options.get("last", 0 if "from" in options or "to" in options else 100)
+        last = options.get("last", 0 if "from" in options or "to" in options else min(100, most))
         limit = options.get("limit", most)
         from_ms, to_ms = options.get("from", 0), options.get("to", _MOST_MS)
         if last and ("from" in options or "to" in options):
             raise CallFailed(MALFORMED, "history: 'last', or 'from' and 'to'")
-        if not (0 <= last <= most and 0 < limit <= most and 0 <= from_ms < to_ms <= _MOST_MS):
+        if max(last, limit) > most:
+            text = f"history: 'last' and 'limit' are 1 to {most}"
+            raise CallFailed(MALFORMED, text, "umq.max_page")
+        if options.get("last", 1) < 1 or limit < 1 or not 0 <= from_ms < to_ms <= _MOST_MS:
             raise CallFailed(
-                MALFORMED, f"history: 'last' and 'limit' are 1 to {most}, 'from' is before 'to'"
+                MALFORMED, "history: 'last' and 'limit' are 1 or more, 'from' before 'to'"
             )
         self._allow("journal", topic)
         max_bytes = self._settings.max_answer_bytes
@@ -596,7 +620,8 @@ class Calls:
         limit = options.get("limit", min(100, self._settings.max_page))
         if not 1 <= limit <= self._settings.max_page:
             most = self._settings.max_page
-            raise CallFailed(MALFORMED, f"{arguments.method}: 'limit' is 1 to {most}")
+            text = f"{arguments.method}: 'limit' is 1 to {most}"
+            raise CallFailed(MALFORMED, text, "umq.max_page" if limit > most else "")
         try:
             for each in (options.get("prefix", ""), str(options.get("after", ""))):
                 each.encode()

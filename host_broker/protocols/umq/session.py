@@ -3,10 +3,11 @@
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import inf
+from weakref import proxy
 
 from host_broker.access.principal import Principal
 from host_broker.access.web import Origin, bearer, is_foreign, is_misled, is_token
@@ -80,12 +81,11 @@ class UmqSession(Session):
             shared.dropped,
         )
         self._socket = WebSocket("server", settings.max_text, shared.max_attachment, shared.held)
-        self._calls = Calls(self)
+        self._calls = Calls(proxy(self))  # or only the collector of garbage would end both
         self._state = _State.WAIT_REQUEST
         self._request: Upgrade | None = None
+        self._is_reading = False  # what the client has said is being done
         self._by_cookie = False  # it is who it is as long as that session lasts
-        self._first: list[Item] = []  # came with the request
-        self._early: list[Item] = []  # came before it was known who the client is
         self._silent_until: float | None = self.deadline
         self._pinged = False  # a pong is awaited
         self._is_pacing = False
@@ -93,20 +93,29 @@ class UmqSession(Session):
 
     # ---- what the broker asks ----
 
-    def received(self, data: bytes, now: float) -> Sequence[Command]:
-        """Take one read."""
+    def received(self, data: bytes, now: float) -> Iterable[Command]:
+        """Take one read. Each message is looked at when what the one before it asks for is done."""
         if self._by_cookie and self._state is _State.OPEN and self._web_user(now) is None:
             return self._refuse("the session is over")
-        commands: list[Command] = []
+        self._socket.feed(data)
+        return self._read(now)
+
+    def _read(self, now: float) -> Iterator[Command]:
+        """Do what has come, up to the end or to a login that takes its time."""
+        self._is_reading = True
         pings = self._socket.pings
-        self._handle(self._socket.receive_data(data), commands, now)
+        try:
+            for item in self._socket.items():
+                yield from self._with_sends(self._take(item, now))
+                if self._state in (_State.CLOSED, _State.LOGGING_IN):
+                    break
+        finally:
+            self._is_reading = False
         if self._state is _State.OPEN:
             self._pinged = False
             self._allow_silence(now)
         pings = self._socket.pings - pings
-        if pings > _MOST_PINGS:
-            commands.append(Discard("umq.ping", pings, pings))
-        return self._done(commands)
+        yield from self._done([Discard("umq.ping", pings, pings)] if pings > _MOST_PINGS else [])
 
     def deliver(self, delivery: Delivery | QueueDelivery, now: float) -> Sequence[Command]:
         """Have publications told as soon as the client has taken what came before."""
@@ -156,7 +165,7 @@ class UmqSession(Session):
         commands: list[Command] = []
         if action == "subscribe":
             for subscription in list(self.updates.topics.values()):
-                if any(each.topic == topic for each in subscription.subscriptions):
+                if any(each.topic == topic for each in subscription.parts):
                     commands += self.end_topic(subscription)
         return self._done(commands)
 
@@ -171,19 +180,6 @@ class UmqSession(Session):
         return self._told(inf)
 
     # ---- the WebSocket ----
-
-    def _handle(self, items: Sequence[Item], commands: list[Command], now: float) -> None:
-        for number, item in enumerate(items):
-            if self._state is _State.CLOSED:
-                return
-            if self._state is _State.LOGGING_IN:
-                self._early += items[number:]
-                return
-            # What is said goes out in the order of what it is said to: a command may have an
-            # answer of its own, as soon as it is executed.
-            commands += self._with_sends(self._take(item, now))
-            first, self._first = self._first, []
-            self._handle(first, commands, now)
 
     def _take(self, item: Item, now: float) -> list[Command]:
         match item:
@@ -232,7 +228,7 @@ class UmqSession(Session):
         wanted = self.shared.settings.subprotocol
         self._request = request
         self._state = _State.WAIT_HELLO
-        self._first = self._socket.accept(wanted if wanted in request.subprotocols else None)
+        self._socket.accept(wanted if wanted in request.subprotocols else None)
         return NOTHING
 
     # ---- UMQ ----
@@ -265,9 +261,8 @@ class UmqSession(Session):
             return []
         self.updates.end(subscription)
         self.peer.close_topic(subscription.id)
-        return [
-            Unsubscribe(each.topic, each.id, each.prefix) for each in subscription.subscriptions
-        ]
+        number = subscription.id
+        return [Unsubscribe(each.topic, number, each.prefix) for each in subscription.parts]
 
     def _login(self, hello: Hello, now: float) -> Sequence[Command]:
         """Find out who it is: as the edge knows, by the hello, by the request."""
@@ -276,7 +271,7 @@ class UmqSession(Session):
             return self._refuse(credentials)
         self._state = _State.LOGGING_IN
 
-        def answer(name: str, why: str, now: float) -> Sequence[Command]:
+        def answer(name: str, why: str, now: float) -> Iterable[Command]:
             if self._state is not _State.LOGGING_IN:
                 return NOTHING
             if why:
@@ -319,17 +314,19 @@ class UmqSession(Session):
         cookies = self._request.all("cookie") if self._request is not None else ()
         return self.shared.view.web_user(cookies, now)
 
-    def _welcome(self, version: int, name: str, now: float) -> Sequence[Command]:
+    def _welcome(self, version: int, name: str, now: float) -> Iterable[Command]:
         principal = self.shared.view.principal_of(self.connection)
         self.client = name if principal.is_known or principal.client else ""
         known = None if principal.kind == "anonymous" else principal.client or principal.name
         self.peer.welcome(version, spelled({"broker": self.shared.version, "principal": known}))
         self._state = _State.OPEN
         self._allow_silence(now)
-        commands = self._flushed()
-        early, self._early = self._early, []
-        self._handle(early, commands, now)
-        return self._done(commands)
+        return self._done([]) if self._is_reading else self._go_on(now)
+
+    def _go_on(self, now: float) -> Iterator[Command]:
+        """Say welcome, and do what has come meanwhile."""
+        yield from self._done([])
+        yield from self._read(now)
 
     def _refuse(self, reason: str) -> Sequence[Command]:
         self.peer.end(REJECTED, reason)
@@ -349,14 +346,18 @@ class UmqSession(Session):
         return self._done(list(commands))
 
     def _flushed(self) -> list[Command]:
-        """Return what is to be sent as one command: a text and its attachments stay together."""
+        """Return what is to be sent as one command: a text and its attachments stay together.
+
+        Whoever made us say it, it is an answer to this client: nobody else waits if it is slow, and
+        nothing of it is dropped.
+        """
         for message in self.peer.out:
             self._socket.send(message)
         self.peer.out.clear()
         if not self._socket.out:
             return []
         data, self._socket.out = self._socket.out, bytearray()
-        return [SendBytes(bytes(data))]
+        return [SendBytes(bytes(data), acknowledges=True)]
 
     def _done(self, commands: list[Command]) -> Sequence[Command]:
         """Return commands with what is to be sent."""

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from host_broker.bus.commands import Subscribe
 from host_broker.bus.delivery import Delivery
 from host_broker.bus.publication import NO_PROPERTIES, Properties
+from host_broker.protocols.umq.patterns import Part
 from host_broker.stats import Dropped
 from host_broker.wire.budget import Budget
 
@@ -24,7 +24,8 @@ _MOST_ATTACHMENTS = 36**2  # of one message
 
 @dataclass(slots=True, eq=False)
 class Topic:
-    """A subscription: the id that the client chose, and what it asked for.
+    """A subscription: the id that the client chose, and what it asked for; ``parts``: what that is
+    to the bus.
 
     ``is_made``: the client was told that it is. ``is_unwanted``: it has said before that it wants
     no more of it. ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no
@@ -35,7 +36,7 @@ class Topic:
     pattern: str
     every_s: float = 0.0
     binary: bool = False
-    subscriptions: Sequence[Subscribe] = ()
+    parts: Sequence[Part] = ()
     is_open: bool = True
     is_made: bool = False
     is_unwanted: bool = False

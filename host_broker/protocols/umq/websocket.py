@@ -4,7 +4,7 @@ No extensions: nothing is compressed, so what is long here was as long on its wa
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -120,7 +120,7 @@ class WebSocket:
         self._socket = WSConnection(kind)
         self._head: bytearray | None = bytearray()  # None: it is over
         self._waits = False  # an ``Upgrade`` is to be decided
-        self._early = b""  # came before that
+        self._unread = bytearray()
         self._texts: list[str] = []
         self._binaries: list[bytes] = []
         self._size = 0  # of the unfinished message
@@ -130,118 +130,140 @@ class WebSocket:
     # ---- what comes ----
 
     def receive_data(self, data: bytes) -> list[Item]:
-        """Take one read."""
-        items: list[Item] = []
-        if self._head is not None:
-            data = self._receive_head(data, items)
-        elif self._waits:
-            self._early += data
-            return items
-        position = 0
-        while position < len(data) and not self._ended:
-            self._feed(data[position : position + _STEP_BYTES], items)
-            position += _STEP_BYTES
-        return items
+        """Take one read; returns all that it completes."""
+        self.feed(data)
+        return list(self.items())
 
-    def _receive_head(self, data: bytes, items: list[Item]) -> bytes:
-        """Take the beginning, up to the end of a head; returns what is behind it."""
+    def feed(self, data: bytes) -> None:
+        """Take one read, of which ``items`` tells."""
+        if not self._ended:
+            self._unread += data
+
+    def items(self) -> Iterator[Item]:
+        """Give what has come, one by one: what is behind it is looked at only then.
+
+        So what is said meanwhile is said before a close that is behind is answered. Whoever ends
+        before the end goes on by calling it again.
+        """
+        while not (self._ended or self._waits):
+            if self._head is not None:
+                head = self._whole_head()
+                if head is None:
+                    return
+                if isinstance(head, Malformed):
+                    yield self._end(head)
+                    return
+                yield from self._fed(head)
+                continue
+            yield from self._fed(b"")  # what is in the WebSocket already
+            if not self._unread or self._ended:
+                return
+            data = bytes(self._unread[:_STEP_BYTES])
+            del self._unread[:_STEP_BYTES]
+            yield from self._fed(data)
+
+    def _whole_head(self) -> bytes | Malformed | None:
+        """Return the head when it is whole; what is behind it stays unread."""
         head = self._head
         assert head is not None  # noqa: S101 - for mypy
         before = max(0, len(head) - 3)
-        head += data
+        head += self._unread
+        self._unread.clear()
         end = _END_OF_HEAD.search(head, before)
         if end is None:
             if len(head) > MAX_HEAD:
-                self._end(items, Malformed(431, "the head of the request is too long"))
-            return b""
-        rest = bytes(head[end.end() :])
+                return Malformed(431, "the head of the request is too long")
+            return None
         self._head = None
-        self._feed(bytes(head[: end.end()]), items)
-        if self._waits:
-            self._early = rest
-            return b""
-        return rest
+        self._unread += head[end.end() :]
+        return bytes(head[: end.end()])
 
-    def _feed(self, data: bytes, items: list[Item]) -> None:
+    def _fed(self, data: bytes) -> Iterator[Item]:
         try:
-            self._socket.receive_data(data)
+            if data:
+                self._socket.receive_data(data)
             for event in self._socket.events():
-                self._take(event, items)
+                item = self._take(event)
+                if item is not None:
+                    yield item
                 if self._ended:
                     return
         except RemoteProtocolError as error:
-            self._end(items, _malformed(error))
+            yield self._end(_malformed(error))
         except (LocalProtocolError, ValueError) as error:  # names that are none
-            self._end(items, Malformed(400, str(error)))
+            yield self._end(Malformed(400, str(error)))
 
-    def _take(self, event: Event, items: list[Item]) -> None:
+    def _take(self, event: Event) -> Item | None:
         match event:
             case TextMessage():
-                self._text(event, items)
+                return self._text(event)
             case BytesMessage():
-                self._binary(event, items)
+                return self._binary(event)
             case Ping():
                 self.pings += 1
                 self._say(event.response())
             case Pong():
-                items.append(PongFrame(bytes(event.payload)))
+                return PongFrame(bytes(event.payload))
             case CloseConnection():
                 if self._socket.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
                     self._say(event.response())
-                self._end(items, Ended(int(event.code), event.reason or ""))
+                return self._end(Ended(int(event.code), event.reason or ""))
             case Request():
                 self._waits = True
                 headers = [
                     (name.decode("latin-1").lower(), value.decode("latin-1"))
                     for name, value in event.extra_headers
                 ]
-                upgrade = Upgrade(event.target, event.host, headers, tuple(event.subprotocols))
-                items.append(upgrade)
+                return Upgrade(event.target, event.host, headers, tuple(event.subprotocols))
             case AcceptConnection():
-                items.append(Accepted())
+                return Accepted()
             case RejectConnection():
                 self._refusal = event.status_code, bytearray()
                 if not event.has_body:
-                    self._end(items, Refused(event.status_code, ""))
+                    return self._end(Refused(event.status_code, ""))
             case RejectData() if self._refusal is not None:
                 status, body = self._refusal
                 body += event.data
                 if event.body_finished or len(body) > MAX_HEAD:
-                    self._end(items, Refused(status, body.decode(errors="replace")))
+                    return self._end(Refused(status, body.decode(errors="replace")))
+        return None
 
-    def _text(self, event: TextMessage, items: list[Item]) -> None:
+    def _text(self, event: TextMessage) -> Item | None:
         data = event.data
         size = len(data) if data.isascii() else len(data.encode())
-        if not self._fits(size, self._max_text, "umq.max_text", items):
-            return
+        fault = self._excess(size, self._max_text, "umq.max_text")
+        if fault is not None:
+            return self._end(fault)
         if event.message_finished:
             self._give_back()
-            items.append("".join([*self._texts, data]) if self._texts else data)
-            self._texts = []
-        elif data:
+            texts, self._texts = self._texts, []
+            return "".join([*texts, data]) if texts else data
+        if data:
             self._keep(size)
             self._texts.append(data)
+        return None
 
-    def _binary(self, event: BytesMessage, items: list[Item]) -> None:
+    def _binary(self, event: BytesMessage) -> Item | None:
         data = bytes(event.data)
-        if not self._fits(len(data), self._max_binary, "umq.max_attachment", items):
-            return
+        fault = self._excess(len(data), self._max_binary, "umq.max_attachment")
+        if fault is not None:
+            return self._end(fault)
         if event.message_finished:
             self._give_back()
-            items.append(b"".join([*self._binaries, data]) if self._binaries else data)
-            self._binaries = []
-        elif data:
+            binaries, self._binaries = self._binaries, []
+            return b"".join([*binaries, data]) if binaries else data
+        if data:
             self._keep(len(data))
             self._binaries.append(data)
+        return None
 
-    def _fits(self, size: int, most: int, limit: str, items: list[Item]) -> bool:
+    def _excess(self, size: int, most: int, limit: str) -> TooLong | None:
+        """Return the limit that so much more breaks, None if there is room for it."""
         if self._size + size > most:
-            self._end(items, TooLong(limit, most))
-            return False
+            return TooLong(limit, most)
         if size > self._held.left:
-            self._end(items, TooLong("bus.max_held_bytes", self._held.left))
-            return False
-        return True
+            return TooLong("bus.max_held_bytes", self._held.left)
+        return None
 
     def _keep(self, size: int) -> None:
         self._size += size
@@ -251,14 +273,16 @@ class WebSocket:
         self._held.give(self._size)
         self._size = 0
 
-    def _end(self, items: list[Item], last: Item) -> None:
+    def _end(self, last: Item) -> Item:
+        """Nothing comes behind this."""
         self._ended = True
         self._forget()
-        items.append(last)
+        return last
 
     def _forget(self) -> None:
         self._give_back()
-        self._texts, self._binaries, self._early = [], [], b""
+        self._texts, self._binaries = [], []
+        self._unread.clear()
 
     # ---- what is said ----
 
@@ -267,12 +291,10 @@ class WebSocket:
         extra = [(name.encode(), value.encode("latin-1")) for name, value in headers]
         self._say(Request(host=host, target=target, extra_headers=extra))
 
-    def accept(self, subprotocol: str | None = None) -> list[Item]:
-        """Accept, as a server; returns what the client has said already."""
+    def accept(self, subprotocol: str | None = None) -> None:
+        """Accept, as a server; what the client has said already comes now."""
         self._say(AcceptConnection(subprotocol=subprotocol))
         self._waits = False
-        early, self._early = self._early, b""
-        return self.receive_data(early) if early else []
 
     def refuse(self, status: int, body: str, headers: Headers = ()) -> None:
         """Refuse, as a server, with a body of JSON; it is over."""

@@ -337,6 +337,19 @@ def test_a_board_is_pinged() -> None:
         assert client.heard() == ['R1:{"ms":12.5}', 'R2:{"ms":12.5}']
 
 
+def test_what_others_make_it_say_is_nobody_elses_answer() -> None:
+    """So that no board waits for a slow browser that has called it, and no answer is dropped."""
+    desk = umq_desk()
+    client, board = joined(desk), lightmq_board(desk, "kitchen")
+    client.say('C1:["ping", "kitchen"]', 'C2:["call", "kitchen", "x"]')
+    ping, asked = board.heard()
+    said = board.codec.pong(ping.id) + board.codec.sendresp(asked.id, b"y")
+    done = desk.send(board.connection, said)
+    (forward,) = [each for each in done.forwards if client.connection in each.receivers]
+    assert forward.senders == [client.connection]
+    assert client.heard() == ['R1:{"ms":0.0}', 'R2:{"answer":"y"}']
+
+
 def test_a_client_of_umq_is_pinged() -> None:
     desk = umq_desk()
     client, other = joined(desk), joined(desk)
@@ -444,6 +457,7 @@ def test_long_answers_come_in_pages(limit: int) -> None:
     ]
     for wrong in (0, 1001, "1", True):
         assert client.call("retained", {"limit": wrong}).startswith("E3 ")
+    assert desk.discarded["umq.max_page"] == 1
     assert client.call("clients", {"after": "x"}).startswith("E3 ")
     assert client.call("topics", {"prefix": "\ud800"}).startswith("E3 ")
     assert client.call("topics", {}, {}).startswith("E3 ")
@@ -459,6 +473,7 @@ def test_answers_are_so_long() -> None:
     said = client.result("retained", {"prefix": "a/"})
     assert [each["topic"] for each in said["retained"]] == ["a/0", "a/1"]
     assert (said["more"], said["after"]) == (True, "a/1")
+    assert desk.discarded["umq.max_answer_bytes"] == 1
     said = client.result("retained", {"prefix": "a/", "after": "a/4"})
     assert (said["retained"][0]["attachment"], said["more"]) == (True, False)
     assert client.others == [b"\xff" * 5000]
@@ -537,6 +552,7 @@ def test_an_edge_that_does_not_answer_is_waited_for_no_longer_than_a_client() ->
     [
         {"last": 1001},
         {"last": -1},
+        {"last": 0},
         {"last": 5, "from": 1},
         {"from": 5, "to": 5},
         {"from": -1},

@@ -1,12 +1,15 @@
 """A UMQ connection on the broker's side: who it is, its silence, how it ends."""
 
+import gc
 import json
 from typing import Any
+from weakref import ref
 
 import pytest
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 
 from host_broker.access.access import Peer
+from host_broker.protocols.umq.session import UmqSession
 from host_broker.settings import HttpSettings, Settings
 from tests.host_broker.protocols.umq.peer import UmqPeer, joined, umq_desk, updates
 
@@ -201,6 +204,21 @@ def test_who_closes_the_websocket_is_answered() -> None:
     assert client.is_closed
 
 
+def test_what_is_said_before_a_close_is_answered_before_it() -> None:
+    """Though all of it comes in one read; and so it is with a hello."""
+    client = joined(umq_desk())
+    data = client.bytes_of('C1:["publish", "a", "b"]')
+    client.desk.send(client.connection, data + client._socket.send(CloseConnection(1000)))
+    assert client.heard() == ['R1:{"published":1}', ("close", 1000)]
+    early = UmqPeer(umq_desk())
+    early.heard()
+    data = early.bytes_of("H1:", "F0:1 never mind")
+    early.desk.send(early.connection, data)
+    welcome, close = early.heard()
+    assert str(welcome).startswith("W1:")
+    assert close == ("close", 1000)
+
+
 def test_a_message_that_is_too_long_ends_it() -> None:
     """umq.max_text, umq.max_attachment: F says which, and the WebSocket is closed with 1009."""
     desk = umq_desk({"max_text": 1024, "max_attachment": 10})
@@ -291,6 +309,26 @@ def test_at_a_stop_wills_are_still_told() -> None:
     desk.done()
     found = updates(client.heard())
     assert ("home/lamp", "off") in [(each["topic"], each.get("text")) for each in found]
+
+
+def test_a_session_that_has_ended_is_freed_at_once() -> None:
+    """The collector of garbage need not stop for it: nothing of ours is a circle."""
+    gc.collect()
+    gc.disable()
+    try:
+        desk = umq_desk()
+        client = joined(desk)
+        client.result("subscribe", "a/**", "A", {"every_ms": 1000})
+        client.result("publish", "a/b", "x", {"retain": True})
+        client.say('C91:["stats"]', 'C92:["call", "nobody", "x"]', "S:name=x")
+        desk.broker.answered(desk.questions.pop()[0], {}, desk.now)
+        sessions = [each for each in gc.get_objects() if type(each) is UmqSession]
+        (alive,) = [ref(each) for each in sessions]
+        del sessions
+        desk.close(client.connection)
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 # ---- what is said in pieces ----

@@ -64,10 +64,11 @@ def _received(server: WebSocket, cuts: Sequence[bytes]) -> list[Item]:
     """What reads mean; the request for a WebSocket is accepted at once."""
     found: list[Item] = []
     for data in cuts:
-        for item in server.receive_data(data):
+        server.feed(data)
+        for item in server.items():
             found.append(item)
             if isinstance(item, Upgrade):
-                found += server.accept()
+                server.accept()
     return found
 
 
