@@ -36,8 +36,9 @@ class PortGone(PortError):
     """The port vanished or its far end closed, while in use."""
 
 
-class PortBusy(PortError):
-    """Another program has the port, which is no fault of the board; the text says which."""
+class PortRefused(PortError):
+    """The port is not ours to open, which says nothing of the board: another program has it (the
+    text says which), we may not, or the serial server that it is behind does not serve us."""
 
 
 class SerialPort:
@@ -59,7 +60,7 @@ class SerialPort:
         """Open ``url`` (a device or any pyserial URL) at ``baud`` bits/s, for us alone.
 
         ``rtscts`` switches on the flow control of the hardware. Raises ``PortError`` if the port
-        is missing or refused, ``PortBusy``.
+        is missing or does not work, ``PortRefused``.
         """
         try:
             if url.partition("://")[0] in SCHEMES:
@@ -261,7 +262,7 @@ def open_device(url: str, baud: int, *, rtscts: bool) -> "serial.SerialBase":
 def _cannot_open(url: str, error: Exception) -> PortError:
     text, number = str(error), getattr(error, "errno", None)
     if isinstance(error, LineRefused):
-        return PortError(f"serial port {url}: cannot be opened: {text}")
+        return PortRefused(f"serial port {url}: cannot be opened: {text}")
     is_busy = "exclusively lock" in text or number == errno.EBUSY
     if is_busy:
         found = _DEVICE.search(text)  # a hwgrep:// URL has become a device by now
@@ -269,14 +270,16 @@ def _cannot_open(url: str, error: Exception) -> PortError:
         holders = ["this very program"] if is_open_here(device) else []
         holders += [f"{user.command} (process {user.pid})" for user in port_users(device)]
         if holders:
-            return PortBusy(
+            return PortRefused(
                 f"serial port {url}: cannot be opened: in use by {' and '.join(holders)}; end that "
                 "first"
             )
     remedy = _REMEDIES.get(number or 0, "is the board plugged in, and the name right?")
     reason = os.strerror(number) if number else text  # pyserial's words name the port again
     text = f"serial port {url}: cannot be opened: {reason}; {remedy}"
-    return PortBusy(text) if is_busy else PortError(text)
+    is_elsewhere = url.partition("://")[0] in SCHEMES
+    is_refused = is_busy or is_elsewhere or number == errno.EACCES
+    return PortRefused(text) if is_refused else PortError(text)
 
 
 _REMEDIES = {

@@ -1497,10 +1497,10 @@ export class Client {
         this.#waiting.delete(waiter);
         then();
       };
-      const timer = setTimeout(() => {
+      const timer = later(timeoutMs, () => {
         const why = this.error === null ? "it did not answer" : this.error.message;
         waiter.reject(new TimedOut(`no connection to ${this.#url} in ${timeoutMs} ms: ${why}`));
-      }, timeoutMs);
+      });
       this.#waiting.add(waiter);
     });
   }
@@ -1534,7 +1534,7 @@ export class Client {
   async subscribe(pattern, options = {}, onUpdate) {
     const { timeoutMs = this.#timeoutMs, everyMs, ...others } = options;
     const said = everyMs === undefined ? others : { ...others, every_ms: everyMs };
-    const until = Date.now() + timeoutMs;
+    const until = performance.now() + timeoutMs;
     if (this.state !== "open") {
       await this.ready(timeoutMs);
     }
@@ -1544,7 +1544,7 @@ export class Client {
     );
     this.#subscriptions.add(subscription);
     try {
-      await this.#subscribe(subscription, Math.max(1, until - Date.now()));
+      await this.#subscribe(subscription, Math.max(1, until - performance.now()));
     } catch (error) {
       this.#subscriptions.delete(subscription);
       throw error;
@@ -1687,11 +1687,11 @@ export class Client {
    * @throws {CallFailed} its answer was E
    */
   async request(payload, { attachments = [], timeoutMs = this.#timeoutMs } = {}) {
-    const until = Date.now() + timeoutMs;
+    const until = performance.now() + timeoutMs;
     if (this.state !== "open") {
       await this.ready(timeoutMs);
     }
-    return this.#ask({ payload, attachments }, Math.max(1, until - Date.now()));
+    return this.#ask({ payload, attachments }, Math.max(1, until - performance.now()));
   }
 
   /**
@@ -1803,10 +1803,10 @@ export class Client {
       this.#peer();
       const { payload, attachments = [], onResult } = question;
       const bytes = attachments.reduce((sum, each) => sum + bytesToSend(each).length, 0);
-      const timer = setTimeout(() => {
+      const timer = later(timeoutMs, () => {
         this.#forget(pending);
         reject(new TimedOut(`${this.#url} did not answer within ${timeoutMs} ms`));
-      }, timeoutMs);
+      });
       /** @type {Pending} */
       const pending = {
         question,
@@ -2106,8 +2106,8 @@ export class Client {
     this.welcome = payload === "" ? {} : (readJson(payload, "a welcome") ?? {});
     this.connections += 1;
     this.#become("open", null);
-    if (this.state !== "open") {
-      return; // the program has closed us
+    if (this.#isClosed()) {
+      return;
     }
     for (const [name, value] of this.#attributes) {
       this.#peer().setAttribute(name, value);
@@ -2130,14 +2130,17 @@ export class Client {
       return;
     }
     this.#forgetConnection(error);
+    if (this.#isClosed()) {
+      return; // by the program, when it was told of an end
+    }
     const { firstPauseMs = 250, longestPauseMs = 10_000 } = this.#options;
     const pauseMs = Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(this.#attempts, 16));
     this.#attempts += 1;
     this.#timer = setTimeout(
       () => {
         this.#become("connecting", this.error);
-        if (this.state === "connecting") {
-          this.#open(); // unless the program has closed us
+        if (!this.#isClosed()) {
+          this.#open();
         }
       },
       pauseMs * (1 - Math.random() / 2),
@@ -2157,6 +2160,9 @@ export class Client {
     const connection = this.#connection;
     this.#forgetConnection(error);
     connection?.close();
+    if (this.#isClosed()) {
+      return;
+    }
     this.#become("closed", error);
     for (const waiter of [...this.#waiting]) {
       waiter.reject(error);
@@ -2165,6 +2171,11 @@ export class Client {
       subscription[end](byUs ? null : error);
     }
     this.#subscriptions.clear();
+  }
+
+  /** Whether the client is closed; the program may have done that in any call of its functions. */
+  #isClosed() {
+    return this.state === "closed";
   }
 
   /** @param {UmqError} error */
@@ -2391,6 +2402,19 @@ export class Topic {
 }
 
 /**
+ * Call a function after so many milliseconds, also after more than a timer can count.
+ *
+ * @param {number} delayMs
+ * @param {() => void} call
+ * @returns {ReturnType<typeof setTimeout>}
+ */
+function later(delayMs, call) {
+  return setTimeout(call, Math.min(delayMs, MOST_MS));
+}
+
+const MOST_MS = 0x7fff_ffff; // 25 days; more would be none
+
+/**
  * Call a function of the program's. What it throws is the program's to see, and disturbs nothing
  * here: it becomes an uncaught error.
  *
@@ -2459,13 +2483,13 @@ class Connection {
       this.#ended(new ConnectionLost(`${url} closed the connection (${why})`));
       this.#setClosed();
     };
-    this.#deadline = setTimeout(() => {
+    this.#deadline = later(how.timeoutMs, () => {
       this.fail(
         Code.PROTOCOL_ERROR,
         "no welcome",
         new TimedOut(`${url} did not welcome us within ${how.timeoutMs} ms`),
       );
-    }, how.timeoutMs);
+    });
   }
 
   /** How many bytes wait for the network. */

@@ -6,12 +6,13 @@ metadata(description="FMQP, LightMQ and MicroMsg2 client", version="0.3.0")
 options.defaults(protocol="all")
 _FILES = {
     "fmqp": (
-        *("__init__.py", "alike.py", "fmqp.py", "link.py", "mistakes.py", "tcp.py", "topic.py"),
+        *("__init__.py", "alike.py", "fmqp.py", "link.py", "mistakes.py", "ping.py", "tcp.py"),
+        "topic.py",
     ),
-    "lightmq": ("__init__.py", "lightmq.py", "link.py", "mistakes.py", "tcp.py"),
+    "lightmq": ("__init__.py", "lightmq.py", "link.py", "mistakes.py", "ping.py", "tcp.py"),
     "micromsg2": (
-        *("__init__.py", "link.py", "micromsg2.py", "mistakes.py", "outage.py", "store.py"),
-        *("tcp.py", "topic.py"),
+        *("__init__.py", "link.py", "micromsg2.py", "mistakes.py", "outage.py", "ping.py"),
+        *("store.py", "tcp.py", "topic.py"),
     ),
     "all": (
         *("__init__.py", "aio.py", "alike.py", "batch.py", "carried.py", "chunks.py", "console.py"),
@@ -20,6 +21,7 @@ _FILES = {
             "micromsg2.py",
             "mistakes.py",
             "outage.py",
+            "ping.py",
             "queued.py",
             "reliable.py",
             "store.py",

@@ -1340,35 +1340,50 @@ class Broker:
         outcomes = Outcomes(command.groups)
         places = _places(routes)
         matches: dict[SubscriberId, dict[Route, Match]] = {}
+        asked: set[SubscriberId] = set()  # who has to be asked of some whether it wants them
+        uncertain: list[Sequence[int]] = []
         for route, its in places.items():
             if route.verbatim:
                 outcomes.routed(its, len(route.verbatim))
+            if not route.is_certain:
+                uncertain.append(its)
             for match in route.matches:
-                matches.setdefault(match.subscriber, {})[route] = match
+                of = matches.get(match.subscriber)
+                if of is None:
+                    of = matches[match.subscriber] = {}
+                of[route] = match
+                if not match.ids:
+                    asked.add(match.subscriber)
         self._forward_batch(batch, routes, places)
-        reached: set[int] = set()  # by filters
-        for subscriber, its_matches in matches.items():
-            if len(its_matches) == len(places):
+        reached: set[int] = set()  # by those who were asked
+        for subscriber, of in matches.items():
+            if len(of) == len(places):
                 its = range(count)
             else:
-                its = sorted(chain.from_iterable([places[route] for route in its_matches]))
+                its = sorted(chain.from_iterable([places[route] for route in of]))
             if subscriber > 0:
-                wanted = self._deliver_batch(subscriber, its_matches, batch, routes, its)
+                wanted = self._deliver_batch(subscriber, of, batch, routes, its)
                 outcomes.routed(wanted)
                 reached.update(wanted)
                 continue
             queue = self._bus.queue_of(subscriber)
             if queue is None:
                 continue  # deleted by what another receiver has said
-            for route, match in its_matches.items():
-                if match.ids:
-                    outcomes.unfiltered.append((queue.name, match.ids, len(places[route])))
-            wanted = self._queue_batch(client, queue, its_matches, batch, routes, its, outcomes)
-            if wanted is not its:
-                reached.update(wanted)
-        for route, its in places.items():
-            if not route.verbatim and not any(match.ids for match in route.matches):
-                outcomes.unrouted([place for place in its if place not in reached])
+            outcomes.unfiltered += [
+                (queue.name, match.ids, len(places[route]))
+                for route, match in of.items()
+                if match.ids
+            ]
+            if subscriber in asked:
+                its = self._wanted_of_batch(of, batch, routes, its)
+                reached.update(its)
+            outcomes.routed(its)
+            dropped = self._put_batch(queue, batch, its) if its else ()
+            if dropped:
+                outcomes.dropped(dropped)
+                self.stats.discard(client.spec.name, "queue.full", len(dropped))
+        for its in uncertain:
+            outcomes.unrouted([place for place in its if place not in reached])
         if command.told is not None:
             command.told(outcomes)
 
@@ -1399,40 +1414,25 @@ class Broker:
                     stretches.append((route, end))
         self._deal(data, 0, stretches)
 
-    def _queue_batch(
+    def _wanted_of_batch(
         self,
-        client: Client,
-        queue: Queue,
         matches: Mapping[Route, Match],
         batch: Batch,
         routes: Sequence[Route],
         places: Sequence[int],
-        outcomes: Outcomes,
     ) -> Sequence[int]:
-        """Put those messages at these places into a queue that it wants; returns where they are:
-        ``places`` itself, if it wants all without being asked."""
-        wanted = places
-        if not all(match.ids for match in matches.values()):
-            wanted = [
-                place
-                for place in places
-                if matches[routes[place]].ids
-                or any(
-                    self._passes(
-                        each.filter,
-                        each.subscriber,
-                        batch.topics[place],
-                        batch.properties[place],
-                        batch.bodies[place],
-                    )
-                    for each in matches[routes[place]].filtered
+        """Return where those messages at these places are that a queue wants, by its filters."""
+        wanted: list[int] = []
+        topics, bodies, properties = batch.topics, batch.bodies, batch.properties
+        for place in places:
+            match = matches[routes[place]]
+            if match.ids or any(
+                self._passes(
+                    each.filter, each.subscriber, topics[place], properties[place], bodies[place]
                 )
-            ]
-        outcomes.routed(wanted)
-        dropped = self._put_batch(queue, batch, wanted) if wanted else ()
-        if dropped:
-            outcomes.dropped(dropped)
-            self.stats.discard(client.spec.name, "queue.full", len(dropped))
+                for each in match.filtered
+            ):
+                wanted.append(place)
         return wanted
 
     def _deliver_batch(

@@ -1,6 +1,7 @@
 """The ``motemq`` command: a table of sub-commands, each imported only when it is used."""
 
 import importlib
+import importlib.util
 import os
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ class _SubCommand:
     help: str
     extra: str | None = None
     systems: tuple[str, ...] = ()  # as sys.platform begins there; empty: every one
+    later: tuple[str, ...] = ()  # packages that it needs and imports only when it runs
 
 
 _LINUX = ("linux",)  # USB, its power and who has a port open: by /sys and /proc
@@ -59,7 +61,10 @@ _SUB_COMMANDS = {
     "firmware": _SubCommand("firmware.cli:command", "Build or find board firmware.", "rig", _UNIX),
     "rig": _SubCommand("boards.cli:command", "Flash, install and verify boards.", "rig", _LINUX),
     "pipeline": _SubCommand(
-        "motemq_pipeline.cli:command", "Turn journals into tables and reports.", "pipeline"
+        "motemq_pipeline.cli:command",
+        "Turn journals into tables and reports.",
+        "pipeline",
+        later=("deltalake", "duckdb", "jinja2", "plotly", "pyarrow", "pydantic", "pyspark"),
     ),
     "completion": _SubCommand("motemq.completion:command", "Complete this with Tab in a shell."),
     "demo": _SubCommand(
@@ -93,6 +98,9 @@ class _LazyGroup(click.Group):
             raise _WrongSystem(f"'motemq {cmd_name}' needs {names}; this is {sys.platform}")
         module_name, _, attribute = entry.target.partition(":")
         try:
+            for package in entry.later:
+                if importlib.util.find_spec(package) is None:
+                    raise ModuleNotFoundError(name=package)
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             own = ("motemq", "host_broker", "boards", "firmware", "motemq_pipeline")

@@ -19,7 +19,7 @@ _LACKS: Mapping[Need, str] = {
     "network": "it has no network of its own",
     "serial": "it is on no serial line",
     "raw": "it is on no raw serial line",
-    "reliable": "it is not behind the reliable link",
+    "reliable": "it is not behind the reliable link of a line of its own",
     "console": "its link is not beside its REPL",
     "lossless": "its raw serial line loses what is not read in time",
     "buttons": "its RESET is not within reach",

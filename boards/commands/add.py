@@ -18,7 +18,7 @@ from boards.inventory.rig_file import RIG_FILE, Rig, load_rig, new_rig
 from boards.inventory.states import BoardStatus, inventory_states
 from boards.inventory.usb import UsbDevice, read_usb
 from boards.repl import ReplError
-from boards.serial_port import PortBusy, PortError
+from boards.serial_port import PortError, PortRefused
 from boards.session.plan import PlanError
 
 _ASK_S = 8.0
@@ -175,7 +175,7 @@ def identify(url: str, candidates: list[Model], wanted: Model | None) -> tuple[s
 def _ask(url: str) -> Running | None:
     try:
         return ask_running(url, deadline_s=_ASK_S)
-    except PortBusy:
+    except PortRefused:
         raise
     except (ReplError, PortError) as error:
         click.echo(f"no MicroPython answers: {error}", err=True)

@@ -20,7 +20,7 @@ from boards.inventory.states import inventory_states
 from boards.inventory.target import BoardHandle
 from boards.inventory.usb import read_usb
 from boards.repl import Repl, ReplError
-from boards.serial_port import PortBusy, PortError
+from boards.serial_port import PortError, PortRefused
 from boards.session.own_files import OwnFiles
 from boards.session.plan import PlanError
 from boards.virtual.board import NodeError, find_node
@@ -138,8 +138,8 @@ def _remedy(id: str, error: BaseException) -> str:
         return "wait for it, or ask who has it: motemq rig lock status"
     if isinstance(error, NotThere):
         return "plug it in; if it is, compare [usb] in its file with: motemq rig list"
-    if isinstance(error, PortBusy):
-        return "end that program (its process id is above)"
+    if isinstance(error, PortRefused):
+        return "that first; nothing was done to the board"
     if isinstance(error, PowerError):
         return f"motemq rig power {id} on, and look at [power] in its file"
     return f"motemq rig recover {id}"

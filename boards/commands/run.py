@@ -3,6 +3,7 @@
 import hashlib
 import math
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -239,7 +240,9 @@ def command(
         tls = not check_files and (rig is None or rig.tls)
         brokers = stack.enter_context(_brokers(fmqp, lightmq, plans, rig, out / "logs", tls=tls))
         firmware = {plan.id: _image(plan, rig, images) for plan in plans}
-        node_dir = stage_node(out / "node")
+        # Of this run alone: another one on this desk, for other boards, may have the same OUT.
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="motemq-node-"))
+        node_dir = stage_node(Path(scratch) / "node")
         plans = [_reachable(plan, getattr(brokers, plan.protocol)) for plan in plans]
         proxy = FaultProxy.start(out / "logs" / "proxy.jsonl")
         stack.enter_context(proxy)

@@ -30,7 +30,8 @@ class FaultProxy(Child):
 
     @classmethod
     def start(cls, log: Path) -> Self:
-        """Start it, with its trace and its stderr in ``log``. Raises ``ProxyError``."""
+        """Start it, with its trace and its stderr in ``log``, anew. Raises ``ProxyError``."""
+        log.unlink(missing_ok=True)  # another run's proxy may still write to what was there
         try:
             proxy = cls([sys.executable, "-m", "boards.faults"], log, _START_S)
         except ChildError as error:

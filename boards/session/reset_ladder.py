@@ -16,7 +16,7 @@ from boards.inventory.models import Reset
 from boards.inventory.power import PowerError
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl, ReplError
-from boards.serial_port import PortBusy, PortError, Tap
+from boards.serial_port import PortError, PortRefused, Tap
 from boards.virtual.control import BoardError
 
 _ASK_S = 5.0
@@ -33,13 +33,13 @@ def bring_back(board: BoardHandle, *, tap: Tap | None, progress: Progress) -> Ru
     """Return what runs on the board, after as few rungs as possible.
 
     Raises ``NotBack``; ``WrongBoard`` if what answers is another board, or is not there;
-    ``PortBusy`` if another program has its port: then nothing is known of the board, and nothing
+    ``PortRefused`` if its port is not ours to open: then nothing is known of the board, and nothing
     is done to it.
     """
     seen = []
     try:
         return _ask(board, _ASK_S, tap)
-    except PortBusy:
+    except PortRefused:
         raise
     except (ReplError, PortError, NotThere) as error:
         seen.append(f"asked: {error}")

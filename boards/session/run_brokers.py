@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from boards.faults.process import can_stand_at
 from boards.inventory.rig_file import RIG_FILE, Rig
 from boards.session.broker_process import BrokerDown, BrokerProcess
 from boards.session.plan import BoardPlan, PlanError, Protocol
@@ -76,6 +77,11 @@ def own(host: str, log: Path, *, tls: bool = False) -> Iterator[RunBrokers]:
 
     Raises ``BrokerDown``.
     """
+    if not can_stand_at(host):
+        raise BrokerDown(
+            f"no broker can listen at {host}: it is no address of this machine; [broker] bind in "
+            f"{RIG_FILE} says where, and left out it is found out"
+        )
     with ExitStack() as stack:
         certificates = stack.enter_context(run_certificates()) if tls else None
         process = BrokerProcess(host, log, None, certificates)

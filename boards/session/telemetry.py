@@ -1,6 +1,7 @@
 """Let a board send its minute of telemetry by itself, and count what arrives."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 
@@ -17,6 +18,7 @@ _ARRIVAL_S = 15.0
 _BACK_S = 15.0
 _LOOK_S = 0.1
 _LINE_LIMIT = 4096
+_DONE = re.compile(r"node: done (\d{1,9})")
 _SOFT_RESET = b"\r\x03\x03\x02\x04"  # interrupt twice, friendly REPL, Ctrl-D
 _BEGIN = b"\r\x03\x03\x02import node; node.main()\r"
 _WRITE_S = 5.0
@@ -78,8 +80,8 @@ def _await_done(
             progress(line)
             if line.startswith("node: failed"):
                 raise CheckFailed(f"the board says {line!r}")
-            if line.startswith("node: done "):
-                return int(line.removeprefix("node: done "))
+            if done := _DONE.fullmatch(line):
+                return int(done[1])
     raise CheckFailed(f"the board was not done in time; its last line: {last!r}; log: {log.path}")
 
 

@@ -8,6 +8,7 @@ parent is gone, or wants us gone) it stops its board and ends.
 import datetime
 import os
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -104,6 +105,11 @@ class _Worker:
             except FAULTS as error:
                 outcome, message = "error", f"{type(error).__name__}: {error}"
                 transient = isinstance(error, _TRANSIENT)
+            except Exception as error:
+                # A mistake of ours, or of a user's check: the board still gets its own files back.
+                traceback.print_exc()
+                outcome = "error"
+                message = f"{type(error).__name__}: {error} (see the worker's log)"
         self._event(
             "step_finished",
             step=step,

@@ -307,6 +307,33 @@ test("subscriptions and attributes outlive a connection, calls do not", async (t
   await client.close();
 });
 
+test("who closes when told of an end has closed", async (t) => {
+  for (const how of ["onEnded", "onState"]) {
+    await t.test(how, async (t) => {
+      const { client, end, listener } = await connected(t, {
+        onState: (state) => how === "onState" && state === "waiting" && client.close(),
+      });
+      const topic = client.openTopic(end.peer.openSubscription());
+      topic.onEnded = () => how === "onEnded" && client.close();
+      end.drop();
+      await turn();
+      assert.equal(client.state, "closed");
+      t.mock.timers.tick(100_000);
+      await turn();
+      assert.equal(listener.attempts, 1);
+    });
+  }
+});
+
+test("no deadline at all", async (t) => {
+  const { client, end } = await connected(t, { timeoutMs: Infinity });
+  const asked = client.method("stats");
+  const call = await end.call();
+  t.mock.timers.tick(10_000_000);
+  end.answer(call.id, { stats: 1 });
+  assert.deepEqual(await asked, { stats: 1 });
+});
+
 test("without reconnecting a loss is the end", async (t) => {
   const { client, end } = await connected(t, { reconnect: false });
   const { subscription } = await subscribed(client, end, "a");
@@ -460,13 +487,15 @@ test("more calls than the peer shall have wait, in order", async (t) => {
 
 test("what waits to be sent is bounded, and its deadline is that of the call", async (t) => {
   const limits = { maxPendingCalls: 1, maxBufferedBytes: 100 };
-  const { client, end } = await connected(t, { limits, timeoutMs: 50 });
+  const { client, end } = await connected(t, { limits });
   await assert.rejects(client.request("x", { attachments: ["text"] }), BadArgument);
-  const first = client.publish("a", "1");
-  const second = client.publish("a", bytes(...Array(80))); // above it, but nothing waited
+  const first = client.publish("a", "1", { timeoutMs: 50 });
+  // With this one it is above the limit, but nothing waited before.
+  const second = client.publish("a", bytes(...Array(80)), { timeoutMs: 100 });
   await assert.rejects(client.publish("a", "3"), LimitExceeded);
   t.mock.timers.tick(50);
   await assert.rejects(first, TimedOut);
+  t.mock.timers.tick(50);
   await assert.rejects(second, TimedOut);
   const third = client.publish("a", "3"); // there is room again
   assert.equal((await end.call()).args[2], "1");

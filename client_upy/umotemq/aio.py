@@ -8,9 +8,9 @@
             async for topic, payload in lamps:
                 print(topic, payload)
 
-Two tasks drive the client. The watcher opens the link and does what is due; while there is a
-stream, the reader waits for what comes. Whoever sends writes by itself; if the stream is full, it
-offers the rest every few milliseconds.
+Two tasks drive the client. The watcher opens the link, does what is due, and keeps the time for
+whoever waits; while there is a stream, the reader waits for what comes. Whoever sends writes by
+itself; if the stream is full, it offers the rest every few milliseconds.
 
 Why so long: the driver is one class, for every protocol.
 """
@@ -18,7 +18,7 @@ Why so long: the driver is one class, for every protocol.
 import asyncio
 from asyncio import sleep_ms
 
-from umotemq.link import LinkError, ticks_diff, ticks_ms, ticks_us
+from umotemq.link import LinkError, ticks_add, ticks_diff, ticks_ms
 
 
 def _readable(stream):
@@ -38,7 +38,8 @@ class Aio:
         self.client = client
         self._failed = None  # what ends the block
         self._reader = None
-        self._news = asyncio.Event()  # something was done
+        self._news = asyncio.Event()  # messages, an answer; the link is up, or lost; time is up
+        self._until = None  # when whoever waits for news has to be woken at the latest
         self._replan = asyncio.Event()  # what is due may have changed
         self._turn = 0
         self._served = {}  # (topic, feedback): the task that calls the handler
@@ -67,7 +68,12 @@ class Aio:
             for task in self._served.values():
                 task.cancel()
             self._served.clear()
-            await self._watcher  # ends by itself: cancelled, it would leave behind what it waits in
+            try:
+                await self._watcher  # ends by itself: cancelled, it would leave what it waits in
+            except asyncio.CancelledError:
+                # On MicroPython by what the program waited in, if that was ``wait_for``.
+                if not failed:
+                    raise
         if failed:
             raise failed
 
@@ -103,11 +109,9 @@ class Aio:
         For one message after the other, by a task of its own. The options: those of ``messages``.
         What the handler raises ends the block.
         """
-        messages = self.messages(topic, **options)
-        self._forget(topic, messages._feedback)
-        task = messages._serve(handler)
-        self._served[self.client._normalised(topic), messages._feedback] = task
-        await self._flush()
+        from umotemq.messages import serve
+
+        await serve(self, topic, handler, options)
 
     async def unsubscribe(self, topic, **kind):
         """Take back ``subscribe``, or ``messages``, of the same topic."""
@@ -139,14 +143,9 @@ class Aio:
 
     async def ping(self, timeout_ms=5000):
         """Return the round trip in µs, as the client's ``ping``. Raises LinkError."""
-        client = self.client
-        await self._flush()
-        start = ticks_us()
-        number = client._begin_ping()
-        await self._flush()
-        while not client._is_answered(number):
-            timeout_ms = await self._await(timeout_ms, True)
-        return ticks_diff(ticks_us(), start)
+        import umotemq.ping
+
+        return await umotemq.ping.ping_by_tasks(self, timeout_ms)
 
     async def send(self, data, timeout_ms=5000):
         """As LightmqClient.send."""
@@ -204,35 +203,43 @@ class Aio:
             task.cancel()
 
     async def _await(self, ms, up):
-        # Return when there is any news: what is left of ``ms``.
+        # Return when there is any news: what is left of ``ms``. The watcher keeps the time: on
+        # MicroPython a task that is cancelled in ``wait_for_ms`` may be cancelled once more, in
+        # what it does next.
         client = self.client
         if ms <= 0 or client.up != up or self._failed:
             raise client.error or self._failed or LinkError("timeout")
-        start = ticks_ms()
+        until = ticks_add(ticks_ms(), ms)
+        if self._until is None or ticks_diff(until, self._until) < 0:
+            self._until = until
         self._news.clear()
         self._replan.set()
-        try:
-            await asyncio.wait_for_ms(self._news.wait(), ms)
-        except asyncio.TimeoutError:
-            pass
-        return ms - ticks_diff(ticks_ms(), start)
+        await self._news.wait()
+        return ticks_diff(until, ticks_ms())
+
+    def _wake(self):
+        # Wake whoever waits; it waits again, and says until when, if this is not what it waits for.
+        self._until = None
+        self._news.set()
 
     def _fail(self, error):
         # End the block. Only tasks of ours come here, never the one that is cancelled.
         if not self._failed:
             self._failed = error
             self._owner.cancel()
-        self._news.set()
+        self._wake()
 
     def _step(self):
         client = self.client
         count = 0
+        up = client.up
         try:
             count = client._step()
         except Exception as error:
             if error is not client.error or client._due is None:
                 self._fail(error)
-        self._news.set()
+        if count or client.up != up:
+            self._wake()  # not each time: who waits has a step done, and so would ask for the next
         return count
 
     def _dropped(self):
@@ -241,19 +248,25 @@ class Aio:
         self._reader = None
         if reader and reader is not asyncio.current_task():
             reader.cancel()
-        self._news.set()
+        self._wake()
         self._replan.set()
 
     async def _watch(self):
         client = self.client
         while not self._failed:
             self._replan.clear()
-            self._step()
+            count = self._step()
             if client.stream and not self._reader:
                 self._reader = asyncio.create_task(self._read())
-            due = client._due
-            self._planned = due or ticks_ms()
-            left = ticks_diff(self._planned, ticks_ms())
+            now = ticks_ms()
+            self._planned = client._due or now
+            left = ticks_diff(self._planned, now)
+            if self._until is not None:
+                left = min(left, ticks_diff(self._until, now))
+                if left <= 0:
+                    self._wake()
+            if count or client._last:
+                left = min(left, 1)  # more may be in the buffer; what waits nobody else may offer
             if left > 0:
                 try:
                     await asyncio.wait_for_ms(self._replan.wait(), left)

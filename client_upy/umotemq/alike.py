@@ -7,6 +7,18 @@ compared.
 from micropython import const
 
 _HEADER = const(6)
+_SLASH = const(0x2F)
+
+
+def note(client, start, body, end, handler):
+    """Note a message that only the raw ``handler`` was called for.
+
+    It is as long as the one before: those that come next may be like it.
+    """
+    buf = client._buf
+    # With slashes around the topic it is not found where the header says.
+    if not client._alike and buf[start + _HEADER] != _SLASH and buf[body - 1] != _SLASH:
+        client._alike = Alike(client, start, body, end, handler)
 
 
 class Alike:

@@ -1,5 +1,7 @@
 from umotemq.fmqp import FmqpClient, _RawHandler
 
+def note(client: FmqpClient, start: int, body: int, end: int, handler: _RawHandler) -> None: ...
+
 class Alike:
     def __init__(
         self, client: FmqpClient, start: int, body: int, end: int, handler: _RawHandler

@@ -55,7 +55,11 @@ class FmqpClient(Link):
         if self.name is None:
             self.name = str(getrandbits(28))
         self._own = self._normalised(b"ping/-/-/-/-/-/-/" + encoded(self.name))
-        self._ask(False)  # it must fit, or the link could never come up
+        self._ask(False)  # it must fit, as must its echo, or the link could never come up
+        if self._last > self.rx_size:
+            from umotemq.mistakes import refused
+
+            refused("rx_size", self.rx_size, self._last)
         self._last = 0
 
     def publish(self, topic, payload, *, retain=False, will=False, again=False, confirm=False):
@@ -106,7 +110,9 @@ class FmqpClient(Link):
             raise TypeError("no handler")
         if raw:
             # Now, and not when messages begin to repeat, where nothing is to take heap.
-            import umotemq.alike  # noqa: F401
+            from umotemq.alike import note
+
+            self._note = note
         self._tell(_SUBSCRIPTION | _FEEDBACK * feedback | _DEBUG * debug, topic, b"", handler, raw)
 
     def unsubscribe(self, topic, *, feedback=False):
@@ -262,12 +268,8 @@ class FmqpClient(Link):
                     handler(topic, payload)
             except Exception as error:
                 failure = failure or error
-        # Twice the same length, nobody subscribed meanwhile, and no slashes around the topic.
-        if only_raw and count == 1 and not self._alike and end - body == self._size:
-            if stop - first == topic[start + 1]:
-                from umotemq.alike import Alike
-
-                self._alike = Alike(self, start, body, end, only_raw)
+        if only_raw and count == 1 and end - body == self._size:
+            self._note(self, start, body, end, only_raw)
         if failure:
             raise failure
         return count

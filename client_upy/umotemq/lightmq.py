@@ -19,6 +19,7 @@ _CONNECT = const(1)
 _CONNACK = const(2)
 _HEADER = const(3)
 _MAX_DATA = const(65463)
+_LEAST = const(5)  # bytes of the receive buffer: of a PONG, the longest answer to what we say
 
 
 class LightmqClient(Link):
@@ -49,6 +50,10 @@ class LightmqClient(Link):
         self._posts = []  # ids of those that await their response, the oldest first
         self._sends = {}  # id: the response to a send(), None before it came
         Link.__init__(self, transport, options)
+        if self.rx_size < _LEAST:
+            from umotemq.mistakes import refused
+
+            refused("rx_size", self.rx_size, _LEAST)
         self.client_id = client_id
         self._ping = -1  # none yet
         # The opcodes of SEND and PING, that of the answer is one more; and CONNACK's good news.

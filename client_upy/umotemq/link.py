@@ -22,7 +22,7 @@ Why so long: one link is one state machine.
 
 import select
 from random import getrandbits
-from time import ticks_add, ticks_diff, ticks_ms, ticks_us
+from time import ticks_add, ticks_diff, ticks_ms
 
 
 class LinkError(OSError):
@@ -62,6 +62,10 @@ class Link:
     _part = b""  # a view of what was written last, so that its like needs no new one
 
     def __init__(self, transport, options):
+        if not hasattr(transport, "open"):
+            from umotemq.mistakes import refused
+
+            refused("open", transport)
         for name in options:
             if name[0] == "_" or not hasattr(self, name) or callable(getattr(self, name)):
                 raise TypeError("no option " + name)
@@ -125,11 +129,9 @@ class Link:
         Other messages are dispatched meanwhile. Raises LinkError: "timeout" while the link stays
         up if there was no answer within ``timeout_ms`` of writing it.
         """
-        start = ticks_us()  # before the write: the answer may be here when it returns
-        number = self._begin_ping()
-        while not self._is_answered(number):
-            timeout_ms = self._await(timeout_ms, True)
-        return ticks_diff(ticks_us(), start)
+        import umotemq.ping  # `from` would make a tuple on the heap
+
+        return umotemq.ping.ping(self, timeout_ms)
 
     def close(self):
         """Close the link; ``connect`` opens it again, with the same buffers."""
@@ -137,23 +139,6 @@ class Link:
         self._drop(LinkError("closed"), None)
 
     # ---- for drivers and protocols ----
-
-    def _begin_ping(self):
-        # Ask for a new sign of life; return its number.
-        self._push()
-        number = self._ping
-        self._ask(True)
-        if self._ping == number:
-            from umotemq.mistakes import refused
-
-            refused("ping")  # nobody would answer it
-        self._push()
-        return self._ping
-
-    def _is_answered(self, ping):
-        # Whether the answer to this ping came, or to a later one: the broker works in order.
-        # Of LightMQ's numbers many are no ping's: all of their 16 bits count.
-        return self.up and self._pong - ping & 0xFFFF <= self._ping - ping & 0xFFFF
 
     def _await(self, ms, up):
         # poll once while waiting for an answer, or for the link; return what is left of ``ms``.

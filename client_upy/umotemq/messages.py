@@ -3,6 +3,18 @@
 import asyncio
 
 
+async def serve(link, topic, handler, options):
+    """What Aio.subscribe does."""
+    if not callable(handler):
+        raise TypeError("no handler")
+    await link._flush()
+    messages = Messages(link, topic, **options)
+    link._forget(topic, messages._feedback)
+    task = asyncio.create_task(messages._call(handler))
+    link._served[link.client._normalised(topic), messages._feedback] = task
+    await link._flush()
+
+
 class Messages:
     """What Aio.messages returns."""
 
@@ -63,13 +75,6 @@ class Messages:
                 return
             queue.pop(0)
         queue.append((topic, payload))
-
-    def _serve(self, handler):
-        # Return the task that calls it.
-        if not callable(handler):
-            self._link.client.unsubscribe(self._topic, **self._kind)
-            raise TypeError("no handler")
-        return asyncio.create_task(self._call(handler))
 
     async def _call(self, handler):
         # Call it for each message, and await what it returns if that is a coroutine.

@@ -1,9 +1,17 @@
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from typing_extensions import Self
 
 from umotemq.aio import Aio
 from umotemq.link import _Text
+
+async def serve(
+    link: Aio[Any],
+    topic: _Text,
+    handler: Callable[[bytes, bytes], Awaitable[object] | object],
+    options: dict[str, Any],
+) -> None: ...
 
 class Messages:
     dropped: int

@@ -64,11 +64,17 @@ class MicroMsg2Client(Link):
         self._ack_part = memoryview(self._out)[:5]
         self._identity = name = encoded(self.name)
         if len(name) > 255 or (name and max(name) > 127):
-            raise ValueError("name %r: not up to 255 bytes of ASCII" % name)
+            from umotemq.mistakes import refused
+
+            refused("name", name)
         if not 0 < self.window < 32768:
-            raise ValueError("window of %d" % self.window)
+            from umotemq.mistakes import refused
+
+            refused("window", self.window)
         if self.rx_size < _LEAST:
-            raise ValueError("rx_size %d, at least %d" % (self.rx_size, _LEAST))
+            from umotemq.mistakes import refused
+
+            refused("rx_size", self.rx_size, _LEAST)
         self._others = b"pubsub"
         self._indexes = 2
         self._login = b""
@@ -258,20 +264,12 @@ class MicroMsg2Client(Link):
 
     def _ask(self, new):
         # An ack is a sign of life; only if none is due is there something to ask.
-        if new:
+        if new and not self._full:
             self._pack(_TOPIC, b"ping", b"")
-
-    def _begin_ping(self):
-        self._push()
-        if not self._full:
-            self._ask(True)
-            self._push()
-        return self._ping
 
     def _is_answered(self, number):
         # Whether a message was acknowledged.
-        pong = self._pong
-        return pong is not None and (self._ping - number) % _LAST >= (self._ping - pong) % _LAST
+        return (self._ping - number) % _LAST >= (self._ping - self._pong) % _LAST
 
     @property
     def _full(self):

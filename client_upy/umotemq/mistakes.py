@@ -3,15 +3,19 @@
 from umotemq.link import LinkError
 
 _WHY = {
-    "ping": "a client without a name has no ping",
-    "outage": "confirm needs an outage",
     "again": "confirm is not for what is sent on each link: will, again",
+    "name": "name %r: not up to 255 bytes of ASCII",
+    "open": "%r is no transport, as Tcp(host, port) is",
+    "outage": "confirm needs an outage",
+    "rx_size": "rx_size %d, at least %d",
+    "size": "size %d, at least %d",
+    "window": "window of %d, not 1 to 32767",
 }
 
 
-def refused(what):
-    """Raise ValueError that says why."""
-    raise ValueError(_WHY[what])
+def refused(what, *values):
+    """Raise ValueError that says why; TypeError if it is no transport that was given."""
+    raise (TypeError if what == "open" else ValueError)(_WHY[what] % values)
 
 
 def no_room(start, size, room):

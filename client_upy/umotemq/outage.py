@@ -27,6 +27,7 @@ from umotemq.link import LinkError
 _HEAD = const(11)  # bytes before each message: size, state, sequence number, when it came
 _CONFIRM = const(1)  # a state: it waits for the broker's answer
 _ANSWERED = const(2)
+_LEAST = const(17)  # bytes of the shortest message of any protocol, and what is before it
 
 
 class Ring:
@@ -42,6 +43,10 @@ class Ring:
     """
 
     def __init__(self, size, newest=False, store=None, always=False, stamp=None):
+        if size < _LEAST:
+            from umotemq.mistakes import refused
+
+            refused("size", size, _LEAST)
         self.newest = newest
         self.store = store
         self.stamp = stamp
@@ -199,10 +204,11 @@ class Ring:
     async def wait_for_room(self, link):
         """Wait for answers to what is here, under asyncio; if none come, the oldest gives way."""
         client = link.client
-        left = client.timeout_ms
+        start = ticks_ms()
         try:
-            while self.is_full(client):
-                left = await link._await(left, True)
+            while self.is_full(client) and ticks_diff(ticks_ms(), start) < client.timeout_ms:
+                await link._await(4, True)  # as above
+                self.drain(client)
         except LinkError:
             pass
 
@@ -266,7 +272,7 @@ class Ring:
         left = client.timeout_ms
         while client.up and self.is_full(client) and left > 0:
             start = ticks_ms()
-            client.poll(left)
+            client.poll(min(left, 4))  # what the stream takes makes room, and nothing tells
             left -= ticks_diff(ticks_ms(), start)
 
     def _put(self, packed, size, state, up=True):
@@ -389,7 +395,7 @@ class Ring:
             # An ack of what was sent last is one of all that was sent.
             self._asked = self._here - self._unsent
             self._number = client._ping
-        if self._asked and client._is_answered(self._number):
+        if self._asked and _is_answered(client, self._number):
             confirmed = self._asked
             self._asked = 0
         done = 0
@@ -442,6 +448,15 @@ class Ring:
 def _full(client):
     # None: it has no window.
     return getattr(client, "_full", None)
+
+
+def _is_answered(client, number):
+    # By acks, which it knows; or by pings.
+    if hasattr(client, "_full"):
+        return client._is_answered(number)
+    import umotemq.ping  # `from` would make a tuple on the heap, for each message
+
+    return umotemq.ping.is_answered(client, number)
 
 
 def _number(buf, at):

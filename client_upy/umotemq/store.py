@@ -19,15 +19,18 @@ from struct import pack, unpack
 from micropython import const
 
 _HEAD = const(12)  # bytes: a mark, the state, the size, the sequence number, the seconds
+_SPAN = const(16)  # bytes of a record that has no message: those, and the CRC-32
 _MARK = const(0xA5)
-_CONFIRMED = const(0x80)  # a state: no message, but word that all up to this one may go
+# A state: no message, but word that all up to this one may go. In place of the seconds it has how
+# many gave way so far.
+_CONFIRMED = const(0x80)
 
 
 class _Log:
     """A bounded log over ``_media``: numbered segments that can be read, added to and removed.
 
     ``last`` is the newest sequence number, ``count`` the messages that are not confirmed,
-    ``dropped`` those that gave way to newer ones.
+    ``dropped`` those that gave way to newer ones since the store was made.
     """
 
     def __init__(self, media, size, segments):
@@ -42,9 +45,10 @@ class _Log:
             end = newest = 0
             record = self._record(number, 0)
             while record:
-                state, sequence, end, _ = record
+                state, sequence, end, _, seconds = record
                 if state & _CONFIRMED:
                     self._confirmed = max(self._confirmed, sequence)
+                    self.dropped = max(self.dropped, seconds)
                 newest = max(newest, sequence)
                 record = self._record(number, end)
             self._segments.append([number, end, newest])
@@ -67,8 +71,8 @@ class _Log:
         self.count -= self._between(sequence)
         self._confirmed = sequence
         if sequence >= self.last:
-            self._begin()  # nothing is left but where the numbers go on
-        self._add(_CONFIRMED, sequence, 0, b"")
+            self._begin(0)  # nothing is left but where the numbers go on
+        self._add(_CONFIRMED, sequence, self.dropped, b"")
         while len(self._segments) > 1 and self._segments[0][2] <= sequence:
             self._media.remove(self._segments.pop(0)[0])
         self._rewind()
@@ -84,7 +88,7 @@ class _Log:
                 index += 1
                 at = 0
                 continue
-            state, sequence, at, message = record
+            state, sequence, at, message, _ = record
             if not state & _CONFIRMED and sequence > after and sequence > self._confirmed:
                 self._cursor = (index, at, sequence)
                 return sequence, state, message
@@ -106,8 +110,8 @@ class _Log:
             record = self.read(record[0])
         return count
 
-    def _begin(self):
-        # Begin a segment; the oldest gives way if there are too many.
+    def _begin(self, size):
+        # Begin a segment, for a record of that size; the oldest gives way if there are too many.
         number = self._segments[-1][0] + 1 if self._segments else 1
         self._segments.append([number, 0, 0])
         self._is_torn = False
@@ -120,13 +124,15 @@ class _Log:
             self._segments.pop(0)
             self._media.remove(oldest)
             self._rewind()
+            if self.dropped and 0 < size <= self._size - _SPAN:
+                self._add(_CONFIRMED, self._confirmed, self.dropped, b"")  # for after a reset
 
     def _add(self, state, sequence, seconds, message):
         record = pack(">BBHII", _MARK, state, len(message), sequence, seconds & 0xFFFFFFFF)
         record += bytes(message)
         record += pack(">I", crc32(record))
         if not self._segments or self._is_torn or self._segments[-1][1] + len(record) > self._size:
-            self._begin()
+            self._begin(len(record))
         segment = self._segments[-1]
         self._is_torn = not self._media.can_overwrite  # unless this ends well
         self._media.append(segment[0], segment[1], record)
@@ -135,15 +141,15 @@ class _Log:
         segment[2] = max(segment[2], sequence)
 
     def _record(self, number, at):
-        # Return (state, sequence, end, message) of the record there, None if there is no whole one.
+        # Return what the record there says, and its end; None if there is no whole one.
         head = self._media.read(number, at, _HEAD)
         if len(head) < _HEAD or head[0] != _MARK:
             return None
-        _, state, size, sequence, _ = unpack(">BBHII", head)
+        _, state, size, sequence, seconds = unpack(">BBHII", head)
         rest = self._media.read(number, at + _HEAD, size + 4)
         if len(rest) < size + 4 or unpack(">I", rest[size:])[0] != crc32(head + rest[:size]):
             return None
-        return state, sequence, at + _HEAD + size + 4, rest[:size]
+        return state, sequence, at + _SPAN + size, rest[:size], seconds
 
 
 class FileStore(_Log):

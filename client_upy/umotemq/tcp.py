@@ -3,10 +3,7 @@
 import errno
 import socket
 
-try:
-    from socket import TCP_NODELAY  # lwIP's number is 64
-except ImportError:
-    TCP_NODELAY = 1  # the unix port has no name for it
+TCP_NODELAY = getattr(socket, "TCP_NODELAY", 1)  # lwIP's number is 64; the unix port has none
 
 
 class Tcp:

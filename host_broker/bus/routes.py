@@ -43,14 +43,16 @@ class Route:
     """Who gets a topic. Topics for the same receivers share one ``Route``, by identity.
 
     ``verbatim`` are the connections that take the stored form as it is, each once; ``matches`` are
-    all others: sessions that translate, queues, and whoever asks a filter.
+    all others: sessions that translate, queues, and whoever asks a filter. ``is_certain``: somebody
+    gets the topic without asking a filter.
     """
 
-    __slots__ = ("__weakref__", "matches", "verbatim")
+    __slots__ = ("__weakref__", "is_certain", "matches", "verbatim")
 
     def __init__(self, verbatim: tuple[ConnectionId, ...], matches: tuple[Match, ...]) -> None:
         self.verbatim = verbatim
         self.matches = matches
+        self.is_certain = bool(verbatim) or any(match.ids for match in matches)
 
 
 NOBODY = Route((), ())

@@ -1,5 +1,7 @@
 """The unfinished frame of one connection, and its share of the memory that all connections have."""
 
+from typing import Any
+
 from host_broker.wire.budget import Budget
 from host_broker.wire.buffering import Unfinished
 from host_broker.wire.violation import Violation
@@ -47,3 +49,29 @@ class HeldFrame(Unfinished):
             self._budget.give(self._taken - wanted)
         self._taken = wanted
         return True
+
+
+class FrameReader:
+    """What codecs have in common that read frames: one that is unfinished, and an end.
+
+    ``_offset``: the bytes of the connection before what is read next. ``_dead``: nothing more is
+    read, since the connection has ended, or what came cannot be read any further.
+    """
+
+    def __init__(self, budget: Budget | None) -> None:
+        self._unfinished = HeldFrame(budget)
+        self._offset = 0
+        self._dead = False
+
+    def close(self) -> None:
+        """Forget what is unfinished; call it at the end."""
+        self._dead = True
+        self._unfinished.release()
+
+    def _hold(self, events: list[Any]) -> list[Any]:
+        """Have what is kept be in the budget, or end; returns ``events`` with what is wrong."""
+        violation = self._unfinished.settle(self._offset)
+        if violation is not None:
+            self.close()
+            events.append(violation)
+        return events

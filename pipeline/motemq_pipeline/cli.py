@@ -15,7 +15,6 @@ from motemq_pipeline.cli_errors import (
 )
 from motemq_pipeline.cli_look import compact, live, package, query
 from motemq_pipeline.cli_run import run, status
-from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.storage import Storage
 
 
@@ -42,17 +41,18 @@ def command() -> None:
 @click.option(
     "--registry",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=BUILT_IN,
     help="TOML rules: which paths carry telemetry.  [default: the built-in rules]",
 )
-def backfill(journal: Path, rig: Path, place: Storage, report: Path | None, registry: Path) -> None:
+def backfill(
+    journal: Path, rig: Path, place: Storage, report: Path | None, registry: Path | None
+) -> None:
     """Write all tables from a journal and rig results, with Spark on this machine.
 
     The same input gives the same tables. The broker may be running: what it has journalled at
     the start is read.
     """
     started = time.monotonic()
-    need(journal, rig, registry)
+    need(journal, rig, *([registry] if registry else []))
     with refusals(), interruptible():
         _backfill(journal.absolute(), rig.absolute(), place, registry)
     if report is not None:
@@ -60,16 +60,17 @@ def backfill(journal: Path, rig: Path, place: Storage, report: Path | None, regi
     click.echo(f"pipeline: done in {time.monotonic() - started:.1f} s, tables in {place.uri}")
 
 
-def _backfill(journal: Path, rig: Path, place: Storage, registry: Path) -> None:
-    # Spark costs a second to import: only those who run it pay.
+def _backfill(journal: Path, rig: Path, place: Storage, registry: Path | None) -> None:
+    # Spark costs a second to import, pydantic half of one: only those who need them pay.
     from motemq_pipeline.failures import in_words, spark_log
     from motemq_pipeline.job import Sources, Written, write_tables
+    from motemq_pipeline.registry import BUILT_IN, load_registry
     from motemq_pipeline.sessions import spark_session
 
     def progress(written: Written) -> None:
         click.echo(f"  {written.table:<20} {written.rows:>9} rows  {written.seconds:6.1f} s")
 
-    sources = Sources(journal, rig, load_registry(registry))
+    sources = Sources(journal, rig, load_registry(registry or BUILT_IN))
     place.prove()
     click.echo("pipeline: starting Spark")
     with spark_log() as log, spark_session(log) as spark, in_words(log):

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from motemq_pipeline.cli_errors import interruptible, need, refusals
-from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.source_options import check_source, source_options, token_file
 from motemq_pipeline.status import BRONZE, QueryStatus, RunStatus, behind, position, read_status
+
+if TYPE_CHECKING:  # what costs half a second to import, commands import when they are called
+    from motemq_pipeline.config import RunConfig
 
 _LINE_EVERY_S = 10.0  # where the output is no terminal
 _NOT_RUNNING = 1
@@ -45,6 +47,8 @@ def run(config: Path, once: bool, master: str | None, quiet: bool) -> None:
 
     Ctrl-C and SIGTERM end it in order, with exit code 0.
     """
+    from motemq_pipeline.config import load_config
+
     need(config)
     with refusals(), interruptible():
         read = load_config(config)
@@ -53,11 +57,12 @@ def run(config: Path, once: bool, master: str | None, quiet: bool) -> None:
         _run(read, once, _Progress(quiet))
 
 
-def _run(config: RunConfig, once: bool, progress: "_Progress") -> None:
+def _run(config: "RunConfig", once: bool, progress: "_Progress") -> None:
     from motemq_pipeline.failures import in_words, spark_log
     from motemq_pipeline.registry import load_registry
     from motemq_pipeline.run import run as keep_up
     from motemq_pipeline.sessions import any_session
+    from motemq_pipeline.source_options import check_source
 
     load_registry(config.registry)  # mistakes are told before Spark starts
     master = config.spark.get("spark.master", "")
@@ -180,6 +185,8 @@ def status(config: Path, as_json: bool) -> None:
     Works while it runs and afterwards. Exit codes: 0 it is running, 1 it is not, 3 there was
     never one, or the journal cannot be asked.
     """
+    from motemq_pipeline.config import load_config
+
     need(config)
     with refusals():
         read = load_config(config)
@@ -204,8 +211,9 @@ def status(config: Path, as_json: bool) -> None:
         raise SystemExit(_NOT_RUNNING)
 
 
-def _lags(config: RunConfig, found: RunStatus) -> tuple[dict[str, int], list[str]]:
+def _lags(config: "RunConfig", found: RunStatus) -> tuple[dict[str, int], list[str]]:
     """Return how far each query is behind, and why brokers are left out of that."""
+    from motemq_pipeline.source_options import source_options, token_file
     from pyspark_motemq.blocks import JournalError
     from pyspark_motemq.options import Options
 

@@ -27,6 +27,7 @@ _SECRET: Final = re.compile(r"(?i)secret|password|token|(access|account)_?key(?!
 _NO_ANSWER: Final = re.compile(
     r"Generic \w+ error\b.*(error sending request|status code: 50[0234])", re.DOTALL
 )
+_UNKNOWN_SCHEME: Final = re.compile(r"Unknown scheme: [^.]+")
 HISTORY_S: Final = 3600.0  # what is no longer of a table can be read for so long: time travel
 _LONGEST_WORDS: Final = 300  # characters of what a store says
 _SELF_TEST: Final = "_self_test"
@@ -216,6 +217,8 @@ def _first_words(text: str) -> str:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     lines = [line.strip(" ↳\t") for line in plain.splitlines() if line.strip()]
     first = lines[0] if lines else "no reason was given"
+    if unknown := _UNKNOWN_SCHEME.match(first):  # and then fifty others, in no order
+        return f"{unknown[0]}; write a folder, s3://BUCKET/PATH, az://… or gs://…"
     code = re.search(r"<Code>(\w+)</Code>", plain)
     message = re.search(r"<Message>([^<]+)</Message>", plain)
     if code:

@@ -13,7 +13,26 @@ every top-level module called ``pyspark_*`` and takes its ``DefaultSource``.
 - ``stream``    what Spark calls for a stream, ``source`` for everything else
 """
 
-from pyspark_motemq.blocks import JournalError
-from pyspark_motemq.source import DefaultSource
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark_motemq.blocks import JournalError
+    from pyspark_motemq.source import DefaultSource
 
 __all__ = ["DefaultSource", "JournalError"]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is exported when it is asked for.
+
+    Commands that need no Spark take parts of this package; PySpark and pandas cost them a second.
+    """
+    if name == "DefaultSource":
+        from pyspark_motemq.source import DefaultSource
+
+        return DefaultSource
+    if name == "JournalError":
+        from pyspark_motemq.blocks import JournalError
+
+        return JournalError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -87,18 +87,7 @@ _HEAD_BYTES = 6  # of a packet: flags, length of the topic, length of the body (
 _PROPERTIES_LENGTH = 4
 _PROPERTY_HEAD = Struct(">BI")  # lengths of its name and value
 _PACKETS, _WITH_PROPERTIES = 1, 2  # encodings
-_PROTOCOLS = pa.array(
-    [
-        "broker",
-        "fmqp",
-        "lightmq",
-        "micromsg2",
-        "fq",
-        "umq",
-        *(f"protocol {code}" for code in range(6, 256)),
-    ],
-    pa.string(),
-)
+_PROTOCOLS = ("broker", "fmqp", "lightmq", "micromsg2", "fq", "umq")
 _WILL, _RETAINED = 0x08, 0x04
 _LONG = 32  # values of a range: below it, copying one by one takes longer
 
@@ -131,6 +120,16 @@ def _wanted(numbers: Numbers, batch: pa.RecordBatch, slice: Slice) -> Iterator[p
     high = len(numbers) if slice.high is None else int(np.searchsorted(numbers, slice.high))
     if low < high:
         yield batch.slice(low, high - low)
+
+
+@functools.cache
+def _protocols() -> pa.Array:
+    """Return the names of all protocols by their codes.
+
+    Made when it is needed: to make an array of texts, pyarrow asks pandas, and imports it.
+    """
+    others = (f"protocol {code}" for code in range(len(_PROTOCOLS), 256))
+    return pa.array([*_PROTOCOLS, *others], pa.string())
 
 
 class _Batch:
@@ -183,7 +182,7 @@ class _Batch:
             "seq": lambda: pa.array(numbers),
             "time": microseconds,
             "time_ns": lambda: pa.array(time_ns[of_record]),
-            "protocol": lambda: _PROTOCOLS.take(pa.array(protocols[of_record])),
+            "protocol": lambda: _protocols().take(pa.array(protocols[of_record])),
             "connection": lambda: pa.array(connections[of_record]),
             "client": clients,
             "path": lambda: _texts(_every_third(parts(), 1)),

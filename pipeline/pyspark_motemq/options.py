@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.columns import COLUMNS, KAFKA_COLUMNS, check_columns
 from pyspark_motemq.folder import Folder
-from pyspark_motemq.journal import JournalClient
+from pyspark_motemq.journal import PARTITIONS, JournalClient
 from pyspark_motemq.offsets import Limits, Offsets
 from pyspark_motemq.remote import Broker, Brokers
 from pyspark_motemq.topics import anywhere, pattern
@@ -145,6 +145,11 @@ class Options:
             number: f"broker {number + 1} ({broker.url})"
             for number, broker in enumerate(self.brokers)
         }
+
+    def name(self, partition: int) -> str:
+        """Return how to call a partition: which one, of which journal."""
+        number = partition // PARTITIONS
+        return f"partition {partition} of {self.names().get(number, f'broker {number + 1}')}"
 
     def starting(self, usual: str) -> Offsets:
         """Return where to begin. Raises ``JournalError``."""

@@ -82,9 +82,10 @@ class JournalReader(DataSourceReader):
         for number, state in partitions.items():
             start, end = starting[number], ending[number]
             if start < min(state.first, end) and options.fail_on_data_loss:
+                last = min(state.first, end) - 1
                 raise JournalError(
-                    f"messages {start} to {min(state.first, end) - 1} of partition {number} are no "
-                    "longer in the journal; read on without them by option failOnDataLoss=false"
+                    f"messages {start} to {last} of {options.name(number)} are no longer in the "
+                    "journal; read on without them by option failOnDataLoss=false"
                 )
             start, end = max(start, state.first), min(end, state.next)
             if start < end:

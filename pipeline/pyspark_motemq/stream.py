@@ -192,14 +192,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _rewound(self, partition: int, read: int, following: int) -> None:
         self._fail(
-            f"this query has read partition {partition} up to message {read - 1}, but its next "
-            f"message is {following}: the journal was rewound to an older state, or begun anew"
+            f"this query has read {self._options.name(partition)} up to message {read - 1}, but "
+            f"its next message is {following}: the journal was rewound to an older state, or begun "
+            "anew"
         )
 
     def _lost(self, partition: int, first: int, end: int) -> None:
         self._fail(
-            f"messages {first} to {end - 1} of partition {partition} are not in the journal: it "
-            "was trimmed (journal.max_age_s, journal.max_bytes, journal.trim_read) or begun anew"
+            f"messages {first} to {end - 1} of {self._options.name(partition)} are not in the "
+            "journal: it was trimmed (journal.max_age_s, journal.max_bytes, journal.trim_read) or "
+            "begun anew"
         )
 
     def _fail(self, text: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from wsproto.events import Ping
 
 from tests.client_js.driver import JsError, Node, driven
 from tests.client_js.mean_server import Gone, MeanConnection, mean_server
+from tests.host_broker.net.broker_process import until
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,8 @@ def test_a_server_that_does_not_welcome(node: Node) -> None:
         with pytest.raises(JsError, match="did not welcome us within 300 ms") as error:
             _connect(node, server.url, "{timeoutMs: 300, reconnect: false}")
         assert error.value.name == "TimedOut"
-    assert said in (["H1:"], ["H1:", "F0:3 no welcome"])
+    # On a busy machine the time may be over before anything is said.
+    assert ["H1:", "F0:3 no welcome"][: len(said)] == said
 
 
 def test_a_server_that_falls_silent_is_left_for_another(node: Node) -> None:
@@ -95,11 +98,11 @@ def test_a_server_that_falls_silent_is_left_for_another(node: Node) -> None:
         _connect(
             node,
             server.url,
-            "{heartbeatMs: 100, onState: state => tell({state})}",
+            "{heartbeatMs: 500, onState: state => tell({state})}",
         )
         node.told_until(lambda told: told == {"state": "waiting"})
         node.told_until(lambda told: told == {"state": "open"})
-        assert node.run("return state.client.connections") == 2
+        assert node.run("return state.client.connections") >= 2
         _close(node)
     assert fatal == ['C1:["ping"]', "F0:8 no answer"]
 
@@ -172,10 +175,14 @@ def test_a_server_that_refuses_is_asked_again_slowly(node: Node) -> None:
         connection.refuse(403)
 
     with mean_server(refuse) as server:
+        began = time.monotonic()
+        node.run(f"state.client = new umq.Client('{server.url}')")
+        until(lambda: server.connections >= 4)
+        # 0.25 s, 0.5 s, 1 s, of each a random half less.
+        assert time.monotonic() - began > 0.875
+        _close(node)
         with pytest.raises(JsError, match=r"no connection to ws://127\.0\.0\.1"):
-            _connect(node, server.url, "{timeoutMs: 2000}")
-        # 0.25 s, 0.5 s, 1 s …, a random half less: no more than so many fit.
-        assert 2 <= server.connections <= 6
+            _connect(node, server.url, "{timeoutMs: 1}")
         with pytest.raises(JsError) as error:
             _connect(node, server.url, "{reconnect: false}")
         assert error.value.name == "ConnectionLost"

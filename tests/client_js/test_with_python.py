@@ -85,10 +85,10 @@ def test_properties_and_what_is_retained(running: BrokerProcess, node: Node) -> 
 
 
 def test_a_program_that_is_too_slow_is_told_what_was_dropped(
-    running: BrokerProcess, node: Node
+    running: BrokerProcess, node: Node, tmp_path: Path
 ) -> None:
     """And nobody waits for it."""
-    count = 400
+    count, go_on = 400, tmp_path / "go on"
     node.run(
         "state.came = 0;"
         "state.slow = await state.client.subscribe('slow/js', {}, update => {"
@@ -97,13 +97,16 @@ def test_a_program_that_is_too_slow_is_told_what_was_dropped(
     )
     with connect(f"fmqp://127.0.0.1:{running.ports['auto']}") as publisher:
         busy = node.start(
+            "const {existsSync} = await import('node:fs');"
+            "const cell = new Int32Array(new SharedArrayBuffer(4));"
             "tell('busy');"
-            "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3000);"  # reads nothing
+            f"while (!existsSync('{go_on}')) Atomics.wait(cell, 0, 0, 20);"  # it reads nothing
         )
         assert node.told() == "busy"
         for _ in range(count):
             publisher.publish("slow/js", b"x" * 200_000)
         publisher.publish("slow/js", b"last", confirm=True)
+    go_on.touch()
     node.result(busy)
     assert node.told() == "last"
     came, dropped = node.run("return [state.came, state.slow.dropped]")

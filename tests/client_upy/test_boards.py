@@ -31,8 +31,11 @@ _Run = tuple[str, ...]  # the name of a check file, and its arguments on the boa
 
 _ANYWHERE: list[_Run] = [
     *((name,) for name in ("lightmq", "lightmq_peer", "topic", "fmqp", "fmqp_alike", "fmqp_peer")),
-    *((name,) for name in ("link", "outage", "store", "reliable", "uart", "wifi")),
-    *((name,) for name in ("micromsg2", "micromsg2_peer", "fragments", "batch")),
+    *((name,) for name in ("link", "outage", "store", "store_count", "uart", "wifi")),
+    *(
+        (name,)
+        for name in ("micromsg2", "micromsg2_peer", "fragments", "batch", "aio_waits", "reliable")
+    ),
     *(
         (name, "-", driver)
         for name in (

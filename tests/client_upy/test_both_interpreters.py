@@ -28,6 +28,8 @@ _NAMES = [
     "link",
     "outage",
     "store",
+    "store_count",
+    "aio_waits",
 ]
 _DRIVERS = ["uart", "wifi"]
 # By either driver.

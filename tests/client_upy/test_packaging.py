@@ -48,6 +48,9 @@ def _needed(*names: str) -> set[str]:
                 left += [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("umotemq."):
                 left.append(str(node.module).removeprefix("umotemq."))
+            elif isinstance(node, ast.Import):
+                names = (alias.name for alias in node.names)
+                left += [n.removeprefix("umotemq.") for n in names if n.startswith("umotemq.")]
     return found
 
 

@@ -38,14 +38,18 @@ def test_pub_help_never_loads_spark_or_the_rig() -> None:
     assert loaded.stdout.rstrip().endswith("[]")
 
 
-def test_a_part_that_is_not_installed_is_named_with_its_remedy() -> None:
-    result = _motemq(
-        "bridge",
-        "--help",
-        code="import sys\nsys.modules['serial'] = None\nfrom motemq.cli import main\nmain()",
-    )
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [("bridge", "serial", "rig"), ("pipeline", "pyspark", "pipeline")],
+)
+def test_a_part_that_is_not_installed_is_named_with_its_remedy(
+    command: str, package: str, extra: str
+) -> None:
+    hidden = f"import sys\nsys.modules['{package}'] = None\n"
+    result = _motemq(command, "--help", code=f"{hidden}from motemq.cli import main\nmain()")
     assert result.returncode == 1
-    assert "pip install 'motemq[rig]'" in result.stderr
+    assert f"the package '{package}', which is not installed" in result.stderr
+    assert f"pip install 'motemq[{extra}]'" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -150,6 +150,34 @@ def test_tables_and_report_need_no_spark(desk: Tables, tmp_path: Path) -> None:
     assert report.read_text().rstrip().endswith("</html>")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "not_needed"),
+    [
+        (["--help"], "pyarrow pydantic"),
+        (["tables", "--tables", "TABLES"], "duckdb pydantic"),
+        (["query", "select seq, time from bronze_messages", "--tables", "TABLES"], "pydantic"),
+    ],
+)
+def test_a_command_imports_no_more_than_it_needs(
+    desk: Tables, arguments: list[str], not_needed: str
+) -> None:
+    """PySpark, pandas and pydantic take most of a second: more than DuckDB for an answer."""
+    program = (
+        "import sys; from motemq.cli import main\n"
+        "try: main()\n"
+        "finally: print(*(name for name in NAMES if name in sys.modules), file=sys.stderr)\n"
+    ).replace("NAMES", str(["pyspark", "pandas", *not_needed.split()]))
+    argv = [each.replace("TABLES", str(desk.folder)) for each in arguments]
+    done = subprocess.run(
+        [sys.executable, "-c", program, "pipeline", *argv],
+        capture_output=True,
+        text=True,
+        timeout=_END_S,
+    )
+    assert (done.returncode, done.stderr) == (0, "\n")
+    assert done.stdout
+
+
 def test_tables_that_were_never_written_are_told(tmp_path: Path) -> None:
     for arguments in (["tables"], ["report", "--out", str(tmp_path / "r.html")]):
         code, _, err = _motemq(*arguments, "--tables", tmp_path)

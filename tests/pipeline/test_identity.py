@@ -1,5 +1,6 @@
 """A position is of one journal: others are refused by name, whatever numbers they have."""
 
+import re
 import shutil
 import uuid
 from pathlib import Path
@@ -78,7 +79,10 @@ def test_a_journal_that_was_rewound_is_refused(tmp_path: Path) -> None:
     _write(tmp_path, 5)
     at = _latest(reader := _reader(path=str(tmp_path)), reader.initialOffset())
     _write(tmp_path, 3)  # put back from an older copy
-    words = "has read partition 0 up to message 4, but its next message is 3: .* was rewound"
+    words = (
+        rf"has read partition 0 of the journal folder {re.escape(str(tmp_path))} up to message 4, "
+        r"but its next message is 3: .* was rewound"
+    )
     with pytest.raises(JournalError, match=words):
         _latest(_reader(path=str(tmp_path)), at)
     careless = _reader(path=str(tmp_path), failOnDataLoss="false")

@@ -46,7 +46,7 @@ def test_secrets_belong_into_the_environment(name: str) -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("ftp://host/tables", "Unknown scheme: ftp"),
+        ("ftp://host/tables", "Unknown scheme: ftp; write a folder, s3://BUCKET/PATH"),
         ("/proc/tables", "No such file or directory"),
         ("/dev/null/tables", "Not a directory"),
     ],

@@ -86,7 +86,7 @@ def test_messages_that_went_are_named_or_passed_over(spark: SparkSession, tmp_pa
     Segment(0, 0).path(journal).unlink()
     Segment(0, 100).path(journal).unlink()
     with pytest.raises(
-        StreamingQueryException, match="messages 100 to 199 of partition 0 are not in the journal"
+        StreamingQueryException, match=r"messages 100 to 199 of partition 0 of .* are not in"
     ):
         _to_table(_source(spark, path=str(journal)), tmp_path)
     _to_table(_source(spark, path=str(journal), failOnDataLoss="false"), tmp_path)

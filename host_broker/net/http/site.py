@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 _STOP_S = 2.0  # for answers under way
 _PARSED_BYTES = 16 * 1024  # at once
 _IDLE_S = 75.0  # between two requests of a client, and for the head of one
+_LAST_ANSWERS_S = 5.0  # for those of a client that says no more
+_LOOK_S = 0.02  # between looks at whether they are there
 _LINGERING_S = 1.0  # for the rest of a request that was answered before its end
 _LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
 # No browser is to show an answer as a page, or to give it to the page of another site.
@@ -98,6 +100,7 @@ class Site:
             shutdown_timeout=_STOP_S,
             keepalive_timeout=_IDLE_S,
             lingering_time=_LINGERING_S,
+            auto_decompress=False,  # a body is published as it came
             logger=quiet_logger(),
         )
         await runner.setup()
@@ -137,15 +140,45 @@ class _Client(asyncio.Protocol):
     def __init__(self, handler: asyncio.Protocol) -> None:
         self._handler = handler
         self._refused = False
+        self._transport: asyncio.BaseTransport | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
         self._handler.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
         self._handler.connection_lost(exc)
 
     def eof_received(self) -> bool | None:
-        return self._handler.eof_received()
+        """Answer what was asked for as a whole; aiohttp would hang up, as at any other end."""
+        self._handler.eof_received()
+        transport = self._transport
+        if transport is None or transport.get_extra_info("sslcontext") is not None:
+            return None  # asyncio ends TLS in any case
+        loop = asyncio.get_running_loop()
+        self._close_when_answered(loop, loop.time() + _LAST_ANSWERS_S)
+        return True
+
+    def _close_when_answered(self, loop: asyncio.AbstractEventLoop, latest: float) -> None:
+        if self._is_answering() and loop.time() < latest:
+            self._timer = loop.call_later(_LOOK_S, self._close_when_answered, loop, latest)
+        elif self._transport is not None:
+            self._transport.close()
+
+    def _is_answering(self) -> bool:
+        """Whether aiohttp is at work on requests, and on none of which the rest will never come."""
+        waits = getattr(self._handler, "_waiter", None)  # for the next request
+        if waits is not None and not waits.done():
+            return False
+        bodies = [body for _, body in getattr(self._handler, "_messages", ())]
+        current = getattr(self._handler, "_current_request", None)
+        if current is not None:
+            bodies.append(current.content)
+        return all(body.is_eof() for body in bodies)
 
     def pause_writing(self) -> None:
         self._handler.pause_writing()

@@ -11,7 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from select import EPOLLET, EPOLLIN
+from select import EPOLLET, EPOLLIN, POLLRDHUP, poll
 from typing import Protocol, cast
 
 from host_broker.address import HTTP
@@ -135,7 +135,9 @@ class ProtocolDetector:
                     self._wanted = _LONGEST_HEAD_BYTES
                     first = self._sock.recv(self._wanted, socket.MSG_PEEK)
                 if not is_whole_head(verdict, first):
-                    return 0
+                    verdict = MORE
+            if verdict == MORE and self._has_ended():
+                verdict = ""
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError:
@@ -162,6 +164,12 @@ class ProtocolDetector:
         """asyncio has the socket, or has closed it."""
 
     # ---- inside ----
+
+    def _has_ended(self) -> bool:
+        """Whether the peer sends no more; what it has sent is left unread, and hides the end."""
+        looked = poll()
+        looked.register(self.fd, POLLRDHUP)
+        return bool(looked.poll(0))
 
     def _is_spoken(self, protocol: str) -> bool:
         context = self._context

@@ -1,11 +1,12 @@
 """fq: exchanges, programs, competing queues, peers.
 
 ``events`` what is said; ``codec`` bytes to events and back; ``topics`` exchange and route on the
-bus; ``programs`` what a binding wants; ``queues`` their names, kinds and clients; ``session`` the
-two connections of a client; ``shared`` what all have in common; ``server`` makes them; ``pages``
-what is asked and said by HTTP; ``configuration`` what is in the tables that last, ``keeper`` who
-writes and reads them; ``internal`` the connections of pages and tables; ``peering`` brokers to take
-messages from; ``client`` the other side; ``settings`` the section [fq].
+bus, ``remembered`` so that each is worked out once; ``programs`` what a binding wants; ``queues``
+their names, kinds and clients; ``session`` the two connections of a client; ``shared`` what all
+have in common; ``server`` makes them; ``pages`` what is asked and said by HTTP; ``configuration``
+what is in the tables that last, ``keeper`` who writes and reads them; ``internal`` the connections
+of pages and tables; ``peering`` brokers to take messages from; ``client`` the other side;
+``settings`` the section [fq].
 R and A numbers are those of the requirements and ambiguities in ``NOTES.md``.
 """
 

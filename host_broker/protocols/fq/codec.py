@@ -27,7 +27,7 @@ from host_broker.protocols.fq.events import (
     UnbindAnswer,
 )
 from host_broker.wire.budget import Budget
-from host_broker.wire.held import HeldFrame
+from host_broker.wire.held import FrameReader
 from host_broker.wire.lengths import (
     Malformed,
     Short,
@@ -72,7 +72,7 @@ _MAGIC_BYTES = 4
 _HEARTBEAT_BYTES = _SHORT.pack(HEARTBEAT)
 
 
-class Codec:
+class Codec(FrameReader):
     """Reads one connection.
 
     ``role`` is whose bytes these are read by: a broker's connection begins with a magic, what a
@@ -93,14 +93,12 @@ class Codec:
         peer_format: Literal["peer", "plain"] = "peer",
         npm_quirk: bool = True,
     ) -> None:
+        super().__init__(budget)
         self._role = role
         self._max_payload = max_payload
         self._max_program = max_program
         self._peer_format = peer_format
         self._npm_quirk = npm_quirk
-        self._unfinished = HeldFrame(budget)
-        self._offset = 0
-        self._dead = False
         self._skip = 0  # bytes of a payload that is too long
         self._stopped = 0  # where what could not be read begins
         self._with_origin = role == "data"  # messages have a sender and hops
@@ -108,11 +106,6 @@ class Codec:
         self._reads: Literal["magic", "command", "data"] = "magic" if role == "broker" else role
         self._expects_login = role == "broker"
         self._after_status = False
-
-    def close(self) -> None:
-        """Forget what is unfinished."""
-        self._dead = True
-        self._unfinished.release()
 
     def receive_data(self, data: bytes) -> list[Event]:
         """Take one read and return what it completes; a violation is the last event."""
@@ -151,14 +144,6 @@ class Codec:
             return events
         self._offset += position
         return self._hold(events)
-
-    def _hold(self, events: list[Event]) -> list[Event]:
-        """Have what is kept be in the budget, or end; returns ``events``."""
-        violation = self._unfinished.settle(self._offset)
-        if violation is not None:
-            self.close()
-            events.append(violation)
-        return events
 
     # ---- greetings and commands ----
 

@@ -405,9 +405,10 @@ class Queues:
 
     def asked(self, unfiltered: Sequence[tuple[bytes, tuple[SubscriptionId, ...], int]]) -> None:
         """Count for how many messages bindings without a rule were looked at (``Outcomes``)."""
+        known = self._by_route
         for path, routes, count in unfiltered:
             for route in routes:
-                binding = self._by_route.get(route)
+                binding = known.get(route)
                 if binding is not None and binding.queue.path == path:
                     binding.invocations += count
 

@@ -15,7 +15,8 @@ from host_broker.protocols.lightmq.events import (
     SendResp,
 )
 from host_broker.wire.budget import Budget
-from host_broker.wire.buffering import Unfinished
+from host_broker.wire.held import FrameReader
+from host_broker.wire.lengths import Malformed
 from host_broker.wire.violation import Violation
 
 MAX_CLIENT_ID = 255  # bytes
@@ -27,16 +28,9 @@ _ID = Struct(">H")
 _SEND = Struct(">HB")
 _SEND_HEAD = Struct(">BHHB")  # opcode, length, id, flags
 _RESPONSE_HEAD = Struct(">BHH")
-_SMALL = 4 * 1024  # bytes; a shorter unfinished frame is what a connection costs anyway
 
 
-class _Malformed(ValueError):
-    def __init__(self, rule: str, reason: str) -> None:
-        super().__init__(reason)
-        self.rule = rule
-
-
-class Codec:
+class Codec(FrameReader):
     """Reads and spells one connection's frames. ``role`` is whose bytes these are read by.
 
     ``budget``: what a long unfinished frame takes its memory from; where nothing is left that is a
@@ -49,12 +43,8 @@ class Codec:
         dialect: DialectName = "spec",
         budget: Budget | None = None,
     ) -> None:
-        self._budget = budget
-        self._taken = 0  # bytes of the budget
+        super().__init__(budget)
         numbers = self._numbers = DIALECTS[dialect]
-        self._unfinished = Unfinished()
-        self._offset = 0
-        self._dead = False
         self._readers: dict[int, Callable[[bytes], Event]] = {
             numbers.ping: _ping,
             numbers.pong: _pong,
@@ -65,14 +55,6 @@ class Codec:
             self._readers[numbers.connect] = _connect
         else:
             self._readers[numbers.connack] = self._connack
-
-    def close(self) -> None:
-        """Forget what is unfinished."""
-        self._dead = True
-        self._unfinished.drop()
-        if self._budget is not None:
-            self._budget.give(self._taken)
-            self._taken = 0
 
     def receive_data(self, data: bytes) -> list[Event]:
         """Take one read and return the frames it completes; a violation is the last event ever."""
@@ -93,7 +75,7 @@ class Codec:
                 break
             try:
                 events.append(reader(whole[position + 3 : end]))
-            except _Malformed as error:
+            except Malformed as error:
                 self._dead = True
                 at = self._offset + position
                 events.append(Violation(error.rule, str(error), at, fatal=True))
@@ -103,22 +85,6 @@ class Codec:
         if position < size:
             self._unfinished.keep(whole[position:], needed)
         return self._hold(events)
-
-    def _hold(self, events: list[Event]) -> list[Event]:
-        """Take what is kept from the budget, give back what no longer is; returns ``events``."""
-        if self._budget is None:
-            return events
-        kept = len(self._unfinished)
-        wanted = kept if kept > _SMALL else 0
-        if wanted <= self._taken or self._budget.take(wanted - self._taken):
-            if wanted < self._taken:
-                self._budget.give(self._taken - wanted)
-            self._taken = wanted
-            return events
-        self.close()
-        reason = "all clients together hold as much as bus.max_held_bytes allows"
-        events.append(Violation("bus.max_held_bytes", reason, self._offset, fatal=True))
-        return events
 
     def _unreadable(self, opcode: int, position: int) -> Violation:
         self._dead = True
@@ -131,10 +97,10 @@ class Codec:
 
     def _connack(self, payload: bytes) -> Event:
         if len(payload) != 1:
-            raise _Malformed("R10", f"CONNACK has {len(payload)} bytes instead of one")
+            raise Malformed("R10", f"CONNACK has {len(payload)} bytes instead of one")
         code = payload[0]
         if code < self._numbers.accepted:
-            raise _Malformed("R11", f"CONNACK code {code} is forbidden in this dialect")
+            raise Malformed("R11", f"CONNACK code {code} is forbidden in this dialect")
         return Connack(code, accepted=code == self._numbers.accepted)
 
     def connect(self, client_id: str) -> bytes:
@@ -177,22 +143,22 @@ class Codec:
 
 def _connect(payload: bytes) -> Event:
     if not payload:
-        raise _Malformed("R19", "CONNECT has no payload")
+        raise Malformed("R19", "CONNECT has no payload")
     if payload[0] != len(payload) - 1:
-        raise _Malformed(
+        raise Malformed(
             "R19", f"CONNECT says {payload[0]} bytes of ClientID and has {len(payload) - 1}"
         )
     if len(payload) == 1:
-        raise _Malformed("R19", "the ClientID is empty")
+        raise Malformed("R19", "the ClientID is empty")
     try:
         return Connect(payload[1:].decode())
     except UnicodeDecodeError as error:
-        raise _Malformed("R19", "the ClientID is not UTF-8") from error
+        raise Malformed("R19", "the ClientID is not UTF-8") from error
 
 
 def _ping(payload: bytes) -> Event:
     if len(payload) != 2:
-        raise _Malformed("R12", f"PING has {len(payload)} bytes instead of 2")
+        raise Malformed("R12", f"PING has {len(payload)} bytes instead of 2")
     return Ping(_ID.unpack(payload)[0])
 
 
@@ -200,18 +166,18 @@ def _pong(payload: bytes) -> Event:
     if not payload:
         return Pong(None)
     if len(payload) != 2:
-        raise _Malformed("R13", f"PONG has {len(payload)} bytes instead of 2")
+        raise Malformed("R13", f"PONG has {len(payload)} bytes instead of 2")
     return Pong(_ID.unpack(payload)[0])
 
 
 def _send(payload: bytes) -> Event:
     if len(payload) < 3:
-        raise _Malformed("R14", f"SEND has {len(payload)} bytes, its id and flags need 3")
+        raise Malformed("R14", f"SEND has {len(payload)} bytes, its id and flags need 3")
     id, flags = _SEND.unpack_from(payload)
     return Send(id, flags, payload[3:])
 
 
 def _sendresp(payload: bytes) -> Event:
     if len(payload) < 2:
-        raise _Malformed("R17", f"SENDRESP has {len(payload)} bytes, its id needs 2")
+        raise Malformed("R17", f"SENDRESP has {len(payload)} bytes, its id needs 2")
     return SendResp(_ID.unpack_from(payload)[0], payload[2:])

@@ -21,7 +21,7 @@ from host_broker.protocols.micromsg2.grammar import (
     spell_extensions,
 )
 from host_broker.wire.budget import Budget
-from host_broker.wire.held import HeldFrame
+from host_broker.wire.held import FrameReader
 from host_broker.wire.lengths import Malformed, Short, need, read_bytes, read_long, read_string
 from host_broker.wire.violation import Violation
 
@@ -41,7 +41,7 @@ _HEAD = Struct(">BH")  # flags, sequence
 _SIZES = [bytes([size]) for size in range(256)]
 
 
-class Codec:
+class Codec(FrameReader):
     """Reads one connection: the handshake messages of the peer, then its frames.
 
     ``role`` is whose bytes these are read by: a server reads two handshake messages, a client one.
@@ -61,18 +61,11 @@ class Codec:
         extension_flag_4: bool = False,
         runs: bool = False,
     ) -> None:
+        super().__init__(budget)
         self._handshakes_left = 2 if role == "server" else 1
         self._max_payload = max_payload
         self._extension_flag_4 = extension_flag_4
         self._runs = runs
-        self._unfinished = HeldFrame(budget)
-        self._offset = 0
-        self._dead = False
-
-    def close(self) -> None:
-        """Forget what is unfinished."""
-        self._dead = True
-        self._unfinished.release()
 
     def receive_data(self, data: bytes) -> list[Event]:
         """Take one read and return what it completes; a violation or an ERROR is the last event."""
@@ -141,14 +134,6 @@ class Codec:
         if len(payloads) < 2:
             return None
         return MessageRun(sequence, alike[1:-2], payloads), position
-
-    def _hold(self, events: list[Event]) -> list[Event]:
-        """Have what is kept be in the budget, or end; returns ``events``."""
-        violation = self._unfinished.settle(self._offset)
-        if violation is not None:
-            self.close()
-            events.append(violation)
-        return events
 
     def _take(self, data: bytes, start: int) -> tuple[Event, int]:
         """Read what begins at ``start``; returns it and where it ends."""

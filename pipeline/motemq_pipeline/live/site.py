@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import json
+import math
 import signal
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -146,9 +147,14 @@ def _span(since: str, until: str, span: str) -> tuple[datetime, datetime]:
     if since:
         begin = _time("since", since)
     else:
-        seconds = float(span)
+        try:
+            seconds = float(span)
+        except ValueError:
+            seconds = math.nan
         if not 0 < seconds <= _LONGEST.total_seconds():
-            raise ValueError(f"span must be from 0 to {_LONGEST.total_seconds():.0f} seconds")
+            raise ValueError(
+                f"span must be a number of seconds up to {_LONGEST.total_seconds():.0f}, or all"
+            )
         begin = end - timedelta(seconds=seconds)
     if not timedelta() < end - begin <= _LONGEST:
         raise ValueError("since must be before until, by 50 years at most")

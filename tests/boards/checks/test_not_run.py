@@ -21,7 +21,12 @@ from tests.boards.rig_process import Broker, outcomes, run_rig
         ("ping", "fmqp", set(), ""),
         ("request_up", "fmqp", set(), "it speaks FMQP"),
         ("topics_cache", "lightmq", {"network"}, "it speaks LightMQ"),
-        ("noise_reliable", "fmqp", {"serial", "raw"}, "it is not behind the reliable link"),
+        (
+            "noise_reliable",
+            "fmqp",
+            {"serial", "raw"},
+            "it is not behind the reliable link of a line of its own",
+        ),
         ("boards_together", "fmqp", set(), _LACKS["peer"]),
         ("will_power", "fmqp", {"proxy"}, _LACKS["power"]),
         ("will_power", "fmqp", set(), f"{_LACKS['power']}, {_LACKS['proxy']}"),

@@ -49,11 +49,22 @@ def test_a_console_that_somebody_has_makes_no_board_wedged(broker: Broker, tmp_p
             assert back.returncode == 3, back.stdout
             assert f"(process {pid}); end that first" in back.stdout
             doctor = motemq_rig("doctor", "--rig", rig, "--board", "e1").stdout
-            assert "-> end that program (its process id is above)" in doctor
+            assert "-> that first; nothing was done to the board" in doctor
         assert board.control.state()["boots"] == boots
         assert unresponsive.why(tmp_path / ".rig", "e1") == ""
         again = run_rig(out, broker, "--rig", str(rig), "--checks", "ping")
         assert again.returncode == 0, again.stdout
+
+
+def test_a_serial_server_that_is_down_makes_no_board_wedged(broker: Broker, tmp_path: Path) -> None:
+    rig, out = write_rig(tmp_path), tmp_path / "out"
+    (tmp_path / "boards" / "u1.toml").write_text(
+        'id = "u1"\nmodel = "unix"\nserial_url = "rfc2217://127.0.0.1:1"\n'
+    )
+    result = run_rig(out, broker, "--rig", str(rig), "--checks", "ping")
+    assert result.returncode == 3, result.stdout
+    assert "nobody listens there; is the board or the serial server running?" in result.stdout
+    assert unresponsive.why(tmp_path / ".rig", "u1") == ""
 
 
 @pytest.mark.parametrize("kind", ["terminal", "socket"])

@@ -79,6 +79,28 @@ def test_a_model_of_the_desks_own_is_taken_to_a_verdict(
     assert "--model GATEWEY: there is none; there are ESP32_GENERIC, " in strange.stdout
 
 
+def test_a_mistake_that_nobody_expects_leaves_the_board_its_own_files(
+    broker: Broker, tmp_path: Path, unix_port: Path
+) -> None:
+    rig, files = write_rig(tmp_path), tmp_path / "files"
+    files.mkdir()
+    (files / "main.py").write_text("print('mine')\n")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("def check_repl(board):\n    board.repl = None\n    assert False\n")
+    with UnixBoard(unix_port, files) as board:
+        (tmp_path / "boards" / "u1.toml").write_text(
+            f'id = "u1"\nmodel = "unix"\nserial_url = "{board.url}"\n'
+        )
+        words = ["--rig", str(rig), "--checks", f"{wrong},ping"]
+        result = run_rig(tmp_path / "out", broker, *words)
+    assert result.returncode == 1, result.stdout
+    assert "AttributeError: 'NoneType' object has no attribute 'close' (see the" in result.stdout
+    steps = outcomes(tmp_path / "out", "u1", "step_finished", "step")
+    assert (steps["check"], steps["stop"]) == ("error", "passed")
+    assert "Traceback" in (tmp_path / "out" / "logs" / "u1.worker.log").read_text()
+    assert (files / "main.py").read_text() == "print('mine')\n"
+
+
 def test_a_desk_in_one_command(
     tmp_path: Path, unix_port: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,4 +122,7 @@ def test_a_desk_in_one_command(
         found = outcomes(Path("out/rig"), f"u{number}", "check_finished", "check")
         assert found == {"ping": "passed", "pubsub_up": "passed"}
     assert "open to everybody" not in result.stdout  # these boards are on this machine
+    # Two runs of one desk, for different boards, may have the same folder for results: what the one
+    # installs is not there, for the other to replace it.
+    assert not list(Path("out/rig").rglob("main.py"))
     eventually(lambda: not processes_naming(str(tmp_path)), 20.0, "a process is left")

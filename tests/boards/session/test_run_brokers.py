@@ -6,6 +6,7 @@ import pytest
 
 from boards.inventory.models import virtual_models
 from boards.inventory.rig_file import load_rig
+from boards.session.broker_process import BrokerDown
 from boards.session.plan import PlanError, Protocol, plan_boards, plan_desk
 from boards.session.run_brokers import (
     broker_address,
@@ -13,6 +14,7 @@ from boards.session.run_brokers import (
     facing,
     host_and_number,
     is_open_to_others,
+    own,
 )
 from tests.boards.desk_files import write_rig
 
@@ -78,6 +80,16 @@ def test_boards_of_two_networks_do_not_share_a_broker(tmp_path: Path) -> None:
     rig.file.write_text(rig.file.read_text() + '[broker]\nbind = "10.79.0.1"\n')
     rig = load_rig(rig.file)
     assert facing(plan_desk(rig, [], []), rig) == "10.79.0.1"
+
+
+def test_where_no_broker_can_listen_is_said_before_one_is_started(tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    with (
+        pytest.raises(BrokerDown, match=r"192\.0\.2\.77: it is no address of this machine"),
+        own("192.0.2.77", log),
+    ):
+        raise AssertionError("it listens")
+    assert not log.exists()
 
 
 def test_a_desk_may_do_without_tls(tmp_path: Path) -> None:

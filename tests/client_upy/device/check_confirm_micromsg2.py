@@ -7,7 +7,7 @@ The last argument is the driver: sync or aio.
 from umotemq.micromsg2 import MicroMsg2Client
 
 # isort: split
-from checks import Memory, check, equal, run
+from checks import Memory, check, equal, now, run, since
 from drivers import Driver, raised, to_end
 from micromsg2_peer import ack, answers
 
@@ -17,9 +17,13 @@ _SOON_MS = 3000
 
 
 class Server(Memory):
-    """A MicroMsg2 server; ``deaf``, it reads and acknowledges nothing."""
+    """A MicroMsg2 server; ``deaf``, it reads and acknowledges nothing.
+
+    ``refused``: how many of the next writes the stream does not take.
+    """
 
     deaf = False
+    refused = 0
 
     def __init__(self):
         Memory.__init__(self)
@@ -33,6 +37,9 @@ class Server(Memory):
         self.answer = answer
 
     def write(self, data):
+        if self.refused:
+            self.refused -= 1
+            return None
         self.sent = b""  # it is in ``heard``
         return Memory.write(self, data)
 
@@ -78,6 +85,36 @@ def micromsg2_is_confirmed_by_its_acks():
             await link.until(lambda: not ring.count, _SOON_MS)
             payloads = [payload for _, payload in stream.numbers()]
             equal((payloads, ring.dropped), (list(range(50)), 0))
+
+    to_end(main())
+
+
+@check
+def room_that_comes_late_is_noticed():
+    """The ack comes while the stream takes nothing; what it takes then is no answer."""
+
+    async def main():
+        client, stream = micromsg2(outage=Ring(400), timeout_ms=20000, keepalive_ms=60000)
+        ring = client.outage
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            stream.deaf = True
+            count = 0
+            while not ring.is_full(client):
+                await link.publish(b"m", b"%d" % count, confirm=True)
+                count += 1
+            stream.refused = 50
+            blocking = client._blocking
+            client._blocking = False  # as a handler's that publishes under asyncio
+            client.publish("n", b"plain")
+            client._blocking = blocking
+            stream.feed(ack(client._ping))
+            await link.until(lambda: client._pong == client._ping, _SOON_MS)
+            equal((count > 2, client._last > 0, ring.is_full(client)), (True, True, True))
+            start = now()
+            await link.publish(b"m", b"%d" % count, confirm=True)
+            equal(since(start) < _SOON_MS, True, "%d ms" % since(start))
+            equal(ring.dropped, 0)
 
     to_end(main())
 

@@ -7,7 +7,7 @@ import time
 from array import array
 
 from checks import Blocked, Memory, check, equal, publication, raises, run
-from clients_in_memory import named
+from clients_in_memory import broker, named
 from drivers import Driver, raised, to_end
 
 from umotemq.fmqp import FmqpClient
@@ -265,6 +265,57 @@ def calls_in_the_shape_of_umqtt_are_refused():
         lambda: FmqpClient(stream, keepalive=30),
     ):
         raises(TypeError, wrong)
+
+
+@check
+def what_can_never_work_is_refused_in_words():
+    """At once, and not by a link that never comes up."""
+    stream = Memory()
+    for given in ("umqtt_client", ("192.168.1.2", 8765), None, 7):
+        for client in (
+            lambda given=given: FmqpClient(given),
+            lambda given=given: LightmqClient(given, "me"),
+        ):
+            error = raises(TypeError, client)
+            equal(error.args[0], "%r is no transport, as Tcp(host, port) is" % (given,))
+    for least, client in (
+        (25, lambda size: FmqpClient(stream, name="n", rx_size=size)),
+        (5, lambda size: LightmqClient(stream, "me", rx_size=size)),
+    ):
+        for size in (0, least - 1):
+            error = raises(ValueError, client, size)
+            equal(error.args[0], "rx_size %d, at least %d" % (size, least))
+        client(least)
+    for size in (0, 16):
+        error = raises(ValueError, Ring, size)
+        equal(error.args[0], "size %d, at least 17" % size)
+    for client in (
+        lambda: FmqpClient(stream, name="n", tx_size=24),
+        lambda: LightmqClient(stream, "me", tx_size=5),
+    ):
+        equal(" bytes, tx_size " in raises(ValueError, client).args[0], True)
+
+
+@check
+def the_least_that_is_taken_works():
+    async def main():
+        stream = Memory()
+        stream.answer = broker
+        async with Driver(FmqpClient(stream, name="n", rx_size=25, tx_size=25)) as link:
+            await link.connect(_SOON_MS)
+            await link.ping(_SOON_MS)
+        client, stream = lightmq(rx_size=5, tx_size=6)
+        client.outage = Ring(17)
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            stream.take()
+            client._id = 6
+            await link.post(b"", 100, confirm=True)
+            equal((stream.take(), client.outage.count), (b"\x05\0\x03\0\x07\0", 1))
+            stream.feed(b"\x06\0\x02\0\x07")
+            await link.until(lambda: not client.outage.count, _SOON_MS)
+
+    to_end(main())
 
 
 run()

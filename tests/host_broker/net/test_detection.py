@@ -185,6 +185,25 @@ def test_one_that_leaves_without_a_word_is_forgotten() -> None:
     play(act)
 
 
+@pytest.mark.parametrize("words", [b"G", b"GET / HTTP/1.1\r\nHost: x\r\n", b"\x16\x03"])
+def test_half_a_word_and_its_end_are_no_word(words: bytes) -> None:
+    """No more will come: nobody waits for that until a deadline."""
+
+    async def act(scene: Scene) -> None:
+        for pause in (0, 1):
+            with scene.newcomer() as peer:
+                peer.sendall(words)
+                if pause:
+                    await turns()
+                    assert len(scene.pending) == 1
+                peer.shutdown(socket.SHUT_WR)
+                await turns()
+                assert len(scene.pending) == 0
+        assert scene.found == []
+
+    play(act)
+
+
 def test_words_and_their_end_that_come_together_are_both_handed_over() -> None:
     async def act(scene: Scene) -> None:
         with scene.newcomer() as peer:

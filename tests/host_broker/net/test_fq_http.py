@@ -1,5 +1,7 @@
 """fq's pages by HTTP, on the port of fq itself."""
 
+import contextlib
+import gzip
 import http.client
 import json
 import re
@@ -10,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from host_broker.access.users import User, token_hash
 from host_broker.client import connect
@@ -206,6 +210,94 @@ def test_a_negative_backlog(running: BrokerProcess) -> None:
     """R34, A24: as fqd says it; fqtool asks for -1."""
     with fq_client(running.ports["fq"], b"deep\0mem:public,backlog=-1"):
         assert _statistics(running.ports["fq"])["queues"]["deep"]["backlog_limit"] == -1
+
+
+@pytest.mark.parametrize("listener", ["fq", "auto"])
+def test_who_has_asked_and_says_no_more_is_answered(running: BrokerProcess, listener: str) -> None:
+    """R48: as from fqd: all that was asked for as a whole; half a request is no request."""
+    whole = (
+        b"POST /submit HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Fq-Exchange: nobody\r\nX-Fq-Route: r\r\n"
+        b"Content-Length: 2\r\n\r\nab"
+    )
+    for said, answers in ((whole, 1), (whole * 3, 3), (whole[:-1], 0), (whole[:60], 0), (b"", 0)):
+        with running.raw(listener) as peer:
+            peer.sendall(said)
+            peer.shutdown(socket.SHUT_WR)
+            heard = b""
+            with contextlib.suppress(ConnectionResetError):  # what nobody has read is gone
+                heard = b"".join(iter(lambda peer=peer: peer.recv(65536), b""))
+            assert heard.count(b'"no_exchange":1}') == answers, said
+
+
+def test_a_body_is_what_was_sent(running: BrokerProcess) -> None:
+    """R49: however its sender calls it."""
+    packed = gzip.compress(b"x" * 1000)
+    with fq_client(running.ports["fq"], b"packed") as client:
+        client.bind(b"packed", b"prefix:")
+        for body in (packed, b"not packed"):
+            said = _submit(running.ports["fq"], body, "packed", "r", Content_Encoding="gzip")
+            assert said["routed"] == 1
+            assert client.receive()[3] == body
+
+
+_LINES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                b"Host: 127.0.0.1",
+                b"Content-Length: 2",
+                b"Content-Length: 99999999999999999999",
+                b"Content-Length: -1",
+                b"Transfer-Encoding: chunked",
+                b"Expect: 100-continue",
+                b"Connection: close",
+                b"X-Fq-Exchange: fuzz",
+                b"X-Fq-Route: r",
+            ]
+        ),
+        st.binary(max_size=30).map(lambda value: b"X-Fq-Route: " + value),
+        st.binary(max_size=30),
+    ),
+    max_size=8,
+)
+_TARGETS = st.one_of(
+    st.sampled_from(
+        [
+            b"/submit",
+            b"/stats.json",
+            b"/add_checkpoint?qname=%FF&cpname=%00&chkptid=0:0",
+            b"/reset_to_checkpoint?qname=fuzz&cpname",
+            b"/remove_checkpoint?&&=",
+        ]
+    ),
+    st.binary(max_size=20),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from([b"POST", b"PUT", b"GET", b"HEAD", b"POST\xff"]),
+    _TARGETS,
+    _LINES,
+    st.binary(max_size=40),
+    st.integers(1, 3),
+)
+def test_anything_by_http(
+    running: BrokerProcess,
+    method: bytes,
+    target: bytes,
+    lines: list[bytes],
+    body: bytes,
+    times: int,
+) -> None:
+    """R48 to R51: it ends by itself, soon, and the next one is answered."""
+    said = method + b" " + target + b" HTTP/1.1\r\n" + b"".join(line + b"\r\n" for line in lines)
+    with running.raw("fq") as peer, contextlib.suppress(ConnectionError):
+        peer.sendall((said + b"\r\n" + body) * times)
+        peer.shutdown(socket.SHUT_WR)
+        while peer.recv(65536):
+            pass  # its timeout would be an error
+    assert _submit(running.ports["fq"], b"x", "nobody at all", "r") == _NOWHERE
 
 
 def test_other_pages_and_methods(running: BrokerProcess) -> None:

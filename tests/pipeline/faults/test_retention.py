@@ -84,7 +84,7 @@ def test_each_group_has_everything_and_a_third_is_told_what_went(running: Broker
     with pytest.raises(JournalError, match=words):
         for task in tasks:
             list(planned._reader.read(task))
-    words = rf"messages 0 to {first - 1} of partition {partition} are not in the journal"
+    words = rf"messages 0 to {first - 1} of partition {partition} of .* are not in the journal"
     with pytest.raises(JournalError, match=words):
         late.batch()
     careless.batch(fast.at)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from host_broker.protocols.fq.codec import PEER_FLAG, spell_head, spell_origin, spell_run
+from host_broker.protocols.fq.session import MAX_ORIGINS, FqSession
 from tests.host_broker.protocols.fq.peer import ID, NODE, Peer, fq_desk
 
 _PEER, _OTHER = b"\x0a\0\0\1", b"\x0a\0\0\2"
@@ -85,3 +86,30 @@ def test_an_old_peer_says_no_id() -> None:
     _send(peer, b"bob", _PEER)
     assert [each.sender for each in consumer.heard()] == [b"bob"]
     assert len(peer.heard()) == 1
+
+
+def test_of_senders_and_hops_only_so_many_are_remembered() -> None:
+    """R22, R46: however many a peer has, what each consumer hears is right."""
+    desk = fq_desk()
+    peer, consumer = _peer(desk, b"one"), Peer(desk, b"c")
+    consumer.bind(b"ex", b"prefix:")
+    sessions = [desk.broker._clients[each.data].session for each in (peer, consumer)]
+    for first in range(0, MAX_ORIGINS + 100, 100):
+        numbers = range(first, first + 100)
+        data = b"".join(
+            spell_run(
+                spell_head(b"ex", b"r"),
+                spell_origin(b"%d" % number, _OTHER + number.to_bytes(4, "big")),
+                [ID],
+                [b"body"],
+            )
+            for number in numbers
+        )
+        desk.send(peer.data, data)
+        assert [(each.sender, each.hops) for each in consumer.heard()] == [
+            (b"%d" % number, NODE + _OTHER + number.to_bytes(4, "big")) for number in numbers
+        ]
+    for session in sessions:
+        assert isinstance(session, FqSession)
+        assert len(session._relayed) <= MAX_ORIGINS
+        assert len(session._origins) <= MAX_ORIGINS
