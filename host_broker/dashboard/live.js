@@ -93,6 +93,8 @@ export class Live {
     this.answers = new Map();
     /** @type {Map<string, {name: string, args: unknown[], count: number}>} */
     this.wanted = new Map();
+    /** Those that have not answered yet. @type {Set<string>} */
+    this.asking = new Set();
     /** Ends the subscription to the pattern. */
     this.unfollow = () => {};
     this.shownAt = 0;
@@ -244,6 +246,7 @@ export class Live {
       wanted.count -= 1;
       if (wanted.count === 0) {
         this.wanted.delete(key);
+        this.answers.delete(key);
       }
     };
   }
@@ -259,18 +262,27 @@ export class Live {
   }
 
   /**
-   * Ask now.
+   * Ask now, unless there is no answer yet to the last time.
    *
    * @param {string} name
    * @param {unknown[]} args
    */
   async ask(name, args = []) {
+    const key = JSON.stringify([name, ...args]);
+    if (this.asking.has(key)) {
+      return;
+    }
+    this.asking.add(key);
     try {
-      this.answers.set(JSON.stringify([name, ...args]), await this.client.method(name, args));
+      const answer = await this.client.method(name, args);
       this.troubles.delete(name);
+      if (this.wanted.has(key)) {
+        this.answers.set(key, answer);
+      }
     } catch (error) {
       this.#failed(name, error);
     }
+    this.asking.delete(key);
     this.show();
   }
 
