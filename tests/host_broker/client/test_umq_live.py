@@ -6,11 +6,15 @@ import json
 import select
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import motemq
+from host_broker.access.users import User, token_hash
 from host_broker.client import BadArgument, Message, NotSupported, NotThere, Refused, connect
+from host_broker.net.access.access_files import write_users
+from host_broker.net.access.passwords import hash_password
 from tests.host_broker.net.answering_board import answering
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.broker_process import motemq as command
@@ -224,3 +228,40 @@ def _ran(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=_RUN_S, check=False
     )
+
+
+def test_who_one_is(tmp_path: Path) -> None:
+    """A password, a token; what the rights do not allow is refused, and the connection stays."""
+    users = {
+        "alice": User(password=hash_password("a long password")),
+        "bob": User(token=token_hash("a-token-of-bob")),
+    }
+    write_users(tmp_path / "users.toml", users)
+    (tmp_path / "rules.toml").write_text(
+        '[roles.users]\nconnect = ["**"]\nsubscribe = ["**"]\npublish = ["open/**"]\n'
+    )
+    for name, secret in (("alice", "a long password"), ("bob", "a-token-of-bob"), ("no", "wrong")):
+        (tmp_path / name).write_text(secret)
+    with broker(
+        *("--listen", "umq://127.0.0.1:0"),
+        *("--set", f"access.users={tmp_path}/users.toml"),
+        *("--set", f"access.rules={tmp_path}/rules.toml"),
+    ) as running:
+        port = running.ports["umq"]
+        for url in (
+            f"umq://alice@127.0.0.1:{port}/desk?token_file={tmp_path}/alice",
+            f"umq://127.0.0.1:{port}?token_file={tmp_path}/bob",
+        ):
+            with connect(url) as client:
+                client.publish("open/a", b"x", confirm=True)
+                with pytest.raises(Refused, match="rights") as refused:
+                    client.publish("shut/a", b"x", confirm=True)
+                assert refused.value.code == 1
+                assert client.subscribe("open/*", confirm=True).receive(0.0) is None
+        for url in (
+            f"umq://alice@127.0.0.1:{port}?token_file={tmp_path}/no",
+            f"umq://127.0.0.1:{port}?token_file={tmp_path}/no",
+            f"umq://127.0.0.1:{port}",
+        ):
+            with pytest.raises(Refused, match=r"Authorization failed|may not"):
+                connect(url, reconnect=True)

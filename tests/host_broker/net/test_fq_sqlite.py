@@ -309,6 +309,7 @@ def test_checkpoints(data: Path) -> None:
             assert _checkpoint(running, "reset_to_checkpoint", **here) == gone
             assert _checkpoint(running, "reset_to_checkpoint", **later)[0] == "success"
             assert client.payloads(4) == [b"7", b"8", b"9", b"waits"]
+        running.end()  # until then some may be on its way to the file
     # What nobody needs is not in the file.
     with sqlite3.connect(data / "retained.sqlite") as database:
         assert database.execute("SELECT count(*) FROM queued WHERE number > 0").fetchone() == (4,)

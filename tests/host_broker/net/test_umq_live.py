@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import http.client
 import json
 import signal
 import socket
@@ -43,11 +44,10 @@ def test_at_every_listener_that_speaks_http(listener: str) -> None:
         assert own["received"] > 0 < own["sent"]
         assert own["rtt_ms"] > 0
         assert abs(own["since"] / 1000 - time.time()) < 60
-        if listener != "umq":
-            stats = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/stats", timeout=20))
-            assert stats["clients"] == {"umq": 1}
-            said = client.call("stats")["stats"]
-            assert {**stats, "at": said["at"], "up_s": said["up_s"]} == said
+        stats = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/stats", timeout=20))
+        assert stats["clients"] == {"umq": 1}
+        said = client.call("stats")["stats"]
+        assert {**stats, "at": said["at"], "up_s": said["up_s"]} == said
         client.close()
 
 
@@ -128,6 +128,20 @@ def test_a_client_that_others_have_written() -> None:
         "A1:TA:",
         "100000",
     ]
+
+
+def test_a_connection_that_was_used_for_http_is_none_for_a_websocket() -> None:
+    """Browsers take another one; programs with a pool of them are told."""
+    with (
+        broker("--listen", "umq://127.0.0.1:0", "--ephemeral") as running,
+        contextlib.closing(http.client.HTTPConnection("127.0.0.1", running.ports["umq"])) as used,
+    ):
+        used.request("GET", "/healthz")
+        assert json.load(used.getresponse())["status"] == "ok"
+        used.request("GET", "/umq", headers={"Upgrade": "websocket", "Connection": "Upgrade"})
+        answer = used.getresponse()
+        assert answer.status == 421
+        assert "connection of its own" in json.load(answer)["error"]
 
 
 def test_foreign_pages_get_no_websocket() -> None:
