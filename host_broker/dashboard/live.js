@@ -5,7 +5,7 @@
  */
 
 import { Topics } from "./topics.js";
-import { Client, Refused } from "./umq.js";
+import { CallFailed, Client, Code, Refused } from "./umq.js";
 
 /** Seconds that charts look back. */
 export const LOOK_BACK_S = 300;
@@ -93,9 +93,10 @@ export class Live {
     this.answers = new Map();
     /** @type {Map<string, {name: string, args: unknown[], count: number}>} */
     this.wanted = new Map();
-    /** @type {any} */
-    this.subscription = null;
-    this.lostAt = 0;
+    /** Those that have not answered yet. @type {Set<string>} */
+    this.asking = new Set();
+    /** Ends the subscription to the pattern. */
+    this.unfollow = () => {};
     this.shownAt = 0;
     this.looking = false;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -106,7 +107,6 @@ export class Live {
         if (error instanceof Refused) {
           refused();
         }
-        this.lostAt = this.client?.state === "open" ? 0 : this.lostAt || Date.now();
         this.show();
       },
     });
@@ -156,29 +156,65 @@ export class Live {
   }
 
   /**
+   * Subscribe, through as many connections as it takes: also if the first one is lost before the
+   * broker has answered.
+   *
+   * @param {string} pattern
+   * @param {any} options
+   * @param {(update: any) => void} onUpdate
+   * @param {(trouble: string) => void} onAnswer is told why the broker refuses, "" if it does not
+   * @returns {() => void} which ends it
+   */
+  follow(pattern, options, onUpdate, onAnswer) {
+    let over = false;
+    /** @type {any} */
+    let subscription = null;
+    const begin = async () => {
+      while (!over && this.client.state !== "closed") {
+        try {
+          subscription = await this.client.subscribe(pattern, options, onUpdate);
+          break;
+        } catch (error) {
+          if (error instanceof CallFailed && error.code !== Code.UNAVAILABLE) {
+            if (!over) onAnswer(error.message);
+            return;
+          }
+          await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+        }
+      }
+      if (!over) onAnswer("");
+      else subscription?.unsubscribe().catch(() => {});
+    };
+    begin();
+    return () => {
+      over = true;
+      subscription?.unsubscribe().catch(() => {});
+    };
+  }
+
+  /**
    * Look at other topics.
    *
    * @param {string} pattern
    */
-  async subscribe(pattern) {
-    const before = this.subscription;
+  subscribe(pattern) {
+    this.unfollow();
     if (pattern !== this.pattern) {
       this.topics = new Topics();
     }
     this.pattern = pattern;
-    this.subscription = null;
-    before?.then((/** @type {any} */ each) => each?.unsubscribe()).catch(() => {});
-    const options = { everyMs: EVERY_MS };
-    const subscribed = this.client.subscribe(pattern, options, (update) => this.#take(update));
-    this.subscription = subscribed.catch(() => null);
-    try {
-      await subscribed;
-      this.troubles.delete("topics");
-    } catch (error) {
-      if (this.pattern === pattern) {
-        this.troubles.set("topics", `${pattern}: ${/** @type {Error} */ (error).message}`);
-      }
-    }
+    this.unfollow = this.follow(
+      pattern,
+      { everyMs: EVERY_MS },
+      (update) => {
+        if (this.pattern === pattern) this.#take(update);
+      },
+      (trouble) => {
+        if (trouble) this.troubles.set("topics", `${pattern}: ${trouble}`);
+        else this.troubles.delete("topics");
+        this.show();
+      },
+    );
     this.show();
   }
 
@@ -210,6 +246,7 @@ export class Live {
       wanted.count -= 1;
       if (wanted.count === 0) {
         this.wanted.delete(key);
+        this.answers.delete(key);
       }
     };
   }
@@ -225,18 +262,27 @@ export class Live {
   }
 
   /**
-   * Ask now.
+   * Ask now, unless there is no answer yet to the last time.
    *
    * @param {string} name
    * @param {unknown[]} args
    */
   async ask(name, args = []) {
+    const key = JSON.stringify([name, ...args]);
+    if (this.asking.has(key)) {
+      return;
+    }
+    this.asking.add(key);
     try {
-      this.answers.set(JSON.stringify([name, ...args]), await this.client.method(name, args));
+      const answer = await this.client.method(name, args);
       this.troubles.delete(name);
+      if (this.wanted.has(key)) {
+        this.answers.set(key, answer);
+      }
     } catch (error) {
       this.#failed(name, error);
     }
+    this.asking.delete(key);
     this.show();
   }
 

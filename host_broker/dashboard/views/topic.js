@@ -23,6 +23,16 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
       if (gone || live.paused) return;
       setLast((before) => [...before, ...publications].slice(-MOST_POINTS));
     };
+    const fresh = (/** @type {any} */ update) =>
+      setLast((before) => {
+        if (gone || live.paused) return before;
+        const known = new Set(before.map(mark));
+        const found = update.publications.filter(
+          (/** @type {any} */ each) => !each.retained || !known.has(mark(each)),
+        );
+        return [...before, ...found].slice(-MOST_POINTS);
+      });
+    let unfollow = () => {};
     const look = async () => {
       try {
         const told = await live.client.history(name, { last: MOST_POINTS });
@@ -31,28 +41,12 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
       } catch {
         setSource(""); // who may not read the journal sees what comes
       }
-      const subscription = await live.client.subscribe(
-        name,
-        { everyMs: EVERY_MS },
-        (/** @type {any} */ update) =>
-          setLast((before) => {
-            if (gone || live.paused) return before;
-            const known = new Set(before.map(mark));
-            const fresh = update.publications.filter(
-              (/** @type {any} */ each) => !each.retained || !known.has(mark(each)),
-            );
-            return [...before, ...fresh].slice(-MOST_POINTS);
-          }),
-      );
-      return subscription;
+      if (!gone) unfollow = live.follow(name, { everyMs: EVERY_MS }, fresh, setTrouble);
     };
-    const looking = look().catch((error) => {
-      setTrouble(error.message);
-      return null;
-    });
+    look();
     return () => {
       gone = true;
-      looking.then((subscription) => subscription?.unsubscribe()).catch(() => {});
+      unfollow();
     };
   }, [live, name]);
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
+from host_broker.client import connect
 from tests.firmware_node.board import AgentProcess, Board
 from tests.host_broker.dashboard.conftest import NewPage
 from tests.host_broker.net.broker_process import BrokerProcess, broker
@@ -123,3 +124,32 @@ def test_the_broker_is_lost_and_found(running: BrokerProcess, port: int, new_pag
         form.get_by_role("button", name="Publish").click()
         tree = page.get_by_role("tree")
         expect(tree.get_by_role("treeitem", name="home")).to_be_visible()
+
+
+def test_a_connection_that_is_lost_before_the_first_answer_costs_nothing(
+    running: BrokerProcess, port: int, new_page: NewPage
+) -> None:
+    watched = new_page()
+    connections = []
+
+    def connected(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+        connections.append(socket)
+        is_first = len(connections) == 1
+
+        def pass_on(message: str | bytes) -> None:
+            if is_first and isinstance(message, str) and '"subscribe","**"' in message:
+                socket.close()
+                server.close()
+            else:
+                server.send(message)
+
+        socket.on_message(pass_on)
+
+    watched.page.route_web_socket("**/umq", connected)
+    with connect(f"fmqp://127.0.0.1:{port}") as client:
+        client.publish("home/lamp", b"on", retain=True)
+        client.sync()
+        page = watched.open(port, "#/topics")
+        expect(page.get_by_role("treeitem", name="home")).to_be_visible()
+    assert len(connections) >= 2
