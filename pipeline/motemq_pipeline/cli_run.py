@@ -121,7 +121,7 @@ class _Progress:
         if self._quiet or not status.queries:
             return
         for broker in status.unreachable.keys() - self._unreachable:
-            self._say_above(f"{status.unreachable[broker]}; the others are read on")
+            self._say_above(f"{status.unreachable[broker]}; it is asked again, others are read on")
         for broker in self._unreachable - status.unreachable.keys():
             self._say_above(f"{broker} answers again")
         self._unreachable = set(status.unreachable)

@@ -15,6 +15,8 @@ _OURS = re.compile(
     r"^(?:\S*\.)?(JournalError|PipelineError|BrokerUnavailable|StoreUnavailable): (.+)$",
     re.MULTILINE,
 )
+_TRACEBACK = "Traceback (most recent call last):"
+_RAISED = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception): .+)$", re.MULTILINE)  # of Python's
 _EXCEPTION = re.compile(r"^([a-z]\w*\.)+\w+(: |$)")  # its name
 _UNAVAILABLE = ("BrokerUnavailable", "StoreUnavailable")
 
@@ -83,4 +85,7 @@ def in_one_line(text: str, log: Path) -> str:
     if ours:
         return ours[2]
     reason = next((line for line in text.splitlines() if line.strip(" ;")), "no reason was given")
+    raised = _RAISED.search(text)
+    if raised and reason.endswith(_TRACEBACK):  # the sentence of it is its last line
+        reason = reason.removesuffix(_TRACEBACK) + raised[1]
     return f"Spark failed: {reason.strip(' ;')}; its log is {log}"

@@ -118,6 +118,15 @@ def test_our_own_errors_are_found_in_sparks_traces() -> None:
     trace = "Job aborted\n  at java\npyspark_motemq.records.JournalError: it is corrupt\n at x"
     assert in_one_line(trace, Path("log")) == "it is corrupt"
     assert in_one_line("a\nb", Path("log")) == "Spark failed: a; its log is log"
+    of_python = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to plan: Traceback (most recent call last):\n"
+        '  File "worker.py", line 227, in main\n    read()\n'
+        "ModuleNotFoundError: No module named 'msgspec'\n SQLSTATE: 38000\n"
+    )
+    assert in_one_line(of_python, Path("log")) == (
+        "Spark failed: [PYTHON_DATA_SOURCE_ERROR] Failed to plan: ModuleNotFoundError: No module "
+        "named 'msgspec'; its log is log"
+    )
     unknown = "\n ;\n[PARSE_SYNTAX_ERROR] Syntax error at 'selct'.;\n== SQL ==\n"
     assert in_one_line(unknown, Path("log")) == (
         "Spark failed: [PARSE_SYNTAX_ERROR] Syntax error at 'selct'.; its log is log"
