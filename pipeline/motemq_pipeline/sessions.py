@@ -211,7 +211,9 @@ def spark_session(
                     conf.set(_EXECUTORS_JAVA, _executors_java(theirs))
                     context = SparkContext(conf=conf, gateway=gateway)
                 if not is_local(master):
-                    context.addPyFile(str(write_package(Path(scratch) / "motemq.zip")))
+                    package = str(write_package(Path(scratch) / "motemq.zip"))
+                    context.addPyFile(package)
+                    _have_planners_find([package], context)
                 # PySpark takes Ctrl-C for a call into Java, in the middle of the one it interrupts.
                 if _in_main_thread():
                     signal.signal(signal.SIGINT, on_interrupt)
@@ -229,6 +231,15 @@ def spark_session(
             # PySpark keeps them for the process; the next session needs a new Java.
             SparkContext._gateway = None
             SparkContext._jvm = None
+
+
+def _have_planners_find(packages: list[str], context: SparkContext) -> None:
+    """Tell Python processes of the driver's Java, which plan streams, where our code is.
+
+    They are of the executors' Python, which need not have us, and Spark gives them no files.
+    """
+    theirs = context.environment.get("PYTHONPATH", "")
+    context.environment["PYTHONPATH"] = os.pathsep.join([*packages, *([theirs] if theirs else [])])
 
 
 def _in_main_thread() -> bool:
@@ -392,10 +403,14 @@ def _submitted(settings: Mapping[str, str]) -> SparkSession:
         builder = builder.config(key, chosen[key])
     builder = builder.config(_EXECUTORS_JAVA, _executors_java(chosen.get(_EXECUTORS_JAVA)))
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as error:  # whatever stopped Java, it has said more
         master = submitted.get("spark.master", "its master")
         raise PipelineError(f"Spark did not start at {master}: {of_java(error)}") from error
+    if files := submitted.get("spark.submit.pyFiles", ""):
+        paths = [urllib.parse.urlsplit(file).path for file in files.split(",")]
+        _have_planners_find(paths, session.sparkContext)
+    return session
 
 
 def _connected(url: str) -> SparkSession:

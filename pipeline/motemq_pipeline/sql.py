@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from motemq_pipeline.delta import Table, present
 from motemq_pipeline.errors import PipelineError
@@ -70,8 +73,19 @@ def literal(text: str) -> str:
 
 
 def _rows(batch: Any) -> Iterator[tuple[Any, ...]]:
-    columns = [column.to_pylist() for column in batch.columns]
+    columns = [_values(column) for column in batch.columns]
     return zip(*columns, strict=True) if columns else iter(())
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values of a column; times not by pyarrow, which imports pandas for them."""
+    kind = column.type
+    if not pa.types.is_timestamp(kind) or kind.tz not in (None, "UTC") or kind.unit == "ns":
+        found: list[Any] = column.to_pylist()
+        return found
+    zero = datetime(1970, 1, 1, tzinfo=UTC if kind.tz else None)
+    microseconds = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).to_pylist()
+    return [None if each is None else zero + timedelta(microseconds=each) for each in microseconds]
 
 
 def _in_one_line(text: str) -> str:

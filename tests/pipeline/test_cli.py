@@ -12,7 +12,7 @@ import pytest
 from tests.pipeline.conftest import Tables
 from tests.pipeline.test_records import VECTORS, write_vectors
 
-_END_S = 120.0
+_END_S = 400.0
 
 
 def _motemq(*arguments: str | Path, env: dict[str, str] | None = None) -> tuple[int, str, str]:

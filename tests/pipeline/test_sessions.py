@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.cluster.spark import clean_python
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.failures import of_java
 from motemq_pipeline.sessions import (
@@ -81,6 +82,32 @@ def test_a_cluster_keeps_the_java_options_it_has_of_its_own(tmp_path: Path) -> N
         0,
         "driver true false\nexecutor true true\n",
     ), done.stderr
+
+
+def test_a_python_for_executors_that_has_not_us_plans_streams(tmp_path: Path) -> None:
+    """On the driver's machine, too, Spark starts the Python of executors for that."""
+    python = clean_python(tmp_path / "python", "pyspark[sql]", "msgspec", "deltalake")
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from motemq_pipeline import table_source\n"
+        "from motemq_pipeline.delta import Table\n"
+        "from motemq_pipeline.sessions import spark_session\n"
+        "from motemq_pipeline.storage import Storage\n"
+        "place = Storage.at(sys.argv[1])\n"
+        "Table(place, 'alerts').create()\n"
+        "chosen = {'spark.master': 'local-cluster[1,1,1024]'}\n"
+        "with spark_session(Path(sys.argv[1]) / 'log', settings=chosen) as spark:\n"
+        "    rows = table_source.stream(spark, place.within('alerts'), 'alerts', 0)\n"
+        "    stream = rows.writeStream.format('noop').trigger(availableNow=True)\n"
+        "    query = stream.option('checkpointLocation', sys.argv[1] + '/checkpoint').start()\n"
+        "    query.awaitTermination()\n"
+        "    print(query.lastProgress.batchId)\n"
+    )
+    argv = [sys.executable, "-c", program, str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"PYSPARK_PYTHON": python}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 
 @pytest.mark.parametrize("by", ["setting", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"])
