@@ -122,7 +122,7 @@ function Frame({ session, ask }) {
 
 /** @param {{live: Live, chosen: {path: string}}} props */
 function Sections({ live, chosen }) {
-  const open = openAlerts(useAnswer(live, "alerts").answer);
+  const open = openAlerts(live, useAnswer(live, "alerts").answer);
   const list = useRef(/** @type {any} */ (null));
   useEffect(() => {
     // On a phone the sections are one row that scrolls.

@@ -6,7 +6,7 @@ import { html } from "../html.js";
 /** Alerts of the pipeline: those that are open first. @param {{live: any}} props */
 export function Alerts({ live }) {
   const { answer, trouble } = useAnswer(live, "alerts");
-  const rows = answer?.alerts.map(read);
+  const rows = answer && known(live, answer).map(read);
   rows?.sort((/** @type {any} */ one, /** @type {any} */ other) => Number(other.open) - Number(one.open));
   return html`
     <h1>Alerts</h1>
@@ -29,9 +29,29 @@ export function Alerts({ live }) {
   `;
 }
 
-/** How many alerts are open. @param {any} answer @returns {number} */
-export function openAlerts(answer) {
-  return (answer?.alerts ?? []).map(read).filter((/** @type {any} */ each) => each.open).length;
+/**
+ * Return the last publication of each alert: what the broker remembers, and what is retained.
+ *
+ * @param {any} live
+ * @param {any} answer
+ * @returns {any[]}
+ */
+function known(live, answer) {
+  const found = new Map((answer?.alerts ?? []).map((/** @type {any} */ each) => [each.topic, each]));
+  for (const board of live.topics.root.children.get("alerts")?.children.values() ?? []) {
+    for (const { topic } of board.children.values()) {
+      if (topic !== null && !(found.get(topic.name)?.at >= topic.at)) {
+        const text = typeof topic.payload === "string" ? topic.payload : undefined;
+        found.set(topic.name, { topic: topic.name, text, at: topic.at });
+      }
+    }
+  }
+  return [...found.values()];
+}
+
+/** How many alerts are open. @param {any} live @param {any} answer @returns {number} */
+export function openAlerts(live, answer) {
+  return known(live, answer).map(read).filter((/** @type {any} */ each) => each.open).length;
 }
 
 /** Read an alert as docs/alerts.md has it; what is none is shown as it is. @param {any} publication */

@@ -124,6 +124,8 @@ def hostile(folder: Path) -> Iterator[BrokerProcess]:
         contextlib.ExitStack() as stack,
     ):
         at = f"127.0.0.1:{running.ports['auto']}"
+        # The broker remembers what is published from when somebody is there who may ask for it.
+        stack.enter_context(connect(f"umq://{at}"))
         fmqp = stack.enter_context(connect(f"fmqp://{at}"))
         for number, name in enumerate(NAMES):
             level = name.replace("/", "")
