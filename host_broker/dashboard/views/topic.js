@@ -10,6 +10,8 @@ const MOST_LISTED = 50;
 /** Publications of a curve. */
 const MOST_POINTS = 600;
 const EVERY_MS = 250;
+/** Between what the broker's past says of a publication's time and what is retained says. */
+const SAME_MS = 1000;
 
 /** One topic: its last value, its curve, what came, and a form to publish to it. */
 export function TopicPage(/** @type {{live: any, name: string, theme: string}} */ { live, name, theme }) {
@@ -24,14 +26,9 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
       setLast((before) => [...before, ...publications].slice(-MOST_POINTS));
     };
     const fresh = (/** @type {any} */ update) =>
-      setLast((before) => {
-        if (gone || live.paused) return before;
-        const known = new Set(before.map(mark));
-        const found = update.publications.filter(
-          (/** @type {any} */ each) => !each.retained || !known.has(mark(each)),
-        );
-        return [...before, ...found].slice(-MOST_POINTS);
-      });
+      setLast((before) =>
+        gone || live.paused ? before : update.publications.reduce(withOne, before).slice(-MOST_POINTS),
+      );
     let unfollow = () => {};
     const look = async () => {
       try {
@@ -111,7 +108,19 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
   </section>`;
 }
 
-/** @param {any} publication @returns {string} what tells it from another one, nearly always */
-function mark(publication) {
-  return `${publication.at} ${oneLine(publication.payload)}`;
+/**
+ * What came, with one more. What is retained came before: if the past has it, it is marked there.
+ * @param {any[]} before @param {any} publication @returns {any[]}
+ */
+function withOne(before, publication) {
+  const at = publication.retained ? before.findLastIndex((each) => isSame(each, publication)) : -1;
+  return at < 0 ? [...before, publication] : before.with(at, { ...before[at], retained: true });
+}
+
+/**
+ * Whether the past and what is retained tell of one publication: each has its own clock.
+ * @param {any} one @param {any} other
+ */
+function isSame(one, other) {
+  return Math.abs(one.at - other.at) < SAME_MS && oneLine(one.payload) === oneLine(other.payload);
 }

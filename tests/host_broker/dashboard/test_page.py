@@ -87,6 +87,17 @@ def test_a_payload_is_seen_in_every_format(port: int, new_page: NewPage) -> None
     expect(page.locator(".came li")).to_have_count(50)
 
 
+def test_what_is_retained_is_told_once(port: int, new_page: NewPage) -> None:
+    """The past has it, too, by another clock."""
+    with connect(f"fmqp://127.0.0.1:{port}") as client:
+        for body in (b"open", b"shut"):
+            client.publish("home/door", body, retain=True)
+            client.sync()
+    page = new_page().open(port, "#/topics/home%2Fdoor")
+    expect(page.locator(".topic > .soft").first).to_contain_text("retained")
+    expect(page.locator(".came li .mono")).to_have_text(["shut", "open"])
+
+
 def test_the_tree_is_filtered_and_walked_by_keys(port: int, new_page: NewPage) -> None:
     page = new_page().open(port, "#/topics")
     _shown(page, "topics")
