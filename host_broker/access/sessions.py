@@ -22,7 +22,7 @@ def cookie_name(host: str, *, tls: bool) -> str:
     has the prefix by which a browser lets nobody set it but this host, by TLS.
     """
     _, _, port = host.rpartition("]")[2].partition(":")
-    name = f"{_COOKIE}_{port}" if port.isdecimal() else _COOKIE
+    name = f"{_COOKIE}_{port}" if port.isascii() and port.isdecimal() else _COOKIE
     return f"__Host-{name}" if tls else name
 
 
