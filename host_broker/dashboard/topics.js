@@ -4,7 +4,7 @@
  * @module
  */
 
-import { numberIn } from "./decode.js";
+import { beginning, numberIn } from "./decode.js";
 
 /** Topics that are remembered; of more only how many there are is told. */
 export const MOST_TOPICS = 20_000;
@@ -79,7 +79,10 @@ export class Topics {
       }
       const payload = publication.payload;
       topic.length = payload.length;
-      topic.payload = payload.length > LONGEST_KEPT ? payload.slice(0, LONGEST_KEPT) : payload;
+      topic.payload =
+        typeof payload === "string"
+          ? beginning(payload, LONGEST_KEPT)
+          : payload.slice(0, LONGEST_KEPT);
       topic.at = publication.at;
       topic.properties = publication.properties;
       topic.retained ||= publication.retained;

@@ -13,7 +13,7 @@ const EVERY_MS = 250;
 
 /** One topic: its last value, its curve, what came, and a form to publish to it. */
 export function TopicPage(/** @type {{live: any, name: string, theme: string}} */ { live, name, theme }) {
-  const [last, setLast] = useState(/** @type {any[]} */ ([]));
+  const [last, setLast] = useState(/** @type {Came[]} */ ([]));
   const [trouble, setTrouble] = useState("");
   const [source, setSource] = useState("");
 
@@ -21,16 +21,16 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
     let gone = false;
     const add = (/** @type {any[]} */ publications) => {
       if (gone || live.paused) return;
-      setLast((before) => [...before, ...publications].slice(-MOST_POINTS));
+      setLast((before) => joined(before, publications.map(read)));
     };
     const fresh = (/** @type {any} */ update) =>
       setLast((before) => {
         if (gone || live.paused) return before;
         const known = new Set(before.map(mark));
-        const found = update.publications.filter(
-          (/** @type {any} */ each) => !each.retained || !known.has(mark(each)),
-        );
-        return [...before, ...found].slice(-MOST_POINTS);
+        const found = update.publications
+          .map(read)
+          .filter((/** @type {Came} */ each) => !each.retained || !known.has(mark(each)));
+        return joined(before, found);
       });
     let unfollow = () => {};
     const look = async () => {
@@ -52,7 +52,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
 
   const newest = last.at(-1);
   const points = last
-    .map((each) => ({ at: each.at / 1000, value: numberIn(each.payload) }))
+    .map((each) => ({ at: each.at / 1000, value: each.number }))
     .filter((each) => each.value !== null && each.at > 0) // 0: before the broker's last start
     .sort((one, other) => one.at - other.at);
   const properties = Object.entries(newest?.properties ?? {});
@@ -103,7 +103,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
         .map(
           (each, index) => html`<li key=${last.length - index}>
             <time>${clock(each.at)}</time>
-            <span class="mono">${oneLine(each.payload) || "(empty)"}</span>
+            <span class="mono">${each.line || "(empty)"}</span>
             ${each.replaced > 0 && html`<span class="soft">${each.replaced} before it left out</span>`}
           </li>`,
         )}
@@ -111,7 +111,30 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
   </section>`;
 }
 
-/** @param {any} publication @returns {string} what tells it from another one, nearly always */
-function mark(publication) {
-  return `${publication.at} ${oneLine(publication.payload)}`;
+/**
+ * A publication as the list and the curve need it.
+ *
+ * @typedef {{at: number, retained: boolean, replaced: number, line: string, number: number | null,
+ *   payload: any, properties: any}} Came `payload`, `properties`: of the newest only
+ */
+
+/** @param {any} publication @returns {Came} */
+function read({ at, retained, replaced, payload, properties }) {
+  const [line, number] = [oneLine(payload), numberIn(payload)];
+  return { at, retained, replaced, line, number, payload, properties };
+}
+
+/** @param {Came[]} before @param {Came[]} more @returns {Came[]} all, as many as are shown */
+function joined(before, more) {
+  const all = [...before, ...more].slice(-MOST_POINTS);
+  return all.map((each, index) =>
+    index === all.length - 1 || each.payload === null
+      ? each
+      : { ...each, payload: null, properties: null },
+  );
+}
+
+/** @param {Came} publication @returns {string} what tells it from another one, nearly always */
+function mark({ at, line }) {
+  return `${at} ${line}`;
 }

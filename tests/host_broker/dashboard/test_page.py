@@ -353,6 +353,27 @@ def test_a_board_of_many_sensors_is_shown_in_part(new_page: NewPage) -> None:
         expect(card.locator(".readings li")).to_have_count(21)
 
 
+def test_long_publications_of_a_topic_are_not_all_held(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port, "#/topics/long%2Fones")
+    expect(page.locator("header .state")).to_contain_text("live")
+    debugger = page.context.new_cdp_session(page)
+
+    def used() -> int:
+        debugger.send("HeapProfiler.collectGarbage")
+        return int(debugger.send("Runtime.getHeapUsage")["usedSize"])
+
+    with connect(f"fmqp://127.0.0.1:{port}") as client:
+        for number in range(13):
+            client.publish("long/ones", f"{number} ".encode() + b"x" * 900_000, retain=True)
+            expect(page.locator(".came li").first).to_contain_text(f"{number} x")
+            if number == 0:
+                before = used()
+        assert page.locator(".came li").count() >= 13
+        assert used() - before < 6_000_000  # all that came are 11 MB
+        client.publish("long/ones", b"", retain=True)
+        client.sync()
+
+
 def test_a_slow_page_is_not_asked_for_again_before_it_has_come(
     port: int, new_page: NewPage
 ) -> None:
