@@ -353,6 +353,20 @@ def test_a_board_of_many_sensors_is_shown_in_part(new_page: NewPage) -> None:
         expect(card.locator(".readings li")).to_have_count(21)
 
 
+def test_more_topics_than_are_remembered(new_page: NewPage) -> None:
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        port = running.ports["auto"]
+        with connect(f"fmqp://127.0.0.1:{port}") as client:
+            for number in range(20_003):
+                client.publish(f"many/{number}", b"1", retain=True)
+            client.sync()
+            page = new_page().open(port)
+            figure = page.locator(".figure", has_text="Topics seen").locator("dd")
+            expect(figure).to_have_text("more than 20.0 k")
+        page.evaluate("location.hash = '#/topics'")
+        expect(page.locator("main .notice")).to_contain_text("more than 20000 topics")
+
+
 def test_long_publications_of_a_topic_are_not_all_held(port: int, new_page: NewPage) -> None:
     page = new_page().open(port, "#/topics/long%2Fones")
     expect(page.locator("header .state")).to_contain_text("live")
