@@ -18,11 +18,8 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
   const [source, setSource] = useState("");
 
   useEffect(() => {
+    if (live.paused) return undefined; // what comes meanwhile is looked for afterwards
     let gone = false;
-    const add = (/** @type {any[]} */ publications) => {
-      if (gone || live.paused) return;
-      setLast((before) => joined(before, publications.map(read)));
-    };
     const fresh = (/** @type {any} */ update) =>
       setLast((before) => {
         if (gone || live.paused) return before;
@@ -36,8 +33,9 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
     const look = async () => {
       try {
         const told = await live.client.history(name, { last: MOST_POINTS });
+        if (gone) return;
         setSource(told.source);
-        add(told.publications);
+        if (told.publications.length > 0) setLast(joined([], told.publications.map(read)));
       } catch {
         setSource(""); // who may not read the journal sees what comes
       }
@@ -48,7 +46,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
       gone = true;
       unfollow();
     };
-  }, [live, name]);
+  }, [live, name, live.paused]);
 
   const newest = last.at(-1);
   const points = last

@@ -126,6 +126,7 @@ def test_a_paused_page_stands_still_and_goes_on(port: int, new_page: NewPage) ->
         expect(page.locator("header .state")).to_contain_text("not shown")
         expect(page.locator(".topic pre")).to_have_text("1")
         page.get_by_role("button", name="Go on").click()
+        expect(page.locator(".topic pre")).to_have_text("2")  # what came meanwhile
         client.publish("pause/counter", b"3", retain=True)
         expect(page.locator(".topic pre")).to_have_text("3")
         expect(page.get_by_role("treeitem", name="counter").locator(".last")).to_have_text("3")
