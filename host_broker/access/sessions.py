@@ -12,6 +12,7 @@ from hashlib import sha256
 from host_broker.access.principal import Principal
 
 _COOKIE = "motemq_session"
+_OF_THIS_HOST = "__Host-"
 MOST_TOKENS = 16  # of a request that are looked at: brokers at ports of one host
 
 
@@ -22,8 +23,8 @@ def cookie_name(host: str, *, tls: bool) -> str:
     has the prefix by which a browser lets nobody set it but this host, by TLS.
     """
     _, _, port = host.rpartition("]")[2].partition(":")
-    name = f"{_COOKIE}_{port}" if port.isdecimal() else _COOKIE
-    return f"__Host-{name}" if tls else name
+    name = f"{_COOKIE}_{port}" if port.isascii() and port.isdecimal() else _COOKIE
+    return _OF_THIS_HOST + name if tls else name
 
 
 def cookie_token(cookies: str, host: str, *, tls: bool) -> str:
@@ -39,9 +40,20 @@ def cookie_tokens(headers: Iterable[str]) -> list[str]:
         value
         for header in headers
         for name, value in _cookies(header)
-        if name.removeprefix("__Host-").startswith(_COOKIE)
+        if name.removeprefix(_OF_THIS_HOST).startswith(_COOKIE)
     ]
     return found[:MOST_TOKENS]
+
+
+def of_this_host(headers: Iterable[str]) -> list[str]:
+    """Return ``Cookie`` headers with those only that a browser lets nobody set but this host, by
+    TLS: another host of the domain, or somebody without TLS, may have set the others."""
+    return [
+        "; ".join(
+            f"{name}={value}" for name, value in _cookies(each) if name.startswith(_OF_THIS_HOST)
+        )
+        for each in headers
+    ]
 
 
 def _cookies(header: str) -> Iterator[tuple[str, str]]:

@@ -40,6 +40,13 @@ const AGAIN_MS = 2000;
 function App() {
   const [session, setSession] = useState(/** @type {Session | null} */ (null));
   const [asked, ask] = useReducer((count) => count + 1, 0);
+  const mayAskAt = useRef(0);
+  // At once, as a session may be over; then not too often: it may last, and UMQ lets nobody in.
+  const refused = () => {
+    const wait = Math.max(0, mayAskAt.current - performance.now());
+    mayAskAt.current = performance.now() + wait + AGAIN_MS;
+    setTimeout(ask, wait);
+  };
   useEffect(() => {
     let gone = false;
     const look = () =>
@@ -53,18 +60,18 @@ function App() {
   }, [asked]);
   if (session === null) return html`<main id="main" class="login"><p class="soft">Connecting …</p></main>`;
   if (!session.letIn) return html`<${Login} session=${session} done=${ask} />`;
-  return html`<${Frame} session=${session} ask=${ask} />`;
+  return html`<${Frame} session=${session} ask=${ask} refused=${refused} />`;
 }
 
-/** @param {{session: Session, ask: () => void}} props */
-function Frame({ session, ask }) {
+/** @param {{session: Session, ask: () => void, refused: () => void}} props */
+function Frame({ session, ask, refused }) {
   const [live, setLive] = useState(/** @type {Live | null} */ (null));
   const [, changed] = useReducer((count) => count + 1, 0);
   const [route, setRoute] = useState(routeNow);
   const [theme, setTheme] = useTheme();
 
   useEffect(() => {
-    const made = new Live(ask);
+    const made = new Live(refused);
     const end = made.listen(() => changed(undefined));
     setLive(made);
     return () => {

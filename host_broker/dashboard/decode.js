@@ -72,6 +72,17 @@ export function numberIn(payload) {
 }
 
 /**
+ * Return the beginning of a text, copied: `slice` may hold the whole of it in memory.
+ *
+ * @param {string} text
+ * @param {number} most characters
+ * @returns {string}
+ */
+export function beginning(text, most) {
+  return text.length > most ? JSON.parse(JSON.stringify(text.slice(0, most))) : text;
+}
+
+/**
  * Return a payload in one line, for a list.
  *
  * @param {string | Uint8Array} payload
@@ -79,7 +90,7 @@ export function numberIn(payload) {
  */
 export function oneLine(payload) {
   if (typeof payload === "string") {
-    const text = payload.slice(0, 200);
+    const text = beginning(payload, 200);
     return CONTROLS.test(text) ? hexOf(bytesOf(text).subarray(0, 24)) : text.replace(/\s+/g, " ");
   }
   const { format, text } = view(payload.subarray(0, 4096), "auto");

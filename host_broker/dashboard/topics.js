@@ -4,9 +4,9 @@
  * @module
  */
 
-import { numberIn } from "./decode.js";
+import { beginning, numberIn } from "./decode.js";
 
-/** Topics that are remembered; of more only how many there are is told. */
+/** Topics that are remembered; of more only that they are there is told. */
 export const MOST_TOPICS = 20_000;
 /** Characters or bytes of a payload that a list keeps; the page of a topic asks for the whole. */
 export const LONGEST_KEPT = 16_384;
@@ -55,6 +55,7 @@ export class Topics {
     this.root = newNode("", "");
     /** Changes when there is a topic more. */
     this.version = 0;
+    /** Publications of others. */
     this.notRemembered = 0;
     this.ratesAt = performance.now();
   }
@@ -79,7 +80,10 @@ export class Topics {
       }
       const payload = publication.payload;
       topic.length = payload.length;
-      topic.payload = payload.length > LONGEST_KEPT ? payload.slice(0, LONGEST_KEPT) : payload;
+      topic.payload =
+        typeof payload === "string"
+          ? beginning(payload, LONGEST_KEPT)
+          : payload.slice(0, LONGEST_KEPT);
       topic.at = publication.at;
       topic.properties = publication.properties;
       topic.retained ||= publication.retained;

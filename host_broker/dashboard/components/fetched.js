@@ -18,8 +18,10 @@ export function useFetched(path, paused) {
   const [said, setSaid] = useState(/** @type {any} */ ({ path: "", document: null, trouble: "" }));
   useEffect(() => {
     let gone = false;
+    let asking = false; // a slow broker is not asked again before it has answered
     const look = async () => {
-      if (document.hidden || paused) return;
+      if (document.hidden || paused || asking) return;
+      asking = true;
       try {
         const answer = await fetch(path);
         const document = await answer.json();
@@ -27,6 +29,7 @@ export function useFetched(path, paused) {
       } catch (error) {
         if (!gone) setSaid({ path, document: null, trouble: /** @type {Error} */ (error).message });
       }
+      asking = false;
     };
     look();
     const timer = setInterval(look, LOOK_MS);

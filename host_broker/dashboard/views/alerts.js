@@ -69,11 +69,22 @@ function read(publication) {
   }
   return {
     topic: publication.topic,
-    board: String(said.board ?? board),
-    kind: String(said.kind ?? kind),
-    message: String(said.message ?? ""),
+    board: text(said.board, board),
+    kind: text(said.kind, kind),
+    message: text(said.message, ""),
     open: (said.cleared_at ?? null) === null,
-    raised: Date.parse(said.raised_at) || publication.at,
-    cleared: said.cleared_at ? Date.parse(said.cleared_at) : null,
+    raised: Date.parse(text(said.raised_at, "")) || publication.at,
+    cleared: said.cleared_at ? Date.parse(text(said.cleared_at, "")) : null,
   };
+}
+
+/**
+ * Return what somebody has said if it is text or a number; not every object can be made text.
+ *
+ * @param {any} said
+ * @param {string} otherwise
+ * @returns {string}
+ */
+function text(said, otherwise) {
+  return typeof said === "string" || typeof said === "number" ? String(said) : otherwise;
 }

@@ -8,6 +8,8 @@ import { Ping } from "./clients.js";
 
 /** Boards that are shown; the filter finds the others. */
 const MOST_BOARDS = 200;
+/** Readings of each that are shown; the topics' page has the others. */
+const MOST_READINGS = 20;
 const GONE = ["offline", "gone"];
 
 /**
@@ -109,13 +111,15 @@ function BoardCard({ live, board }) {
       ${board.client.rtt_ms !== null ? `, ${milliseconds(board.client.rtt_ms)}` : ""}`}
     </p>
     <ul class="readings">
-      ${board.readings.map(
+      ${board.readings.slice(0, MOST_READINGS).map(
         (topic) => html`<li key=${topic.name}>
           <a href=${topicLink(topic.name)}>${sensor(topic)}</a>
           <span class="value">${reading(topic)}</span>
           <${Sparkline} numbers=${topic.numbers} />
         </li>`,
       )}
+      ${board.readings.length > MOST_READINGS &&
+      html`<li class="soft">and ${board.readings.length - MOST_READINGS} more</li>`}
     </ul>
     ${board.client &&
     html`<div class="bar">

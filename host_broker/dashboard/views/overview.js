@@ -17,6 +17,7 @@ export function Overview({ live, theme }) {
     .sort((one, other) => other.rate - one.rate)
     .slice(0, BUSIEST);
   const trouble = live.troubles.get("stats");
+  const seen = amount(live.topics.all.size);
   return html`
     <h1>Overview</h1>
     ${trouble && html`<p class="notice bad">${trouble}</p>`}
@@ -24,7 +25,7 @@ export function Overview({ live, theme }) {
       ${figure("Up", stats && duration(stats.up_s))}
       ${figure("Clients", stats && amount(clientCount(stats)))}
       ${figure("Publications", stats && amount(stats.publications))}
-      ${figure("Topics seen", amount(live.topics.all.size + live.topics.notRemembered))}
+      ${figure("Topics seen", live.topics.notRemembered > 0 ? `more than ${seen}` : seen)}
       ${figure("Retained", stats && amount(stats.retained))}
       ${figure("Queues", stats && amount(Object.keys(stats.queues ?? {}).length))}
       ${figure("Discarded or dropped", stats && amount(lost(stats)), stats && lost(stats) > 0)}

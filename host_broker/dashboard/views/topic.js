@@ -15,26 +15,24 @@ const SAME_MS = 1000;
 
 /** One topic: its last value, its curve, what came, and a form to publish to it. */
 export function TopicPage(/** @type {{live: any, name: string, theme: string}} */ { live, name, theme }) {
-  const [last, setLast] = useState(/** @type {any[]} */ ([]));
+  const [last, setLast] = useState(/** @type {Came[]} */ ([]));
   const [trouble, setTrouble] = useState("");
   const [source, setSource] = useState("");
 
   useEffect(() => {
+    if (live.paused) return undefined; // what comes meanwhile is looked for afterwards
     let gone = false;
-    const add = (/** @type {any[]} */ publications) => {
-      if (gone || live.paused) return;
-      setLast((before) => [...before, ...publications].slice(-MOST_POINTS));
-    };
     const fresh = (/** @type {any} */ update) =>
       setLast((before) =>
-        gone || live.paused ? before : update.publications.reduce(withOne, before).slice(-MOST_POINTS),
+        gone || live.paused ? before : shown(update.publications.map(read).reduce(withOne, before)),
       );
     let unfollow = () => {};
     const look = async () => {
       try {
         const told = await live.client.history(name, { last: MOST_POINTS });
+        if (gone) return;
         setSource(told.source);
-        add(told.publications);
+        if (told.publications.length > 0) setLast(shown(told.publications.map(read)));
       } catch {
         setSource(""); // who may not read the journal sees what comes
       }
@@ -45,11 +43,11 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
       gone = true;
       unfollow();
     };
-  }, [live, name]);
+  }, [live, name, live.paused]);
 
   const newest = last.at(-1);
   const points = last
-    .map((each) => ({ at: each.at / 1000, value: numberIn(each.payload) }))
+    .map((each) => ({ at: each.at / 1000, value: each.number }))
     .filter((each) => each.value !== null && each.at > 0) // 0: before the broker's last start
     .sort((one, other) => one.at - other.at);
   const properties = Object.entries(newest?.properties ?? {});
@@ -100,7 +98,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
         .map(
           (each, index) => html`<li key=${last.length - index}>
             <time>${clock(each.at)}</time>
-            <span class="mono">${oneLine(each.payload) || "(empty)"}</span>
+            <span class="mono">${each.line || "(empty)"}</span>
             ${each.replaced > 0 && html`<span class="soft">${each.replaced} before it left out</span>`}
           </li>`,
         )}
@@ -110,7 +108,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
 
 /**
  * What came, with one more. What is retained came before: if the past has it, it is marked there.
- * @param {any[]} before @param {any} publication @returns {any[]}
+ * @param {Came[]} before @param {Came} publication @returns {Came[]}
  */
 function withOne(before, publication) {
   const at = publication.retained ? before.findLastIndex((each) => isSame(each, publication)) : -1;
@@ -119,8 +117,31 @@ function withOne(before, publication) {
 
 /**
  * Whether the past and what is retained tell of one publication: each has its own clock.
- * @param {any} one @param {any} other
+ * @param {Came} one @param {Came} other
  */
 function isSame(one, other) {
-  return Math.abs(one.at - other.at) < SAME_MS && oneLine(one.payload) === oneLine(other.payload);
+  return Math.abs(one.at - other.at) < SAME_MS && one.line === other.line;
+}
+
+/**
+ * A publication as the list and the curve need it.
+ *
+ * @typedef {{at: number, retained: boolean, replaced: number, line: string, number: number | null,
+ *   payload: any, properties: any}} Came `payload`, `properties`: of the newest only
+ */
+
+/** @param {any} publication @returns {Came} */
+function read({ at, retained, replaced, payload, properties }) {
+  const [line, number] = [oneLine(payload), numberIn(payload)];
+  return { at, retained, replaced, line, number, payload, properties };
+}
+
+/** @param {Came[]} came @returns {Came[]} as many as are shown */
+function shown(came) {
+  const all = came.slice(-MOST_POINTS);
+  return all.map((each, index) =>
+    index === all.length - 1 || each.payload === null
+      ? each
+      : { ...each, payload: null, properties: null },
+  );
 }

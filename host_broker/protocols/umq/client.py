@@ -252,7 +252,10 @@ class UmqClientSession(ClientSession):
             if answered.error is not None:
                 return [Failed(operation, answered.error)]
             if not answered.attachments:
-                return [Done(operation, str(answered.value.get("answer", "")).encode())]
+                try:
+                    return [Done(operation, str(answered.value.get("answer", "")).encode())]
+                except UnicodeEncodeError:  # JSON can spell half a surrogate pair
+                    return [self._breaks("an answer is no text")]
             (attachment, *_) = answered.attachments
             if isinstance(attachment, Missing):
                 return [

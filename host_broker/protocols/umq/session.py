@@ -10,6 +10,7 @@ from math import inf
 from weakref import proxy
 
 from host_broker.access.principal import Principal
+from host_broker.access.sessions import of_this_host
 from host_broker.access.web import Origin, bearer, is_foreign, is_misled, is_token
 from host_broker.bus.commands import (
     Authenticate,
@@ -313,8 +314,11 @@ class UmqSession(Session):
 
     def _web_user(self, now: float) -> Principal | None:
         """Return whose session of the broker's pages the cookies of the request tell."""
-        cookies = self._request.all("cookie") if self._request is not None else ()
-        return self.shared.view.web_user(cookies, now)
+        view = self.shared.view
+        cookies: Sequence[str] = self._request.all("cookie") if self._request is not None else ()
+        if view.peer_of(self.connection).encrypted:
+            cookies = of_this_host(cookies)
+        return view.web_user(cookies, now)
 
     def _welcome(self, version: int, name: str, now: float) -> Iterable[Command]:
         principal = self.shared.view.principal_of(self.connection)

@@ -87,7 +87,7 @@ def test_who_is_changed_or_removed_has_to_log_in_again() -> None:
 def test_two_ports_of_a_host_have_two_cookies() -> None:
     names = {
         cookie_name(host, tls=tls)
-        for host in ("127.0.0.1:8765", "127.0.0.1:8766", "[::1]", "broker.lan")
+        for host in ("127.0.0.1:8765", "127.0.0.1:8766", "[::1]", "broker.lan", "broker.lan:\u0663")
         for tls in (False, True)
     }
     assert names == {

@@ -219,6 +219,14 @@ def test_what_umq_does_not_have() -> None:
             session.subscribe(Subscription(1, ("a",), **how), 0.2)  # type: ignore[arg-type]
 
 
+def test_an_answer_that_is_no_text_ends_the_connection() -> None:
+    broker = _ready()
+    broker.session.call(1, "board", b"x", 0.2)
+    ((number, _, _),) = broker.calls()
+    (closed,) = broker.answer(number, {"answer": "\ud800"})
+    assert isinstance(closed, Closed) and "no text" in str(closed.error)
+
+
 def test_only_some_calls_are_under_way() -> None:
     """R20: what is more waits here, in order; the publisher, too."""
     broker = _ready()

@@ -43,10 +43,11 @@ def _asked(module: str, expression: str, given: Any, tmp_path: Path) -> Any:
     script = tmp_path / "ask.mjs"
     script.write_text(
         f"import * as m from {json.dumps((_PAGE / module).as_uri())};\n"
+        f"import * as d from {json.dumps((_PAGE / 'decode.js').as_uri())};\n"
         f"const given = {json.dumps(given)};\n"
         f"console.log(JSON.stringify({expression}));\n"
     )
-    node = [str(find_node().node), "--no-warnings", str(script)]
+    node = [str(find_node().node), "--no-warnings", "--expose-gc", str(script)]
     done = subprocess.run(node, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -186,6 +187,27 @@ def test_what_is_remembered_of_topics_is_limited(tmp_path: Path) -> None:
     assert (count, not_remembered) == (20_000, 5)
     assert (kept, length) == (16_384, 1_000_000)
     assert numbers == list(range(440, 500))
+
+
+def test_what_is_left_of_a_long_payload_does_not_hold_the_whole(tmp_path: Path) -> None:
+    """To V8 a part of a text is a view of the text."""
+    before, after, shown = _topics(
+        """(() => {
+          const long = (n) => JSON.parse(JSON.stringify(`${n}`.padEnd(1e6, "x")));
+          gc();
+          const before = process.memoryUsage().heapUsed;
+          const lines = [];
+          for (let n = 0; n < 200; n++) {
+            topics.take([publish(`t/${n}`, long(n))]);
+            lines.push(d.oneLine(long(n)));
+          }
+          gc();
+          return [before, process.memoryUsage().heapUsed, lines.length + topics.all.size];
+        })()""",
+        tmp_path,
+    )
+    assert shown == 400
+    assert after - before < 20_000_000  # 400 MB, if they held the whole
 
 
 def test_what_was_left_out_counts_and_what_was_retained_does_not(tmp_path: Path) -> None:

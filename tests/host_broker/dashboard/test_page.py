@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from host_broker.access.users import User, token_hash
 from host_broker.client import connect
@@ -136,6 +137,7 @@ def test_a_paused_page_stands_still_and_goes_on(port: int, new_page: NewPage) ->
         expect(page.locator("header .state")).to_contain_text("not shown")
         expect(page.locator(".topic pre")).to_have_text("1")
         page.get_by_role("button", name="Go on").click()
+        expect(page.locator(".topic pre")).to_have_text("2")  # what came meanwhile
         client.publish("pause/counter", b"3", retain=True)
         expect(page.locator(".topic pre")).to_have_text("3")
         expect(page.get_by_role("treeitem", name="counter").locator(".last")).to_have_text("3")
@@ -171,8 +173,10 @@ def test_what_is_published_by_the_page_arrives(port: int, new_page: NewPage) -> 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[int]:
     users = {"alice": User(token=token_hash(_TOKEN)), "guest": User(token=token_hash("guest"))}
+    users["webonly"] = User(token=token_hash("webonly"))
     write_users(tmp_path / "users.toml", users)
     (tmp_path / "acl.toml").write_text(
+        '[principals.webonly]\nconnect = ["http"]\n'
         '[principals.alice]\nconnect = ["**"]\nsubscribe = ["**"]\npublish = ["**"]\n'
         '[principals.guest]\nconnect = ["http", "umq"]\nsubscribe = ["home/**"]\n'
     )
@@ -251,6 +255,19 @@ def test_who_may_see_little_is_told_what_is_missing(guarded: int, new_page: NewP
         expect(page.locator(".notice.bad").first).to_be_visible()
 
 
+def test_who_may_not_use_umq_is_told_so_and_does_not_hammer_the_broker(
+    guarded: int, new_page: NewPage
+) -> None:
+    page = new_page().open(guarded)
+    came: list[float] = []
+    page.on("websocket", lambda _: came.append(time.monotonic()))
+    _log_in(page, "webonly", "webonly")
+    expect(page.locator("header .state")).to_contain_text("Authorization failed")
+    while len(came) < 4:
+        page.wait_for_event("websocket")
+    assert came[3] - came[1] > 3.0  # the first one more is at once: perhaps the session is over
+
+
 # ---- how it looks, and to whom ----
 
 
@@ -318,6 +335,85 @@ def test_colours_are_chosen_and_kept(port: int, new_page: NewPage) -> None:
 
 
 # ---- whatever anybody says ----
+
+
+def test_no_alert_breaks_the_page(new_page: NewPage) -> None:
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        port = running.ports["auto"]
+        with connect(f"fmqp://127.0.0.1:{port}") as client:
+            strange = {"toString": 1, "valueOf": 1}
+            members = ("board", "kind", "message", "raised_at", "cleared_at")
+            for name in members:
+                client.publish(f"alerts/strange/{name}", json={name: strange}, retain=True)
+            client.publish("alerts/vpico-1/silent", json={"message": "all is well"}, retain=True)
+            client.sync()
+            page = new_page().open(port, "#/alerts")
+            expect(page.locator("tbody tr")).to_have_count(len(members) + 1)
+            expect(page.locator("main")).to_contain_text("all is well")
+
+
+def test_a_board_of_many_sensors_is_shown_in_part(new_page: NewPage) -> None:
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        port = running.ports["auto"]
+        with connect(f"fmqp://127.0.0.1:{port}") as client:
+            for number in range(500):
+                client.publish(f"telemetry/many/{number}", b"1", retain=True)
+            client.sync()
+        page = new_page().open(port, "#/boards")
+        card = page.locator("[data-board=many]")
+        expect(card).to_contain_text("and 480 more")
+        expect(card.locator(".readings li")).to_have_count(21)
+
+
+def test_more_topics_than_are_remembered(new_page: NewPage) -> None:
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        port = running.ports["auto"]
+        with connect(f"fmqp://127.0.0.1:{port}") as client:
+            for number in range(20_003):
+                client.publish(f"many/{number}", b"1", retain=True)
+            client.sync()
+            page = new_page().open(port)
+            figure = page.locator(".figure", has_text="Topics seen").locator("dd")
+            expect(figure).to_have_text("more than 20.0 k")
+        page.evaluate("location.hash = '#/topics'")
+        expect(page.locator("main .notice")).to_contain_text("more than 20000 topics")
+
+
+def test_long_publications_of_a_topic_are_not_all_held(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port, "#/topics/long%2Fones")
+    expect(page.locator("header .state")).to_contain_text("live")
+    debugger = page.context.new_cdp_session(page)
+
+    def used() -> int:
+        debugger.send("HeapProfiler.collectGarbage")
+        return int(debugger.send("Runtime.getHeapUsage")["usedSize"])
+
+    with connect(f"fmqp://127.0.0.1:{port}") as client:
+        for number in range(13):
+            client.publish("long/ones", f"{number} ".encode() + b"x" * 900_000, retain=True)
+            expect(page.locator(".came li").first).to_contain_text(f"{number} x")
+            if number == 0:
+                before = used()
+        assert page.locator(".came li").count() >= 13
+        assert used() - before < 6_000_000  # all that came are 11 MB
+        client.publish("long/ones", b"", retain=True)
+        client.sync()
+
+
+def test_a_slow_page_is_not_asked_for_again_before_it_has_come(
+    port: int, new_page: NewPage
+) -> None:
+    watched = new_page()
+    asked: list[Route] = []
+    watched.page.route("**/stats.json", lambda route: asked.append(route))  # nobody answers
+    watched.page.clock.install()
+    page = watched.open(port, "#/queues")
+    _shown(page, "queues")
+    page.clock.run_for(20_000)
+    page.evaluate("fetch('/dashboard/session')")  # whatever was asked has been asked
+    assert len(asked) == 1
+    asked[0].continue_()
+    expect(page.get_by_role("region", name="Exchanges")).to_be_visible()
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 from host_broker.access.access import Access, Peer
 from host_broker.access.principal import Principal
 from host_broker.access.rules import Rules
+from host_broker.access.sessions import LoginSessions
 from host_broker.access.users import Users, token_hash
 from host_broker.protocols.lightmq.paths import PATHS
 from tests.host_broker.desk import Desk
@@ -177,6 +178,29 @@ def test_the_cookie_of_our_pages_says_it() -> None:
         "F0:1 the session is over",
         ("close", 1000),
     ]
+
+
+def test_by_tls_only_a_cookie_of_this_host_says_it() -> None:
+    """Another host of the domain may have set the others: somebody would be who it has chosen."""
+    desk = _desk()
+    sessions = LoginSessions()
+    for name in ("alice", "kitchen"):
+        sessions.begin(f"{name}s", "", Principal(name, "password"), None, 0.0)
+    desk.broker.web_users = sessions.principal
+    chosen, own = "motemq_session=kitchens", "__Host-motemq_session_8765=alices"
+    for encrypted, cookies, whose in (
+        (True, f"{chosen}; {own}", "alice"),
+        (True, chosen, None),
+        (False, chosen, "kitchen"),
+    ):
+        peer = Peer("192.0.2.7", loopback=False, encrypted=encrypted)
+        client = UmqPeer(desk, [("Cookie", cookies)], peer=peer)
+        client.heard()
+        said = str(client.say("H1:")[0])
+        if whose is None:
+            assert said.startswith("F0:1 ")
+        else:
+            assert json.loads(said[3:])["principal"] == whose
 
 
 def test_the_right_to_connect_is_that_of_umq() -> None:
