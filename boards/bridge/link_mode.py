@@ -154,6 +154,7 @@ class LinkMode(LineMode):
             self._counters.dropped_bytes += len(event.rest)
         if not self._finishing:  # else it was said when the broker closed
             self._notes.append(event.reason)
+            self._counters.silences += event.silent and self._connected
         self._connected = self._finishing = False
         self._stream = 0
 

@@ -59,12 +59,14 @@ class Asked:
 class Ended:
     """The session has ended. ``rest``: what the board sent before, and nobody took.
 
-    ``complete``: one end closed it, and all that this end had sent has arrived.
+    ``complete``: one end closed it, and all that this end had sent has arrived. ``silent``: the
+    board has said nothing for too long.
     """
 
     reason: str
     complete: bool
     rest: bytes
+    silent: bool = False
 
 
 Event = Asked | Ended | Stray
@@ -171,7 +173,7 @@ class HostLink:
         if session is None:
             return []
         if now >= session.heard + session.patience_s + SLACK_S:
-            return self._end(f"the board was silent for {session.patience_s:g} s")
+            return self._end(f"the board was silent for {session.patience_s:g} s", silent=True)
         if session.accepted:
             session.outgoing.tick(now)
             if session.outgoing.is_lost(session.heard):
@@ -325,11 +327,11 @@ class HostLink:
             return self._end(f"closed by the board; its last {missing} frames were lost")
         return self._end("closed by the board", complete=not session.finishing)
 
-    def _end(self, reason: str, *, complete: bool = False) -> list[Event]:
+    def _end(self, reason: str, *, complete: bool = False, silent: bool = False) -> list[Event]:
         session, self._session = self._session, None
         if session is None:
             return []
-        return [Ended(reason, complete, session.incoming.take(1 << 20))]
+        return [Ended(reason, complete, session.incoming.take(1 << 20), silent)]
 
     def _answer(self, session: _Session) -> None:
         accept = Frame(Kind.ACCEPT, session.number, 0, 0, WINDOW, 0, bytes((PAYLOAD_LIMIT,)))

@@ -267,7 +267,12 @@ class BoardRun:
             self._join_wifi(until)
         self._send_config(until, autostart=True)
         return await_telemetry(
-            self.job, self.target, self.log, until=until, progress=self._report.progress
+            self.job,
+            self.target,
+            self.log,
+            self._bridge,
+            until=until,
+            progress=self._report.progress,
         )
 
     def stop(self) -> None:

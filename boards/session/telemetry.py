@@ -8,7 +8,7 @@ from collections.abc import Callable
 from boards.flash.find_board import find_board
 from boards.inventory.target import BoardHandle
 from boards.serial_port import SerialPort
-from boards.session.board_session import CheckFailed
+from boards.session.board_session import Bridge, CheckFailed, Invalid
 from boards.session.installation import TELEMETRY
 from boards.session.observer import Observer, Seen
 from boards.session.plan import Job
@@ -18,6 +18,7 @@ _ARRIVAL_S = 15.0
 _BACK_S = 15.0
 _LOOK_S = 0.1
 _LINE_LIMIT = 4096
+_CONNECTED = "node: connected"
 _DONE = re.compile(r"node: done (\d{1,9})")
 _SOFT_RESET = b"\r\x03\x03\x02\x04"  # interrupt twice, friendly REPL, Ctrl-D
 _BEGIN = b"\r\x03\x03\x02import node; node.main()\r"
@@ -25,12 +26,19 @@ _WRITE_S = 5.0
 
 
 def await_telemetry(
-    job: Job, board: BoardHandle, log: SerialLog, *, until: float, progress: Callable[[str], None]
+    job: Job,
+    board: BoardHandle,
+    log: SerialLog,
+    bridge: Bridge | None,
+    *,
+    until: float,
+    progress: Callable[[str], None],
 ) -> str:
     """Reset the board, wait for ``node: done N``, and compare with what an observer received.
 
     ``until`` is on the clock of ``time.monotonic``. Raises ``CheckFailed`` when the node fails,
-    is not done in time, or a message is missing, doubled or out of order.
+    is not done in time, or a message is missing, doubled or out of order; ``Invalid`` if it failed
+    because this machine held a virtual board up.
     """
     count = TELEMETRY["seconds"] * TELEMETRY["rate_hz"]
     topic = f"telemetry/{job.board.id}/*"
@@ -41,7 +49,7 @@ def await_telemetry(
     try:
         with Observer(job.fmqp, topic) as observer:
             _restart(board, port)
-            said = _await_done(port, until, log, progress)
+            said = await_done(port, until, log, progress, bridge if board.model.virtual else None)
             observer.wait_for(lambda seen: len(seen) > count, _ARRIVAL_S)
             seen = observer.seen()
     finally:
@@ -63,9 +71,21 @@ def _restart(board: BoardHandle, port: SerialPort) -> None:
         port.write_all(_SOFT_RESET, _WRITE_S)
 
 
-def _await_done(
-    port: SerialPort, until: float, log: SerialLog, progress: Callable[[str], None]
+def await_done(
+    port: SerialPort,
+    until: float,
+    log: SerialLog,
+    progress: Callable[[str], None],
+    bridge: Bridge | None,
 ) -> int:
+    """Return the N of ``node: done N``; ``bridge``: of a virtual board, if it has one.
+
+    Raises ``CheckFailed``. A virtual board that had its connection, was silent until the bridge
+    ended that, and goes on to say that it failed, has lived slower than the rest of the rig: then
+    ``Invalid``. One that stays silent has failed, and so has a real one, whose time is its own.
+    """
+    before = 0  # silences, until the node was connected: it is silent between two tries
+    is_connected = False
     pending = b""
     last = ""
     while time.monotonic() < until:
@@ -78,7 +98,15 @@ def _await_done(
                 continue
             last = line = is_said + rest
             progress(line)
+            if line == _CONNECTED and bridge is not None:
+                before = bridge.counters.silences
+                is_connected = True
             if line.startswith("node: failed"):
+                if bridge is not None and is_connected and bridge.counters.silences > before:
+                    raise Invalid(
+                        f"the bridge ended the session of a board that was silent, and the board "
+                        f"went on to say {line!r}: the rig was too slow"
+                    )
                 raise CheckFailed(f"the board says {line!r}")
             if done := _DONE.fullmatch(line):
                 return int(done[1])

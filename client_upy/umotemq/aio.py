@@ -207,7 +207,8 @@ class Aio:
         # MicroPython a task that is cancelled in ``wait_for_ms`` may be cancelled once more, in
         # what it does next.
         client = self.client
-        if ms <= 0 or client.up != up or self._failed:
+        # Outside the block there is no watcher.
+        if ms <= 0 or client.up != up or self._failed or client._blocking:
             raise client.error or self._failed or LinkError("timeout")
         until = ticks_add(ticks_ms(), ms)
         if self._until is None or ticks_diff(until, self._until) < 0:

@@ -126,7 +126,7 @@ def test_a_reset_board_gets_another_stream_though_all_came_in_one_read(
 
 
 def test_a_board_that_falls_silent_is_down_within_its_patience(
-    mode: LinkMode, board: _Board
+    mode: LinkMode, board: _Board, counters: BridgeCounters
 ) -> None:
     board.open()
     deadline = mode.next_deadline()
@@ -136,6 +136,7 @@ def test_a_board_that_falls_silent_is_down_within_its_patience(
     mode.tick(board.now + 1.06)
     assert mode.stream == 0
     assert mode.take_notes() == ["the board was silent for 1 s"]
+    assert counters.silences == 1
 
 
 def test_a_broker_that_closes_is_told_to_the_board_after_its_last_words(

@@ -1,12 +1,21 @@
-"""The verdict over telemetry that an observer received."""
+"""The verdict over telemetry that an observer received, and over a board that failed."""
 
 import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from boards.session.board_session import CheckFailed, expect_texts
+from boards.bridge.bridge import RawBridge
+from boards.serial_port import SerialPort
+from boards.session.board_session import CheckFailed, Invalid, expect_texts
 from boards.session.observer import Seen
-from boards.session.telemetry import expect_all
+from boards.session.serial_log import SerialLog
+from boards.session.telemetry import await_done, expect_all
+from tests.boards.serial_board import DEADLINE_S, Board, FarEnd, eventually
 
 
 def _seen(*numbers: int) -> list[Seen]:
@@ -51,3 +60,93 @@ def test_expected_texts_must_come_exactly(texts: list[str], words: str) -> None:
     expect_texts(["a", "b"], [Seen("t", text, 0) for text in ("a", "b")])
     with pytest.raises(CheckFailed, match=words):
         expect_texts(["a", "b"], [Seen("t", text, 0) for text in texts])
+
+
+_CONNECTED = b"node: connected\r\n"
+_FAILED = b"node: failed: timeout: uart 1\r\n"
+
+
+@pytest.fixture
+def console() -> Iterator[Board]:
+    with closing(Board()) as board:
+        yield board
+
+
+@pytest.fixture
+def bridge() -> Iterator[RawBridge]:
+    """On a line on which the board has begun a session, and falls silent."""
+    broker = FarEnd()
+    with (
+        broker.listener,
+        closing(Board()) as line,
+        RawBridge(line.url, 921600, *broker.address, silence_s=3600.0) as bridge,
+    ):
+        line.send(b"hello")
+        with broker.accept():
+            eventually(lambda: bridge.counters.sessions == 1)
+            yield bridge
+
+
+def _await(
+    console: Board,
+    said: bytes,
+    bridge: RawBridge | None,
+    folder: Path,
+    progress: Callable[[str], None] = lambda _line: None,
+) -> int:
+    log = SerialLog(folder / "serial.log")
+    port = SerialPort.open(console.url)
+    try:
+        console.send(said)
+        return await_done(port, time.monotonic() + DEADLINE_S, log, progress, bridge)
+    finally:
+        port.close()
+        log.close()
+
+
+def _is_held_up(console: Board, bridge: RawBridge) -> Callable[[str], None]:
+    """Once it has said that it is connected, the board stands still until the bridge gives up."""
+
+    def stand_still() -> None:
+        bridge.silence_s = 0.05
+        eventually(lambda: bridge.counters.silences == 1)
+        console.send(_FAILED)
+
+    def progress(line: str) -> None:
+        if line == "node: connected":
+            threading.Thread(target=stand_still).start()
+
+    return progress
+
+
+def test_a_virtual_board_that_was_held_up_is_no_verdict(
+    console: Board, bridge: RawBridge, tmp_path: Path
+) -> None:
+    progress = _is_held_up(console, bridge)
+    with pytest.raises(Invalid, match=r"was silent.*timeout: uart 1.*the rig was too slow"):
+        _await(console, _CONNECTED, bridge, tmp_path, progress)
+
+
+def test_a_real_board_that_was_silent_fails(
+    console: Board, bridge: RawBridge, tmp_path: Path
+) -> None:
+    progress = _is_held_up(console, bridge)
+    with pytest.raises(CheckFailed, match=r"the board says .*timeout: uart 1"):
+        _await(console, _CONNECTED, None, tmp_path, progress)
+
+
+def test_a_virtual_board_that_was_never_silent_fails(
+    console: Board, bridge: RawBridge, tmp_path: Path
+) -> None:
+    with pytest.raises(CheckFailed, match=r"the board says .*timeout: uart 1"):
+        _await(console, _CONNECTED + _FAILED, bridge, tmp_path)
+
+
+def test_silence_between_two_tries_to_connect_excuses_nothing(
+    console: Board, bridge: RawBridge, tmp_path: Path
+) -> None:
+    bridge.silence_s = 0.05
+    eventually(lambda: bridge.counters.silences == 1)
+    for said in (_FAILED, _CONNECTED + _FAILED):
+        with pytest.raises(CheckFailed, match=r"the board says .*timeout: uart 1"):
+            _await(console, said, bridge, tmp_path)

@@ -164,6 +164,21 @@ def who_is_cancelled_while_it_waits_can_clean_up():
     ran(main())
 
 
+@check
+def nobody_waits_for_ever_outside_the_block():
+    async def main():
+        client, _ = named(timeout_ms=_SOON_MS)
+        link = Aio(client)
+        await asyncio.wait_for_ms(raised("timeout", link.connect(timeout_ms=100)), _SOON_MS)
+        async with link:
+            await link.connect()
+            await link.ping(_SOON_MS)
+        for wait in (link.connect, link.ping):
+            await asyncio.wait_for_ms(raised("closed", wait(timeout_ms=100)), _SOON_MS)
+
+    ran(main())
+
+
 class Odd(Exception):
     """What a handler raises here."""
 
