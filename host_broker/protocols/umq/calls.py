@@ -362,7 +362,10 @@ class Calls:
             raise CallFailed(MALFORMED, "an empty call is not delivered")
         if len(body) > self._shared.bus.max_body:
             raise CallFailed(MALFORMED, "the body is too long", "bus.max_body")
-        level = own_level(client) if client else b""
+        try:
+            level = own_level(client) if client else b""
+        except UnicodeEncodeError:  # half of a surrogate pair
+            raise CallFailed(MALFORMED, "call: CLIENT is no text") from None
         found = self._shared.callable(level)
         if found is None:
             raise CallFailed(NO_ROUTE, f"no client {client!r} takes calls now")

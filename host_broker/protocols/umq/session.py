@@ -499,6 +499,10 @@ def _read_hello(hello: Hello) -> _Credentials | str:
     user, password, token = (document.get(name) for name in ("user", "password", "token"))
     if not all(each is None or isinstance(each, str) for each in (user, password, token)):
         return "token, user and password are texts"
+    try:
+        "".join(filter(None, (user, password, token))).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return "token, user and password are texts"
     if user and token is not None:
         return _Credentials(user, token)  # nobody else's will do
     return _Credentials(user or "", password, token)
