@@ -337,9 +337,13 @@ class UmqSession(Session):
     # ---- what they are made of ----
 
     def _told(self, now: float) -> Sequence[Command]:
-        """Send the next updates."""
-        for topic, payload, attachments in self.updates.take(now):
-            self.peer.update(topic.id, payload, attachments)
+        """Send the next updates, of what was retained all that is here: the broker gives more of it
+        as that is taken, so it would become ever more."""
+        while True:
+            for topic, payload, attachments in self.updates.take(now):
+                self.peer.update(topic.id, payload, attachments)
+            if not self.updates.tells_kept:
+                break
         self._calls.told()
         return self._flushed()
 
