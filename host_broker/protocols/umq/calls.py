@@ -45,6 +45,7 @@ from host_broker.questions import (
 )
 
 ALERTS = "alerts/*/*"
+_MOST_PLACES = 100  # remembered where pages of a client end at what it may not hear
 _MOST_MS = 1 << 53  # of a time, and of an interval: what JSON's numbers hold
 
 
@@ -151,6 +152,8 @@ class Calls:
         self._until: dict[int, float] = {}  # calls that are answered later, the oldest first
         self._asked: dict[int, _Asked] = {}
         self._last_asked = 0
+        self._places: dict[str, bytes] = {}  # topics that it may not hear, by what stands for them
+        self._last_place = 0
         self._syncs: list[int] = []  # calls that wait until what was retained is told
 
     @property
@@ -470,22 +473,20 @@ class Calls:
         page = self._page(arguments, "")
         self._allow("subscribe", b"$/info/topics")
         view = self._shared.view
-        found = view.topics(page.prefix.encode(), page.after.encode(), page.limit + 1)
+        found = view.topics(page.prefix.encode(), self._behind(page), page.limit + 1)
         told = [
             {"topic": topic.decode(errors="replace"), "retained": view.is_retained(topic)}
             for topic in found[: page.limit]
             if self._may_hear(topic)
         ]
-        after = found[page.limit - 1] if len(found) > page.limit else None
+        after = self._place(found[page.limit - 1]) if len(found) > page.limit else None
         self._answer_page(call, "topics", told, after)
         return NOTHING
 
     def _retained(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         page = self._page(arguments, "")
         self._allow("subscribe", b"$/info/topics")
-        found = self._shared.view.retained(
-            page.prefix.encode(), page.after.encode(), page.limit + 1
-        )
+        found = self._shared.view.retained(page.prefix.encode(), self._behind(page), page.limit + 1)
         publications: list[object] = []
         attachments: list[bytes] = []
         size = taken = 0
@@ -502,7 +503,7 @@ class Calls:
                 nobody, message.topic, body, message.at_ms, 0, message.properties, kept=True
             )
             publications.append(told(waiting, attachments))
-        after = found[taken - 1].topic if len(found) > taken else None
+        after = self._place(found[taken - 1].topic) if len(found) > taken else None
         is_long = taken < min(len(found), page.limit)
         self._answer_page(call, "retained", publications, after, attachments)
         return [Discard("umq.max_answer_bytes")] if is_long else NOTHING
@@ -637,7 +638,7 @@ class Calls:
         call: int,
         name: str,
         told: Sequence[object],
-        after: int | bytes | None,
+        after: int | str | bytes | None,
         attachments: Sequence[bytes] = (),
     ) -> None:
         """Answer a part of something long; ``after``: where the next one begins, None: no more."""
@@ -645,6 +646,26 @@ class Calls:
         if after is not None:
             answer["after"] = after.decode(errors="replace") if isinstance(after, bytes) else after
         self._answer(call, answer, attachments)
+
+    def _place(self, topic: bytes) -> str:
+        """Return where a page ends: its last topic, or what stands for one that is not told."""
+        if self._may_hear(topic):
+            return topic.decode(errors="replace")
+        self._last_place += 1
+        place = f"\0{self._last_place}"  # no topic has a NUL
+        if len(self._places) >= _MOST_PLACES:
+            del self._places[next(iter(self._places))]
+        self._places[place] = topic
+        return place
+
+    def _behind(self, page: _Page) -> bytes:
+        """Return behind which topic a page begins."""
+        after = str(page.after)
+        if not after.startswith("\0"):
+            return after.encode()
+        if after not in self._places:
+            raise CallFailed(MALFORMED, "this 'after' is known no more; begin at the first page")
+        return self._places[after]
 
     def _may_hear(self, topic: bytes) -> bool:
         view = self._shared.view
