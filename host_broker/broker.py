@@ -137,6 +137,7 @@ _MOST_FAILURES = 100  # of filters, told in one turn: one may fail for each publ
 _MOST_DENIALS = 20  # told in one turn
 _STEPS_OF_A_FILTER = 4  # it takes so many times as long as a step
 _MOST_MAKERS = 16  # for whom one subscription of a queue is made: the latest
+_MOST_PINGS = 1000  # that are not answered yet; the oldest gives way to one more
 _SHOWN_PATTERNS = 20  # of a client's subscriptions
 _STEPS_OF_A_LOOK = 4  # at a topic or a client, among all
 _HELD_LOGIN = "login"  # why a connection is not read
@@ -2307,6 +2308,8 @@ class Broker:
             commands = self._said(pinged, ping, tag, self._now, otherwise=None)
             if commands is None:
                 continue
+            if len(self._pings) >= _MOST_PINGS:
+                self._end_ping(next(iter(self._pings)), None, "has not answered yet")
             self._pings[tag] = _Pinged(
                 client.connection, pinged.connection, self._now, command.answer
             )
@@ -2332,7 +2335,9 @@ class Broker:
         ]
 
     def _ponged(self, client: Client, command: Ponged) -> None:
-        self._end_ping(command.tag, self._now, "")
+        ping = self._pings.get(command.tag)
+        if ping is not None and ping.pinged == client.connection:  # nobody answers for another
+            self._end_ping(command.tag, self._now, "")
 
     def _end_pings(self, client: Client) -> None:
         """Answer those that wait for a client that leaves; forget its own."""

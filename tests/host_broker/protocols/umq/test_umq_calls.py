@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from wsproto.events import Pong
 
 from host_broker.protocols.lightmq.events import Ping
 from host_broker.questions import (
@@ -18,7 +19,13 @@ from host_broker.questions import (
 )
 from tests.host_broker.desk import Desk
 from tests.host_broker.lightmq_peer import board as lightmq_board
-from tests.host_broker.protocols.umq.peer import UmqPeer, joined, umq_desk, updates
+from tests.host_broker.protocols.umq.peer import (
+    UmqPeer,
+    joined,
+    spelled_id,
+    umq_desk,
+    updates,
+)
 
 _DAY_MS = 1_795_000_000_000
 
@@ -377,6 +384,33 @@ def test_pings_that_come_to_nothing() -> None:
     client.say('CY:["ping", "kitchen"]')
     desk.advance(5.1)
     assert client.heard() == ["EY:7 no answer within 5 s"]
+
+
+def test_nobody_answers_the_ping_of_another() -> None:
+    """Any client of a WebSocket can send a pong that nobody has asked for."""
+    desk = umq_desk()
+    client, other, board = joined(desk), joined(desk), lightmq_board(desk, "kitchen")
+    client.say('C1:["ping", "kitchen"]')
+    (ping,) = board.heard()
+    assert isinstance(ping, Ping)
+    for tag in range(10):
+        other.event(Pong(b"%d" % tag))
+    assert client.heard() == []
+    desk.now += 0.0125
+    board.say(board.codec.pong(ping.id))
+    assert client.heard() == ['R1:{"ms":12.5}']
+
+
+def test_so_many_pings_may_be_unanswered() -> None:
+    """Though who has asked waits no longer."""
+    desk = umq_desk({"ping_interval_s": 0.0, "call_timeout_s": 1.0, "max_calls": 1000})
+    client = joined(desk)
+    lightmq_board(desk, "kitchen")
+    for _ in range(3):
+        client.say(*(f'C{spelled_id(number)}:["ping", "kitchen"]' for number in range(500)))
+        desk.advance(1.1)
+        client.heard()
+    assert len(desk.broker._pings) == 1000
 
 
 # ---- what is there ----
