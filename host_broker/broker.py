@@ -157,8 +157,9 @@ class Client:
 
     ``alone`` is the connection as the only receiver. ``internal``: it is a part of this process,
     counted by nobody. ``answers`` are what it is still to be told of retained messages; meanwhile,
-    or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
-    publications. ``queues`` are those it consumes, ``own_queues``
+    or while it pays for steps, what it asks for waits in ``suspended``. ``told``: bytes of answers
+    since it has drained. ``published`` counts its publications. ``queues`` are those it consumes,
+    ``own_queues``
     those of them for which it needs no right. ``held_by``: full queues it has to wait for.
     ``congested``: its connection takes no more for now; ``paced``: its session waits until that has
     taken what it was given; ``holds``: its session takes no more, so
@@ -180,6 +181,7 @@ class Client:
     holds: bool = False
     slow: SlowPolicy = "pause"
     answers: deque[_RetainedAnswer] | None = None
+    told: int = 0
     suspended: deque[Command] | None = None
     queues: set[bytes] | None = None
     own_queues: frozenset[bytes] = frozenset()
@@ -563,6 +565,7 @@ class Broker:
         if client is None or client.closing or self._ending:
             return
         self._begin(connection, now)
+        client.told = 0
         if client.paced:
             client.paced = False
             self._run_all(client, self._ask(client, client.session.drained, now))
@@ -1849,10 +1852,9 @@ class Broker:
     def _send_retained(self, client: Client) -> None:
         """Tell a client more of what is retained, as much as may wait for it."""
         answers = client.answers
-        size = 0
-        while answers and size < _STEP_BYTES and not client.closing:
+        while answers and client.told < _STEP_BYTES and not client.closing:
             if answers[0].messages:
-                size += self._send_one_retained(client, answers[0])
+                client.told += self._send_one_retained(client, answers[0])
             else:
                 answers.popleft()
         while answers and not answers[0].messages:

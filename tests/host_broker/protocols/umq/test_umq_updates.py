@@ -179,6 +179,28 @@ def test_no_more_of_a_long_retained_answer_waits_than_the_broker_gives_at_once()
     assert most < 300 * 1024
 
 
+def test_many_subscriptions_have_no_more_wait_than_one() -> None:
+    """Each of them is told less than the broker gives at once."""
+    desk = umq_desk()
+    board = desk.open()
+    for number in range(20):
+        desk.pub(board, f"a/{number:02}", b"x" * 10_000, cache=True)
+    client = joined(desk)
+    _slow(desk, client)
+    client.say(*(f'C{number}:["subscribe", "a/**", "{number}"]' for number in range(1, 10)))
+    session = desk.broker._clients[client.connection].session
+    assert isinstance(session, UmqSession)
+    heard: list[Any] = []
+    most = 0
+    for _ in range(30):
+        most = max(most, sum(each.size for each in session.updates._kept))
+        desk.broker.proceed(client.connection, desk.now)
+        desk.done()
+        heard += client.heard()
+    assert [len(updates(heard, str(number))) for number in range(1, 10)] == [20] * 9
+    assert most < 300 * 1024
+
+
 # ---- every_ms ----
 
 
