@@ -229,8 +229,13 @@ class Calls:
         self._until.pop(call, None)
         self._session.peer.fail(call, code, text, early=early)
 
-    def _wait(self, call: int, now: float) -> None:
-        self._until[call] = now + self._settings.call_timeout_s
+    def _wait(self, call: int, now: float) -> float:
+        """Return until when an answer is waited for; that tells it from a later call of this id."""
+        until = self._until[call] = now + self._settings.call_timeout_s
+        return until
+
+    def _is_late(self, call: int, until: float) -> bool:
+        return self._until.get(call) != until
 
     def _allow(self, action: Action, path: bytes) -> None:
         view, connection = self._shared.view, self._session.connection
@@ -418,9 +423,11 @@ class Calls:
         if not isinstance(client, int | str) or isinstance(client, bool):
             raise CallFailed(MALFORMED, "ping: CLIENT is a name, or the number of a connection")
         self._allow("subscribe", b"$/info/clients")
-        self._wait(call, now)
+        until = self._wait(call, now)
 
         def answer(seconds: float | None, why: str) -> Sequence[Command]:
+            if self._is_late(call, until):
+                return NOTHING
             if seconds is None:
                 self._fail(call, NO_ROUTE, f"{client!r} {why}")
             else:
@@ -438,7 +445,11 @@ class Calls:
         more = len(facts) > page.limit
         del facts[page.limit :]
 
+        until = self._wait(call, now)
+
         def answer(traffic: Mapping[int, Traffic] | NoAnswer) -> Sequence[Command]:
+            if self._is_late(call, until):
+                return NOTHING
             told: list[dict[str, object]] = []
             for each in facts:
                 seen = None if isinstance(traffic, NoAnswer) else traffic.get(each.connection)
@@ -466,7 +477,6 @@ class Calls:
             self._answer_page(call, "clients", told, facts[-1].connection if more else None)
             return self._session.answered()
 
-        self._wait(call, now)
         return [Ask(AskTraffic(tuple(each.connection for each in facts)), answer)]
 
     def _topics(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
@@ -553,14 +563,17 @@ class Calls:
     def _ask(
         self, call: int, question: AskStatistics | AskJournal, name: str, now: float
     ) -> Sequence[Command]:
+        until = self._wait(call, now)
+
         def answer(found: object) -> Sequence[Command]:
+            if self._is_late(call, until):
+                return NOTHING
             if isinstance(found, NoAnswer):
                 self._fail(call, LATER, found.reason)
             else:
                 self._answer(call, {name: found})
             return self._session.answered()
 
-        self._wait(call, now)
         return [Ask(question, answer)]
 
     def _history(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
@@ -597,7 +610,11 @@ class Calls:
     def _ask_history(
         self, call: int, question: AskHistory, name: str, now: float
     ) -> Sequence[Command]:
+        until = self._wait(call, now)
+
         def answer(found: History | NoAnswer) -> Sequence[Command]:
+            if self._is_late(call, until):
+                return NOTHING
             if isinstance(found, NoAnswer):
                 self._fail(call, LATER, found.reason)
                 return self._session.answered()
@@ -614,7 +631,6 @@ class Calls:
             self._answer(call, answer, attachments)
             return self._session.answered()
 
-        self._wait(call, now)
         return [Ask(question, answer)]
 
     def _page(self, arguments: _Arguments, first: int | str) -> _Page:

@@ -568,6 +568,23 @@ def test_questions_to_the_edge() -> None:
     ]
 
 
+def test_a_late_answer_is_none_of_a_call_that_has_its_id_now() -> None:
+    """R19: the edge answers at last what has failed meanwhile."""
+    desk = umq_desk({"call_timeout_s": 1.0, "ping_interval_s": 0.0})
+    client = joined(desk)
+    assert client.say('C1:["stats"]') == []
+    ((number, _),) = desk.questions
+    desk.questions.clear()
+    desk.advance(1.1)
+    assert client.heard() == ["E1:7 no answer within 1 s"]
+    assert client.say('C1:["journal"]') == []
+    desk.broker.answered(number, {"old": 1}, desk.now)
+    desk.done()
+    assert client.heard() == []
+    _answered(desk, None)
+    assert client.heard() == ['R1:{"journal":null}']
+
+
 def test_an_edge_that_does_not_answer_is_waited_for_no_longer_than_a_client() -> None:
     desk = umq_desk({"call_timeout_s": 5.0, "ping_interval_s": 0.0})
     client = joined(desk)
