@@ -137,6 +137,7 @@ _MOST_FAILURES = 100  # of filters, told in one turn: one may fail for each publ
 _MOST_DENIALS = 20  # told in one turn
 _STEPS_OF_A_FILTER = 4  # it takes so many times as long as a step
 _MOST_MAKERS = 16  # for whom one subscription of a queue is made: the latest
+_MOST_PINGS = 1000  # that are not answered yet; the oldest gives way to one more
 _SHOWN_PATTERNS = 20  # of a client's subscriptions
 _STEPS_OF_A_LOOK = 4  # at a topic or a client, among all
 _HELD_LOGIN = "login"  # why a connection is not read
@@ -156,8 +157,9 @@ class Client:
 
     ``alone`` is the connection as the only receiver. ``internal``: it is a part of this process,
     counted by nobody. ``answers`` are what it is still to be told of retained messages; meanwhile,
-    or while it pays for steps, what it asks for waits in ``suspended``. ``published`` counts its
-    publications. ``queues`` are those it consumes, ``own_queues``
+    or while it pays for steps, what it asks for waits in ``suspended``. ``told``: bytes of answers
+    since it has drained. ``published`` counts its publications. ``queues`` are those it consumes,
+    ``own_queues``
     those of them for which it needs no right. ``held_by``: full queues it has to wait for.
     ``congested``: its connection takes no more for now; ``paced``: its session waits until that has
     taken what it was given; ``holds``: its session takes no more, so
@@ -179,6 +181,7 @@ class Client:
     holds: bool = False
     slow: SlowPolicy = "pause"
     answers: deque[_RetainedAnswer] | None = None
+    told: int = 0
     suspended: deque[Command] | None = None
     queues: set[bytes] | None = None
     own_queues: frozenset[bytes] = frozenset()
@@ -562,6 +565,7 @@ class Broker:
         if client is None or client.closing or self._ending:
             return
         self._begin(connection, now)
+        client.told = 0
         if client.paced:
             client.paced = False
             self._run_all(client, self._ask(client, client.session.drained, now))
@@ -1848,10 +1852,9 @@ class Broker:
     def _send_retained(self, client: Client) -> None:
         """Tell a client more of what is retained, as much as may wait for it."""
         answers = client.answers
-        size = 0
-        while answers and size < _STEP_BYTES and not client.closing:
+        while answers and client.told < _STEP_BYTES and not client.closing:
             if answers[0].messages:
-                size += self._send_one_retained(client, answers[0])
+                client.told += self._send_one_retained(client, answers[0])
             else:
                 answers.popleft()
         while answers and not answers[0].messages:
@@ -2307,6 +2310,8 @@ class Broker:
             commands = self._said(pinged, ping, tag, self._now, otherwise=None)
             if commands is None:
                 continue
+            if len(self._pings) >= _MOST_PINGS:
+                self._end_ping(next(iter(self._pings)), None, "has not answered yet")
             self._pings[tag] = _Pinged(
                 client.connection, pinged.connection, self._now, command.answer
             )
@@ -2332,7 +2337,9 @@ class Broker:
         ]
 
     def _ponged(self, client: Client, command: Ponged) -> None:
-        self._end_ping(command.tag, self._now, "")
+        ping = self._pings.get(command.tag)
+        if ping is not None and ping.pinged == client.connection:  # nobody answers for another
+            self._end_ping(command.tag, self._now, "")
 
     def _end_pings(self, client: Client) -> None:
         """Answer those that wait for a client that leaves; forget its own."""

@@ -17,7 +17,7 @@ class _Awaited:
 class AttachmentQueue:
     """Messages whose attachments have not all come, at most ``most`` attachments of them.
 
-    What has come is in memory until the last one is there, and is taken from ``held``.
+    What has come, texts too, is in memory until the last one is there, and is taken from ``held``.
     """
 
     def __init__(self, most: int, held: Budget) -> None:
@@ -28,12 +28,19 @@ class AttachmentQueue:
         self.missing = 0  # how many are yet to come
 
     def announce(self, message: Message) -> bool:
-        """Await a message's attachments, at least one; False if these are too many."""
-        if self.missing + message.attachments > self._most:
+        """Await a message's attachments, at least one; False if these are too many (``has_room``
+        tells), or there is no memory for the message."""
+        size = _size(message)
+        if not (self.has_room(message) and self._held.take(size)):
             return False
+        self._taken += size
         self.missing += message.attachments
         self._queue.append(_Awaited(message))
         return True
+
+    def has_room(self, message: Message) -> bool:
+        """Whether so many attachments more may be awaited."""
+        return self.missing + message.attachments <= self._most
 
     def settle(self, attachment: Attachment) -> tuple[Message, list[Attachment]] | str | None:
         """Take the next attachment, or why there is none.
@@ -53,7 +60,8 @@ class AttachmentQueue:
         if len(first.attachments) < first.message.attachments:
             return None
         self._queue.popleft()
-        size = sum(len(each) for each in first.attachments if isinstance(each, bytes))
+        size = _size(first.message)
+        size += sum(len(each) for each in first.attachments if isinstance(each, bytes))
         self._held.give(size)
         self._taken -= size
         return first.message, first.attachments
@@ -63,3 +71,9 @@ class AttachmentQueue:
         self._queue.clear()
         self._held.give(self._taken)
         self._taken = self.missing = 0
+
+
+def _size(message: Message) -> int:
+    """Return about how many bytes a message takes until then."""
+    payload = message.payload
+    return len(payload) if payload.isascii() else 4 * len(payload)

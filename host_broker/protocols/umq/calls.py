@@ -45,6 +45,7 @@ from host_broker.questions import (
 )
 
 ALERTS = "alerts/*/*"
+_MOST_PLACES = 100  # remembered where pages of a client end at what it may not hear
 _MOST_MS = 1 << 53  # of a time, and of an interval: what JSON's numbers hold
 
 
@@ -151,6 +152,8 @@ class Calls:
         self._until: dict[int, float] = {}  # calls that are answered later, the oldest first
         self._asked: dict[int, _Asked] = {}
         self._last_asked = 0
+        self._places: dict[str, bytes] = {}  # topics that it may not hear, by what stands for them
+        self._last_place = 0
         self._syncs: list[int] = []  # calls that wait until what was retained is told
 
     @property
@@ -226,8 +229,13 @@ class Calls:
         self._until.pop(call, None)
         self._session.peer.fail(call, code, text, early=early)
 
-    def _wait(self, call: int, now: float) -> None:
-        self._until[call] = now + self._settings.call_timeout_s
+    def _wait(self, call: int, now: float) -> float:
+        """Return until when an answer is waited for; that tells it from a later call of this id."""
+        until = self._until[call] = now + self._settings.call_timeout_s
+        return until
+
+    def _is_late(self, call: int, until: float) -> bool:
+        return self._until.get(call) != until
 
     def _allow(self, action: Action, path: bytes) -> None:
         view, connection = self._shared.view, self._session.connection
@@ -362,7 +370,10 @@ class Calls:
             raise CallFailed(MALFORMED, "an empty call is not delivered")
         if len(body) > self._shared.bus.max_body:
             raise CallFailed(MALFORMED, "the body is too long", "bus.max_body")
-        level = own_level(client) if client else b""
+        try:
+            level = own_level(client) if client else b""
+        except UnicodeEncodeError:  # half of a surrogate pair
+            raise CallFailed(MALFORMED, "call: CLIENT is no text") from None
         found = self._shared.callable(level)
         if found is None:
             raise CallFailed(NO_ROUTE, f"no client {client!r} takes calls now")
@@ -412,9 +423,11 @@ class Calls:
         if not isinstance(client, int | str) or isinstance(client, bool):
             raise CallFailed(MALFORMED, "ping: CLIENT is a name, or the number of a connection")
         self._allow("subscribe", b"$/info/clients")
-        self._wait(call, now)
+        until = self._wait(call, now)
 
         def answer(seconds: float | None, why: str) -> Sequence[Command]:
+            if self._is_late(call, until):
+                return NOTHING
             if seconds is None:
                 self._fail(call, NO_ROUTE, f"{client!r} {why}")
             else:
@@ -432,7 +445,11 @@ class Calls:
         more = len(facts) > page.limit
         del facts[page.limit :]
 
+        until = self._wait(call, now)
+
         def answer(traffic: Mapping[int, Traffic] | NoAnswer) -> Sequence[Command]:
+            if self._is_late(call, until):
+                return NOTHING
             told: list[dict[str, object]] = []
             for each in facts:
                 seen = None if isinstance(traffic, NoAnswer) else traffic.get(each.connection)
@@ -460,29 +477,26 @@ class Calls:
             self._answer_page(call, "clients", told, facts[-1].connection if more else None)
             return self._session.answered()
 
-        self._wait(call, now)
         return [Ask(AskTraffic(tuple(each.connection for each in facts)), answer)]
 
     def _topics(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         page = self._page(arguments, "")
         self._allow("subscribe", b"$/info/topics")
         view = self._shared.view
-        found = view.topics(page.prefix.encode(), page.after.encode(), page.limit + 1)
+        found = view.topics(page.prefix.encode(), self._behind(page), page.limit + 1)
         told = [
             {"topic": topic.decode(errors="replace"), "retained": view.is_retained(topic)}
             for topic in found[: page.limit]
             if self._may_hear(topic)
         ]
-        after = found[page.limit - 1] if len(found) > page.limit else None
+        after = self._place(found[page.limit - 1]) if len(found) > page.limit else None
         self._answer_page(call, "topics", told, after)
         return NOTHING
 
     def _retained(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         page = self._page(arguments, "")
         self._allow("subscribe", b"$/info/topics")
-        found = self._shared.view.retained(
-            page.prefix.encode(), page.after.encode(), page.limit + 1
-        )
+        found = self._shared.view.retained(page.prefix.encode(), self._behind(page), page.limit + 1)
         publications: list[object] = []
         attachments: list[bytes] = []
         size = taken = 0
@@ -499,7 +513,7 @@ class Calls:
                 nobody, message.topic, body, message.at_ms, 0, message.properties, kept=True
             )
             publications.append(told(waiting, attachments))
-        after = found[taken - 1].topic if len(found) > taken else None
+        after = self._place(found[taken - 1].topic) if len(found) > taken else None
         is_long = taken < min(len(found), page.limit)
         self._answer_page(call, "retained", publications, after, attachments)
         return [Discard("umq.max_answer_bytes")] if is_long else NOTHING
@@ -549,14 +563,17 @@ class Calls:
     def _ask(
         self, call: int, question: AskStatistics | AskJournal, name: str, now: float
     ) -> Sequence[Command]:
+        until = self._wait(call, now)
+
         def answer(found: object) -> Sequence[Command]:
+            if self._is_late(call, until):
+                return NOTHING
             if isinstance(found, NoAnswer):
                 self._fail(call, LATER, found.reason)
             else:
                 self._answer(call, {name: found})
             return self._session.answered()
 
-        self._wait(call, now)
         return [Ask(question, answer)]
 
     def _history(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
@@ -593,7 +610,11 @@ class Calls:
     def _ask_history(
         self, call: int, question: AskHistory, name: str, now: float
     ) -> Sequence[Command]:
+        until = self._wait(call, now)
+
         def answer(found: History | NoAnswer) -> Sequence[Command]:
+            if self._is_late(call, until):
+                return NOTHING
             if isinstance(found, NoAnswer):
                 self._fail(call, LATER, found.reason)
                 return self._session.answered()
@@ -610,7 +631,6 @@ class Calls:
             self._answer(call, answer, attachments)
             return self._session.answered()
 
-        self._wait(call, now)
         return [Ask(question, answer)]
 
     def _page(self, arguments: _Arguments, first: int | str) -> _Page:
@@ -634,7 +654,7 @@ class Calls:
         call: int,
         name: str,
         told: Sequence[object],
-        after: int | bytes | None,
+        after: int | str | bytes | None,
         attachments: Sequence[bytes] = (),
     ) -> None:
         """Answer a part of something long; ``after``: where the next one begins, None: no more."""
@@ -642,6 +662,26 @@ class Calls:
         if after is not None:
             answer["after"] = after.decode(errors="replace") if isinstance(after, bytes) else after
         self._answer(call, answer, attachments)
+
+    def _place(self, topic: bytes) -> str:
+        """Return where a page ends: its last topic, or what stands for one that is not told."""
+        if self._may_hear(topic):
+            return topic.decode(errors="replace")
+        self._last_place += 1
+        place = f"\0{self._last_place}"  # no topic has a NUL
+        if len(self._places) >= _MOST_PLACES:
+            del self._places[next(iter(self._places))]
+        self._places[place] = topic
+        return place
+
+    def _behind(self, page: _Page) -> bytes:
+        """Return behind which topic a page begins."""
+        after = str(page.after)
+        if not after.startswith("\0"):
+            return after.encode()
+        if after not in self._places:
+            raise CallFailed(MALFORMED, "this 'after' is known no more; begin at the first page")
+        return self._places[after]
 
     def _may_hear(self, topic: bytes) -> bool:
         view = self._shared.view

@@ -94,7 +94,8 @@ class Peer:
         self._awaited = AttachmentQueue(
             limits.max_attachments, held if held is not None else Budget(1 << 62)
         )
-        self._state = _State.WAIT_HELLO if role == "server" else _State.WAIT_WELCOME
+        self._is_server = role == "server"
+        self._state = _State.WAIT_HELLO if self._is_server else _State.WAIT_WELCOME
         self._asked_version = 0
         self._incoming: set[int] = set()  # ids of calls that we have to answer
         self._outgoing: set[int] = set()  # ids of calls that we await the answers of
@@ -143,6 +144,8 @@ class Peer:
         if not read.attachments:
             return self._said(read, ())
         if not self._awaited.announce(read):
+            if self._awaited.has_room(read):
+                return self._too_much_held()
             most = limits.max_attachments
             reason = f"more than {most} attachments are announced and yet to come"
             return self._broken(_fault("umq.max_attachments", reason), REJECTED)
@@ -164,8 +167,7 @@ class Peer:
         if settled is None:
             return []
         if settled == "held":
-            reason = "all clients together hold as much as bus.max_held_bytes allows"
-            return self._broken(_fault("bus.max_held_bytes", reason), REJECTED)
+            return self._too_much_held()
         if isinstance(settled, str):
             if self._limits.strict_attachments:
                 return self._broken(_fault("A9", "an attachment that nobody has announced"))
@@ -193,6 +195,9 @@ class Peer:
                 self._state = _State.GREETING
         elif command in "HW":
             return _fault("A24", f"{command} comes once, from the other end, and first")
+        elif self._state is _State.GREETING and self._is_server and command != "F":
+            # Its attachments are yet to come: nobody knows who says this.
+            return _fault("A26", f"{command} comes before W")
         return None
 
     def _said(self, message: Message, attachments: Sequence[Attachment]) -> list[Event | Violation]:
@@ -282,6 +287,10 @@ class Peer:
             return [Violation("umq.max_attributes", reason, 0, fatal=False)]
         self.attributes[event.name] = event
         return [event]
+
+    def _too_much_held(self) -> list[Event | Violation]:
+        reason = "all clients together hold as much as bus.max_held_bytes allows"
+        return self._broken(_fault("bus.max_held_bytes", reason), REJECTED)
 
     def _broken(self, fault: Violation, code: int = MALFORMED) -> list[Event | Violation]:
         """Say F: the other end has broken the protocol, or a limit of ours."""

@@ -341,9 +341,13 @@ class UmqSession(Session):
     # ---- what they are made of ----
 
     def _told(self, now: float) -> Sequence[Command]:
-        """Send the next updates."""
-        for topic, payload, attachments in self.updates.take(now):
-            self.peer.update(topic.id, payload, attachments)
+        """Send the next updates, of what was retained all that is here: the broker gives more of it
+        as that is taken, so it would become ever more."""
+        while True:
+            for topic, payload, attachments in self.updates.take(now):
+                self.peer.update(topic.id, payload, attachments)
+            if not self.updates.tells_kept:
+                break
         self._calls.told()
         return self._flushed()
 
@@ -502,6 +506,10 @@ def _read_hello(hello: Hello) -> _Credentials | str:
         return said
     user, password, token = (document.get(name) for name in ("user", "password", "token"))
     if not all(each is None or isinstance(each, str) for each in (user, password, token)):
+        return "token, user and password are texts"
+    try:
+        "".join(filter(None, (user, password, token))).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
         return "token, user and password are texts"
     if user and token is not None:
         return _Credentials(user, token)  # nobody else's will do

@@ -121,9 +121,7 @@ class WebSocket:
         self._head: bytearray | None = bytearray()  # None: it is over
         self._waits = False  # an ``Upgrade`` is to be decided
         self._unread = bytearray()
-        self._texts: list[str] = []
-        self._binaries: list[bytes] = []
-        self._size = 0  # of the unfinished message
+        self._unfinished = bytearray()  # of a message: as bytes, since fragments may be tiny
         self._ended = False
         self._refusal: tuple[int, bytearray] | None = None  # what the server answers
 
@@ -229,49 +227,31 @@ class WebSocket:
         return None
 
     def _text(self, event: TextMessage) -> Item | None:
-        data = event.data
-        size = len(data) if data.isascii() else len(data.encode())
-        fault = self._excess(size, self._max_text, "umq.max_text")
-        if fault is not None:
-            return self._end(fault)
-        if event.message_finished:
-            self._give_back()
-            texts, self._texts = self._texts, []
-            return "".join([*texts, data]) if texts else data
-        if data:
-            self._keep(size)
-            self._texts.append(data)
-        return None
+        data, is_last = event.data.encode(), event.message_finished
+        whole = self._put_together(data, self._max_text, "umq.max_text", is_last=is_last)
+        return whole.decode() if isinstance(whole, bytes) else whole
 
     def _binary(self, event: BytesMessage) -> Item | None:
-        data = bytes(event.data)
-        fault = self._excess(len(data), self._max_binary, "umq.max_attachment")
-        if fault is not None:
-            return self._end(fault)
-        if event.message_finished:
+        data, is_last = bytes(event.data), event.message_finished
+        return self._put_together(data, self._max_binary, "umq.max_attachment", is_last=is_last)
+
+    def _put_together(self, data: bytes, most: int, limit: str, *, is_last: bool) -> Item | None:
+        """Return the whole message that a fragment ends, or the limit that it breaks."""
+        if len(self._unfinished) + len(data) > most:
+            return self._end(TooLong(limit, most))
+        if len(data) > self._held.left:
+            return self._end(TooLong("bus.max_held_bytes", self._held.left))
+        if is_last:
+            whole = bytes(self._unfinished) + data if self._unfinished else data
             self._give_back()
-            binaries, self._binaries = self._binaries, []
-            return b"".join([*binaries, data]) if binaries else data
-        if data:
-            self._keep(len(data))
-            self._binaries.append(data)
+            return whole
+        self._held.take(len(data))
+        self._unfinished += data
         return None
-
-    def _excess(self, size: int, most: int, limit: str) -> TooLong | None:
-        """Return the limit that so much more breaks, None if there is room for it."""
-        if self._size + size > most:
-            return TooLong(limit, most)
-        if size > self._held.left:
-            return TooLong("bus.max_held_bytes", self._held.left)
-        return None
-
-    def _keep(self, size: int) -> None:
-        self._size += size
-        self._held.take(size)
 
     def _give_back(self) -> None:
-        self._held.give(self._size)
-        self._size = 0
+        self._held.give(len(self._unfinished))
+        self._unfinished.clear()
 
     def _end(self, last: Item) -> Item:
         """Nothing comes behind this."""
@@ -281,7 +261,6 @@ class WebSocket:
 
     def _forget(self) -> None:
         self._give_back()
-        self._texts, self._binaries = [], []
         self._unread.clear()
 
     # ---- what is said ----
@@ -310,8 +289,14 @@ class WebSocket:
         self.close()
 
     def send(self, message: str | bytes) -> None:
-        """Send a text or binary message."""
-        self._say(TextMessage(message) if isinstance(message, str) else BytesMessage(message))
+        """Send a text or binary message; half of a surrogate pair, which is no UTF-8, as ``?``."""
+        if isinstance(message, bytes):
+            self._say(BytesMessage(message))
+            return
+        try:
+            self._say(TextMessage(message))
+        except UnicodeEncodeError:  # JSON can spell it, so names and mistakes may have it
+            self._say(TextMessage(message.encode(errors="replace").decode()))
 
     def ping(self, payload: bytes) -> None:
         """Ask for a pong."""

@@ -306,17 +306,26 @@ def test_of_topics_one_may_not_hear_nothing_is_said() -> None:
     for topic in ("attic", "hall/a", "hall/secret/b", "hall/z"):
         root.result("publish", topic, "1", {"retain": True})
     alice = _alice(desk)
-    found: list[str] = []
-    page: dict[str, Any] = {"limit": 1}
-    while True:
-        said = alice.result("retained", page)
-        found += [each["topic"] for each in said["retained"]]
-        if not said["more"]:
-            break
-        page["after"] = said["after"]
-    assert [each for each in found if each[0] != "$"] == ["hall/a", "hall/z"]
+    for method in ("retained", "topics"):
+        found: list[str] = []
+        page: dict[str, Any] = {"limit": 1}
+        while True:
+            said = alice.result(method, page)
+            assert "attic" not in str(said)
+            assert "secret" not in str(said)
+            found += [each["topic"] for each in said[method]]
+            if not said["more"]:
+                break
+            page["after"] = said["after"]
+        assert [each for each in found if each[0] != "$"] == ["hall/a", "hall/z"]
     topics = [each["topic"] for each in alice.result("topics")["topics"]]
     assert [each for each in topics if each[0] != "$"] == ["hall/a", "hall/z"]
+    for _ in range(101):
+        place = alice.result("topics", {"limit": 1, "after": "$~"})["after"]
+    assert alice.result("topics", {"limit": 1, "after": place})["topics"][0]["topic"] == "hall/a"
+    assert alice.call("topics", {"after": "\0" + "1"}) == (
+        "E3 this 'after' is known no more; begin at the first page"
+    )
 
 
 def test_rights_that_are_taken_away_end_topics() -> None:

@@ -101,3 +101,20 @@ def test_any_order_is_that_of_a_simple_list(
     assert queue.missing == announced
     queue.close()
     assert held.left == 10_000
+
+
+def test_a_text_is_held_until_its_attachments_are_there() -> None:
+    """bus.max_held_bytes: what is announced and does not come is no way round it."""
+    held = Budget(100)
+    queue = AttachmentQueue(10, held)
+    assert queue.announce(Message("C", 1, "x" * 60, 1))
+    assert held.left == 40
+    other = Message("C", 2, "x" * 60, 1)
+    assert not queue.announce(other)
+    assert queue.has_room(other)
+    queue.settle(b"12345")
+    assert held.left == 100
+    assert queue.announce(Message("C", 3, "ä" * 20, 1))
+    assert held.left == 20
+    queue.close()
+    assert held.left == 100

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from wsproto.events import Pong
 
 from host_broker.protocols.lightmq.events import Ping
 from host_broker.questions import (
@@ -18,7 +19,13 @@ from host_broker.questions import (
 )
 from tests.host_broker.desk import Desk
 from tests.host_broker.lightmq_peer import board as lightmq_board
-from tests.host_broker.protocols.umq.peer import UmqPeer, joined, umq_desk, updates
+from tests.host_broker.protocols.umq.peer import (
+    UmqPeer,
+    joined,
+    spelled_id,
+    umq_desk,
+    updates,
+)
 
 _DAY_MS = 1_795_000_000_000
 
@@ -379,6 +386,33 @@ def test_pings_that_come_to_nothing() -> None:
     assert client.heard() == ["EY:7 no answer within 5 s"]
 
 
+def test_nobody_answers_the_ping_of_another() -> None:
+    """Any client of a WebSocket can send a pong that nobody has asked for."""
+    desk = umq_desk()
+    client, other, board = joined(desk), joined(desk), lightmq_board(desk, "kitchen")
+    client.say('C1:["ping", "kitchen"]')
+    (ping,) = board.heard()
+    assert isinstance(ping, Ping)
+    for tag in range(10):
+        other.event(Pong(b"%d" % tag))
+    assert client.heard() == []
+    desk.now += 0.0125
+    board.say(board.codec.pong(ping.id))
+    assert client.heard() == ['R1:{"ms":12.5}']
+
+
+def test_so_many_pings_may_be_unanswered() -> None:
+    """Though who has asked waits no longer."""
+    desk = umq_desk({"ping_interval_s": 0.0, "call_timeout_s": 1.0, "max_calls": 1000})
+    client = joined(desk)
+    lightmq_board(desk, "kitchen")
+    for _ in range(3):
+        client.say(*(f'C{spelled_id(number)}:["ping", "kitchen"]' for number in range(500)))
+        desk.advance(1.1)
+        client.heard()
+    assert len(desk.broker._pings) == 1000
+
+
 # ---- what is there ----
 
 
@@ -532,6 +566,23 @@ def test_questions_to_the_edge() -> None:
         b"\xfe",
         "E4:8 the disk is away",
     ]
+
+
+def test_a_late_answer_is_none_of_a_call_that_has_its_id_now() -> None:
+    """R19: the edge answers at last what has failed meanwhile."""
+    desk = umq_desk({"call_timeout_s": 1.0, "ping_interval_s": 0.0})
+    client = joined(desk)
+    assert client.say('C1:["stats"]') == []
+    ((number, _),) = desk.questions
+    desk.questions.clear()
+    desk.advance(1.1)
+    assert client.heard() == ["E1:7 no answer within 1 s"]
+    assert client.say('C1:["journal"]') == []
+    desk.broker.answered(number, {"old": 1}, desk.now)
+    desk.done()
+    assert client.heard() == []
+    _answered(desk, None)
+    assert client.heard() == ['R1:{"journal":null}']
 
 
 def test_an_edge_that_does_not_answer_is_waited_for_no_longer_than_a_client() -> None:

@@ -106,6 +106,35 @@ def test_the_token_of_http_lets_in() -> None:
             assert str(heard[0]).startswith("W1:" if is_right else "F0:1 "), (headers, hello)
 
 
+def test_nothing_is_done_before_a_login_whatever_the_hello_waits_for() -> None:
+    """A26: a hello whose attachments are yet to come lets nobody in."""
+    desk = umq_desk()
+    desk.broker.settings_changed(Settings(http=HttpSettings(token="sha256:" + "0" * 64)))
+    other = UmqPeer(desk, peer=_AWAY)
+    other.heard()
+    fatal, close = other.say("A1:H1:", 'C1:["publish", "a", "x", {"retain": true}]')
+    assert fatal == "F0:3 Protocol error: C comes before W"
+    assert close == ("close", 1000)
+    assert not desk.broker.is_retained(b"a")
+
+
+def test_half_a_surrogate_pair_ends_nobody() -> None:
+    """JSON can spell what is no text: calls fail, logins are refused."""
+    client = joined(umq_desk())
+    for said, answer in (
+        (["unsubscribe", "\ud800"], "E3 ? is no subscription"),
+        (["clients", {"after": "\ud800"}], 'E3 clients: after cannot be "?"'),
+        (["call", "\ud800", "x"], "E3 call: CLIENT is no text"),
+    ):
+        assert client.call(*said) == answer
+    for hello in ({"user": "\ud800"}, {"token": "\ud800"}, {"user": "a", "password": "\ud800"}):
+        other = UmqPeer(umq_desk())
+        other.heard()
+        assert other.say(f"H1:{json.dumps(hello)}")[0] == (
+            "F0:1 token, user and password are texts"
+        )
+
+
 # ---- where it is from ----
 
 

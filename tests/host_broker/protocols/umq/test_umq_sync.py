@@ -7,7 +7,7 @@ from tests.host_broker.desk import Desk
 from tests.host_broker.protocols.umq.peer import Heard, UmqPeer, joined, umq_desk, updates
 
 _RETAINED = 2000
-_BODY = b"x" * 200  # so that they do not go out at once
+_BODY = b"x" * 400  # so that they do not go out at once
 
 
 def _desk() -> tuple[Desk, UmqPeer]:

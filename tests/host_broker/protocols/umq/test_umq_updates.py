@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from host_broker.bus.delivery import Delivery
 from host_broker.bus.publication import pack
+from host_broker.protocols.umq.session import UmqSession
 from host_broker.protocols.umq.updates import Topic, Updates
 from host_broker.stats import Dropped
 from host_broker.wire.budget import Budget
@@ -155,6 +156,49 @@ def test_long_retained_answers_come_as_they_are_taken_and_are_never_dropped() ->
     assert sorted(kept) == [f"a/{number:03}" for number in range(300)]
     live = [each.get("text", each) for each in found if not each.get("retained")]
     assert live == [{"dropped": 10}, *map(str, range(10, 20))]
+
+
+def test_no_more_of_a_long_retained_answer_waits_than_the_broker_gives_at_once() -> None:
+    """What a client has not taken stays where it is retained."""
+    desk = umq_desk()
+    board = desk.open()
+    for number in range(1000):
+        desk.pub(board, f"a/{number:03}", b"x" * 5000, cache=True)
+    client = joined(desk)
+    _slow(desk, client)
+    client.result("subscribe", "a/**", "A")
+    session = desk.broker._clients[client.connection].session
+    assert isinstance(session, UmqSession)
+    found, most = 0, 0
+    for _ in range(100):
+        most = max(most, sum(each.size for each in session.updates._kept))
+        desk.broker.proceed(client.connection, desk.now)
+        desk.done()
+        found += len(updates(client.heard()))
+    assert found == 1000
+    assert most < 300 * 1024
+
+
+def test_many_subscriptions_have_no_more_wait_than_one() -> None:
+    """Each of them is told less than the broker gives at once."""
+    desk = umq_desk()
+    board = desk.open()
+    for number in range(20):
+        desk.pub(board, f"a/{number:02}", b"x" * 10_000, cache=True)
+    client = joined(desk)
+    _slow(desk, client)
+    client.say(*(f'C{number}:["subscribe", "a/**", "{number}"]' for number in range(1, 10)))
+    session = desk.broker._clients[client.connection].session
+    assert isinstance(session, UmqSession)
+    heard: list[Any] = []
+    most = 0
+    for _ in range(30):
+        most = max(most, sum(each.size for each in session.updates._kept))
+        desk.broker.proceed(client.connection, desk.now)
+        desk.done()
+        heard += client.heard()
+    assert [len(updates(heard, str(number))) for number in range(1, 10)] == [20] * 9
+    assert most < 300 * 1024
 
 
 # ---- every_ms ----

@@ -1,6 +1,7 @@
 """The WebSocket beneath UMQ: cuts, fragments, what is none."""
 
 import struct
+import tracemalloc
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -193,6 +194,24 @@ def test_unfinished_messages_are_held_together() -> None:
     one.receive_data(_frame(0x02, b"123456"))
     one.close()
     assert held.left == 10
+
+
+@pytest.mark.parametrize(("first", "fragment"), [(0x01, b"\xc3\xa4"), (0x02, b"ab")])
+def test_tiny_fragments_take_no_more_than_is_counted(first: int, fragment: bytes) -> None:
+    """bus.max_held_bytes: a fragment is no object of its own."""
+    held, count = Budget(1 << 20), 20_000
+    server = _server(max_text=1 << 20, max_binary=1 << 20, held=held)
+    server.receive_data(_frame(first, fragment))
+    rest = _frame(0, fragment) * (count // 10)
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            assert server.receive_data(rest) == []
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (1 << 20) - held.left == 2 * (count + 1)
+    assert kept < 2 * 2 * count
 
 
 @pytest.mark.parametrize(
