@@ -70,6 +70,7 @@ _NAMES = [
     "confirm_micromsg2",
     "fragments_window",
     "store",
+    "store_count",
     "peers",
 ]
 # What this build cannot do, and what it says then.
@@ -80,7 +81,7 @@ _UNABLE = {
     ),
     # Its asyncio is the browser's.
     **dict.fromkeys(
-        ["aio", "aio_handlers", "aio_loss", "aio_micromsg2", "aio_queues"],
+        ["aio", "aio_handlers", "aio_loss", "aio_micromsg2", "aio_queues", "aio_waits"],
         "module 'asyncio' has no attribute 'run'",
     ),
     "uart": "FAIL asyncio_works_over_it",

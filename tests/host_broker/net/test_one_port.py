@@ -167,7 +167,7 @@ def test_micromsg2_has_listeners_of_its_own_for_what_auto_cannot_tell(tmp_path: 
             "auto://0.0.0.0:0",
             "without encryption and authentication; listen on 127.0.0.1 or with autos",
         ),
-        ("auto://127.0.0.1:0/board", "and MicroMsg2 have client ids"),
+        ("auto://127.0.0.1:0/board", "MicroMsg2 and UMQ have client ids"),
     ],
 )
 def test_an_auto_listener_that_cannot_be_says_why(address: str, words: str) -> None:
