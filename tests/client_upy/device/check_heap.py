@@ -275,11 +275,15 @@ def a_long_run_leaves_nothing_behind():
     client.subscribe(b"a/*/c", counter.whole)
     work = round_trips(client, counter)
     work(100)
-    gc.collect()
-    before = gc.mem_alloc()
-    work(200 if sys.platform == "rp2" else 5000)
-    gc.collect()
-    grown = gc.mem_alloc() - before
+    # What is left behind is left in each round; what the collector takes for a pointer is not.
+    for _ in range(3):
+        gc.collect()
+        before = gc.mem_alloc()
+        work(200 if sys.platform == "rp2" else 5000)
+        gc.collect()
+        grown = gc.mem_alloc() - before
+        if grown <= 128:
+            break
     equal(grown <= 128, True, "grown by %d bytes" % grown)
     client.close()
 
