@@ -1,18 +1,15 @@
 """Node for the tests of the JavaScript client: found, or they fail."""
 
 import functools
-import hashlib
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 from boards.virtual.rp2040.node import NodeTools, find_node
-from firmware import cache
+from tests.npm_packages import node_modules
 
 CLIENT = Path(__file__).parents[2] / "client_js"
-_INSTALL_S = 120
 _RUN_S = 300
 _LEAST_NODE = 20
 NODE_OPTIONS = "--experimental-websocket"  # Node 20 has a WebSocket then; later ones have it anyway
@@ -52,21 +49,5 @@ def run_tests(*arguments: str, **variables: str) -> int:
 
 def typescript() -> Path:
     """Return the compiler of the client's package-lock.json, installed into the cache once."""
-
-    def install(folder: Path) -> None:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(CLIENT / name, folder)
-        done = subprocess.run(
-            [*node().npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_S,
-            check=False,
-            env=environment(),
-        )
-        assert done.returncode == 0, done.stderr
-
-    key = hashlib.sha256((CLIENT / "package-lock.json").read_bytes()).hexdigest()[:16]
-    entry = cache.build_once("client-js-types", key, install)
-    return entry / "node_modules" / "typescript" / "bin" / "tsc"
+    modules = node_modules("client-js-types", CLIENT, node())
+    return modules / "typescript" / "bin" / "tsc"

@@ -1,42 +1,23 @@
 """The parts without sockets on MicroPython 1.28, which Debian does not have: npm does, for Node."""
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from boards.virtual.rp2040.node import find_node
-from firmware import cache
 from tests.client_upy.interpreters import DEVICE, Begun, Interpreter, begun, judged
+from tests.npm_packages import node_modules
 
 _HERE = Path(__file__).parent / "wasm"
-_INSTALL_S = 120
 
 
 @pytest.fixture(scope="module")
 def wasm() -> Interpreter:
     """MicroPython in Node, installed into the user's cache once."""
     tools = find_node()
-
-    def install(folder: Path) -> None:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(_HERE / name, folder)
-        done = subprocess.run(
-            [*tools.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_S,
-            check=False,
-            env={**os.environ, "PATH": f"{tools.node.parent}{os.pathsep}{os.environ['PATH']}"},
-        )
-        assert done.returncode == 0, done.stderr
-
-    entry = cache.build_once("micropython-wasm", "1.28.0-6", install)
-    package = entry / "node_modules/@micropython/micropython-webassembly-pyscript"
+    packages = node_modules("micropython-wasm", _HERE, tools)
+    package = packages / "@micropython/micropython-webassembly-pyscript"
     return Interpreter((str(tools.node), str(_HERE / "run.mjs"), str(package)))
 
 

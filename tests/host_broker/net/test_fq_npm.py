@@ -1,8 +1,6 @@
 """The npm client fq, 0.4.1, in Node, against a real broker: it takes it for fqd."""
 
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +9,11 @@ from typing import Any
 import pytest
 
 from boards.virtual.rp2040.node import NodeTools, find_node
-from firmware import cache
 from host_broker.client import connect
 from tests.host_broker.net.broker_process import END_S, BrokerProcess, broker, line_of, spawn
+from tests.npm_packages import node_modules
 
 _HERE = Path(__file__).parent / "npm_fq"
-_INSTALL_S = 120
 _ANSWER_S = 30.0
 _MOST_ASKED = 10_000
 _KEY_ORDER = [
@@ -31,26 +28,6 @@ _KEY_ORDER = [
     "octets_in",
     "octets_out",
 ]
-
-
-def _installed(tools: NodeTools) -> Path:
-    """Return the folder of the locked client, installed into the user's cache once."""
-
-    def install(folder: Path) -> None:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(_HERE / name, folder)
-        done = subprocess.run(
-            [*tools.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=_INSTALL_S,
-            check=False,
-            env={**os.environ, "PATH": f"{tools.node.parent}{os.pathsep}{os.environ['PATH']}"},
-        )
-        assert done.returncode == 0, done.stderr
-
-    return cache.build_once("npm-fq", "0.4.1-1", install) / "node_modules" / "fq"
 
 
 class _Node:
@@ -100,7 +77,7 @@ class _Node:
 @pytest.fixture(scope="module")
 def node() -> Iterator[_Node]:
     tools = find_node()
-    node = _Node(_installed(tools), tools)
+    node = _Node(node_modules("npm-fq", _HERE, tools) / "fq", tools)
     yield node
     node.process.communicate(timeout=END_S)  # the end of its input is the end of the driver
     assert node.process.returncode == 0
