@@ -5,6 +5,7 @@ files. Names come from the folder's own listing and never from a request, and no
 """
 
 import asyncio
+import functools
 import json
 import os
 import stat
@@ -23,6 +24,7 @@ MOST_ENTRIES = 10_000  # of a folder that are looked at
 LONGEST_EVENTS_BYTES = 16 * 1024 * 1024  # of a run's events that are read, the first
 LONGEST_LINE_BYTES = 1024 * 1024
 MOST_BOARDS = 256  # of a run
+MOST_REMEMBERED = 16  # runs whose events need not be read again while they are as they were
 LONGEST_REPORT_BYTES = 64 * 1024 * 1024
 LONGEST_TEXT = 500  # characters of what a file says
 _LEVELS = ("date=", "rig=", "run=")
@@ -162,9 +164,27 @@ def _summary(folder: str, *names: str) -> dict[str, Any] | None:
     run = _find(folder, *names)
     if run is None:
         return None
-    data = _read(run / _EVENTS, LONGEST_EVENTS_BYTES) or b""
-    summary = {
-        **_described(run),
+    events = run / _EVENTS
+    return {**_described(run), **_told(events, _version(events))}
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    """Return what is another when a file has become another or has more; None if there is none."""
+    try:
+        found = file.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@functools.lru_cache(MOST_REMEMBERED)
+def _told(file: Path, version: tuple[int, int, int] | None) -> dict[str, Any]:
+    """Return what events say of their run and its boards; nobody changes it.
+
+    Pages ask again and again: what has not changed (``version``) is not read again.
+    """
+    data = _read(file, LONGEST_EVENTS_BYTES) or b""
+    told: dict[str, Any] = {
         "started": "",
         "finished": "",
         "outcome": "",
@@ -176,14 +196,14 @@ def _summary(folder: str, *names: str) -> dict[str, Any] | None:
     for line in lines:
         event = _event(line)
         if event is None:
-            summary["unreadable"] += 1
+            told["unreadable"] += 1
         elif event["board_id"]:
             _count(event, boards)
         elif event["event"] == "run_started":
-            summary["started"] = event["ts"]
+            told["started"] = event["ts"]
         elif event["event"] == "run_finished":
-            summary["finished"], summary["outcome"] = event["ts"], event["outcome"]
-    return {**summary, "boards": list(boards.values())}
+            told["finished"], told["outcome"] = event["ts"], event["outcome"]
+    return {**told, "boards": list(boards.values())}
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

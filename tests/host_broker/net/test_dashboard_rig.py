@@ -183,10 +183,51 @@ def test_every_limit_is_kept(out: Path, port: int, monkeypatch: pytest.MonkeyPat
     assert rig._report(str(out), *names) == b"x" * 10
     events = (made.folder / "events.jsonl").read_bytes()
     monkeypatch.setattr(rig, "LONGEST_EVENTS_BYTES", len(events) // 2)
+    rig._told.cache_clear()  # what was read by another limit
     cut = rig._summary(str(out), *names)
     assert cut is not None and cut["more"] is True
     monkeypatch.setattr(rig, "LONGEST_LINE_BYTES", 10)
+    rig._told.cache_clear()
     unread = rig._summary(str(out), *names)
     assert unread is not None and unread["unreadable"] > 0 and unread["boards"] == []
     monkeypatch.setattr(rig, "MOST_ENTRIES", 1)
     assert len(rig._listed(out)) == 1
+    rig._told.cache_clear()  # these had limits of the test
+
+
+def test_so_many_runs_are_remembered(out: Path) -> None:
+    for number in range(rig.MOST_REMEMBERED + 2):
+        MadeRun(out, run_id=f"{number:02}").abort()
+    for run in rig._listed(out):
+        assert rig._summary(str(out), *(run[each] for each in ("date", "rig", "run"))) is not None
+    assert rig._told.cache_info().currsize == rig.MOST_REMEMBERED
+
+
+def test_events_that_are_as_they_were_are_not_read_again(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every page that is open asks for a run every few seconds."""
+    run = MadeRun(out, run_id="1")
+    passing_board(run, "vpico-1", rtt_us=[1000])
+    run.end(13)
+    (events,) = out.glob("rig/*/*/*/events.jsonl")
+    names = [part.partition("=")[2] for part in events.parts[-4:-1]]
+    read: list[Path] = []
+    read_file = rig._read
+    monkeypatch.setattr(rig, "_read", lambda file, most: read.append(file) or read_file(file, most))
+    first = rig._summary(str(out), *names)
+    assert first is not None
+    assert rig._summary(str(out), *names) == first
+    assert read == [events]
+    with events.open("a") as file:
+        file.write("what is no event\n")
+    assert rig._summary(str(out), *names) == {
+        **first,
+        "unreadable": 1,
+        "changed": rig._changed_ms(events),
+    }
+    assert read == [events, events]
+    events.unlink()
+    gone = rig._summary(str(out), *names)
+    assert gone is not None
+    assert (gone["boards"], gone["changed"]) == ([], None)
