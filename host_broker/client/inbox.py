@@ -18,6 +18,16 @@ class Mark:
     active: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What follows, up to the next of these, was told of this subscription; None: of any."""
+
+    subscription: int | None
+
+
+Item = Message | Mark | Behind
+
+
 class Inbox:
     """Not safe by itself: its user holds a lock. ``waiting``: tasks that wait for more.
 
@@ -26,11 +36,11 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self.items: deque[Message | Mark] = deque()
+        self.items: deque[Item] = deque()
         self.in_hand: Message | None = None
         self.waiting: list[asyncio.Future[None]] = []
 
-    def put(self, items: Iterable[Message | Mark]) -> None:
+    def put(self, items: Iterable[Item]) -> None:
         """Add; in the loop's thread, because it wakes tasks."""
         self.items.extend(items)
         if self.waiting:

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from host_broker.client.inbox import OVERHEAD_BYTES, Inbox, Mark
+from host_broker.client.inbox import OVERHEAD_BYTES, Behind, Inbox, Item, Mark
 from host_broker.client_errors import ClientError
 from host_broker.client_session import Message, Messages, Subscription
 
@@ -35,10 +35,11 @@ class Subscribed:
 class Subscriptions:
     """Of one client. ``matches(pattern, topic)`` is the protocol's rule.
 
-    A message is for every subscription that is read by itself and matches it; if there is none, it
-    is for ``inbox``. ``unread_bytes`` is about the memory of all that was not taken yet.
-    ``finished``: messages of which the broker is to be told that nobody needs them any more; its
-    user empties it. The program has finished with a message when it asks for the next one.
+    A message is for the subscription of which the broker has told it, else for every one that is
+    read by itself and matches it; if there is none, it is for ``inbox``. ``unread_bytes`` is about
+    the memory of all that was not taken yet. ``finished``: messages of which the broker is to be
+    told that nobody needs them any more; its user empties it. The program has finished with a
+    message when it asks for the next one.
     """
 
     def __init__(self, matches: Callable[[str, str], bool]) -> None:
@@ -51,6 +52,9 @@ class Subscriptions:
         self._routes: dict[tuple[str, bool], tuple[Inbox, ...]] = {}
         self._ignores_others = False
         self._has_left = False  # some subscription has ended
+        # In ``inbox``: of which subscription its first messages were told, and its last ones.
+        self._first_told: int | None = None
+        self._last_told: int | None = None
         # Of messages that are in several inboxes, by their id: how many have not finished.
         self._copies: dict[int, int] = {}
 
@@ -119,12 +123,14 @@ class Subscriptions:
         self.unread_bytes += len(messages) * OVERHEAD_BYTES
         self.unread_bytes += sum([len(message.payload) for message in messages])
         if not self._attached:
-            self.inbox.put(messages)
+            self._put_unread(messages, event.subscription)
             return
         if event.subscription is not None:
             known = self._all.get(event.subscription)
-            inbox = None if known is None else known.inbox
-            (inbox or self.inbox).put(messages)
+            if known is not None and known.inbox is not None:
+                known.inbox.put(messages)
+            else:
+                self._put_unread(messages, event.subscription)
             self._drop_others()
             return
         for message in messages:
@@ -165,6 +171,8 @@ class Subscriptions:
                 if not (item.active and subscribed.awaited):
                     return item
                 subscribed.awaited = False
+            elif isinstance(item, Behind):
+                self._first_told = item.subscription
         return None
 
     def inbox_of(self, subscribed: Subscribed | None) -> Inbox:
@@ -180,14 +188,22 @@ class Subscriptions:
             if subscribed.inbox is not None:
                 subscribed.inbox.wake()
 
+    def _put_unread(self, messages: list[Message], number: int | None) -> None:
+        """Put messages where they stay until it is known who reads what."""
+        if number != self._last_told:
+            self._last_told = number
+            self.inbox.items.append(Behind(number))
+        self.inbox.put(messages)
+
     def _drop_others(self) -> None:
         if self._ignores_others and self.inbox.items:
             self._drop(self.inbox, lambda message: True)
             self.inbox.items.clear()
+            self._first_told = self._last_told = None
 
     def _drop(self, inbox: Inbox, unwanted: Callable[[Message], bool]) -> None:
         """Throw messages away that were not taken. Marks stay."""
-        kept: deque[Message | Mark] = deque()
+        kept: deque[Item] = deque()
         for item in inbox.items:
             if isinstance(item, Message) and unwanted(item):
                 self.unread_bytes -= len(item.payload) + OVERHEAD_BYTES
@@ -199,7 +215,7 @@ class Subscriptions:
     def _hand_over(self, inbox: Inbox) -> None:
         """Give what nobody reads here any more to another subscription that wants it. Whoever waits
         there is to look again (``wake``)."""
-        kept: deque[Message | Mark] = deque()
+        kept: deque[Item] = deque()
         for item in reversed(inbox.items):
             if not isinstance(item, Message) or item.receipt is None:
                 kept.appendleft(item)
@@ -257,11 +273,19 @@ class Subscriptions:
     def _attach(self, subscribed: Subscribed) -> Inbox:
         """Give a subscription an inbox of its own, with what has come for it already."""
         inbox = subscribed.inbox = Inbox()
-        rest: list[Message | Mark] = []
+        rest: list[Item] = []
+        number = subscribed.spec.number
+        told = self._first_told
         for item in self.inbox.items:
             if isinstance(item, Mark):
-                mine = item.subscription == subscribed.spec.number
-            else:
+                mine = item.subscription == number
+            elif isinstance(item, Behind):
+                mine, told = False, item.subscription
+            elif told is None:
+                mine = self._is_for(subscribed.spec, item)
+            elif told in self._all or item.receipt is None:
+                mine = told == number
+            else:  # who was told of it has left, and somebody has to finish with it
                 mine = self._is_for(subscribed.spec, item)
             (inbox.items if mine else rest).append(item)
         self.inbox.items.clear()

@@ -38,7 +38,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_executors_need_what_the_docs_say_and_no_more(package: Path, tmp_path: Path) -> None:
     said = " ".join(_DOCS.read_text().split())
-    (needs,) = re.findall(r"`PYSPARK_PYTHON` names needs (.*?) Sizes are", said)
+    (needs,) = re.findall(r"`PYSPARK_PYTHON` names needs (.*?) The driver's", said)
     named = re.findall(r"`([^`]+)`", needs)
     assert named == ["pyspark[sql]", "msgspec", "deltalake", "cbor2"]
     python = clean_python(tmp_path / "least", *named[:2])

@@ -124,24 +124,9 @@ class ProtocolDetector:
 
     def ready_to_read(self) -> int:
         """Look at what there is; returns how many bytes somebody has read for it."""
-        context = self._context
-        try:
-            if self._refused:
-                return self._drop()
-            first = self._sock.recv(self._wanted, socket.MSG_PEEK)
-            verdict = context.recogniser.recognise(first) if first else ""
-            if verdict in (HTTP, _TLS) and self._is_spoken(verdict):
-                if self._wanted < _LONGEST_HEAD_BYTES:
-                    self._wanted = _LONGEST_HEAD_BYTES
-                    first = self._sock.recv(self._wanted, socket.MSG_PEEK)
-                if not is_whole_head(verdict, first):
-                    verdict = MORE
-            if verdict == MORE and self._has_ended():
-                verdict = ""
-        except (BlockingIOError, InterruptedError):
-            return 0
-        except OSError:
-            verdict = ""  # it was reset
+        if self._refused:
+            return self._drop()
+        verdict, first = self._look()
         if verdict == MORE:
             return 0
         if not verdict:
@@ -152,6 +137,12 @@ class ProtocolDetector:
 
     def ready_to_write(self) -> None:
         """Nothing waits to be written."""
+
+    # ---- called by those that wait ----
+
+    def has_spoken(self) -> bool:
+        """Whether its first words are there, and are looked at next."""
+        return not self._refused and self._look()[0] not in (MORE, "")
 
     # ---- called by the handshakes ----
 
@@ -164,6 +155,26 @@ class ProtocolDetector:
         """asyncio has the socket, or has closed it."""
 
     # ---- inside ----
+
+    def _look(self) -> tuple[str, bytes]:
+        """Return what it speaks, ``MORE``, or "" when it has ended, and the bytes that tell."""
+        recognise = self._context.recogniser.recognise
+        try:
+            first = self._sock.recv(self._wanted, socket.MSG_PEEK)
+            verdict = recognise(first) if first else ""
+            if verdict in (HTTP, _TLS) and self._is_spoken(verdict):
+                if self._wanted < _LONGEST_HEAD_BYTES:
+                    self._wanted = _LONGEST_HEAD_BYTES
+                    first = self._sock.recv(self._wanted, socket.MSG_PEEK)
+                if not is_whole_head(verdict, first):
+                    verdict = MORE
+            if verdict == MORE and self._has_ended():
+                verdict = ""
+        except (BlockingIOError, InterruptedError):
+            return MORE, b""
+        except OSError:
+            return "", b""  # it was reset
+        return verdict, first
 
     def _has_ended(self) -> bool:
         """Whether the peer sends no more; what it has sent is left unread, and hides the end."""
@@ -284,6 +295,10 @@ class TlsDetector(asyncio.Protocol):
     def peer(self) -> str:
         """Return its host."""
         return peer_name(self._transport.get_extra_info("socket"))
+
+    def has_spoken(self) -> bool:
+        """Never: what comes by TLS is taken as it comes."""
+        return False
 
     def evict(self) -> None:
         """End at once."""

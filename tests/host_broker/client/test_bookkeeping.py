@@ -131,6 +131,46 @@ def test_the_protocol_may_say_which_subscription_it_is_for() -> None:
     assert _taken(all, None) == [b"2"]
 
 
+def test_what_came_before_anybody_read_is_for_whom_the_protocol_said() -> None:
+    """UMQ tells each subscription of its own copy, also if the patterns of another match."""
+    all = Subscriptions(lambda pattern, topic: True)
+    first, second = _subscribed(1, "a/*"), _subscribed(2, "a/b")
+    for subscribed in (first, second):
+        all.add(subscribed)
+    for body in (b"x", b"y"):
+        all.deliver(Messages([Message("a/b", body)], subscription=1))
+        all.deliver(Messages([Message("a/b", body)], subscription=2))
+    all.deliver(Messages([Message("a/b", b"any")]))
+    assert _taken(all, first) == [b"x", b"y", b"any"]
+    assert _taken(all, second) == [b"x", b"y"]
+    assert _taken(all, None) == []
+    assert all.unread_bytes == 0
+
+
+def test_what_is_left_of_a_batch_is_still_for_whom_it_came() -> None:
+    all = Subscriptions(lambda pattern, topic: True)
+    first, second = _subscribed(1, "a/*"), _subscribed(2, "a/b")
+    for subscribed in (first, second):
+        all.add(subscribed)
+    all.deliver(Messages([Message("a/b", b"1"), Message("a/b", b"2")], subscription=2))
+    taken = all.take(None)
+    assert isinstance(taken, Message)
+    assert taken.payload == b"1"
+    assert _taken(all, first) == []
+    assert _taken(all, second) == [b"2"]
+
+
+def test_somebody_finishes_with_what_came_for_one_that_left() -> None:
+    all = Subscriptions(lambda pattern, topic: pattern == topic)
+    first, second = _subscribed(1, "jobs"), _subscribed(2, "jobs")
+    for subscribed in (first, second):
+        all.add(subscribed)
+    all.deliver(Messages([Message("jobs", b"1", receipt=1)], subscription=1))
+    all.remove(first)
+    assert _taken(all, second) == [b"1"]
+    assert [message.payload for message in all.finished] == [b"1"]
+
+
 def test_feedback_is_not_for_who_wants_messages() -> None:
     all = Subscriptions(fmqp().matches)
     told, heard = _subscribed(1, "a", feedback=True), _subscribed(2, "a")

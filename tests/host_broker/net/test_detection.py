@@ -246,6 +246,9 @@ def test_in_a_crowd_the_silent_have_less_time() -> None:
             def peer(self) -> str:
                 return ""
 
+            def has_spoken(self) -> bool:
+                return False
+
             def evict(self) -> None:
                 self.evicted = True
 
@@ -269,6 +272,45 @@ def test_in_a_crowd_the_silent_have_less_time() -> None:
         pending.close()
 
     play(act)
+
+
+def test_who_has_spoken_is_not_sent_away_because_nobody_has_looked_yet() -> None:
+    """On a busy machine the broker may be that late: others come before it is their turn."""
+
+    async def act(scene: Scene) -> None:
+        words = [pack(0, b"t", b"x"), b"", b"\x80", pack(0, b"t", b"y")]
+        peers = []
+        for said in words:
+            peers.append(scene.newcomer())
+            peers[-1].sendall(said)
+        late = scene.newcomer()  # all of this without a turn of the loop
+        assert peers[1].recv(1) == b""
+        newest = scene.newcomer()
+        with pytest.raises(ConnectionResetError):  # something of it was unread
+            peers[2].recv(1)
+        await turns()
+        assert [guest.got for guest in scene.found] == [words[0], words[3]]
+        assert len(scene.pending) == 2
+        for peer in (*peers, late, newest):
+            peer.close()
+
+    play(act, NetSettings(max_unrecognised=4))
+
+
+def test_those_who_have_all_spoken_stay() -> None:
+    async def act(scene: Scene) -> None:
+        peers = [scene.newcomer() for _ in range(4)]
+        for peer in peers:
+            peer.sendall(pack(0, b"t", b"x"))
+        assert not scene.pending.make_room()
+        assert scene.pending.evict_oldest() == "not yet"
+        await turns()
+        assert len(scene.found) == 4
+        assert scene.pending.evict_oldest() == "nobody"
+        for peer in peers:
+            peer.close()
+
+    play(act, NetSettings(max_unrecognised=4))
 
 
 def test_half_of_a_queue_is_a_crowd(tmp_path: Path) -> None:
