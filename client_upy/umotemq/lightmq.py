@@ -51,9 +51,9 @@ class LightmqClient(Link):
         self._sends = {}  # id: the response to a send(), None before it came
         Link.__init__(self, transport, options)
         if self.rx_size < _LEAST:
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("rx_size", self.rx_size, _LEAST)
+            throw("rx_size", self.rx_size, _LEAST)
         self.client_id = client_id
         self._ping = -1  # none yet
         # The opcodes of SEND and PING, that of the answer is one more; and CONNACK's good news.
@@ -156,12 +156,12 @@ class LightmqClient(Link):
         struct.pack_into(self._format, self._out, last, operation, length, number, data)
         self._last = end
 
-    def _drop(self, error, due):
+    def _drop(self, error, ms):
         self.unanswered += len(self._posts)
         self._posts.clear()
         self._sends = {}
         self._answers = True
-        Link._drop(self, error, due)
+        Link._drop(self, error, ms)
 
     def _greet(self):
         if self._greeted:

@@ -56,16 +56,12 @@ class Link:
     # bytes have come, which proves the link. ``on_up()``, ``on_down()``: when it came up, and when
     # it was lost or closed. ``outage``: an umotemq.outage.Ring.
     link_up = alive = on_up = on_down = outage = None
-    _blocking = True  # umotemq.aio: whoever sends must not wait
-    _backoff = 0  # the pause before the next try, in ms; 0: the first one
-    _ping = 0  # the last sign of life that was asked for; its answer makes ``_pong`` equal
-    _part = b""  # a view of what was written last, so that its like needs no new one
 
     def __init__(self, transport, options):
         if not hasattr(transport, "open"):
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("open", transport)
+            throw("open", transport)
         for name in options:
             if name[0] == "_" or not hasattr(self, name) or callable(getattr(self, name)):
                 raise TypeError("no option " + name)
@@ -73,12 +69,17 @@ class Link:
         self.transport = transport
         self.stream = None
         self.up = False
-        self._on_drop = []  # functions of this package, called when the stream was closed
         self.connects = self.discarded = 0
+        self._on_drop = []  # functions of this package, called when the stream was closed
+        self._blocking = True  # umotemq.aio: whoever sends must not wait
+        # The pause before the next try, in ms (0: the first one), and the last sign of life that
+        # was asked for; its answer makes ``_pong`` equal.
+        self._backoff = self._ping = 0
+        self._part = b""  # a view of what was written last, so that its like needs no new one
         self._buf = bytearray(self.rx_size)
         self._view = memoryview(self._buf)
         self._out = bytearray(self.tx_size)
-        self._drop(None, ticks_ms())
+        self._drop(None, 0)
 
     # ---- for programs ----
 
@@ -88,7 +89,7 @@ class Link:
         ``poll`` opens the link too, and whenever it was lost: this is to wait for it.
         """
         if self._due is None:
-            self._drop(None, ticks_ms())
+            self._drop(None, 0)
         while not self.up:
             timeout_ms = self._await(timeout_ms, False)
 
@@ -114,7 +115,13 @@ class Link:
             left = ms - ticks_diff(now, start)
             if count or left <= 0 or self.up != up:
                 return count
-            self._wait(min(left, ticks_diff(self._due or now, now)))
+            left = min(left, ticks_diff(self._due or now, now))
+            # Room to write is looked for every millisecond, as is whatever nobody can wait for.
+            if self.stream and (self._last or not self._fd):
+                left = min(left, 1)
+            if left > 0:
+                for _ in self._poll.ipoll(left):
+                    pass
 
     def run(self, ms=None):
         """Serve the link for ``ms``, whatever arrives (``None``: for ever). Raises as ``poll``."""
@@ -181,14 +188,15 @@ class Link:
                 return count  # closed by a handler
         while self._flush() and not self.up and self._greet():
             pass
-        if self.up and not up:
+        came_up = self.up and not up
+        if came_up:
             self.connects += 1
             self.error = None
             self._silent = 0
             self._pong = self._ping
             self._asked = ticks_ms()
         self._plan()
-        if self.up and not up and self.on_up:
+        if came_up and self.on_up:
             self.on_up()
         return count
 
@@ -219,9 +227,9 @@ class Link:
             self._fail("timeout", None)
         self._due = ticks_add(now, left)
 
-    def _drop(self, error, due):
+    def _drop(self, error, ms):
         # Close the stream, and tell the program, which finds everything settled. ``error``: why;
-        # ``due``: when the next one may be opened (None: only by connect()).
+        # ``ms``: until the next one may be opened (None: only by connect()).
         up = self.up
         stream = self.stream
         if stream:
@@ -230,7 +238,7 @@ class Link:
             except OSError:
                 pass  # it is gone either way
         self.error = error
-        self._due = due
+        self._due = None if ms is None else ticks_add(ticks_ms(), ms)
         self.up = False
         self.stream = self._pong = None
         self._poll = select.poll()  # waits for nothing: it sleeps
@@ -250,16 +258,15 @@ class Link:
 
     def _fail(self, name, error):
         # Give the link up, plan the next try, and raise why.
-        if not name:
-            name = "lost" if self.up else "connect"
-        failed = LinkError(name, error or self.transport.where)
+        failed = LinkError(
+            name or ("lost" if self.up else "connect"),
+            error or self.transport.where,
+        )
         pause = self._backoff or self.retry_ms
         self._backoff = min(2 * pause, self.retry_max_ms)
-        due = None
-        if pause:
-            # Half of it is by chance, so that a fleet does not come back all at once.
-            due = ticks_add(ticks_ms(), pause - (pause * getrandbits(8) >> 9))
-        self._drop(failed, due)
+        # Half of it is by chance, so that a fleet does not come back all at once.
+        pause -= pause * getrandbits(8) >> 9
+        self._drop(failed, pause or None)
         raise failed
 
     def _fill(self):
@@ -294,15 +301,6 @@ class Link:
             if self.alive:
                 self.alive()
         return self.stream
-
-    def _wait(self, ms):
-        # Sleep until there is something to read. Room to write is looked for every millisecond, as
-        # is whatever nobody can wait for.
-        if self.stream and (self._last or not self._fd):
-            ms = min(ms, 1)
-        if ms > 0:
-            for _ in self._poll.ipoll(ms):
-                pass
 
     def _flush(self):
         # Write what is in the transmit buffer; True when all of it went.
@@ -345,9 +343,9 @@ class Link:
         if confirm is not None and self.outage is not None:
             return self.outage.send(self, confirm, type, name, data)
         if confirm:
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("outage")
+            throw("outage")
         self._push()
         is_first = not self._last
         self._pack(type, name, data)
@@ -364,4 +362,5 @@ class Link:
                 return  # umotemq.aio's: the rest goes by itself
             if ticks_diff(ticks_ms(), start) >= self.timeout_ms:
                 self._fail("timeout", None)
-            self._wait(1)
+            for _ in self._poll.ipoll(1):
+                pass

@@ -13,7 +13,7 @@ _WHY = {
 }
 
 
-def refused(what, *values):
+def throw(what, *values):
     """Raise ValueError that says why; TypeError if it is no transport that was given."""
     raise (TypeError if what == "open" else ValueError)(_WHY[what] % values)
 
