@@ -123,7 +123,7 @@ class FmqpClient(Link):
     def _tell(self, flags, topic, payload, handler, raw):
         # Tell it now, and whenever the link comes up, in place of what was told.
         topic = self._normalised(topic)
-        self._end_of(0, _HEADER + len(topic) + len(payload))  # what never fits is not kept
+        self._fitting(0, _HEADER + len(topic) + len(payload))  # what never fits is not kept
         # A new list, as a handler may subscribe while the old one is being walked. Raw handlers
         # come first: what they are given is the buffer, and others may poll.
         standing = []
@@ -160,7 +160,7 @@ class FmqpClient(Link):
         topic_size = len(topic)
         size = len(payload)
         last = self._last
-        end = self._end_of(last, _HEADER + topic_size + size)
+        end = self._fitting(last, last + _HEADER + topic_size + size)
         self._topic = self
         lengths = size << 8 | topic_size
         if lengths != self._lengths:
@@ -190,11 +190,11 @@ class FmqpClient(Link):
         self._greeted = greeted + 1
         return True
 
-    def _ask(self, new):
+    def _ask(self, next):
         # To nobody (an empty publication is legal), or to ourselves if we want to hear it.
         payload = b""
         if self.name:
-            self._ping = self._ping + new & 255
+            self._ping = self._ping + next & 255
             payload = bytes((self._ping,))
         self._pack(0, self._own, payload)
 
@@ -203,7 +203,7 @@ class FmqpClient(Link):
         handled = 0
         while True:
             if self._alike:
-                handled += self._alike.take(self)
+                handled += self._alike.poll(self)
             start = self._start
             have = self._end
             if have - start < _HEADER:

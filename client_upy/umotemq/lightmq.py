@@ -147,7 +147,7 @@ class LightmqClient(Link):
             raise ValueError("%d bytes of data" % size)
         length = 2 + flags + size
         last = self._last
-        end = self._end_of(last, _HEADER + length)
+        end = self._fitting(last, last + _HEADER + length)
         formatted = size << 1 | flags
         if formatted != self._formatted:
             # pack_into with a format made before copies the data without allocating.
@@ -173,8 +173,8 @@ class LightmqClient(Link):
         self._pack(_CONNECT, len(name) << 8 | name[0], name[1:])
         return True
 
-    def _ask(self, new):
-        if new:
+    def _ask(self, next):
+        if next:
             self._ping = self._next_id()
         self._pack(self._ping_opcode, self._ping)
 

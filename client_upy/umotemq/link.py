@@ -14,7 +14,7 @@ here, tasks in umotemq.aio. A protocol adds:
 - ``_greet()``: put the next thing that the peer has to be told first into the transmit buffer, or
   set ``up`` if it was told all; False if its answer has to come before that;
 - ``_take()``: dispatch the messages that have come whole, return how many;
-- ``_ask(new)``: put a sign of life, a new one or the last one again; the answer makes ``_pong``
+- ``_ask(next)``: put a sign of life, the next one or the last again; the answer makes ``_pong``
   equal ``_ping``.
 
 Why so long: one link is one state machine.
@@ -33,7 +33,7 @@ def encoded(data):
     """Return ``data`` as UTF-8 if it is a str, or the bytes that it is. Raises TypeError."""
     if isinstance(data, str):
         return data.encode()
-    if isinstance(data, bytes) or isinstance(data, bytearray):
+    if hasattr(data, "decode"):  # bytes, or a bytearray
         return data
     return bytes(memoryview(data))  # an array has fewer items than bytes
 
@@ -56,6 +56,10 @@ class Link:
     # bytes have come, which proves the link. ``on_up()``, ``on_down()``: when it came up, and when
     # it was lost or closed. ``outage``: an umotemq.outage.Ring.
     link_up = alive = on_up = on_down = outage = None
+    _blocking = True  # umotemq.aio: whoever sends must not wait
+    _backoff = 0  # the pause before the next try, in ms; 0: the first one
+    _ping = 0  # the last sign of life that was asked for; its answer makes ``_pong`` equal
+    _part = b""  # a view of what was written last, so that its like needs no new one
 
     def __init__(self, transport, options):
         if not hasattr(transport, "open"):
@@ -71,11 +75,6 @@ class Link:
         self.up = False
         self.connects = self.discarded = 0
         self._on_drop = []  # functions of this package, called when the stream was closed
-        self._blocking = True  # umotemq.aio: whoever sends must not wait
-        # The pause before the next try, in ms (0: the first one), and the last sign of life that
-        # was asked for; its answer makes ``_pong`` equal.
-        self._backoff = self._ping = 0
-        self._part = b""  # a view of what was written last, so that its like needs no new one
         self._buf = bytearray(self.rx_size)
         self._view = memoryview(self._buf)
         self._out = bytearray(self.tx_size)
@@ -327,14 +326,13 @@ class Link:
         self._topic = self  # what waits must stay as it is
         return False
 
-    def _end_of(self, start, size):
-        # Return where a message of ``size`` bytes ends that begins at ``start`` in the transmit
-        # buffer. Raises ValueError if it never fits, LinkError if it does not now.
-        end = start + size
+    def _fitting(self, start, end):
+        # Return ``end`` if the transmit buffer has room for a message from ``start`` to there.
+        # Raises ValueError if it never fits, LinkError if it does not now.
         if end > self.tx_size:
             from umotemq.mistakes import no_room
 
-            no_room(start, size, self.tx_size)
+            no_room(self, start, end)
         return end
 
     def _send(self, type, name, data, confirm):

@@ -152,7 +152,7 @@ class MicroMsg2Client(Link):
         topic = self._normalised(topic)
         words = b";destination=" + _quoted(topic if queued else _TOPIC + topic) + words
         frame = _framed(_COMMAND, command + words)
-        self._end_of(0, len(frame))  # what never fits is not kept
+        self._fitting(0, len(frame))  # what never fits is not kept
         # A new list, as a handler may subscribe while the old one is being walked. Raw handlers
         # come first: what they are given is the buffer, and others may poll.
         standing = [each for each in self._standing if each[1] != topic or each[2] != queued]
@@ -190,7 +190,7 @@ class MicroMsg2Client(Link):
         name = self._identity
         needs = b"batch-ack:max-count=%d;" % (self._most or self.window) + self._others
         size = len(needs)
-        self._last = self._end_of(0, 8 + len(name) + size)
+        self._last = self._fitting(0, 8 + len(name) + size)
         text = ">BBBB%dsH%dsH" % (len(name), size)
         pack_into(text, self._out, 0, 1, 0, 0, len(name), name, size, needs, 0)
 
@@ -236,7 +236,7 @@ class MicroMsg2Client(Link):
             self._size = size
             self._length = length
             self._kind = kind
-        end = self._end_of(last, self._span)
+        end = self._fitting(last, last + self._span)
         prefix = self._prefix
         said = self._said
         self._ping = number = self._ping % _LAST + 1
@@ -259,12 +259,12 @@ class MicroMsg2Client(Link):
     def _put(self, frame):
         # Put another frame there.
         last = self._last
-        self._last = end = self._end_of(last, len(frame))
+        self._last = end = self._fitting(last, last + len(frame))
         self._out[last:end] = frame
 
-    def _ask(self, new):
+    def _ask(self, next):
         # An ack is a sign of life; only if none is due is there something to ask.
-        if new and not self._full:
+        if next and not self._full:
             self._pack(_TOPIC, b"ping", b"")
 
     def _is_answered(self, number):
