@@ -52,12 +52,24 @@ class Broker:
     patience_s: float | None = None
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urllib.parse.urlsplit(self.url)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # a port that is no number, or too large; half of an IPv6 address
+            known = False
+        if not known:
             raise JournalError(
                 f"option brokers: '{self.url}' is no address; write it as http://HOST:PORT, or "
                 "https://HOST:PORT for TLS"
             )
+
+    @classmethod
+    def at(
+        cls, address: str, tokens: str = "", authority: str = "", patience_s: float | None = None
+    ) -> "Broker":
+        """Return the broker at an address, ``HOST:PORT`` or a URL. Raises ``JournalError``."""
+        url = address if "://" in address else f"http://{address}"
+        return cls(url, tokens, authority, patience_s)
 
     def ask(
         self,
@@ -294,6 +306,7 @@ class Brokers:
         with ThreadPoolExecutor(len(self._remotes)) as pool:
             for states in pool.map(Remote.partitions, wanted):
                 found.update(states)
+        self._refuse_twice()
         return found
 
     def reachable(self) -> _States:
@@ -315,6 +328,7 @@ class Brokers:
                 self._unreachable.pop(number, None)
             except BrokerUnavailable as error:
                 self._unreachable[number] = str(error)
+        self._refuse_twice()
         return found
 
     def unreachable(self) -> dict[int, str]:
@@ -324,7 +338,7 @@ class Brokers:
     def check(self, all_of_them: bool = False) -> None:
         """Raise ``JournalError`` if no broker answers within seconds, or one refuses.
 
-        ``all_of_them``: also if one of several does not answer.
+        Also if two of them are one. ``all_of_them``: also if one of several does not answer.
         """
         with ThreadPoolExecutor(len(self._remotes)) as pool:
             asked = [pool.submit(remote.partitions, _PATIENCE_S) for remote in self._remotes]
@@ -335,6 +349,19 @@ class Brokers:
         away = [error for error in refused if error is not None]
         if away and (all_of_them or len(away) == len(refused)):
             raise JournalError(str(away[0]))
+        self._refuse_twice()
+
+    def _refuse_twice(self) -> None:
+        """Raise ``JournalError`` if two brokers have one journal: it would be read twice."""
+        seen: dict[str, int] = {}
+        for number, identity in self.identities().items():
+            first = seen.setdefault(identity, number)
+            if first != number:
+                raise JournalError(
+                    f"option brokers: {self._brokers[first].url} and {self._brokers[number].url} "
+                    f"have the same journal, {identity}: they are one broker by two names, or one "
+                    "is a copy of the other; give it once, or its messages are read twice"
+                )
 
     def identities(self) -> dict[int, str]:
         """Return the UUIDs of the journals that were asked, in the order of the brokers."""
