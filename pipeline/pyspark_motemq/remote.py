@@ -109,9 +109,8 @@ class Broker:
         host, port = str(parts.hostname), parts.port
         connection: http.client.HTTPConnection
         if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=self.ca_file or None)
             connection = http.client.HTTPSConnection(
-                host, port or 8765, timeout=answer_s, context=context
+                host, port or 8765, timeout=answer_s, context=self._context()
             )
         else:
             connection = http.client.HTTPConnection(host, port or 8765, timeout=answer_s)
@@ -124,6 +123,16 @@ class Broker:
             return answer.status, dict(answer.headers), answer.read()
         finally:
             connection.close()
+
+    def _context(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self.ca_file or None)
+        except OSError as error:  # ssl.SSLError is one, too
+            what = "has no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+            raise JournalError(
+                f"option caFile: {self.ca_file} cannot be read here ({what}); it is a PEM file, "
+                "and every executor needs it"
+            ) from error
 
     def _token(self) -> str:
         try:

@@ -132,6 +132,15 @@ def test_a_start_needs_one_broker_that_answers(tmp_path: Path) -> None:
         Brokers([nobody]).check()
 
 
+def test_a_folder_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[source]\njournal = "nowhere"\n[tables]\nfolder = "tables"\n')
+    found = CliRunner().invoke(command, ["run", str(file)])
+    assert (found.exit_code, found.output.count("\n")) == (3, 1), found.output
+    assert f"there is no journal folder {tmp_path / 'nowhere'}" in found.output
+    assert not (tmp_path / "tables").exists()
+
+
 def test_one_broker_by_two_names_is_not_read_twice(tmp_path: Path) -> None:
     with broker("--data", str(tmp_path / "data"), "--listen", "auto://127.0.0.1:0") as running:
         port = running.ports["auto"]

@@ -267,6 +267,15 @@ def test_what_passes_by_itself_is_asked_again(
     assert (len(tried) > 1) == passes
 
 
+def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
+    missing, no_pem = tmp_path / "missing.pem", tmp_path / "no.pem"
+    no_pem.write_text("no certificate")
+    for file, why in ((missing, "No such file or directory"), (no_pem, "has no certificate")):
+        words = rf"option caFile: {file} cannot be read here \({why}\); it is a PEM file"
+        with pytest.raises(JournalError, match=words):
+            Remote(Broker("https://127.0.0.1:1", ca_file=str(file))).partitions()
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
