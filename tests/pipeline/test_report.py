@@ -78,7 +78,7 @@ def test_the_matrix_shows_outcomes_and_percentiles(page: _Page) -> None:
         (1_168_123.4, "bytes/s", "1\u202f168\u202f123 bytes/s"),  # not 1.168e+06
         (201_632.0, "bytes", "201\u202f632 bytes"),
         (2.5, "count", "2.5 count"),
-        (None, "ms", "–"),
+        (None, "ms", "\u2013"),
     ],
 )
 def test_what_was_measured_is_for_people(value: float | None, unit: str, text: str) -> None:
