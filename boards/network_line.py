@@ -1,38 +1,16 @@
 """Serial lines behind TCP: ``socket://HOST:PORT`` (the bytes as they are) and ``rfc2217://``.
 
-Both take ``?token_file=FILE``, for a ``motemq bridge --listen`` that asks for a token. And how to
-wait for one descriptor, whatever its number: select() cannot above 1023, poll() can.
+Both take ``?token_file=FILE``, for a ``motemq bridge --listen`` that asks for a token.
 """
 
 import contextlib
-import select
 import socket
 import time
 import urllib.parse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from boards.poll import wait_readable, wait_writable
 from boards.rfc2217 import SET_BAUD, ComPortClient, TelnetError
-
-if TYPE_CHECKING:
-    from _typeshed import FileDescriptorLike
-
-
-def wait_readable(file: "FileDescriptorLike", limit_s: float) -> bool:
-    """Wait until a read would not block (also: it would fail); False if not within ``limit_s``."""
-    return _wait(file, select.POLLIN, limit_s)
-
-
-def wait_writable(file: "FileDescriptorLike", limit_s: float) -> bool:
-    """Wait until a write would not block (also: it would fail); False if not within ``limit_s``."""
-    return _wait(file, select.POLLOUT, limit_s)
-
-
-def _wait(file: "FileDescriptorLike", event: int, limit_s: float) -> bool:
-    poll = select.poll()
-    poll.register(file, event)
-    return bool(poll.poll(max(limit_s, 0.0) * 1000))
-
 
 SCHEMES = ("socket", "rfc2217")
 TOKEN_LIMIT = 256  # bytes

@@ -1,12 +1,14 @@
 """The user's folder for what does not outlive a session, and who may write where we believe.
 
 Sockets of bridges and files of virtual boards are there. A file of a board may have a command that
-switches its power, so whoever can write one can have us run what he likes.
+switches its power, so whoever can write one can have us run what he likes. On Windows a folder in
+the user's profile is the user's by what it inherits, and nothing is asked here.
 """
 
 import contextlib
 import os
 import stat
+import sys
 import warnings
 from pathlib import Path
 
@@ -46,6 +48,9 @@ def make_private(folder: Path) -> None:
 
     One that was too open for reading is closed. Raises ``Untrusted``, ``OSError``.
     """
+    if sys.platform == "win32":
+        folder.mkdir(parents=True, exist_ok=True)
+        return
     _check_way_to(folder)
     # Not exist_ok: it would follow a link, which some kernels refuse with an error of their own.
     with contextlib.suppress(FileExistsError):
@@ -56,7 +61,9 @@ def make_private(folder: Path) -> None:
 def write_private(file: Path, data: bytes) -> None:
     """Write a file that only this user can read; one that is there goes. Raises ``OSError``."""
     file.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    if sys.platform != "win32":
+        flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(file, flags, 0o600), "wb") as opened:
         opened.write(data)
 
@@ -67,6 +74,8 @@ def check_private(folder: Path, owner: int | None = None) -> None:
 
     Symbolic links are not followed. Raises ``Untrusted``, ``FileNotFoundError``, ``OSError``.
     """
+    if sys.platform == "win32":
+        return
     owner = os.geteuid() if owner is None else owner
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -103,6 +112,8 @@ def check_trusted_file(file: Path) -> None:
 
     Raises ``Untrusted``, ``OSError``.
     """
+    if sys.platform == "win32":
+        return
     for path in {file, file.resolve()}:
         status = path.lstat()
         if status.st_uid not in (0, os.geteuid()):
@@ -123,6 +134,8 @@ def _check_way_to(path: Path, owner: int | None = None) -> None:
 
     ``owner`` is one who may. Not where the folder keeps others' entries safe (sticky: ``/tmp``).
     """
+    if sys.platform == "win32":
+        return
     trusted = {0, os.geteuid(), os.geteuid() if owner is None else owner}
     for folder in path.absolute().parents:
         try:

@@ -1,29 +1,40 @@
 """A serial port as the rest of ``boards`` wants it: any URL, deadlines, typed errors.
 
-Devices are pyserial's, lines behind TCP ours (``network_line``). pyserial's own ``read(n)`` waits
+Devices are pyserial's, in threads where they cannot be waited for (``threaded_line``), lines behind
+TCP ours (``network_line``). pyserial's own ``read(n)`` waits
 for n bytes or its timeout; here a read returns what has come, and a write what was taken.
 """
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import struct
-import termios
+import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import serial
 
 from boards.errors import RigError
-from boards.network_line import SCHEMES, LineRefused, NetworkLine, wait_readable, wait_writable
+from boards.network_line import SCHEMES, LineRefused, NetworkLine
+from boards.poll import wait_readable, wait_writable
 from boards.port_users import is_open_here, port_users
+from boards.threaded_line import ThreadedLine
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
+
+    ERRORS: tuple[type[Exception], ...] = (OSError, termios.error)
+else:
+    ERRORS = (OSError,)
 
 Tap = Callable[[bytes], None]  # is shown every byte that was read
 
 _CHUNK = 65536
-_POLL_S = 0.01  # where no descriptor tells: pyserial's loop://, and a device's output
+_POLL_S = 0.01  # how often it is looked whether a device's output has left
 _TERMINAL = re.compile(r"/dev/pts/\d+$")
 _DEVICE = re.compile(r"port (/\S+): ")
 
@@ -41,17 +52,21 @@ class PortRefused(PortError):
     text says which), we may not, or the serial server that it is behind does not serve us."""
 
 
+class PortUnserved(PortRefused):
+    """Nobody serves a port that is elsewhere: its serial server is down, or let go of it when the
+    board left the bus. So nobody else has it either."""
+
+
 class SerialPort:
     """An open serial port. Only one thread may use it at a time."""
 
-    def __init__(self, url: str, line: "NetworkLine | _DeviceLine", tap: Tap | None) -> None:
+    def __init__(
+        self, url: str, line: "NetworkLine | ThreadedLine | _DeviceLine", tap: Tap | None
+    ) -> None:
         self.url = url
         self._line = line
         self._tap = tap
-        try:
-            self._fd: int | None = line.fileno()
-        except OSError:  # loop:// has no descriptor (io.UnsupportedOperation is an OSError)
-            self._fd = None
+        self._fd = line.fileno()
 
     @classmethod
     def open(
@@ -60,19 +75,19 @@ class SerialPort:
         """Open ``url`` (a device or any pyserial URL) at ``baud`` bits/s, for us alone.
 
         ``rtscts`` switches on the flow control of the hardware. Raises ``PortError`` if the port
-        is missing or does not work, ``PortRefused``.
+        is missing or does not work, ``PortRefused``, ``PortUnserved``.
         """
         try:
             if url.partition("://")[0] in SCHEMES:
                 return cls(url, NetworkLine.open(url, baud, rtscts=rtscts), tap)
-            return cls(url, _DeviceLine(open_device(url, baud, rtscts=rtscts)), tap)
+            return cls(url, _line_of(open_device(url, baud, rtscts=rtscts)), tap)
         except (OSError, ValueError, OverflowError, LineRefused) as error:
             raise _cannot_open(url, error) from None
 
     @property
     def device(self) -> "serial.SerialBase | None":
         """pyserial's object, for control lines; None for lines behind TCP."""
-        return self._line.pyserial if isinstance(self._line, _DeviceLine) else None
+        return None if isinstance(self._line, NetworkLine) else self._line.pyserial
 
     def set(self, name: str, value: int | str) -> None:
         """Set ``baudrate``, ``dtr``, ``rts`` … (pyserial's names), as far as the port has them.
@@ -88,7 +103,7 @@ class SerialPort:
                 raise self._gone(error) from None
         elif self.device is not None:
             # A pseudo-terminal has no modem lines (ENOTTY); a rate may not exist (EINVAL).
-            with contextlib.suppress(OSError, termios.error):
+            with contextlib.suppress(*ERRORS):
                 setattr(self.device, name, value)
 
     @property
@@ -102,7 +117,7 @@ class SerialPort:
     @property
     def errors(self) -> dict[str, int] | None:
         """What the driver has counted (see ``line_errors``); None if it does not."""
-        return None if self.device is None or self._fd is None else line_errors(self._fd)
+        return line_errors(self._fd) if isinstance(self._line, _DeviceLine) else None
 
     @property
     def unsent_bytes(self) -> int:
@@ -110,9 +125,7 @@ class SerialPort:
         return self._line.unsent_bytes
 
     def fileno(self) -> int:
-        """Return the descriptor to select on; raises ``PortError`` for URLs that have none."""
-        if self._fd is None:
-            raise PortError(f"serial port {self.url}: this kind of URL cannot be waited for")
+        """Return the descriptor to select on."""
         return self._fd
 
     def read(self, timeout_s: float) -> bytes:
@@ -127,18 +140,16 @@ class SerialPort:
                 left = max(0.0, until - time.monotonic())
                 # Never read a terminal that poll() did not name: without data it says nothing,
                 # which is what one that was hung up says.
-                if self._fd is None or wait_readable(self._fd, left):
+                if wait_readable(self._fd, left):
                     data = self._line.read()
                 if left == 0:
                     break
-                if self._fd is None and not data:
-                    time.sleep(min(left, _POLL_S))
         except BlockingIOError:
             return b""
         except EOFError:
             how = "it vanished while in use" if self.device else "its far end closed it"
             raise PortGone(f"serial port {self.url}: {how}") from None
-        except (OSError, termios.error) as error:
+        except ERRORS as error:
             raise self._gone(error) from None
         if data and self._tap is not None:
             self._tap(data)
@@ -150,7 +161,7 @@ class SerialPort:
             return self._line.write(data)
         except BlockingIOError:
             return 0
-        except (OSError, termios.error) as error:
+        except ERRORS as error:
             raise self._gone(error) from None
 
     def flush(self) -> None:
@@ -173,8 +184,7 @@ class SerialPort:
             left = until - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"serial port {self.url}: took no data for {timeout_s:g} s")
-            if self._fd is not None:
-                wait_writable(self._fd, left)
+            wait_writable(self._fd, left)
 
     def close(self, *, drain_s: float | None = None) -> None:
         """Close the port; harmless when it is gone already.
@@ -196,24 +206,19 @@ class SerialPort:
 
 
 class _DeviceLine:
-    """One of pyserial's objects, which are not of one class."""
+    """One of pyserial's objects that has a descriptor; they are not of one class."""
 
     unsent_bytes = 0
 
     def __init__(self, opened: "serial.SerialBase") -> None:
-        self.pyserial = opened
-        try:
-            self._fd: int | None = opened.fileno()
-            os.set_blocking(self._fd, False)
-        except OSError:
-            self._fd = None
+        self.pyserial: Any = opened  # the stubs of its base class lack what all of them have
+        self._fd = opened.fileno()
+        os.set_blocking(self._fd, False)
 
     def fileno(self) -> int:
-        return self.pyserial.fileno()
+        return self._fd
 
-    def read(self) -> bytes | None:
-        if self._fd is None:
-            return bytes(self.pyserial.read(_CHUNK)) or None
+    def read(self) -> bytes:
         data = os.read(self._fd, _CHUNK)
         # A terminal that has nothing says EAGAIN; one that was hung up, nothing.
         if not data:
@@ -221,21 +226,17 @@ class _DeviceLine:
         return data
 
     def write(self, data: bytes | memoryview, /) -> int:
-        if self._fd is None:
-            return self.pyserial.write(data) or 0
         return os.write(self._fd, data)
 
     def flush(self) -> None:
         return None  # the kernel does
 
     def drain(self, limit_s: float, /) -> None:
-        if self._fd is None:
-            return
         until = time.monotonic() + limit_s
-        with contextlib.suppress(OSError, termios.error):  # it is gone: nothing waits
-            while getattr(self.pyserial, "out_waiting", 0):
+        with contextlib.suppress(*ERRORS):  # it is gone: nothing waits
+            while self.pyserial.out_waiting:
                 if time.monotonic() > until:
-                    termios.tcflush(self._fd, termios.TCOFLUSH)
+                    self.pyserial.reset_output_buffer()
                     return
                 time.sleep(_POLL_S)
 
@@ -243,17 +244,23 @@ class _DeviceLine:
         self.pyserial.close()
 
 
+def _line_of(opened: "serial.SerialBase") -> ThreadedLine | _DeviceLine:
+    try:
+        return _DeviceLine(opened)
+    except OSError:  # io.UnsupportedOperation is one: on Windows, and of loop://
+        return ThreadedLine(opened)
+
+
 def open_device(url: str, baud: int, *, rtscts: bool) -> "serial.SerialBase":
     """Open pyserial's object, locked for us. Raises ``OSError``, ``ValueError``."""
     try:
-        # write_timeout: for the ports without a descriptor, which we cannot select on.
         return serial.serial_for_url(
             url, baudrate=baud, timeout=0, write_timeout=10, exclusive=True, rtscts=rtscts
         )
-    except termios.error as error:
-        raise OSError(*error.args) from None
     except (OSError, ValueError):
         raise
+    except ERRORS as error:  # of termios
+        raise OSError(*error.args) from None
     except Exception as error:
         # A wrong regular expression, a package that is missing …: its handlers are many.
         raise ValueError(f"{error} ({type(error).__name__})") from error
@@ -261,6 +268,8 @@ def open_device(url: str, baud: int, *, rtscts: bool) -> "serial.SerialBase":
 
 def _cannot_open(url: str, error: Exception) -> PortError:
     text, number = str(error), getattr(error, "errno", None)
+    if number is None and "PermissionError" in text:
+        number = errno.EBUSY  # so Windows says that another program has it
     if isinstance(error, LineRefused):
         return PortRefused(f"serial port {url}: cannot be opened: {text}")
     is_busy = "exclusively lock" in text or number == errno.EBUSY
@@ -277,14 +286,14 @@ def _cannot_open(url: str, error: Exception) -> PortError:
     remedy = _REMEDIES.get(number or 0, "is the board plugged in, and the name right?")
     reason = os.strerror(number) if number else text  # pyserial's words name the port again
     text = f"serial port {url}: cannot be opened: {reason}; {remedy}"
-    is_elsewhere = url.partition("://")[0] in SCHEMES
-    is_refused = is_busy or is_elsewhere or number == errno.EACCES
-    return PortRefused(text) if is_refused else PortError(text)
+    if url.partition("://")[0] in SCHEMES:
+        return PortUnserved(text)
+    return PortRefused(text) if is_busy or number == errno.EACCES else PortError(text)
 
 
 _REMEDIES = {
-    errno.EWOULDBLOCK: "another program has it open; close it (fuser names it)",
-    errno.EBUSY: "another program has it open; close it (fuser names it)",
+    errno.EWOULDBLOCK: "another program has it open; close it",
+    errno.EBUSY: "another program has it open; close it",
     errno.EACCES: "add yourself to the group that owns it (dialout on Debian) and log in again",
     errno.ECONNREFUSED: "nobody listens there; is the board or the serial server running?",
 }
@@ -303,6 +312,8 @@ def line_errors(fd: int) -> dict[str, int] | None:
     None if the driver counts nothing (pseudo-terminals, most CDC devices) or the system cannot
     tell.
     """
+    if sys.platform == "win32":
+        return None
     raw = bytearray(_COUNTERS.size)
     with contextlib.suppress(OSError):
         fcntl.ioctl(fd, _TIOCGICOUNT, raw)

@@ -25,7 +25,7 @@ class _SubCommand:
 
 
 _LINUX = ("linux",)  # USB, its power and who has a port open: by /sys and /proc
-_UNIX = ("linux", "darwin")  # poll() on serial ports, locks of files, terminals
+_UNIX = ("linux", "darwin")  # locks of files, terminals, signals
 
 _SUB_COMMANDS = {
     "broker": _SubCommand("host_broker.cli.broker:command", "Run the broker.", systems=_UNIX),
@@ -55,9 +55,7 @@ _SUB_COMMANDS = {
     "certs": _SubCommand(
         "host_broker.cli.certs:command", "Make a private CA and certificates.", "certs"
     ),
-    "bridge": _SubCommand(
-        "boards.bridge.cli:command", "Join a serial port to a broker.", "rig", _UNIX
-    ),
+    "bridge": _SubCommand("boards.bridge.cli:command", "Join a serial port to a broker.", "rig"),
     "firmware": _SubCommand("firmware.cli:command", "Build or find board firmware.", "rig", _UNIX),
     "rig": _SubCommand("boards.cli:command", "Flash, install and verify boards.", "rig", _LINUX),
     "pipeline": _SubCommand(

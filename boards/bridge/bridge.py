@@ -2,7 +2,6 @@
 
 import contextlib
 import queue
-import select
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from boards.bridge.link_mode import LinkMode
 from boards.bridge.mode import LineMode
 from boards.bridge.poll_thread import JOIN_S, PollThread, Report
 from boards.bridge.raw_mode import RawMode
+from boards.poll import POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, Poll
 from boards.serial_port import PortError, SerialPort
 from host_broker.address import Address
 
@@ -173,11 +173,11 @@ class SerialBridge(PollThread):
         self.counters.to_board_wait.look(len(self.mode.to_board), now)
 
     def _next_events(self) -> dict[int, int]:
-        poll = select.poll()
+        poll = Poll()
         if self._port is not None:
-            wanted = select.POLLIN if self.mode.reads_board else 0
+            wanted = POLLIN if self.mode.reads_board else 0
             if self.mode.to_board or self._port.unsent_bytes:
-                wanted |= select.POLLOUT
+                wanted |= POLLOUT
             poll.register(self._port, wanted)
         if self.console is not None:
             self.console.register(poll)
@@ -200,17 +200,17 @@ class SerialBridge(PollThread):
             self._lose_port(error)
 
     def _serve_port(self, port: SerialPort, event: int) -> None:
-        if event & select.POLLIN and self.mode.reads_board:
+        if event & POLLIN and self.mode.reads_board:
             data = port.read(0)
             if data:
                 now = time.monotonic()
                 self.mode.board_sent(data, now)
                 self.counters.to_broker_wait.look(len(self.mode.to_broker), now)
                 self._broker_side.follow()
-        elif event & (select.POLLHUP | select.POLLERR | select.POLLNVAL):
+        elif event & (POLLHUP | POLLERR | POLLNVAL):
             port.read(0)  # says what is wrong, or there is something to read after all
             raise PortError(f"serial port {port.url}: it vanished while in use (hung up)")
-        if event & select.POLLOUT:
+        if event & POLLOUT:
             port.flush()
 
     def _send_to_board(self, port: SerialPort) -> None:

@@ -1,7 +1,6 @@
 """The sessions of one bridge with its broker: dialled, the one that its mode wants, and closing."""
 
 import contextlib
-import select
 import socket
 import ssl
 import struct
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from boards.bridge.counters import BridgeCounters
 from boards.bridge.mode import LineMode
 from boards.bridge.poll_thread import Notices
+from boards.poll import POLLERR, POLLHUP, POLLIN, POLLOUT, Poll
 from host_broker.address import Address
 from host_broker.client import ClientError
 from host_broker.client.dialing import dial
@@ -120,7 +120,7 @@ class Session:
     @property
     def wanted(self) -> int:
         """What to wait for while it is finishing, as poll() has it."""
-        return select.POLLIN if self._shut else select.POLLIN | select.POLLOUT
+        return POLLIN if self._shut else POLLIN | POLLOUT
 
     def finished(self, now: float) -> bool:
         """Go on closing; True when the socket is closed. Call when readable, writable, or due."""
@@ -170,7 +170,7 @@ def wait_closed(sessions: list[Session], limit_s: float) -> None:
     until = time.monotonic() + limit_s
     left = [s for s in sessions if not s.finished(time.monotonic())]
     while left and (rest := until - time.monotonic()) > 0:
-        poll = select.poll()
+        poll = Poll()
         for session in left:
             poll.register(session, session.wanted)
         poll.poll(min(rest, 0.1) * 1000)
@@ -235,14 +235,14 @@ class BrokerSide:
             due.append(self._dial_at())
         return due
 
-    def register(self, poll: "select.poll") -> None:
+    def register(self, poll: Poll) -> None:
         """Have ``poll`` wait for what we wait for."""
         if self.session is not None:
-            wanted = select.POLLIN if self._mode.reads_broker else 0
+            wanted = POLLIN if self._mode.reads_broker else 0
             if self.session.reads_first:
-                wanted = select.POLLIN
+                wanted = POLLIN
             elif self._mode.to_broker:
-                wanted |= select.POLLOUT
+                wanted |= POLLOUT
             poll.register(self.session, wanted)
         for ending in self._lingering:
             poll.register(ending, ending.wanted)
@@ -279,10 +279,10 @@ class BrokerSide:
         wait_closed(self._lingering, limit_s)
 
     def _exchange(self, session: Session, event: int, now: float) -> None:
-        if event & (select.POLLHUP | select.POLLERR) and not event & select.POLLIN:
+        if event & (POLLHUP | POLLERR) and not event & POLLIN:
             self._send(session)  # says what is wrong
             raise SessionEnded("closed by the broker")
-        if event & select.POLLIN and self._mode.reads_broker:
+        if event & POLLIN and self._mode.reads_broker:
             data = session.receive()
             if data:
                 self._mode.broker_sent(data, now)

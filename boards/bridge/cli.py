@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import resource
 import signal
 import sys
 import threading
@@ -38,6 +37,9 @@ from boards.runtime_folder import Untrusted, make_private, runtime_folder
 from boards.serial_port import PortError
 from boards.toml_file import TomlError
 from host_broker.printable import printable
+
+if sys.platform != "win32":
+    import resource
 
 _POLL_S = 0.2
 _REFRESH_S = 1.0
@@ -225,6 +227,8 @@ def _serve(pool: BridgePool, folder: Path, done: threading.Event, *, wait_for_po
 
 def _allow_descriptors() -> None:
     """Have as many files open as the system lets us: a port takes eight."""
+    if sys.platform == "win32":
+        return  # it sets no such limit
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

@@ -30,7 +30,7 @@ from msgspec.structs import asdict
 
 from boards.network_line import read_token
 from boards.runtime_folder import write_private
-from boards.serial_port import PortError, SerialPort
+from boards.serial_port import SerialPort
 from boards.toml_file import Section, TomlError, TomlFile, read_toml
 from host_broker.address import Address, AddressError, parse_address
 
@@ -58,14 +58,8 @@ class PortSettings:
     rtscts: bool = False
 
     def open(self) -> SerialPort:
-        """Open it. Raises ``PortError``, also for URLs that nobody can wait for."""
-        port = SerialPort.open(self.url, baud=self.baud, rtscts=self.rtscts)
-        try:
-            port.fileno()
-        except PortError:
-            port.close()
-            raise
-        return port
+        """Open it. Raises ``PortError``."""
+        return SerialPort.open(self.url, baud=self.baud, rtscts=self.rtscts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ again with the program.
 
 import contextlib
 import os
-import select
-import tty
+import sys
 from pathlib import Path
 
 from boards.bridge.link_mode import LinkMode
+from boards.poll import POLLIN, POLLOUT, Poll
+
+if sys.platform != "win32":
+    import tty
 
 _CHUNK = 4096
 _UNREAD_LIMIT = 65536  # beyond it the oldest is lost: to wait would hold the messages back, too
@@ -30,6 +33,8 @@ class ConsoleEnd:
         self._mode = mode
         self._name = name
         self._stuck_since: float | None = None
+        if sys.platform == "win32":
+            raise ConsoleError("a console is a pseudo-terminal, and Windows has none")
         try:
             self._master, self._slave = os.openpty()
         except OSError as error:
@@ -58,15 +63,15 @@ class ConsoleEnd:
         except OSError as error:
             raise ConsoleError(f"console {name}: {error.strerror}; choose another name") from None
 
-    def register(self, poll: "select.poll") -> None:
+    def register(self, poll: Poll) -> None:
         """Have ``poll`` wait for what we wait for."""
-        writing = select.POLLOUT if self._mode.to_console else 0
-        poll.register(self._master, select.POLLIN | writing)
+        writing = POLLOUT if self._mode.to_console else 0
+        poll.register(self._master, POLLIN | writing)
 
     def serve(self, events: dict[int, int], now: float) -> None:
         """Move what is typed to the board, and what it says to whoever reads."""
         event = events.get(self._master, 0)
-        if event & select.POLLIN:
+        if event & POLLIN:
             with contextlib.suppress(BlockingIOError):
                 self._mode.console_sent(os.read(self._master, _CHUNK), now)
         self._flush(now)

@@ -5,7 +5,6 @@ between. With RFC 2217 the program also sets the rate and the control lines (esp
 """
 
 import contextlib
-import select
 import socket
 import time
 from typing import Self
@@ -16,6 +15,7 @@ from boards.bridge.poll_thread import PollThread, Report
 from boards.bridge.rfc2217_server import Rfc2217Server
 from boards.bridge.token_gate import FirstLine, TokenGate
 from boards.network_line import keep_alive
+from boards.poll import POLLERR, POLLHUP, POLLIN, POLLOUT, Poll
 from boards.rfc2217 import ComPortClient
 from boards.serial_port import PortError, SerialPort
 from host_broker.address import host_and_port
@@ -109,11 +109,11 @@ class ExposedPort(PollThread):
 
     def turn(self) -> None:
         """Wait once, serve the client, hear those who come."""
-        poll = select.poll()
+        poll = Poll()
         if self._listener is not None:
-            poll.register(self._listener, select.POLLIN)
+            poll.register(self._listener, POLLIN)
         for caller in self._gate.sockets:
-            poll.register(caller, select.POLLIN)
+            poll.register(caller, POLLIN)
         client = self._client
         if client is not None:
             poll.register(client.tcp, _wanted(client.to_board, bool(client.to_client)))
@@ -153,10 +153,10 @@ class ExposedPort(PollThread):
             data = port.read(0)
             client.to_client += ComPortClient.escape(data) if client.manager else data
             self.counters.to_broker_bytes += len(data)
-        elif event & (select.POLLHUP | select.POLLERR):
+        elif event & (POLLHUP | POLLERR):
             raise PortError(f"serial port {port.url}: it vanished while in use (hung up)")
         event = events.get(tcp.fileno(), 0)
-        if event & (select.POLLHUP | select.POLLERR) and not event & select.POLLIN:
+        if event & (POLLHUP | POLLERR) and not event & POLLIN:
             raise EOFError
         if event and len(client.to_board) < _BUFFER_LIMIT:
             with contextlib.suppress(BlockingIOError):
@@ -256,8 +256,8 @@ class ExposedPort(PollThread):
 
 
 def _wanted(buffer: bytearray, writing: bool) -> int:
-    reading = select.POLLIN if len(buffer) < _BUFFER_LIMIT else 0
-    return reading | (select.POLLOUT if writing else 0)
+    reading = POLLIN if len(buffer) < _BUFFER_LIMIT else 0
+    return reading | (POLLOUT if writing else 0)
 
 
 def _say_and_close(tcp: socket.socket, text: str) -> None:

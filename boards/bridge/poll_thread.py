@@ -1,12 +1,13 @@
 """A thread that waits for descriptors and for time, and can be woken; what it tells people."""
 
 import contextlib
-import select
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Self
+
+from boards.poll import POLLIN, Poll
 
 JOIN_S = 15.0  # opening a port behind TCP may take half of that
 _TICK_S = 5.0  # nothing is due later than that, so that a missed wake-up heals
@@ -94,10 +95,10 @@ class PollThread:
         """Let go of everything."""
         raise NotImplementedError
 
-    def wait(self, poll: "select.poll", due: Iterable[float | None]) -> dict[int, int]:
+    def wait(self, poll: Poll, due: Iterable[float | None]) -> dict[int, int]:
         """Return events by descriptor, when one is ready, ``wake`` was called or a time is due."""
         if self._woken is not None:
-            poll.register(self._woken, select.POLLIN)
+            poll.register(self._woken, POLLIN)
         now = time.monotonic()
         # A millisecond more: poll() rounds down, and would turn in circles until it is due.
         waits = [max(0.0, at - now) + 0.001 for at in due if at is not None]

@@ -6,13 +6,12 @@ to use both all the same.
 
 import contextlib
 import struct
-import termios
 from collections.abc import Iterator
 from typing import Any, cast
 
 from serial import rfc2217
 
-from boards.serial_port import SerialPort
+from boards.serial_port import ERRORS, SerialPort
 
 _SUB_LIMIT = 256  # a Telnet sub-negotiation; pyserial itself has no limit
 
@@ -119,5 +118,5 @@ class Rfc2217Server:
 @contextlib.contextmanager
 def _missing() -> Iterator[None]:
     """Pass over what a device does not have (ENOTTY, EINVAL)."""
-    with contextlib.suppress(OSError, termios.error, struct.error):
+    with contextlib.suppress(*ERRORS, struct.error):
         yield

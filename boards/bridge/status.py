@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ _ANSWER_S = 2.0
 _ANSWER_LIMIT = 4 * 1024 * 1024
 _REQUEST_LIMIT = 4096
 _LOOK_S = 0.5
+_NO_SOCKETS = "bridges are asked by unix sockets, which Python does not have on Windows"
 
 
 class StatusError(Exception):
@@ -35,11 +37,14 @@ class StatusServer:
         snapshot: Callable[[], dict[str, Any]],
         end: Callable[[str], str] = lambda name: "",
     ) -> None:
-        """``end`` takes the port of that name from its program, and returns which that was."""
+        """``end`` takes the port of that name from its program, and returns which that was.
+
+        Raises ``StatusError``.
+        """
         self._path = folder / f"{_PREFIX}{os.getpid()}{_SUFFIX}"
         self._snapshot = snapshot
         self._end = end
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener = _unix_socket()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bridge-status", daemon=True)
 
@@ -110,16 +115,14 @@ def ask_all(folder: Path) -> list[dict[str, Any]]:
 def _ask(folder: Path, request: dict[str, Any]) -> list[dict[str, Any]]:
     answers = []
     try:
-        # Root may ask anybody's bridges.
-        owner = folder.lstat().st_uid if os.geteuid() == 0 else os.geteuid()
-        check_private(folder, owner)
+        check_private(folder, _owner_of(folder))
         paths = sorted(folder.glob(f"{_PREFIX}*{_SUFFIX}"))
     except FileNotFoundError:
         return []
     except Untrusted as error:
         raise StatusError(f"{error}, or by --runtime-dir") from None
     for path in paths:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        with _unix_socket() as asking:
             asking.settimeout(_ANSWER_S)
             try:
                 asking.connect(str(path))
@@ -131,6 +134,19 @@ def _ask(folder: Path, request: dict[str, Any]) -> list[dict[str, Any]]:
             except (OSError, ValueError):
                 continue  # it is just ending, or hangs: it says nothing
     return answers
+
+
+def _owner_of(folder: Path) -> int | None:
+    """Return whose the folder may be: ours, but root may ask anybody's bridges."""
+    if sys.platform == "win32":
+        raise StatusError(_NO_SOCKETS)
+    return folder.lstat().st_uid if os.geteuid() == 0 else None
+
+
+def _unix_socket() -> socket.socket:
+    if sys.platform == "win32":
+        raise StatusError(_NO_SOCKETS)
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
 def _request(caller: socket.socket) -> dict[str, Any]:

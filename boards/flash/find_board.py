@@ -4,7 +4,9 @@ A board that comes back may have another port name and another USB id, and takes
 is there before udev has given it to us. All who need a board that was away wait here.
 """
 
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,23 +30,33 @@ except (ImportError, AttributeError):
     print("uid")
 """
 
-Wanted = Literal["loader", "running"]
+Wanted = Literal["loader", "drive", "anew", "running"]
+_INSTEAD: Mapping[Wanted, str] = {
+    "loader": "is not in its loader",
+    "drive": "its drive is not mounted",
+    "anew": "has not come anew, with a port that is ours",
+    "running": "waits to be flashed",
+}
 
 
-def find_board(board: BoardHandle, wanted: Wanted, *, deadline_s: float) -> Place:
+def find_board(
+    board: BoardHandle, wanted: Wanted, *, deadline_s: float, before: Place | None = None
+) -> Place:
     """Return where the board is, as soon as it is there as ``wanted``; looks at least once.
 
-    ``running``: it has a console, which need not answer yet. ``loader``: it waits to be flashed.
-    Raises ``NotThere`` after ``deadline_s`` seconds, with what was there instead.
+    ``running``: it has a console, which need not answer yet. ``loader``: it waits to be flashed;
+    ``drive``: by a drive that is mounted. ``anew``: it has left the bus since it was at ``before``,
+    has come back into the same port of its hub, and udev has given its port to us. Raises
+    ``NotThere`` after ``deadline_s`` seconds, with what was there instead.
     """
     until = time.monotonic() + deadline_s
     while True:
         try:
             place = board.place()
-            if _is_as(wanted, place):
+            if _is_as(wanted, place, before):
                 return place
-            seen = f"{board.id}: it is at {place.hub_path or place.serial_url or place.drive}, "
-            seen += "and waits to be flashed" if wanted == "running" else "and is not in its loader"
+            where = place.hub_path or place.serial_url or place.drive
+            seen = f"{board.id}: it is at {where}, and {_INSTEAD[wanted]}"
         except NotThere as error:
             seen = str(error)
         if time.monotonic() >= until:
@@ -71,9 +83,18 @@ def open_repl(board: BoardHandle, *, deadline_s: float, tap: Tap | None = None) 
             place = find_board(board, "running", deadline_s=max(0.0, until - time.monotonic()))
 
 
-def _is_as(wanted: Wanted, place: Place) -> bool:
+def _is_as(wanted: Wanted, place: Place, before: Place | None) -> bool:
     if wanted == "running":
         return place.state != "loader" and bool(place.serial_url)
+    if wanted == "drive":
+        return place.drive is not None
+    if wanted == "anew":
+        return (
+            before is not None
+            and place.hub_path == before.hub_path
+            and place.address != before.address
+            and os.access(place.serial_url, os.R_OK | os.W_OK)
+        )
     return place.state == "loader" or (place.drive is not None and place.drive.exists())
 
 

@@ -5,11 +5,11 @@ One flat function per method, chosen by name. Each returns whether it wrote, and
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from boards.flash.esptool_flash import Before, flash_esptool, pulse_reset, read_esp_chip
 from boards.flash.find_board import find_board
@@ -27,7 +27,6 @@ ASK_S = 8.0  # a board that runs answers in one; a blank one never does
 _LOADER_S = 20.0
 _ANEW_S = 8.0
 _MOUNT_S = 15.0  # a desktop takes a second or two
-_LOOK_S = 0.1
 
 
 @dataclass(slots=True)
@@ -56,12 +55,15 @@ def _esptool(job: Job, place: Place, _runs: bool) -> bool:
     before: Before = "no-reset" if target.buttons is not None else "default-reset"
     try:
         chip = read_esp_chip(place.serial_url, before=before, deadline_s=job.left())
-    except ToolError:
-        moved = None if target.buttons is not None else _seen_anew(job, place)
-        if moved is None:
+    except ToolError as failed:
+        if target.buttons is not None:
             raise
-        # A chip with USB of its own: the program's port went, and the ROM's has come.
-        place, before = moved, "no-reset"
+        try:
+            # A chip with USB of its own: the program's port went, and the ROM's has come.
+            place = find_board(target, "anew", deadline_s=job.left(_ANEW_S), before=place)
+        except NotThere:
+            raise failed from None
+        before = "no-reset"
         chip = read_esp_chip(place.serial_url, before=before, deadline_s=job.left())
     if chip.name != target.model.chip_name or chip.mac != target.identity.mac:
         if target.buttons is not None:
@@ -99,21 +101,6 @@ def _leave_loader(target: BoardHandle, loader: Place) -> None:
         now = target.place()
         if now.address == loader.address:
             pulse_reset(now.serial_url)
-
-
-def _seen_anew(job: Job, before: Place) -> Place | None:
-    """Return where the board is if it has left the bus and come back since; None if it stayed."""
-    until = time.monotonic() + job.left(_ANEW_S)
-    while time.monotonic() < until:
-        # Meanwhile it is nowhere, and its port may be there before udev has given it to us.
-        with contextlib.suppress(NotThere):
-            now = job.target.place()
-            if now.hub_path != before.hub_path:
-                return None
-            if now.address != before.address and os.access(now.serial_url, os.R_OK | os.W_OK):
-                return now
-        time.sleep(_LOOK_S)
-    return None
 
 
 def _same_place(target: BoardHandle, before: Place) -> Place:
@@ -198,16 +185,14 @@ def _uf2_drive(job: Job, place: Place, runs: bool) -> bool:
 
 def _mounted_drive(job: Job, loader: Place) -> Path:
     """Return the loader's drive, once whoever mounts drives here has mounted it."""
-    until = time.monotonic() + job.left(_MOUNT_S)
-    while loader.drive is None:
-        if time.monotonic() > until:
-            raise FlashError(
-                f"{job.target.id}: it is in BOOTSEL mode, but its drive was not mounted within "
-                f"{_MOUNT_S:g} s; nothing was written"
-            )
-        time.sleep(_LOOK_S)
-        loader = _same_hub(job.target, loader, job.target.place())
-    return loader.drive
+    try:
+        there = find_board(job.target, "drive", deadline_s=job.left(_MOUNT_S))
+    except NotThere:
+        raise FlashError(
+            f"{job.target.id}: it is in BOOTSEL mode, but its drive was not mounted within "
+            f"{_MOUNT_S:g} s; nothing was written"
+        ) from None
+    return cast(Path, _same_hub(job.target, loader, there).drive)
 
 
 def _same_hub(target: BoardHandle, before: Place, loader: Place) -> Place:

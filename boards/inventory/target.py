@@ -44,6 +44,11 @@ class BoardHandle:
         return BoardControl(virtual.control_port) if virtual else None
 
     @property
+    def is_elsewhere(self) -> bool:
+        """True if a serial server has the board's port: it is on no USB of this machine."""
+        return self.board.usb is None and "://" in self.board.serial_url
+
+    @property
     def place_is_proof(self) -> bool:
         """True if the file names the port into which this board is plugged."""
         usb = self.board.usb
@@ -89,8 +94,7 @@ class BoardHandle:
         try:
             place = self.place()
             # Of a board elsewhere only its port tells whether it is there.
-            is_elsewhere = self.board.usb is None and "://" in place.serial_url
-            if is_elsewhere and not self.board.required:
+            if self.is_elsewhere and not self.board.required:
                 SerialPort.open(place.serial_url).close()
         except (NotThere, PortError) as error:
             if self.board.required:

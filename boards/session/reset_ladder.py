@@ -4,6 +4,7 @@ Ctrl-C (part of asking), then the rungs that the board's ``[reset] order`` names
 """
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from boards.inventory.models import Reset
 from boards.inventory.power import PowerError
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl, ReplError
-from boards.serial_port import PortError, PortRefused, Tap
+from boards.serial_port import PortError, PortGone, PortRefused, PortUnserved, Tap
 from boards.virtual.control import BoardError
 
 _ASK_S = 5.0
 _BACK_S = 15.0  # until a board that was reset has booted and its port is back
+_SERVED_S = 5.0  # for a serial server to let go of who had the port before, which may have been us
+_LOOK_S = 0.2
 
 Progress = Callable[[str], None]
 
@@ -34,11 +37,15 @@ def bring_back(board: BoardHandle, *, tap: Tap | None, progress: Progress) -> Ru
 
     Raises ``NotBack``; ``WrongBoard`` if what answers is another board, or is not there;
     ``PortRefused`` if its port is not ours to open: then nothing is known of the board, and nothing
-    is done to it.
+    is done to it, but where nobody serves its port and it has a switch of its own: then its power
+    is cut, as a board that left the bus takes its server's port with it.
     """
     seen = []
+    unserved: PortUnserved | None = None
     try:
-        return _ask(board, _ASK_S, tap)
+        return _ask_first(board, tap)
+    except PortUnserved as error:
+        unserved = error
     except PortRefused:
         raise
     except (ReplError, PortError, NotThere) as error:
@@ -46,12 +53,22 @@ def bring_back(board: BoardHandle, *, tap: Tap | None, progress: Progress) -> Ru
     for rung in board.model.resets:
         if rung == "repl" and not board.answers():
             continue  # in its loader, where nobody listens to Python
+        if unserved is not None and rung != "power":
+            continue  # it goes by the port
         progress(f"reset: {rung}")
         try:
             _RUNGS[rung](board, tap)
             return _proven(board, await_running(board, deadline_s=_BACK_S, tap=tap))
-        except (ReplError, PortError, NotThere, BoardError, PowerError, OSError) as error:
+        except PortUnserved as error:
+            unserved = error
             seen.append(f"{rung}: {error}")
+        except PowerError as error:
+            seen.append(f"{rung}: {error}")
+        except (ReplError, PortError, NotThere, BoardError, OSError) as error:
+            unserved = None
+            seen.append(f"{rung}: {error}")
+    if unserved is not None:
+        raise unserved
     raise NotBack("; ".join(seen))
 
 
@@ -63,6 +80,22 @@ def admit(board: BoardHandle, *, tap: Tap | None, progress: Progress, state_dir:
     except NotBack as error:
         unresponsive.mark(state_dir, board.id, str(error))
         raise
+
+
+def _ask_first(board: BoardHandle, tap: Tap | None) -> Running:
+    """Ask; a board elsewhere for as long as its server may take to serve us."""
+    until = time.monotonic() + _SERVED_S
+    while True:
+        try:
+            return _ask(board, _ASK_S, tap)
+        except PortError as error:
+            if not board.is_elsewhere:
+                raise
+            if time.monotonic() >= until:
+                if isinstance(error, PortGone):
+                    raise PortRefused(f"{error}; does its server serve somebody else?") from None
+                raise
+        time.sleep(_LOOK_S)
 
 
 def _ask(board: BoardHandle, deadline_s: float, tap: Tap | None) -> Running:

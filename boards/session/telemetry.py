@@ -16,6 +16,7 @@ from boards.session.serial_log import SerialLog
 
 _ARRIVAL_S = 15.0
 _BACK_S = 15.0
+_GOES_ON_S = 5.0  # whose last message is no older still sends
 _LOOK_S = 0.1
 _LINE_LIMIT = 4096
 _CONNECTED = "node: connected"
@@ -37,8 +38,8 @@ def await_telemetry(
     """Reset the board, wait for ``node: done N``, and compare with what an observer received.
 
     ``until`` is on the clock of ``time.monotonic``. Raises ``CheckFailed`` when the node fails,
-    is not done in time, or a message is missing, doubled or out of order; ``Invalid`` if it failed
-    because this machine held a virtual board up.
+    is not done in time, or a message is missing, doubled or out of order; ``Invalid`` if a virtual
+    board failed because this machine held it up, or still sends when its time is up.
     """
     count = TELEMETRY["seconds"] * TELEMETRY["rate_hz"]
     topic = f"telemetry/{job.board.id}/*"
@@ -49,7 +50,13 @@ def await_telemetry(
     try:
         with Observer(job.fmqp, topic) as observer:
             _restart(board, port)
-            said = await_done(port, until, log, progress, bridge if board.model.virtual else None)
+            try:
+                of_virtual = bridge if board.model.virtual else None
+                said = await_done(port, until, log, progress, of_virtual)
+            except NotDone as error:
+                if board.model.virtual and goes_on(observer.seen(), time.monotonic_ns()):
+                    raise Invalid(f"{error}; it still sends, and was given no more time") from None
+                raise
             observer.wait_for(lambda seen: len(seen) > count, _ARRIVAL_S)
             seen = observer.seen()
     finally:
@@ -71,6 +78,15 @@ def _restart(board: BoardHandle, port: SerialPort) -> None:
         port.write_all(_SOFT_RESET, _WRITE_S)
 
 
+class NotDone(CheckFailed):
+    """The board had not sent all when its time was up."""
+
+
+def goes_on(seen: list[Seen], now_ns: int) -> bool:
+    """Return whether the last message came just now."""
+    return bool(seen) and now_ns - seen[-1].at_ns < _GOES_ON_S * 1e9
+
+
 def await_done(
     port: SerialPort,
     until: float,
@@ -80,9 +96,10 @@ def await_done(
 ) -> int:
     """Return the N of ``node: done N``; ``bridge``: of a virtual board, if it has one.
 
-    Raises ``CheckFailed``. A virtual board that had its connection, was silent until the bridge
-    ended that, and goes on to say that it failed, has lived slower than the rest of the rig: then
-    ``Invalid``. One that stays silent has failed, and so has a real one, whose time is its own.
+    Raises ``CheckFailed``, at the end of its time ``NotDone``. A virtual board that had its
+    connection, was silent until the bridge ended that, and goes on to say that it failed, has lived
+    slower than the rest of the rig: then ``Invalid``. One that stays silent has failed, and so has
+    a real one, whose time is its own.
     """
     before = 0  # silences, until the node was connected: it is silent between two tries
     is_connected = False
@@ -110,7 +127,7 @@ def await_done(
                 raise CheckFailed(f"the board says {line!r}")
             if done := _DONE.fullmatch(line):
                 return int(done[1])
-    raise CheckFailed(f"the board was not done in time; its last line: {last!r}; log: {log.path}")
+    raise NotDone(f"the board was not done in time; its last line: {last!r}; log: {log.path}")
 
 
 def expect_all(seen: list[Seen], count: int) -> None:

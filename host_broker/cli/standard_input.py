@@ -1,9 +1,12 @@
 """Our stdin, read without going deaf to the connection meanwhile."""
 
 import os
+import queue
 import select
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import click
 
@@ -52,18 +55,61 @@ class StandardInput:
     def _chunks(self) -> Iterator[bytes]:
         if sys.stdin is None:  # closed by our parent: descriptor 0 may be anything now
             raise click.UsageError("stdin is closed; give it a file, a pipe or /dev/null")
-        file = sys.stdin.fileno()
-        poller = select.poll()
-        poller.register(file, select.POLLIN)
-        while True:
-            ready = poller.poll(int(_LOOK_S * 1000))
+        for read in _ready(sys.stdin.fileno()):
             self._watch()
-            if not ready:
+            if read is None:
                 continue
-            try:
-                chunk = os.read(file, _CHUNK_BYTES)
-            except OSError as error:
-                raise click.UsageError(f"stdin cannot be read: {error.strerror}") from error
+            chunk = read()
             if not chunk:
                 return
             yield chunk
+
+
+_Read = Callable[[], bytes]
+
+
+def _ready(file: int) -> Iterator[_Read | None]:
+    """Give what reads, as soon as there is something or the end; None each half second without.
+
+    What it returns is the next piece, b"" at the end. It raises ``UsageError``.
+    """
+    if sys.platform == "win32":
+        yield from _ready_by_thread(file)
+        return
+    poller = select.poll()
+    poller.register(file, select.POLLIN)
+    while True:
+        yield (lambda: _read(file)) if poller.poll(int(_LOOK_S * 1000)) else None
+
+
+def _ready_by_thread(file: int) -> Iterator[_Read | None]:
+    """Windows can wait for sockets only."""
+    pieces: queue.Queue[_Read] = queue.Queue(1)
+
+    def read() -> None:
+        chunk = b"?"
+        while chunk:
+            try:
+                chunk = _read(file)
+            except click.UsageError as error:
+                pieces.put(partial(_fail, error))
+                return
+            pieces.put(partial(bytes, chunk))
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    while True:
+        try:
+            yield pieces.get(timeout=_LOOK_S)
+        except queue.Empty:
+            yield None
+
+
+def _read(file: int) -> bytes:
+    try:
+        return os.read(file, _CHUNK_BYTES)
+    except OSError as error:
+        raise click.UsageError(f"stdin cannot be read: {error.strerror}") from error
+
+
+def _fail(error: Exception) -> bytes:
+    raise error

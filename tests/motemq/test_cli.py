@@ -65,7 +65,6 @@ def test_unknown_sub_command_is_a_usage_error() -> None:
         ("darwin", "rig", "Linux"),
         ("win32", "rig", "Linux"),
         ("darwin", "demo", "Linux"),
-        ("win32", "bridge", "Linux or macOS"),
         ("win32", "firmware", "Linux or macOS"),
         *(("win32", name, "Linux or macOS") for name in ("broker", "doctor", "journal", "top")),
         ("win32", "users", "Linux or macOS"),

@@ -64,7 +64,6 @@ def test_bytes_go_through_until_it_is_stopped(stop: signal.Signals, code: int) -
         ("hwgrep://[", "fmqp://127.0.0.1:1", 1, "unterminated character set"),
         ("hwgrep://no such board", "fmqp://127.0.0.1:1", 1, "no ports found matching"),
         ("cp2110://x", "fmqp://127.0.0.1:1", 1, "cannot be opened"),
-        ("loop://", "fmqp://127.0.0.1:1", 1, "this kind of URL cannot be waited for"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(

@@ -1,6 +1,7 @@
 """A board that was away: found under another name, another USB id, when it has come back."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,41 @@ def test_who_does_not_come_back_is_told_with_what_is_there(
         find_board(board(_PICO_FILE, [_pico("/dev/ttyACM0")]), "loader", deadline_s=0.0)
     with pytest.raises(NotThere, match="not plugged in"):
         find_board(board(_PICO_FILE, []), "running", deadline_s=0.0)
+
+
+def test_a_board_that_went_into_its_rom_is_found_once_its_port_is_ours(
+    board: Callable[..., BoardHandle], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then it is where it was, nowhere, or there before udev has given it to us."""
+    tty = tmp_path / "ttyACM1"
+    before = _device(0x303A, 0x4001, "348518aabbcc", "/dev/ttyACM0")
+    rom = replace(_device(0x303A, 0x1001, "34:85:18:AA:BB:CC", str(tty)), address=8)
+    looks: list[list[UsbDevice]] = [[before], [], [rom], [rom]]
+
+    def look() -> list[UsbDevice]:
+        if len(looks) == 1:
+            tty.touch()
+            return looks[0]
+        return looks.pop(0)
+
+    s3 = board(_S3_FILE, [before])
+    was = s3.place()
+    monkeypatch.setattr(s3, "_look", look)
+    assert find_board(s3, "anew", deadline_s=60, before=was).serial_url == str(tty)
+    assert len(looks) == 1
+    with pytest.raises(NotThere, match="has not come anew, with a port that is ours"):
+        find_board(board(_S3_FILE, [before]), "anew", deadline_s=0.0, before=was)
+    moved = board(_S3_FILE, [replace(rom, path="0000:00:14.0-usb-0:1.3")])
+    with pytest.raises(NotThere, match=r"1\.3, and has not come anew"):
+        find_board(moved, "anew", deadline_s=0.0, before=was)
+
+
+def test_a_drive_is_there_once_it_is_mounted(board: Callable[..., BoardHandle]) -> None:
+    mounted = replace(_bootsel(), drive=Path("/media/RPI-RP2"))
+    pico = board(_PICO_FILE, [_bootsel()], [], [mounted])
+    assert find_board(pico, "drive", deadline_s=60).drive == Path("/media/RPI-RP2")
+    with pytest.raises(NotThere, match="its drive is not mounted"):
+        find_board(board(_PICO_FILE, [_bootsel()]), "drive", deadline_s=0.0)
 
 
 def test_an_s3_is_the_same_board_under_the_id_of_its_rom(

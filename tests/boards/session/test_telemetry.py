@@ -13,8 +13,14 @@ from boards.bridge.bridge import RawBridge
 from boards.serial_port import SerialPort
 from boards.session.board_session import CheckFailed, Invalid, expect_texts
 from boards.session.observer import Seen
+from boards.session.plan import BoardPlan
 from boards.session.serial_log import SerialLog
-from boards.session.telemetry import await_done, expect_all
+from boards.session.telemetry import NotDone, await_done, await_telemetry, expect_all
+from boards.virtual.board import VirtualBoard
+from host_broker.client import connect
+from tests.boards.desk_files import desk_board, running_esp32
+from tests.boards.rig_job import job_for
+from tests.boards.rig_process import Broker
 from tests.boards.serial_board import DEADLINE_S, Board, FarEnd, eventually
 
 
@@ -150,3 +156,50 @@ def test_silence_between_two_tries_to_connect_excuses_nothing(
     for said in (_FAILED, _CONNECTED + _FAILED):
         with pytest.raises(CheckFailed, match=r"the board says .*timeout: uart 1"):
             _await(console, said, bridge, tmp_path)
+
+
+@pytest.fixture
+def esp32(tmp_path: Path) -> Iterator[VirtualBoard]:
+    with running_esp32(tmp_path / "b1", "b1") as board:
+        yield board
+
+
+def _never_done(broker: Broker, folder: Path, esp32: VirtualBoard) -> str:
+    job = job_for(BoardPlan("b1", "virtual-esp32", "fmqp"), broker, folder)
+    log = SerialLog(folder / "serial.log")
+    try:
+        return await_telemetry(
+            *(job, desk_board(folder, esp32), log, None),
+            until=time.monotonic() + 3.0,
+            progress=str,
+        )
+    finally:
+        log.close()
+
+
+def test_a_virtual_board_that_still_sends_is_no_verdict(
+    broker: Broker, tmp_path: Path, esp32: VirtualBoard
+) -> None:
+    """On a machine that is busy an emulated board's minute may take longer than its step."""
+    done = threading.Event()
+
+    def send() -> None:
+        with connect(f"fmqp://{broker.fmqp}") as client:
+            while not done.wait(0.05):
+                client.publish("telemetry/b1/x", b'{"seq": 0}')
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(Invalid, match=r"was not done in time; .*; it still sends"):
+            _never_done(broker, tmp_path, esp32)
+    finally:
+        done.set()
+        sender.join()
+
+
+def test_a_virtual_board_that_sends_nothing_is_one(
+    broker: Broker, tmp_path: Path, esp32: VirtualBoard
+) -> None:
+    with pytest.raises(NotDone, match=r"was not done in time"):
+        _never_done(broker, tmp_path, esp32)

@@ -1,0 +1,121 @@
+"""The reset ladder of a board behind a serial server: what is done, and what is left alone."""
+
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from boards.bridge.config import ExposePlan, PortSettings
+from boards.bridge.expose import ExposedPort
+from boards.inventory import unresponsive
+from boards.inventory.board_file import load_board
+from boards.inventory.target import BoardHandle
+from boards.serial_port import PortRefused, PortUnserved, SerialPort
+from boards.session.reset_ladder import admit, bring_back
+from boards.virtual.board import VirtualBoard
+from tests.boards.desk_files import running_esp32
+from tests.boards.serial_board import DEADLINE_S
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[VirtualBoard]:
+    with running_esp32(tmp_path / "b1", "b1") as board:
+        yield board
+
+
+@pytest.fixture
+def tcp_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _serial_server(board: VirtualBoard, tcp_port: int) -> ExposedPort:
+    port = PortSettings(board.address.serial_url, 115200)
+    return ExposedPort(ExposePlan("b1", port, "127.0.0.1", tcp_port, rfc2217=True, insecure=True))
+
+
+def _desk_board(folder: Path, board: VirtualBoard, tcp_port: int, power: str = "") -> BoardHandle:
+    path = folder / "b1.toml"
+    path.write_text(
+        f'id = "b1"\nmodel = "ESP32_GENERIC"\nserial_url = "rfc2217://127.0.0.1:{tcp_port}"\n'
+        f'[identity]\nmac = "{board.address.uid}"\n{power}'
+    )
+    return BoardHandle(load_board(path))
+
+
+def test_a_server_that_lets_go_late_is_waited_for(
+    running: VirtualBoard, tmp_path: Path, tcp_port: int
+) -> None:
+    """It may still have the connection of the step that failed."""
+    board = _desk_board(tmp_path, running, tcp_port)
+    rungs: list[str] = []
+    with _serial_server(running, tcp_port):
+        before = SerialPort.open(f"rfc2217://127.0.0.1:{tcp_port}")
+        leaving = threading.Timer(1.0, before.close)
+        leaving.start()
+        assert bring_back(board, tap=None, progress=rungs.append).uid == running.address.uid
+        leaving.join()
+    assert rungs == []
+
+
+def test_a_server_that_serves_somebody_else_leaves_the_board_alone(
+    running: VirtualBoard, tmp_path: Path, tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.session.reset_ladder._SERVED_S", 0.5)
+    switched = tmp_path / "switched"
+    power = f'[power]\ndriver = "command"\non = ["touch", "{switched}"]\noff = ["true"]\n'
+    board = _desk_board(tmp_path, running, tcp_port, power)
+    rungs: list[str] = []
+    with (
+        _serial_server(running, tcp_port),
+        closing(SerialPort.open(f"rfc2217://127.0.0.1:{tcp_port}")),
+        pytest.raises(PortRefused, match="does it serve somebody else already"),
+    ):
+        admit(board, tap=None, progress=rungs.append, state_dir=tmp_path)
+    assert (rungs, switched.exists()) == ([], False)
+    assert unresponsive.why(tmp_path, "b1") == ""
+
+
+def test_where_nobody_serves_the_port_the_power_may_bring_it_back(
+    running: VirtualBoard, tmp_path: Path, tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board that hung left the bus, and the server its port; nothing else goes by that."""
+    monkeypatch.setattr("boards.session.reset_ladder._SERVED_S", 0.5)
+    with ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as switch:
+        switch.settimeout(DEADLINE_S)
+        code = f"import socket; socket.create_connection({switch.getsockname()!r})"
+        power = (
+            '[power]\ndriver = "command"\noff = ["true"]\noff_s = 0.01\n'
+            f'on = ["{sys.executable}", "-c", "{code}"]\n'
+        )
+        board = _desk_board(tmp_path, running, tcp_port, power)
+
+        def serve_once_it_is_on() -> None:
+            switch.accept()[0].close()
+            stack.enter_context(_serial_server(running, tcp_port))
+
+        server = threading.Thread(target=serve_once_it_is_on)
+        server.start()
+        rungs: list[str] = []
+        assert bring_back(board, tap=None, progress=rungs.append).uid == running.address.uid
+        server.join()
+    assert rungs == ["reset: power"]
+
+
+def test_a_server_that_stays_down_is_no_wedged_board(
+    running: VirtualBoard, tmp_path: Path, tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_SERVED_S", "_BACK_S"):
+        monkeypatch.setattr(f"boards.session.reset_ladder.{name}", 0.5)
+    power = '[power]\ndriver = "command"\non = ["true"]\noff = ["true"]\noff_s = 0.01\n'
+    board = _desk_board(tmp_path, running, tcp_port, power)
+    rungs: list[str] = []
+    with pytest.raises(PortUnserved, match="nobody listens there"):
+        admit(board, tap=None, progress=rungs.append, state_dir=tmp_path)
+    assert rungs == ["reset: power"]
+    assert unresponsive.why(tmp_path, "b1") == ""
