@@ -91,8 +91,10 @@ class BrokerView(Protocol):
     def clients(self, after: ConnectionId, most: int) -> list[ClientFacts]:
         """Return clients in the order in which they came."""
 
-    def wills(self, after: ConnectionId, most: int) -> list[WillFacts]:
-        """Return the last wills of clients, all of a client together."""
+    def wills(self, after: ConnectionId, most: int) -> tuple[list[WillFacts], ConnectionId | None]:
+        """Return last wills of clients, all of a client together, and the client behind which there
+        may be more, None if there is nobody. They may be fewer than ``most``, even none: where most
+        clients have none, only so many are looked at in one call."""
 
     def retained(self, prefix: bytes, after: bytes, most: int) -> list[RetainedMessage]:
         """Return retained messages in the order of their topics, which begin with ``prefix``."""

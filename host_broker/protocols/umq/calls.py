@@ -532,7 +532,7 @@ class Calls:
     def _wills(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         page = self._page(arguments, 0)
         self._allow("subscribe", b"$/info/wills")
-        found = self._shared.view.wills(page.after, page.limit + 1)
+        found, after = self._shared.view.wills(page.after, page.limit)
         told = [
             {
                 "id": each.connection,
@@ -546,7 +546,6 @@ class Calls:
             for each in found
             if self._may_hear(each.topic)
         ]
-        after = found[-1].connection if len(found) > page.limit else None
         self._answer_page(call, "wills", told, after)
         return NOTHING
 
