@@ -19,6 +19,7 @@ from host_broker.access.access import Accepted, Access, Peer, Refused, Undecided
 from host_broker.access.principal import ANONYMOUS, INTERNAL, Principal
 from host_broker.access.rights import Decision
 from host_broker.access.rules import Action
+from host_broker.access.sessions import LoginSession, LoginSessions
 from host_broker.broker_view import CallTopics, ClientFacts, WillFacts
 from host_broker.bus.batch import Batch, at, only
 from host_broker.bus.bus import Bus
@@ -288,9 +289,7 @@ class Broker:
     people. ``remembers``: the edge wants ``Outputs.records`` without a journal, too, from the first
     client on whose protocol may ask for the past.
 
-    ``web_users`` says whose a request is by its headers ``Cookie``, for protocols that browsers
-    speak; the edge sets it where its pages let people log in. ``http`` are the settings of HTTP as
-    they are now.
+    ``http`` are the settings of HTTP as they are now.
     Raises ``RegistryError`` if a protocol's server cannot be made.
     """
 
@@ -308,7 +307,6 @@ class Broker:
     ) -> None:
         self.stats = Stats()
         self.http: HttpSettings = settings.http
-        self.web_users: Callable[[Sequence[str], float], Principal | None] = lambda *_: None
         self._specs = protocols() if specs is None else specs
         if access is None:
             access = Access(
@@ -475,7 +473,8 @@ class Broker:
                 reason = f"{principal} may not connect by {spec.title}: {_why(decision)}"
                 self._outputs.closes.append(Close(connection, reason, abort=True))
                 return
-        self._recording = self._recording or (spec.looks_back and self._remembers)
+        if not spec.authenticates or internal or dialed is not None:
+            self._look_back(spec)
         client = Client(
             connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
         )
@@ -499,6 +498,10 @@ class Broker:
         self._run(client, self._ask(client, session.opened, now))
         self._deadlines.renew(connection, session.deadline)
 
+    def _look_back(self, spec: ProtocolSpec) -> None:
+        """Have what is published remembered from now on: somebody is there who may ask for it."""
+        self._recording = self._recording or (spec.looks_back and self._remembers)
+
     def received(self, connection: ConnectionId, data: bytes, now: float) -> None:
         """Take one read, immutable and at most 1 MiB; ignored for a connection being closed, and
         once the broker is ending (FMQP R34) for all that were open before."""
@@ -515,7 +518,7 @@ class Broker:
         if client.suspended is None:
             self._run(client, commands)
         else:
-            client.suspended.extend(commands)
+            self._suspend(client, commands)
         if session.deadline is not None:
             self._deadlines.renew(connection, session.deadline)
 
@@ -547,7 +550,7 @@ class Broker:
             if client.suspended is None:
                 self._run(client, commands)
             else:
-                client.suspended.extend(commands)
+                self._suspend(client, commands)
             self._deadlines.renew(connection, client.session.deadline)
 
     def _internal(self, connection: ConnectionId, now: float) -> Client | None:
@@ -671,6 +674,14 @@ class Broker:
         for subscriber in list(self._makers):
             for key in list(self._makers.get(subscriber, ())):
                 self._judge_makers(subscriber, key)
+
+    def web_session_ended(self, session: LoginSession, now: float) -> None:
+        """Somebody has logged out, or was: those connections end that are theirs by that."""
+        if self._ending:
+            return
+        self._begin(0, now)
+        for connection in sorted(session.connections):
+            self._wake_up(connection)
 
     def _judge_makers(self, subscriber: SubscriberId, key: SubscriptionKey) -> None:
         """End a subscription of a queue unless somebody for whom it was made may have it still."""
@@ -919,9 +930,10 @@ class Broker:
         client = self._client_of(connection)
         return ANONYMOUS if client is None else client.principal
 
-    def web_user(self, cookies: Sequence[str], now: float) -> Principal | None:
-        """Return who has logged in at our pages, by the headers ``Cookie`` of a request."""
-        return self.web_users(cookies, now)
+    @property
+    def web_sessions(self) -> LoginSessions:
+        """Those who have logged in at the edge's pages."""
+        return self.access.sessions
 
     def may(
         self, connection: ConnectionId, action: Action, path: bytes, *, prefix: bool = False
@@ -1036,7 +1048,7 @@ class Broker:
         if client.steps:
             self._pay_off(client)
             if client.steps >= limit:
-                client.suspended = deque(commands)
+                self._suspend(client, commands)
                 self._overdrawn(client)
                 return
         budget = limit - client.steps
@@ -1065,6 +1077,15 @@ class Broker:
                 self._overdrawn(client)
         if self._record_of is not None:
             self._end_record()
+
+    def _suspend(self, client: Client, commands: Iterable[Command]) -> None:
+        """Have commands wait behind those that do; a generator is made to say all of them now."""
+        if client.suspended is None:
+            client.suspended = deque()
+        try:
+            client.suspended.extend(commands)
+        except Exception as error:
+            self._fail(client, error)
 
     def _run_suspended(self, client: Client, at_once: bool = False) -> None:
         """Go on with what a client is to be told, and then with what it asked for meanwhile.
@@ -1776,6 +1797,7 @@ class Broker:
             if decision:
                 self._forget_topics(client)
                 client.principal = principal
+                self._look_back(client.spec)
             else:
                 self._note_stranger(principal, client.spec, _why(decision))
                 reason = f"{principal} may not connect by {client.spec.title}: {_why(decision)}"
@@ -2471,7 +2493,10 @@ class Broker:
         self._leave(ended)
 
     def _wake(self, client: Client, command: Wake) -> None:
-        woken = self._clients.get(command.connection)
+        self._wake_up(command.connection)
+
+    def _wake_up(self, connection: ConnectionId) -> None:
+        woken = self._clients.get(connection)
         if woken is not None and not woken.closing:
             self._run_all(woken, self._ask(woken, woken.session.tick, self._now))
             self._deadlines.renew(woken.connection, woken.session.deadline)

@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 
 from host_broker import broker as broker_module
+from host_broker.access.access import Access, Peer
+from host_broker.access.rules import Rules
+from host_broker.access.users import Users, token_hash
 from host_broker.broker_view import BrokerView
 from host_broker.bus.commands import (
     Ask,
@@ -22,6 +25,7 @@ from host_broker.bus.publication import pack
 from host_broker.outputs import ConnectionId
 from host_broker.questions import AskStatistics
 from tests.host_broker.desk import Desk
+from tests.host_broker.protocols.umq.peer import UmqPeer
 from tests.host_broker.scripted import Stage
 
 
@@ -314,5 +318,20 @@ def test_records_are_made_from_the_first_client_on_that_may_look_back() -> None:
     desk = Desk(journalled=False, remembers=True)
     board = desk.open()
     assert not desk.send(board, pack(0, b"a", b"1")).records
-    desk.open("umq")
+    # Whoever asks for a WebSocket and says no more is none.
+    stranger = UmqPeer(desk)
+    stranger.heard()
+    assert not desk.send(board, pack(0, b"a", b"1")).records
+    stranger.say("H1:")
     assert len(desk.send(board, pack(0, b"a", b"1")).records) == 1
+
+
+def test_who_is_not_let_in_has_nothing_remembered() -> None:
+    users = Users.read({"users": {"alice": {"token": token_hash("alices")}}})
+    rules = Rules.read({"roles": {"users": {"connect": ["umq"]}, "anyone": {"connect": ["fmqp"]}}})
+    desk = Desk(journalled=False, remembers=True, access=Access(users, rules))
+    for secret, recording in (("wrong", False), ("alices", True)):
+        client = UmqPeer(desk, peer=Peer("192.0.2.7", loopback=False))
+        client.heard()
+        client.say(f'H1:{{"token": "{secret}"}}')
+        assert desk.broker._recording == recording
