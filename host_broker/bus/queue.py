@@ -308,8 +308,8 @@ class Queue:
 
     def set_checkpoint(self, name: bytes, number: int) -> bool:
         """Name the place behind a message; False if not all that came after it is there still."""
-        first = min(self.done + 1, self._kept[0].number if self._kept else self._last_number + 1)
-        if not first - 1 <= number <= self._last_number:
+        # All behind the first checkpoint is there; many numbers were never used (``given``).
+        if not min([self.done, *self.checkpoints.values()]) <= number <= self._last_number:
             return False
         self.checkpoints[name] = number
         self._release_kept()

@@ -117,6 +117,22 @@ def test_what_is_acknowledged_out_of_order_is_kept_in_order() -> None:
     assert [each.number for each in again] == [2, 3, 4]
 
 
+def test_after_a_restart_a_place_can_be_set_as_often_as_before() -> None:
+    """Numbers that were marked as given and never used are no messages that are gone."""
+    queue = _queue()
+    _put(queue, 1)
+    queue.set_checkpoint(b"a", 0)
+    _given(queue)
+    state = spell_state(queue)
+    queue = _queue()
+    queue.restore_state(state)
+    queue.restore(1, b"t", b"body", NO_PROPERTIES)
+    for _ in range(2):
+        assert queue.set_checkpoint(b"a", 1)
+    assert queue.take_forgotten() == [1]
+    assert not queue.set_checkpoint(b"a", 0)
+
+
 def test_what_a_consumer_did_not_get_is_not_kept() -> None:
     """It left because of a message that came before."""
     queue = _queue()
