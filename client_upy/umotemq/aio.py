@@ -228,12 +228,9 @@ class Aio:
         # End the block. Only tasks of ours come here, never the one that is cancelled.
         if not self._failed:
             self._failed = error
-            self._cancel()
+            self._cancels = 1
+            self._owner.cancel()
         self._wake()
-
-    def _cancel(self):
-        self._cancels += 1
-        self._owner.cancel()
 
     def _step(self):
         client = self.client
@@ -286,7 +283,8 @@ class Aio:
             await sleep_ms(10)
             if ticks_diff(ticks_ms(), start) >= client.timeout_ms:
                 start = ticks_ms()
-                self._cancel()
+                self._cancels += 1
+                self._owner.cancel()
 
     async def _read(self):
         client = self.client
