@@ -163,15 +163,14 @@ _leave = umotemq.aio.Aio.__aexit__
 
 
 async def _leave_uncancelled(self: umotemq.aio.Aio, *_: object) -> None:
-    """Leave the block; what ended it has cancelled its task once, and here that is counted.
+    """Leave the block; what ended it has cancelled its task, and here that is counted.
 
     A count that stays would make the next ``asyncio.TaskGroup`` of the task cancel it again.
     """
-    is_cancelled = self._failed is not None
     try:
         await _leave(self)
     finally:
-        if is_cancelled:
+        for _ in range(self._cancels):
             self._owner.uncancel()
 
 

@@ -48,6 +48,7 @@ class Aio:
         client = self.client
         self._failed = None
         self._owner = asyncio.current_task()
+        self._cancels = 0  # how often it was cancelled from here
         client._blocking = False
         client._on_drop.append(self._dropped)
         if client._due is None:
@@ -227,6 +228,7 @@ class Aio:
         # End the block. Only tasks of ours come here, never the one that is cancelled.
         if not self._failed:
             self._failed = error
+            self._cancels = 1
             self._owner.cancel()
         self._wake()
 
@@ -275,6 +277,14 @@ class Aio:
                     pass
             else:
                 await sleep_ms(0)
+        # Is the block left? MicroPython loses a cancellation that comes while a wait_for ends.
+        start = ticks_ms()
+        while not client._blocking:
+            await sleep_ms(10)
+            if ticks_diff(ticks_ms(), start) >= client.timeout_ms:
+                start = ticks_ms()
+                self._cancels += 1
+                self._owner.cancel()
 
     async def _read(self):
         client = self.client

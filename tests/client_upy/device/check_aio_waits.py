@@ -234,6 +234,42 @@ def what_ends_the_block_is_raised_whatever_its_task_waits_for():
 
 
 @check
+def the_block_ends_though_a_wait_for_does_at_that_moment():
+    """The cancellation is lost then, on MicroPython and CPython 3.11: another one comes."""
+
+    async def fail(link, go, turns):
+        go.set()
+        for _ in range(turns):  # the wait_for hears of it by several tasks
+            await asyncio.sleep_ms(0)
+        link._fail(Odd())
+
+    async def main():
+        for turns in range(3):
+            go = asyncio.Event()
+            client, _ = named(timeout_ms=200)
+            start = time.ticks_ms()
+            try:
+                async with Aio(client) as link:
+                    await link.connect()
+                    failing = asyncio.create_task(fail(link, go, turns))
+                    try:
+                        await asyncio.wait_for_ms(go.wait(), 10000)
+                    except asyncio.CancelledError:
+                        pass  # lost in any case
+                    await asyncio.sleep_ms(10000)
+                raise AssertionError("nothing was raised")
+            except Odd:
+                pass
+            took = time.ticks_diff(time.ticks_ms(), start)
+            equal(took < _SOON_MS, True, "%d turns, %d ms" % (turns, took))
+            await failing
+            async with link:  # once more
+                await link.connect()
+
+    ran(main())
+
+
+@check
 def what_came_with_connack_is_not_left_for_later():
     """Nor what was to be said, and was not taken: until ``timeout_ms``, or more comes."""
 
