@@ -116,9 +116,8 @@ def test_a_mistake_in_sql_is_one_line(
 
 def test_what_a_python_of_sparks_lacks_is_found_in_the_log(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text(
-        "ERROR x\n  File y\nImportError: cannot import name 'descriptor' from 'google'\n"
-    )
+    lacks = "ImportError: cannot import name 'descriptor' from 'google'"
+    log.write_text(f"ERROR x\n  File y\n{lacks}\n")
     assert in_one_line("TransformWithState worker exited unexpectedly (crashed)\n at x", log) == (
         "Spark failed: TransformWithState worker exited unexpectedly (crashed): "
         f"{lacks}; its log is {log}"
