@@ -100,6 +100,11 @@ class Table:
         with self._in_words():
             if at is not None:
                 past = DeltaTable(self.storage.uri, storage_options=self._options)
+                if isinstance(at, int) and not 0 <= at <= past.version():
+                    raise PipelineError(
+                        f"the table {self.name} in {self._place.uri} has no version {at}; the "
+                        f"latest is {past.version()}"
+                    )
                 past.load_as_version(at)
                 return past
             if self._handle is None:

@@ -17,6 +17,7 @@ _OURS = re.compile(
 )
 _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception): .+)$", re.MULTILINE)  # of Python's
+_LACKS = re.compile(r"^(?:ModuleNotFoundError|ImportError): .+$", re.MULTILINE)
 _EXCEPTION = re.compile(r"^([a-z]\w*\.)+\w+(: |$)")  # its name
 _UNAVAILABLE = ("BrokerUnavailable", "StoreUnavailable")
 
@@ -97,4 +98,14 @@ def in_one_line(text: str, log: Path) -> str:
     raised = _RAISED.search(text)
     if raised and reason.endswith(_TRACEBACK):  # the sentence of it is its last line
         reason = reason.removesuffix(_TRACEBACK) + raised[1]
+    elif lacks := _LACKS.search(text) or _LACKS.search(_words_of(log)):
+        reason = f"{reason.strip(' ;')}: {lacks[0]}"  # of a worker that only "crashed"
     return f"Spark failed: {reason.strip(' ;')}; its log is {log}"
+
+
+def _words_of(log: Path) -> str:
+    """Return what Spark has said so far, of which an error may have only the last sentence."""
+    try:
+        return log.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -116,6 +116,8 @@ def test_a_table_is_replaced_as_a_whole_and_its_past_can_be_read(
     table.replace(_boards(place, "new", "too"))
     assert _told(place) == ["new", "too"]
     assert before.to_table()["board"].to_pylist() == ["old"]
+    with pytest.raises(PipelineError, match=rf"has no version 99; the latest is {version + 1}$"):
+        table.files(99)
     for past in (version, at):
         assert table.dataset(past).to_table()["board"].to_pylist() == ["old"]
     table.replace([])

@@ -114,6 +114,16 @@ def test_a_mistake_in_sql_is_one_line(
     log.unlink(missing_ok=True)
 
 
+def test_what_a_python_of_sparks_lacks_is_found_in_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    lacks = "ImportError: cannot import name 'descriptor' from 'google'"
+    log.write_text(f"ERROR x\n  File y\n{lacks}\n")
+    assert in_one_line("TransformWithState worker exited unexpectedly (crashed)\n at x", log) == (
+        "Spark failed: TransformWithState worker exited unexpectedly (crashed): "
+        f"{lacks}; its log is {log}"
+    )
+
+
 def test_our_own_errors_are_found_in_sparks_traces() -> None:
     trace = "Job aborted\n  at java\npyspark_motemq.records.JournalError: it is corrupt\n at x"
     assert in_one_line(trace, Path("log")) == "it is corrupt"

@@ -40,10 +40,20 @@ def test_executors_need_what_the_docs_say_and_no_more(package: Path, tmp_path: P
     said = " ".join(_DOCS.read_text().split())
     (needs,) = re.findall(r"`PYSPARK_PYTHON` names needs (.*?) The driver's", said)
     named = re.findall(r"`([^`]+)`", needs)
-    assert named == ["pyspark[sql]", "msgspec", "deltalake", "cbor2"]
+    assert named == ["pyspark[sql]", "msgspec", "deltalake", "cbor2", "protobuf", "[alerts]"]
     python = clean_python(tmp_path / "least", *named[:2])
     done = _imported(python, package, *_MODULES)
     assert (done.returncode, done.stderr) == (0, "")
     # It has no others: ours is not there without the package, nor what the driver needs.
     for module in ("motemq_pipeline", "pydantic", "deltalake", "cbor2"):
         assert f"No module named '{module}'" in _imported(python, tmp_path, module).stderr
+
+
+def test_alerts_need_one_package_more_for_sparks_state(tmp_path: Path) -> None:
+    """Spark imports it in the middle of a batch, and then says only that a worker crashed."""
+    state = "pyspark.sql.streaming.proto.StateMessage_pb2"
+    least = clean_python(tmp_path / "least", "pyspark[sql]", "msgspec")
+    assert "google" in _imported(least, tmp_path, state).stderr
+    more = clean_python(tmp_path / "more", "pyspark[sql]", "msgspec", "protobuf")
+    done = _imported(more, tmp_path, state)
+    assert (done.returncode, done.stderr) == (0, "")
