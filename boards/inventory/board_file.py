@@ -61,7 +61,9 @@ class Power(Section, frozen=True):
     serial_url: str = ""  # relay
     on: tuple[str, ...] = ()  # command: argv
     off: tuple[str, ...] = ()
-    off_s: float = 2.0  # shorter, and capacitors keep many boards alive
+    off_s: Annotated[float, Meta(ge=0, le=600)] = (
+        2.0  # shorter, and capacitors keep many boards alive
+    )
     cuts_vbus: bool = False  # proven by `motemq rig doctor --power`
 
 
