@@ -108,8 +108,9 @@ class _Reset(Section, frozen=True):
     order: tuple[Reset, ...] | None = None
 
 
+_Limit = Annotated[float, Meta(ge=0)]
 _Limits = msgspec.defstruct(
-    "_Limits", [(key, float | None, None) for key in LIMITS], bases=(Section,), frozen=True
+    "_Limits", [(key, _Limit | None, None) for key in LIMITS], bases=(Section,), frozen=True
 )
 
 
