@@ -1,4 +1,5 @@
-"""Compiles the parts of the broker that are not interpreted, if that is possible here.
+"""Compiles the parts of the broker that are not interpreted, if that is possible here, and puts the
+JavaScript client among the dashboard's files.
 
 Without a C compiler or Python's headers the package is whole all the same, and slower.
 """
@@ -17,6 +18,8 @@ MODULES = (
     "host_broker.net.journal._assembly",
     "host_broker.net.journal._selection",
 )
+# The dashboard's copy of the JavaScript client is made where there is no checkout to serve it from.
+JS_CLIENT = {"client_js/umq.js": "host_broker/dashboard/umq.js"}
 EXTENSION = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
@@ -26,6 +29,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; what goes wrong is a warning."""
         root = Path(self.root)
+        if version != "editable":  # which is a checkout
+            build_data["force_include"].update(
+                {str(root / source): packed for source, packed in JS_CLIENT.items()}
+            )
         for module in MODULES:
             source = root.joinpath(*module.split(".")).with_suffix(".pyx")
             try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import nsmallest
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 from weakref import ref
 
@@ -19,6 +19,7 @@ from host_broker.access.access import Accepted, Access, Peer, Refused, Undecided
 from host_broker.access.principal import ANONYMOUS, INTERNAL, Principal
 from host_broker.access.rights import Decision
 from host_broker.access.rules import Action
+from host_broker.access.sessions import LoginSession, LoginSessions
 from host_broker.broker_view import CallTopics, ClientFacts, WillFacts
 from host_broker.bus.batch import Batch, at, only
 from host_broker.bus.bus import Bus
@@ -61,6 +62,7 @@ from host_broker.bus.delivery import (
     QueuedMessage,
     SubscriptionId,
 )
+from host_broker.bus.ordered import OrderedKeys
 from host_broker.bus.outcomes import Outcomes
 from host_broker.bus.permitted import PermittedTables, PermittedTopics
 from host_broker.bus.publication import (
@@ -140,6 +142,7 @@ _MOST_MAKERS = 16  # for whom one subscription of a queue is made: the latest
 _MOST_PINGS = 1000  # that are not answered yet; the oldest gives way to one more
 _SHOWN_PATTERNS = 20  # of a client's subscriptions
 _STEPS_OF_A_LOOK = 4  # at a topic or a client, among all
+_LOOKS_AT_ONCE = 1000  # at clients, among all: about 1 ms; then others have their turn
 _HELD_LOGIN = "login"  # why a connection is not read
 
 
@@ -208,6 +211,18 @@ class _Pinged:
     answer: Callable[[float | None, str], Sequence[Command]]
 
 
+@dataclass(slots=True)
+class _Search:
+    """A client that is to be asked for a sign of life is looked for among all, by what it is
+    called. ``before``: those who came since were looked at (None: nobody was yet). ``mute``: one is
+    called so, and cannot be asked."""
+
+    client: Client
+    command: Ping
+    before: ConnectionId | None = None
+    mute: ProtocolSpec | None = None
+
+
 class _NoSession(Session):
     """Of a client whose own is just being made."""
 
@@ -274,9 +289,7 @@ class Broker:
     people. ``remembers``: the edge wants ``Outputs.records`` without a journal, too, from the first
     client on whose protocol may ask for the past.
 
-    ``web_users`` says whose a request is by its headers ``Cookie``, for protocols that browsers
-    speak; the edge sets it where its pages let people log in. ``http`` are the settings of HTTP as
-    they are now.
+    ``http`` are the settings of HTTP as they are now.
     Raises ``RegistryError`` if a protocol's server cannot be made.
     """
 
@@ -294,7 +307,6 @@ class Broker:
     ) -> None:
         self.stats = Stats()
         self.http: HttpSettings = settings.http
-        self.web_users: Callable[[Sequence[str], float], Principal | None] = lambda *_: None
         self._specs = protocols() if specs is None else specs
         if access is None:
             access = Access(
@@ -315,8 +327,11 @@ class Broker:
         self._last_question = 0
         self._pings: dict[int, _Pinged] = {}
         self._last_ping = 0
+        self._searches: deque[_Search] = deque()
         self._clients: dict[ConnectionId, Client] = {}
-        self._client_count = 0  # without those of this process
+        # Without those of this process: their ids, and how many there are by protocol.
+        self._in_order: OrderedKeys[ConnectionId] = OrderedKeys()
+        self._counts: Counter[str] = Counter()
         self._refused: dict[ConnectionId, Client] = {}  # to be told that the broker is ending
         self._deadlines = Deadlines()
         self._leaving: GradualUnsubscribe[Client] = GradualUnsubscribe(self._bus)
@@ -328,8 +343,9 @@ class Broker:
         # For whom queues are subscribed, and as whose clients.
         self._makers: dict[SubscriberId, dict[SubscriptionKey, dict[Principal, ProtocolSpec]]] = {}
         self._arriving: Client | None = None  # its session is being made
-        self._delivering: set[bytes] = set()  # queues that are giving messages to consumers
+        self._delivering: set[Queue] = set()  # they are giving messages to consumers
         self._undelivered: dict[bytes, Queue] = {}  # they got many messages in this turn
+        self._blocking: dict[bytes, Queue] = {}  # they were full: their publishers may have to wait
         self._ending = False  # a signal has come, or stop: nothing more is read
         self._held_memory = Budget(settings.bus.max_held_bytes)
         context = BrokerContext(
@@ -406,6 +422,8 @@ class Broker:
             _, topic, body = unpack_one(first)
             queue.restore(number, topic, body, unpack_properties(second))
             count += 1
+        for queue in self._bus.queues.values():
+            self._note_blocking(queue)
         return count
 
     def opened(
@@ -455,7 +473,8 @@ class Broker:
                 reason = f"{principal} may not connect by {spec.title}: {_why(decision)}"
                 self._outputs.closes.append(Close(connection, reason, abort=True))
                 return
-        self._recording = self._recording or (spec.looks_back and self._remembers)
+        if not spec.authenticates or internal or dialed is not None:
+            self._look_back(spec)
         client = Client(
             connection, spec, _NO_SESSION, (connection,), internal, principal=principal, slow=slow
         )
@@ -472,10 +491,16 @@ class Broker:
         self._arriving = None
         self._clients[connection] = client
         self._bus.attach(connection, session.verbatim)
-        self._client_count += not internal
+        if not internal:
+            self._in_order.add(connection)
+            self._counts[protocol] += 1
         self._tell_client_count(client)
         self._run(client, self._ask(client, session.opened, now))
         self._deadlines.renew(connection, session.deadline)
+
+    def _look_back(self, spec: ProtocolSpec) -> None:
+        """Have what is published remembered from now on: somebody is there who may ask for it."""
+        self._recording = self._recording or (spec.looks_back and self._remembers)
 
     def received(self, connection: ConnectionId, data: bytes, now: float) -> None:
         """Take one read, immutable and at most 1 MiB; ignored for a connection being closed, and
@@ -493,7 +518,7 @@ class Broker:
         if client.suspended is None:
             self._run(client, commands)
         else:
-            client.suspended.extend(commands)
+            self._suspend(client, commands)
         if session.deadline is not None:
             self._deadlines.renew(connection, session.deadline)
 
@@ -525,7 +550,7 @@ class Broker:
             if client.suspended is None:
                 self._run(client, commands)
             else:
-                client.suspended.extend(commands)
+                self._suspend(client, commands)
             self._deadlines.renew(connection, client.session.deadline)
 
     def _internal(self, connection: ConnectionId, now: float) -> Client | None:
@@ -549,7 +574,9 @@ class Broker:
         self._begin(connection, now)
         self._run_suspended(client, at_once=True)
         del self._clients[connection]
-        self._client_count -= not client.internal
+        if not client.internal:
+            self._in_order.discard(connection)
+            self._counts[client.spec.name] -= 1
         self._leave(client)
         self._run(client, self._ask(client, client.session.closed, now))
         self._forget_topics(client)
@@ -624,7 +651,7 @@ class Broker:
         else:
             address = client.principal.address
             self._log_in(client, command, self.access.settle(undecided, right, address, now))
-        self._outputs.releases.append((connection, _HELD_LOGIN))
+        self._outputs.releases[connection, _HELD_LOGIN] = None
         self._deadlines.renew(connection, client.session.deadline)
 
     def access_changed(self, now: float) -> None:
@@ -647,6 +674,14 @@ class Broker:
         for subscriber in list(self._makers):
             for key in list(self._makers.get(subscriber, ())):
                 self._judge_makers(subscriber, key)
+
+    def web_session_ended(self, session: LoginSession, now: float) -> None:
+        """Somebody has logged out, or was: those connections end that are theirs by that."""
+        if self._ending:
+            return
+        self._begin(0, now)
+        for connection in sorted(session.connections):
+            self._wake_up(connection)
 
     def _judge_makers(self, subscriber: SubscriberId, key: SubscriptionKey) -> None:
         """End a subscription of a queue unless somebody for whom it was made may have it still."""
@@ -702,9 +737,10 @@ class Broker:
     @property
     def makes_publishers_wait(self) -> bool:
         """Whether there is a full ``block`` queue, or a receiver that is behind."""
-        return self._behind_count > 0 or any(
-            queue.is_blocking for queue in self._bus.queues.values()
-        )
+        blocking = self._blocking
+        while blocking and not next(iter(blocking.values())).is_blocking:
+            del blocking[next(iter(blocking))]
+        return self._behind_count > 0 or bool(blocking)
 
     def waits_for(self, topics: Iterable[bytes]) -> str:
         """Return what a publisher of one of these topics would have to wait for: a full ``block``
@@ -753,7 +789,8 @@ class Broker:
             self._cause = client.connection
             self._run(client, self._ask(client, client.session.closed, now))
         self._clients.clear()
-        self._client_count = 0
+        self._in_order = OrderedKeys()
+        self._counts.clear()
 
     def tick(
         self, now: float, unread: Callable[[ConnectionId], bool] = lambda connection: False
@@ -768,6 +805,8 @@ class Broker:
         self._begin(0, now)
         if self._leaving.due is not None:
             self._go_on_leaving()
+        if self._searches:
+            self._search()
         for connection in self._deadlines.due(now):
             client = self._clients.get(connection)
             if client is None or client.closing:
@@ -792,7 +831,7 @@ class Broker:
         """When ``tick`` is wanted; may come a little before anything is due."""
         if self._ending:
             return None
-        due = self._leaving.due
+        due = self._now if self._searches else self._leaving.due
         return self._deadlines.next() if due is None else due
 
     def take(self) -> Outputs:
@@ -830,7 +869,7 @@ class Broker:
     @property
     def client_count(self) -> int:
         """How many clients are connected, of all protocols."""
-        return self._client_count
+        return self._counts.total()
 
     @property
     def retained_count(self) -> int:
@@ -863,7 +902,7 @@ class Broker:
 
     def clients_by_protocol(self) -> Mapping[str, int]:
         """Return how many clients speak each protocol."""
-        return Counter(client.spec.name for client in self._clients.values() if not client.internal)
+        return +self._counts
 
     # ---- what protocols look at (``BrokerView``) ----
 
@@ -891,9 +930,10 @@ class Broker:
         client = self._client_of(connection)
         return ANONYMOUS if client is None else client.principal
 
-    def web_user(self, cookies: Sequence[str], now: float) -> Principal | None:
-        """Return who has logged in at our pages, by the headers ``Cookie`` of a request."""
-        return self.web_users(cookies, now)
+    @property
+    def web_sessions(self) -> LoginSessions:
+        """Those who have logged in at the edge's pages."""
+        return self.access.sessions
 
     def may(
         self, connection: ConnectionId, action: Action, path: bytes, *, prefix: bool = False
@@ -911,21 +951,17 @@ class Broker:
 
     def clients(self, after: ConnectionId, most: int) -> list[ClientFacts]:
         """Return clients in the order in which they came, those behind ``after``."""
-        self._work.left -= _STEPS_OF_A_LOOK * len(self._clients)
         found: list[ClientFacts] = []
-        for client in self._clients.values():  # ids ascend
-            if client.internal or client.connection <= after:
-                continue
-            if len(found) >= most:
-                break
-            keys = self._bus.subscriptions_of(client.connection)
+        for connection in islice(self._in_order.behind(after), most):
+            client = self._clients[connection]
+            keys = self._bus.subscriptions_of(connection)
             shown = [
                 (key.topic + b"**" * key.prefix).decode(errors="replace")
                 for key in keys[:_SHOWN_PATTERNS]
             ]
             found.append(
                 ClientFacts(
-                    client.connection,
+                    connection,
                     client.spec.name,
                     client.session.client or client.session.label,
                     client.principal,
@@ -935,20 +971,22 @@ class Broker:
                     client.since_ms,
                 )
             )
+        self._work.left -= _STEPS_OF_A_LOOK * len(found)
         return found
 
-    def wills(self, after: ConnectionId, most: int) -> list[WillFacts]:
-        """Return the last wills of clients behind ``after``, all of a client together."""
-        self._work.left -= _STEPS_OF_A_LOOK * len(self._clients)
+    def wills(self, after: ConnectionId, most: int) -> tuple[list[WillFacts], ConnectionId | None]:
+        """Return last wills of clients behind ``after``, all of a client together, and the client
+        behind which there may be more."""
         found: list[WillFacts] = []
-        for client in self._clients.values():
-            if client.connection <= after:
-                continue
-            if len(found) >= most:
-                break
+        behind = self._in_order.behind(after)
+        looked_at: ConnectionId | None = None
+        # What a session says may end it: those to look at are known before.
+        for looked_at in list(islice(behind, _LOOKS_AT_ONCE)):
+            client = self._clients[looked_at]
+            self._work.left -= _STEPS_OF_A_LOOK
             found += [
                 WillFacts(
-                    client.connection,
+                    looked_at,
                     client.spec.name,
                     client.session.client or client.session.label,
                     will.topic,
@@ -957,7 +995,11 @@ class Broker:
                 )
                 for will in self._said(client, client.session.wills)
             ]
-        return found
+            if len(found) >= most:
+                break
+        if looked_at is not None and next(self._in_order.behind(looked_at), None) is None:
+            looked_at = None
+        return found, looked_at
 
     def _said(
         self, client: Client, ask: Callable[..., Any], *arguments: Any, otherwise: Any = ()
@@ -1006,7 +1048,7 @@ class Broker:
         if client.steps:
             self._pay_off(client)
             if client.steps >= limit:
-                client.suspended = deque(commands)
+                self._suspend(client, commands)
                 self._overdrawn(client)
                 return
         budget = limit - client.steps
@@ -1036,6 +1078,15 @@ class Broker:
         if self._record_of is not None:
             self._end_record()
 
+    def _suspend(self, client: Client, commands: Iterable[Command]) -> None:
+        """Have commands wait behind those that do; a generator is made to say all of them now."""
+        if client.suspended is None:
+            client.suspended = deque()
+        try:
+            client.suspended.extend(commands)
+        except Exception as error:
+            self._fail(client, error)
+
     def _run_suspended(self, client: Client, at_once: bool = False) -> None:
         """Go on with what a client is to be told, and then with what it asked for meanwhile.
 
@@ -1056,7 +1107,7 @@ class Broker:
                 break
             client.answers = None
         if client.suspended is None and not client.closing:
-            self._outputs.releases.append((client.connection, "retained"))
+            self._outputs.releases[client.connection, "retained"] = None
 
     def _run_all(self, client: Client, commands: Iterable[Command]) -> None:
         """Execute what follows from somebody else's commands, who must not pay for it if it fails:
@@ -1076,8 +1127,7 @@ class Broker:
     def _hold(self, client: Client, reason: str) -> None:
         """Have a connection read no further until it is released for the same reason."""
         pair = client.connection, reason
-        if pair in self._outputs.releases:  # which are done after the holds, and this comes later
-            self._outputs.releases.remove(pair)
+        self._outputs.releases.pop(pair, None)  # they are done after the holds; this comes later
         self._outputs.holds.append(pair)
 
     def _answer(
@@ -1747,6 +1797,7 @@ class Broker:
             if decision:
                 self._forget_topics(client)
                 client.principal = principal
+                self._look_back(client.spec)
             else:
                 self._note_stranger(principal, client.spec, _why(decision))
                 reason = f"{principal} may not connect by {client.spec.title}: {_why(decision)}"
@@ -1923,7 +1974,7 @@ class Broker:
         if not client.internal:
             for server in self._servers.values():
                 try:
-                    self._execute(client, server.client_count(self._client_count))
+                    self._execute(client, server.client_count(self._counts.total()))
                 except Exception as error:
                     self._outputs.failures.append(Failure("server", 0, error))
 
@@ -1963,6 +2014,8 @@ class Broker:
         queue = self._bus.open_queue(name, **how)
         if queue is None:
             self._answer(client, command, "bus.max_queues")
+        else:
+            self._note_blocking(queue)
         return queue
 
     def _delete_queue(self, client: Client, command: DeleteQueue) -> None:
@@ -1982,6 +2035,7 @@ class Broker:
             if consumer is not None and consumer.queues is not None:
                 consumer.queues.discard(command.queue)
         subscriber = self._bus.delete_queue(command.queue)
+        self._blocking.pop(command.queue, None)
         self._makers.pop(subscriber, None)
         self._end_subscriptions(client, subscriber)
         self._release_publishers(command.queue)
@@ -2094,7 +2148,7 @@ class Broker:
                 key = spell_place(queue.name, message.number)
                 queued[key] = packets[place], spelled[place]
         # Last: the first of them may have been dropped for those behind them.
-        if queue.name not in self._delivering:  # else some of it may yet be taken back
+        if queue not in self._delivering:  # else some of it may yet be taken back
             self._forget_done(queue)
 
     def _put(
@@ -2115,7 +2169,7 @@ class Broker:
         if queue.durable:
             if not queue.is_stored:
                 self._store_queue(queue)
-            if queue.name not in self._delivering:  # else some of it may yet be taken back
+            if queue not in self._delivering:  # else some of it may yet be taken back
                 self._forget_done(queue)
             key = spell_place(queue.name, queue.last_number)
             self._outputs.queued[key] = packet, pack_properties(properties)
@@ -2157,12 +2211,12 @@ class Broker:
 
         A consumer that is slow congests itself: publishers wait for the queue, not for it.
         """
-        if queue.name in self._delivering:
+        if queue in self._delivering or not self._is_open(queue):
             return
-        self._delivering.add(queue.name)
+        self._delivering.add(queue)
         cause = self._cause
         try:
-            while True:
+            while self._is_open(queue):
                 before = queue.given
                 given = queue.assign(_STEP_BYTES)
                 if queue.given != before:
@@ -2171,6 +2225,8 @@ class Broker:
                 if not given:
                     break
                 for connection, messages in given.items():
+                    if not self._is_open(queue):
+                        break
                     receiver = self._clients.get(connection)
                     if receiver is None or receiver.closing or not queue.has(connection):
                         queue.take_back(messages)  # it left because of one that came before it
@@ -2180,12 +2236,23 @@ class Broker:
                     if queue.is_paced(connection):
                         self._outputs.paced.append(connection)
         finally:
-            self._delivering.discard(queue.name)
-            if queue.durable:
-                self._forget_done(queue)
+            self._delivering.discard(queue)
             self._cause = cause
+        if not self._is_open(queue):
+            return  # deleted by what a consumer has said
+        if queue.durable:
+            self._forget_done(queue)
+        self._note_blocking(queue)
         if queue.name in self._held and not queue.full:
             self._release_publishers(queue.name)
+
+    def _note_blocking(self, queue: Queue) -> None:
+        if queue.is_blocking:
+            self._blocking[queue.name] = queue
+
+    def _is_open(self, queue: Queue) -> bool:
+        """Whether a queue was not deleted."""
+        return self._bus.queues.get(queue.name) is queue
 
     def _consumed_by(self, client: Client) -> list[Queue]:
         queues = self._bus.queues
@@ -2196,7 +2263,7 @@ class Broker:
             if publisher.held_by and not publisher.closing:
                 publisher.held_by.discard(name)
                 if not publisher.held_by:
-                    self._outputs.releases.append((publisher.connection, "queue"))
+                    self._outputs.releases[publisher.connection, "queue"] = None
 
     def _consume(self, client: Client, command: Consume) -> None:
         if not self._may_use_queue(client, command, "subscribe"):
@@ -2301,40 +2368,79 @@ class Broker:
         self._outputs.questions.append((self._last_question, command.question))
 
     def _ping(self, client: Client, command: Ping) -> None:
-        """Have a client asked for a sign of life: of several with a name the one that came last."""
-        found = self._called(command.client)
-        for pinged in found:
-            self._last_ping += 1
-            tag = self._last_ping
-            ping = pinged.session.ping
-            commands = self._said(pinged, ping, tag, self._now, otherwise=None)
-            if commands is None:
-                continue
-            if len(self._pings) >= _MOST_PINGS:
-                self._end_ping(next(iter(self._pings)), None, "has not answered yet")
-            self._pings[tag] = _Pinged(
-                client.connection, pinged.connection, self._now, command.answer
-            )
-            self._run_all(pinged, commands)
-            self._deadlines.renew(pinged.connection, pinged.session.deadline)
-            return
-        why = "is not connected"
-        if found:
-            why = f"cannot be asked that: it speaks {found[0].spec.title}"
-        self._run_all(client, self._ask(client, command.answer, None, why))
+        """Have a client asked for a sign of life: of several with a name the one that came last.
 
-    def _called(self, client: str | ConnectionId) -> list[Client]:
-        """Return the clients that are called so, or are this connection; the latest first."""
-        if isinstance(client, int):
-            one = self._clients.get(client)
-            return [] if one is None or one.closing or one.internal else [one]
-        self._work.left -= len(self._clients)
-        return [
-            each
-            for each in reversed(self._clients.values())
-            if client in (each.session.client or each.session.label, each.principal.name)
-            and not (each.closing or each.internal)
-        ]
+        Who is called so has to be looked for among all, which goes on when ``tick`` is called.
+        """
+        if isinstance(command.client, str):
+            self._work.left -= self._counts.total()
+            if len(self._searches) >= _MOST_PINGS:
+                self._end_search("has not been found yet")
+            self._searches.append(_Search(client, command))
+            if len(self._searches) == 1:
+                self._search()
+            return
+        pinged = self._clients.get(command.client)
+        if pinged is None or pinged.closing or pinged.internal:
+            self._cannot_ping(client, command, None, "is not connected")
+        elif not self._begin_ping(client, command, pinged):
+            self._cannot_ping(client, command, pinged.spec, "")
+
+    def _search(self) -> None:
+        """Go on with those that are looked for by their names."""
+        looks = _LOOKS_AT_ONCE
+        while self._searches and looks > 0:
+            search = self._searches[0]
+            found = list(islice(self._in_order.before(search.before), looks))
+            for place, connection in enumerate(found):
+                if search.client.closing or self._finds(search, self._clients[connection]):
+                    self._searches.popleft()
+                    looks -= place + 1
+                    break
+            else:
+                if len(found) == looks:
+                    search.before = found[-1]
+                    return
+                looks -= len(found) + 1
+                self._end_search("is not connected")
+
+    def _finds(self, search: _Search, client: Client) -> bool:
+        """Whether this is who was looked for, and is asked now."""
+        names = client.session.client or client.session.label, client.principal.name
+        if client.closing or search.command.client not in names:
+            return False
+        if self._begin_ping(search.client, search.command, client):
+            return True
+        search.mute = search.mute or client.spec
+        return False
+
+    def _end_search(self, why: str) -> None:
+        """Say to the first that looks for somebody why there is no sign of life."""
+        search = self._searches.popleft()
+        if not search.client.closing:
+            self._cannot_ping(search.client, search.command, search.mute, why)
+            self._deadlines.renew(search.client.connection, search.client.session.deadline)
+
+    def _begin_ping(self, client: Client, command: Ping, pinged: Client) -> bool:
+        """Ask one for a sign of life; False if its protocol has none."""
+        self._last_ping += 1
+        tag = self._last_ping
+        commands = self._said(pinged, pinged.session.ping, tag, self._now, otherwise=None)
+        if commands is None:
+            return False
+        if len(self._pings) >= _MOST_PINGS:
+            self._end_ping(next(iter(self._pings)), None, "has not answered yet")
+        self._pings[tag] = _Pinged(client.connection, pinged.connection, self._now, command.answer)
+        self._run_all(pinged, commands)
+        self._deadlines.renew(pinged.connection, pinged.session.deadline)
+        return True
+
+    def _cannot_ping(
+        self, client: Client, command: Ping, mute: ProtocolSpec | None, why: str
+    ) -> None:
+        if mute is not None:
+            why = f"cannot be asked that: it speaks {mute.title}"
+        self._run_all(client, self._ask(client, command.answer, None, why))
 
     def _ponged(self, client: Client, command: Ponged) -> None:
         ping = self._pings.get(command.tag)
@@ -2387,7 +2493,10 @@ class Broker:
         self._leave(ended)
 
     def _wake(self, client: Client, command: Wake) -> None:
-        woken = self._clients.get(command.connection)
+        self._wake_up(command.connection)
+
+    def _wake_up(self, connection: ConnectionId) -> None:
+        woken = self._clients.get(connection)
         if woken is not None and not woken.closing:
             self._run_all(woken, self._ask(woken, woken.session.tick, self._now))
             self._deadlines.renew(woken.connection, woken.session.deadline)

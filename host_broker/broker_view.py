@@ -7,6 +7,7 @@ from typing import Protocol
 from host_broker.access.access import Peer
 from host_broker.access.principal import Principal
 from host_broker.access.rules import Action
+from host_broker.access.sessions import LoginSessions
 from host_broker.bus.retained import RetainedMessage
 from host_broker.outputs import ConnectionId
 from host_broker.settings import HttpSettings
@@ -77,8 +78,14 @@ class BrokerView(Protocol):
     def principal_of(self, connection: ConnectionId) -> Principal:
         """Return who a connection is."""
 
-    def web_user(self, cookies: Sequence[str], now: float) -> Principal | None:
-        """Return who has logged in at our pages, by the headers ``Cookie`` of a request."""
+    @property
+    def web_sessions(self) -> LoginSessions:
+        """Those who have logged in at our pages. A connection that is who it is by such a session
+        is among its ``connections``, and ``tick`` is called for it when the session has ended."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the broker is stopping: nothing more is read."""
 
     def may(
         self, connection: ConnectionId, action: Action, path: bytes, *, prefix: bool = False
@@ -91,8 +98,10 @@ class BrokerView(Protocol):
     def clients(self, after: ConnectionId, most: int) -> list[ClientFacts]:
         """Return clients in the order in which they came."""
 
-    def wills(self, after: ConnectionId, most: int) -> list[WillFacts]:
-        """Return the last wills of clients, all of a client together."""
+    def wills(self, after: ConnectionId, most: int) -> tuple[list[WillFacts], ConnectionId | None]:
+        """Return last wills of clients, all of a client together, and the client behind which there
+        may be more, None if there is nobody. They may be fewer than ``most``, even none: where most
+        clients have none, only so many are looked at in one call."""
 
     def retained(self, prefix: bytes, after: bytes, most: int) -> list[RetainedMessage]:
         """Return retained messages in the order of their topics, which begin with ``prefix``."""

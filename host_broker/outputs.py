@@ -142,7 +142,7 @@ class Outputs:
     closes: list[Close]
     rests: dict[ConnectionId, float]
     holds: list[tuple[ConnectionId, str]]
-    releases: list[tuple[ConnectionId, str]]
+    releases: dict[tuple[ConnectionId, str], None]
     behind: dict[ConnectionId, bool | None]
     suspects: list[ConnectionId]
     paced: list[ConnectionId]
@@ -168,7 +168,7 @@ class Outputs:
         self.closes = []
         self.rests = {}
         self.holds = []
-        self.releases = []
+        self.releases = {}
         self.behind = {}
         self.suspects = []
         self.paced = []

@@ -122,11 +122,13 @@ def command(out: Path, boards: tuple[str, ...], keep: bool) -> None:
 
 
 def _keep(out: Path) -> None:
-    """Run the broker with what the demo has left, until Ctrl-C or its end."""
+    """Run the broker with what the demo has left, until Ctrl-C."""
     try:
         with _broker(out, "kept.log") as running:
             click.echo(f"dashboard: http://{_address(running)}/ until Ctrl-C")
-            running.process.wait()
+            code = running.process.wait()
+            log = out / "logs" / "kept.log"
+            raise ChildFailed(f"the broker has ended, with exit code {code}; what it said: {log}")
     except KeyboardInterrupt:
         click.echo("demo: the broker is stopped")
     except ChildFailed as error:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,15 +45,18 @@ class Processes:
 
 
 @contextlib.contextmanager
-def page(profile: Path) -> Iterator[tuple[Page, Processes]]:
-    """Start a browser with an empty page for the block. Raises ``Failed``."""
+def page(profile: Path, nice: int) -> Iterator[tuple[Page, Processes]]:
+    """Start a browser with an empty page for the block; ``nice``: as the command. ``Failed``."""
     found = [path for path in map(shutil.which, _NAMES) if path]
     if not found:
         raise Failed(f"none of {', '.join(_NAMES)} is installed")
+    started = profile / "browser"
+    started.write_text(f'#!/bin/sh\nexec nice -n {nice} {shlex.quote(found[0])} "$@"\n')
+    started.chmod(0o755)
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             profile / "profile",
-            executable_path=found[0],
+            executable_path=started,
             chromium_sandbox=os.geteuid() != 0,
             env={**os.environ, "HOME": str(profile)},
             viewport={"width": 1440, "height": 900},

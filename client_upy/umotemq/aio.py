@@ -51,7 +51,7 @@ class Aio:
         client._blocking = False
         client._on_drop.append(self._dropped)
         if client._due is None:
-            client._drop(None, ticks_ms())
+            client._drop(None, 0)
         self._watcher = asyncio.create_task(self._watch())
         return self
 

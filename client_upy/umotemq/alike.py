@@ -31,7 +31,7 @@ class Alike:
         self._handler = handler
         self._startswith = client._buf.startswith  # to bind it takes 16 bytes of heap
 
-    def take(self, client):
+    def poll(self, client):
         """Dispatch those that come next and are whole; return how many."""
         header = self._header
         size = len(header)

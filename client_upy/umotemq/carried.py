@@ -8,7 +8,7 @@ the broker SENDs is read as one stream of them. LightMQ names the client to the 
 notice a silent one; the FmqpClient's own pings notice a silent broker, end to end.
 """
 
-from umotemq.link import LinkError, ticks_ms
+from umotemq.link import LinkError
 
 _NEVER = 1 << 28  # ms
 
@@ -29,7 +29,7 @@ class Carried:
     def open(self):
         """Return the stream of a new session. Raises OSError."""
         session = self._session
-        session._drop(None, ticks_ms())  # what is lost is for the FmqpClient to open again
+        session._drop(None, 0)  # what is lost is for the FmqpClient to open again
         self._data = b""
         self._at = self._taking = 0
         session._step()

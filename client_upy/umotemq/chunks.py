@@ -92,9 +92,9 @@ class ChunkClient(FmqpClient):
             raise LinkError("size", "a long message has %d bytes to go" % self._left)
         FmqpClient._pack(self, *message)
 
-    def _drop(self, error, due):
+    def _drop(self, error, ms):
         self._left = 0
-        FmqpClient._drop(self, error, due)
+        FmqpClient._drop(self, error, ms)
 
     def _skip(self, start, body, end):
         # A message that is longer than the buffer; True if it is for nobody.

@@ -19,7 +19,7 @@ from struct import pack_into
 
 from micropython import const
 
-from umotemq.link import Link, encoded, getrandbits, ticks_ms
+from umotemq.link import Link, encoded, getrandbits
 
 _SUBSCRIPTION = const(0x80)  # bits from the first one on (R2)
 _UNSUBSCRIBE = const(0x40)
@@ -57,9 +57,9 @@ class FmqpClient(Link):
         self._own = self._normalised(b"ping/-/-/-/-/-/-/" + encoded(self.name))
         self._ask(False)  # it must fit, as must its echo, or the link could never come up
         if self._last > self.rx_size:
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("rx_size", self.rx_size, self._last)
+            throw("rx_size", self.rx_size, self._last)
         self._last = 0
 
     def publish(self, topic, payload, *, retain=False, will=False, again=False, confirm=False):
@@ -78,9 +78,9 @@ class FmqpClient(Link):
         flags = _RETAIN if retain else 0
         if will or again:
             if confirm:
-                from umotemq.mistakes import refused
+                from umotemq.mistakes import throw
 
-                refused("again")
+                throw("again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
         if topic is self._topic and size == self._lengths >> 8 and flags == self._out[0]:
@@ -88,7 +88,7 @@ class FmqpClient(Link):
             end = len(self._part)
             pack_into(self._tail, self._out, end - size, payload)
             if self.outage is not None:
-                return self.outage.send_packed(self, confirm)
+                return self.outage.write(self, confirm)
             if not confirm:
                 self._last = end
                 return self._flush() or self._push()
@@ -123,7 +123,7 @@ class FmqpClient(Link):
     def _tell(self, flags, topic, payload, handler, raw):
         # Tell it now, and whenever the link comes up, in place of what was told.
         topic = self._normalised(topic)
-        self._end_of(0, _HEADER + len(topic) + len(payload))  # what never fits is not kept
+        self._fitting(0, _HEADER + len(topic) + len(payload))  # what never fits is not kept
         # A new list, as a handler may subscribe while the old one is being walked. Raw handlers
         # come first: what they are given is the buffer, and others may poll.
         standing = []
@@ -141,7 +141,7 @@ class FmqpClient(Link):
         if self.up:
             self._send(flags, topic, payload, None)
         elif self._greeted > 2:
-            self._drop(self.error, ticks_ms())  # it was told some of them already: begin anew
+            self._drop(self.error, 0)  # it was told some of them already: begin anew
 
     def _normalised(self, topic):
         # Return it as bytes without outer slashes, or ValueError if it is not 1 to 255 bytes of
@@ -160,7 +160,7 @@ class FmqpClient(Link):
         topic_size = len(topic)
         size = len(payload)
         last = self._last
-        end = self._end_of(last, _HEADER + topic_size + size)
+        end = self._fitting(last, last + _HEADER + topic_size + size)
         self._topic = self
         lengths = size << 8 | topic_size
         if lengths != self._lengths:
@@ -190,11 +190,11 @@ class FmqpClient(Link):
         self._greeted = greeted + 1
         return True
 
-    def _ask(self, new):
+    def _ask(self, next):
         # To nobody (an empty publication is legal), or to ourselves if we want to hear it.
         payload = b""
         if self.name:
-            self._ping = self._ping + new & 255
+            self._ping = self._ping + next & 255
             payload = bytes((self._ping,))
         self._pack(0, self._own, payload)
 
@@ -203,7 +203,7 @@ class FmqpClient(Link):
         handled = 0
         while True:
             if self._alike:
-                handled += self._alike.take(self)
+                handled += self._alike.poll(self)
             start = self._start
             have = self._end
             if have - start < _HEADER:
@@ -252,7 +252,7 @@ class FmqpClient(Link):
                 import umotemq.topic  # `from` would make a tuple on the heap, for each message
 
                 # What equals a valid topic is valid; others are looked through, if copied.
-                if not umotemq.topic.is_like(levels or pattern, topic, first, stop, raw):
+                if not umotemq.topic.match(levels or pattern, topic, first, stop, raw):
                     continue
             if not raw and payload is None:
                 payload = bytes(view[body:end])

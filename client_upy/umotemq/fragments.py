@@ -97,10 +97,10 @@ class FragmentClient(MicroMsg2Client):
             self._await(self.timeout_ms, True)
         MicroMsg2Client._push(self)
 
-    def _drop(self, error, due):
+    def _drop(self, error, ms):
         self._source = None
         self._left = 0
-        MicroMsg2Client._drop(self, error, due)
+        MicroMsg2Client._drop(self, error, ms)
 
     def _message(self, more, fits, first, stop, body, end):
         view = self._view

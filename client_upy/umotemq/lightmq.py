@@ -51,9 +51,9 @@ class LightmqClient(Link):
         self._sends = {}  # id: the response to a send(), None before it came
         Link.__init__(self, transport, options)
         if self.rx_size < _LEAST:
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("rx_size", self.rx_size, _LEAST)
+            throw("rx_size", self.rx_size, _LEAST)
         self.client_id = client_id
         self._ping = -1  # none yet
         # The opcodes of SEND and PING, that of the answer is one more; and CONNACK's good news.
@@ -147,7 +147,7 @@ class LightmqClient(Link):
             raise ValueError("%d bytes of data" % size)
         length = 2 + flags + size
         last = self._last
-        end = self._end_of(last, _HEADER + length)
+        end = self._fitting(last, last + _HEADER + length)
         formatted = size << 1 | flags
         if formatted != self._formatted:
             # pack_into with a format made before copies the data without allocating.
@@ -156,12 +156,12 @@ class LightmqClient(Link):
         struct.pack_into(self._format, self._out, last, operation, length, number, data)
         self._last = end
 
-    def _drop(self, error, due):
+    def _drop(self, error, ms):
         self.unanswered += len(self._posts)
         self._posts.clear()
         self._sends = {}
         self._answers = True
-        Link._drop(self, error, due)
+        Link._drop(self, error, ms)
 
     def _greet(self):
         if self._greeted:
@@ -173,8 +173,8 @@ class LightmqClient(Link):
         self._pack(_CONNECT, len(name) << 8 | name[0], name[1:])
         return True
 
-    def _ask(self, new):
-        if new:
+    def _ask(self, next):
+        if next:
             self._ping = self._next_id()
         self._pack(self._ping_opcode, self._ping)
 

@@ -14,7 +14,7 @@ here, tasks in umotemq.aio. A protocol adds:
 - ``_greet()``: put the next thing that the peer has to be told first into the transmit buffer, or
   set ``up`` if it was told all; False if its answer has to come before that;
 - ``_take()``: dispatch the messages that have come whole, return how many;
-- ``_ask(new)``: put a sign of life, a new one or the last one again; the answer makes ``_pong``
+- ``_ask(next)``: put a sign of life, the next one or the last again; the answer makes ``_pong``
   equal ``_ping``.
 
 Why so long: one link is one state machine.
@@ -33,7 +33,7 @@ def encoded(data):
     """Return ``data`` as UTF-8 if it is a str, or the bytes that it is. Raises TypeError."""
     if isinstance(data, str):
         return data.encode()
-    if isinstance(data, bytes) or isinstance(data, bytearray):
+    if hasattr(data, "decode"):  # bytes, or a bytearray
         return data
     return bytes(memoryview(data))  # an array has fewer items than bytes
 
@@ -63,9 +63,9 @@ class Link:
 
     def __init__(self, transport, options):
         if not hasattr(transport, "open"):
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("open", transport)
+            throw("open", transport)
         for name in options:
             if name[0] == "_" or not hasattr(self, name) or callable(getattr(self, name)):
                 raise TypeError("no option " + name)
@@ -73,12 +73,12 @@ class Link:
         self.transport = transport
         self.stream = None
         self.up = False
-        self._on_drop = []  # functions of this package, called when the stream was closed
         self.connects = self.discarded = 0
+        self._on_drop = []  # functions of this package, called when the stream was closed
         self._buf = bytearray(self.rx_size)
         self._view = memoryview(self._buf)
         self._out = bytearray(self.tx_size)
-        self._drop(None, ticks_ms())
+        self._drop(None, 0)
 
     # ---- for programs ----
 
@@ -88,7 +88,7 @@ class Link:
         ``poll`` opens the link too, and whenever it was lost: this is to wait for it.
         """
         if self._due is None:
-            self._drop(None, ticks_ms())
+            self._drop(None, 0)
         while not self.up:
             timeout_ms = self._await(timeout_ms, False)
 
@@ -114,7 +114,13 @@ class Link:
             left = ms - ticks_diff(now, start)
             if count or left <= 0 or self.up != up:
                 return count
-            self._wait(min(left, ticks_diff(self._due or now, now)))
+            left = min(left, ticks_diff(self._due or now, now))
+            # Room to write is looked for every millisecond, as is whatever nobody can wait for.
+            if self.stream and (self._last or not self._fd):
+                left = min(left, 1)
+            if left > 0:
+                for _ in self._poll.ipoll(left):
+                    pass
 
     def run(self, ms=None):
         """Serve the link for ``ms``, whatever arrives (``None``: for ever). Raises as ``poll``."""
@@ -181,14 +187,15 @@ class Link:
                 return count  # closed by a handler
         while self._flush() and not self.up and self._greet():
             pass
-        if self.up and not up:
+        came_up = self.up and not up
+        if came_up:
             self.connects += 1
             self.error = None
             self._silent = 0
             self._pong = self._ping
             self._asked = ticks_ms()
         self._plan()
-        if self.up and not up and self.on_up:
+        if came_up and self.on_up:
             self.on_up()
         return count
 
@@ -219,9 +226,9 @@ class Link:
             self._fail("timeout", None)
         self._due = ticks_add(now, left)
 
-    def _drop(self, error, due):
+    def _drop(self, error, ms):
         # Close the stream, and tell the program, which finds everything settled. ``error``: why;
-        # ``due``: when the next one may be opened (None: only by connect()).
+        # ``ms``: until the next one may be opened (None: only by connect()).
         up = self.up
         stream = self.stream
         if stream:
@@ -230,7 +237,7 @@ class Link:
             except OSError:
                 pass  # it is gone either way
         self.error = error
-        self._due = due
+        self._due = None if ms is None else ticks_add(ticks_ms(), ms)
         self.up = False
         self.stream = self._pong = None
         self._poll = select.poll()  # waits for nothing: it sleeps
@@ -250,16 +257,15 @@ class Link:
 
     def _fail(self, name, error):
         # Give the link up, plan the next try, and raise why.
-        if not name:
-            name = "lost" if self.up else "connect"
-        failed = LinkError(name, error or self.transport.where)
+        failed = LinkError(
+            name or ("lost" if self.up else "connect"),
+            error or self.transport.where,
+        )
         pause = self._backoff or self.retry_ms
         self._backoff = min(2 * pause, self.retry_max_ms)
-        due = None
-        if pause:
-            # Half of it is by chance, so that a fleet does not come back all at once.
-            due = ticks_add(ticks_ms(), pause - (pause * getrandbits(8) >> 9))
-        self._drop(failed, due)
+        # Half of it is by chance, so that a fleet does not come back all at once.
+        pause -= pause * getrandbits(8) >> 9
+        self._drop(failed, pause or None)
         raise failed
 
     def _fill(self):
@@ -295,15 +301,6 @@ class Link:
                 self.alive()
         return self.stream
 
-    def _wait(self, ms):
-        # Sleep until there is something to read. Room to write is looked for every millisecond, as
-        # is whatever nobody can wait for.
-        if self.stream and (self._last or not self._fd):
-            ms = min(ms, 1)
-        if ms > 0:
-            for _ in self._poll.ipoll(ms):
-                pass
-
     def _flush(self):
         # Write what is in the transmit buffer; True when all of it went.
         last = self._last
@@ -329,14 +326,13 @@ class Link:
         self._topic = self  # what waits must stay as it is
         return False
 
-    def _end_of(self, start, size):
-        # Return where a message of ``size`` bytes ends that begins at ``start`` in the transmit
-        # buffer. Raises ValueError if it never fits, LinkError if it does not now.
-        end = start + size
+    def _fitting(self, start, end):
+        # Return ``end`` if the transmit buffer has room for a message from ``start`` to there.
+        # Raises ValueError if it never fits, LinkError if it does not now.
         if end > self.tx_size:
             from umotemq.mistakes import no_room
 
-            no_room(start, size, self.tx_size)
+            no_room(self, start, end)
         return end
 
     def _send(self, type, name, data, confirm):
@@ -345,9 +341,9 @@ class Link:
         if confirm is not None and self.outage is not None:
             return self.outage.send(self, confirm, type, name, data)
         if confirm:
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("outage")
+            throw("outage")
         self._push()
         is_first = not self._last
         self._pack(type, name, data)
@@ -364,4 +360,5 @@ class Link:
                 return  # umotemq.aio's: the rest goes by itself
             if ticks_diff(ticks_ms(), start) >= self.timeout_ms:
                 self._fail("timeout", None)
-            self._wait(1)
+            for _ in self._poll.ipoll(1):
+                pass

@@ -20,7 +20,7 @@ from struct import pack_into
 
 from micropython import const
 
-from umotemq.link import Link, LinkError, encoded, ticks_ms
+from umotemq.link import Link, LinkError, encoded
 
 _COMMAND = const(1)  # types of frames (R16); 0: a message
 _EXTENSION = const(2)
@@ -64,17 +64,17 @@ class MicroMsg2Client(Link):
         self._ack_part = memoryview(self._out)[:5]
         self._identity = name = encoded(self.name)
         if len(name) > 255 or (name and max(name) > 127):
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("name", name)
+            throw("name", name)
         if not 0 < self.window < 32768:
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("window", self.window)
+            throw("window", self.window)
         if self.rx_size < _LEAST:
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("rx_size", self.rx_size, _LEAST)
+            throw("rx_size", self.rx_size, _LEAST)
         self._others = b"pubsub"
         self._indexes = 2
         self._login = b""
@@ -152,12 +152,12 @@ class MicroMsg2Client(Link):
         topic = self._normalised(topic)
         words = b";destination=" + _quoted(topic if queued else _TOPIC + topic) + words
         frame = _framed(_COMMAND, command + words)
-        self._end_of(0, len(frame))  # what never fits is not kept
+        self._fitting(0, len(frame))  # what never fits is not kept
         # A new list, as a handler may subscribe while the old one is being walked. Raw handlers
         # come first: what they are given is the buffer, and others may poll.
         standing = [each for each in self._standing if each[1] != topic or each[2] != queued]
         if self._greeted > 4 and not self.up:
-            self._drop(self.error, ticks_ms())  # it was told some of them already: begin anew
+            self._drop(self.error, 0)  # it was told some of them already: begin anew
         if handler:
             levels = b"*" in topic and topic.split(b"/")
             entry = (frame, topic, queued, handler, raw, levels)
@@ -190,7 +190,7 @@ class MicroMsg2Client(Link):
         name = self._identity
         needs = b"batch-ack:max-count=%d;" % (self._most or self.window) + self._others
         size = len(needs)
-        self._last = self._end_of(0, 8 + len(name) + size)
+        self._last = self._fitting(0, 8 + len(name) + size)
         text = ">BBBB%dsH%dsH" % (len(name), size)
         pack_into(text, self._out, 0, 1, 0, 0, len(name), name, size, needs, 0)
 
@@ -236,7 +236,7 @@ class MicroMsg2Client(Link):
             self._size = size
             self._length = length
             self._kind = kind
-        end = self._end_of(last, self._span)
+        end = self._fitting(last, last + self._span)
         prefix = self._prefix
         said = self._said
         self._ping = number = self._ping % _LAST + 1
@@ -259,12 +259,12 @@ class MicroMsg2Client(Link):
     def _put(self, frame):
         # Put another frame there.
         last = self._last
-        self._last = end = self._end_of(last, len(frame))
+        self._last = end = self._fitting(last, last + len(frame))
         self._out[last:end] = frame
 
-    def _ask(self, new):
+    def _ask(self, next):
         # An ack is a sign of life; only if none is due is there something to ask.
-        if new and not self._full:
+        if next and not self._full:
             self._pack(_TOPIC, b"ping", b"")
 
     def _is_answered(self, number):
@@ -320,7 +320,7 @@ class MicroMsg2Client(Link):
 
     # ---- what comes ----
 
-    def _drop(self, error, due):
+    def _drop(self, error, ms):
         self._ping = 0  # the last number that was sent
         self._heard = self._seen = (
             0  # the last that came, and how many of those before it are known
@@ -329,7 +329,7 @@ class MicroMsg2Client(Link):
         self._open = []  # those that came and are not finished with
         self._more = 0  # whether the last message frame is to be continued
         self._rest = -1  # flags and number of a message of which the payload's length is to come
-        Link._drop(self, error, due)
+        Link._drop(self, error, ms)
 
     def _take(self):
         buf = self._buf
@@ -455,7 +455,7 @@ class MicroMsg2Client(Link):
                     continue
                 import umotemq.topic  # `from` would make a tuple on the heap, for each message
 
-                if not umotemq.topic.is_like(levels or name, buf, first, stop, raw):
+                if not umotemq.topic.match(levels or name, buf, first, stop, raw):
                     continue
             count += 1
             try:

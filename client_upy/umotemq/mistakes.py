@@ -13,16 +13,17 @@ _WHY = {
 }
 
 
-def refused(what, *values):
+def throw(what, *values):
     """Raise ValueError that says why; TypeError if it is no transport that was given."""
     raise (TypeError if what == "open" else ValueError)(_WHY[what] % values)
 
 
-def no_room(start, size, room):
-    """Raise ValueError if a message of ``size`` bytes is longer than the transmit buffer.
+def no_room(client, start, end):
+    """Raise ValueError if a message of ``end - start`` bytes is longer than the transmit buffer.
 
     If only what waits there takes the room, bytes up to ``start``, the LinkError "size".
     """
-    if size > room:
-        raise ValueError("%d bytes, tx_size %d" % (size, room))
-    raise LinkError("size", "%d bytes, tx_size %d" % (start + size, room))
+    room = client.tx_size
+    if end - start > room:
+        raise ValueError("%d bytes, tx_size %d" % (end - start, room))
+    raise LinkError("size", "%d bytes, tx_size %d" % (end, room))

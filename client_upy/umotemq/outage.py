@@ -44,9 +44,9 @@ class Ring:
 
     def __init__(self, size, newest=False, store=None, always=False, stamp=None):
         if size < _LEAST:
-            from umotemq.mistakes import refused
+            from umotemq.mistakes import throw
 
-            refused("size", size, _LEAST)
+            throw("size", size, _LEAST)
         self.newest = newest
         self.store = store
         self.stamp = stamp
@@ -125,10 +125,10 @@ class Ring:
                 # Nothing comes before it. A stamp makes each message another one.
                 if not confirm:
                     self.sequence += 1
-                    return self.send_packed(client, False) and not self.stamp
+                    return self.write(client, False) and not self.stamp
                 if self._put(packed, size, _CONFIRM):
                     self._unsent = 0
-                    return self.send_packed(client, True, True) and not self.stamp
+                    return self.write(client, True, True) and not self.stamp
                 size = 0  # the store has it
         client._ping = number  # it has not gone under the next one
         if size:
@@ -142,7 +142,7 @@ class Ring:
                 pass  # it is here
         return False
 
-    def send_packed(self, client, confirm, is_kept=False):
+    def write(self, client, confirm, is_kept=False):
         """As ``send``, of the message that ``client._part`` shows, which is like the last one.
 
         ``is_kept``: it is the newest in the ring already. Returns whether it is gone.
@@ -255,7 +255,7 @@ class Ring:
             if client.up and not client._last:
                 self._unsent = 0
                 client._part = memoryview(client._out)[:size]
-                if self.send_packed(client, True, True):
+                if self.write(client, True, True):
                     client._topic = topic
 
     def _clear(self):

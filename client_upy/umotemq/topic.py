@@ -27,7 +27,7 @@ def normalised(topic):
     return stripped
 
 
-def is_like(levels, buf, start, end, trusted):
+def match(levels, buf, start, end, trusted):
     """Say whether a topic, or the list of its levels, and ``buf[start:end]`` are equivalent (R10).
 
     Both are without outer slashes: each level is equal, or one of the two is ``*``. ``trusted``:

@@ -8,6 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import inf, nextafter
 
 from host_broker.access.principal import Principal
 
@@ -62,15 +63,19 @@ def _cookies(header: str) -> Iterator[tuple[str, str]]:
         yield name.strip(), value.strip()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LoginSession:
-    """Somebody who has logged in. ``proof``: what it was judged by; a session ends with it."""
+    """Somebody who has logged in. ``proof``: what it was judged by; a session ends with it.
+    ``connections``: those that last no longer than it does, by what they are to the broker."""
 
     principal: Principal
     csrf: str = field(repr=False)
     proof: object = field(repr=False)
     began: float
     used: float
+    digest: bytes = field(repr=False)  # of the secret
+    connections: set[int] = field(default_factory=set)
+    is_over: bool = False
 
 
 class LoginSessions:
@@ -89,6 +94,8 @@ class LoginSessions:
     ) -> None:
         """``most``: of all users together; ``most_of_one``: of each."""
         self.ended: Counter[str] = Counter()  # by the limit that ended them
+        # Is told of each that has ended.
+        self.on_end: Callable[[LoginSession], None] = lambda session: None
         # By the digest of the secret, the one that was used last at the end.
         self._sessions: OrderedDict[bytes, LoginSession] = OrderedDict()
         self.change(most, most_of_one, idle_s, longest_s)
@@ -108,13 +115,11 @@ class LoginSessions:
         self._forget_old(now)
         own = [key for key, each in self._sessions.items() if each.principal == principal]
         for key in own[: max(0, len(own) + 1 - self._most_of_one)]:
-            del self._sessions[key]
-            self.ended["http.max_sessions_of_one"] += 1
+            self._end(key, "http.max_sessions_of_one")
         while len(self._sessions) >= self._most:
-            self._sessions.popitem(last=False)
-            self.ended["http.max_sessions"] += 1
-        session = LoginSession(principal, csrf, proof, now, now)
-        self._sessions[_digest(token)] = session
+            self._end(next(iter(self._sessions)), "http.max_sessions")
+        digest = _digest(token)
+        session = self._sessions[digest] = LoginSession(principal, csrf, proof, now, now, digest)
         return session
 
     def find(self, token: str, now: float) -> LoginSession | None:
@@ -122,47 +127,60 @@ class LoginSessions:
         if not token:
             return None
         # It is searched for by its digest, of which nobody can choose the beginning.
-        key = _digest(token)
-        session = self._sessions.get(key)
-        if session is None:
-            return None
-        if limit := self._over(session, now):
-            del self._sessions[key]
-            self.ended[limit] += 1
-            return None
-        session.used = now
-        self._sessions.move_to_end(key)
-        return session
+        session = self._sessions.get(_digest(token))
+        return session if session is not None and self.use(session, now) else None
 
-    def principal(self, cookies: Iterable[str], now: float) -> Principal | None:
-        """Return whose session one of the ``Cookie`` headers tells; None if they tell none."""
-        for token in cookie_tokens(cookies):
-            found = self.find(token, now)
-            if found is not None:
-                return found.principal
-        return None
+    def of_cookies(self, cookies: Iterable[str], now: float) -> LoginSession | None:
+        """Return the session that one of the ``Cookie`` headers tells; None if they tell none."""
+        found = (self.find(token, now) for token in cookie_tokens(cookies))
+        return next((session for session in found if session is not None), None)
+
+    def use(self, session: LoginSession, now: float) -> bool:
+        """Note that a session is being used; False: it is over."""
+        if not self.lasts(session, now):
+            return False
+        session.used = now
+        self._sessions.move_to_end(session.digest)
+        return True
+
+    def lasts(self, session: LoginSession, now: float) -> bool:
+        """Whether a session is not over yet; to ask is no use of it."""
+        if not session.is_over and (limit := self._over(session, now)):
+            self._end(session.digest, limit)
+        return not session.is_over
+
+    def ends_at(self, session: LoginSession) -> float:
+        """Return the first moment at which a session is over that is not used any more."""
+        return nextafter(min(session.used + self._idle_s, session.began + self._longest_s), inf)
 
     def end(self, token: str) -> None:
         """Log somebody out."""
-        self._sessions.pop(_digest(token), None)
+        self._end(_digest(token))
 
     def keep(self, still: Callable[[LoginSession], bool]) -> None:
         """End those sessions of which ``still`` is not true."""
         for key in [key for key, each in self._sessions.items() if not still(each)]:
-            del self._sessions[key]
+            self._end(key)
+
+    def _end(self, key: bytes, limit: str = "") -> None:
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return
+        session.is_over = True
+        if limit:
+            self.ended[limit] += 1
+        self.on_end(session)
 
     def _forget_old(self, now: float) -> None:
-        over = {key: self._over(session, now) for key, session in self._sessions.items()}
-        for key, limit in over.items():
-            if limit:
-                del self._sessions[key]
-                self.ended[limit] += 1
+        for session in list(self._sessions.values()):
+            self.lasts(session, now)
 
     def _over(self, session: LoginSession, now: float) -> str:
         """Return the limit that ends a session, "" if it goes on."""
-        if now - session.used > self._idle_s:
-            return "http.session_s"
-        return "http.session_longest_s" if now - session.began > self._longest_s else ""
+        if now < self.ends_at(session):
+            return ""
+        idle = now > session.used + self._idle_s
+        return "http.session_s" if idle else "http.session_longest_s"
 
 
 def _digest(token: str) -> bytes:

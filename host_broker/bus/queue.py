@@ -3,7 +3,7 @@
 A durable queue says what of it is to be stored and forgotten; ``spell_place`` is under which key.
 """
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -308,8 +308,8 @@ class Queue:
 
     def set_checkpoint(self, name: bytes, number: int) -> bool:
         """Name the place behind a message; False if not all that came after it is there still."""
-        first = min(self.done + 1, self._kept[0].number if self._kept else self._last_number + 1)
-        if not first - 1 <= number <= self._last_number:
+        # All behind the first checkpoint is there; many numbers were never used (``given``).
+        if not min([self.done, *self.checkpoints.values()]) <= number <= self._last_number:
             return False
         self.checkpoints[name] = number
         self._release_kept()
@@ -327,7 +327,7 @@ class Queue:
         number = self.checkpoints.get(name)
         if number is None:
             return False
-        again = sorted((each for each in self._kept if each.number > number), key=_number)
+        again = [each for each in self._kept if each.number > number]
         self._kept = deque(each for each in self._kept if each.number <= number)
         for message in again:
             self._count += 1
@@ -347,7 +347,10 @@ class Queue:
             if message.number <= least:
                 self._forgotten.append(message.number)
                 continue
-            self._kept.append(message)
+            if self._kept and message.number < self._kept[-1].number:  # acknowledged out of order
+                insort(self._kept, message, key=_number)
+            else:
+                self._kept.append(message)
             self._kept_bytes += message.size
         while self._kept and (
             len(self._kept) > self.max_messages or self._kept_bytes > self.max_bytes

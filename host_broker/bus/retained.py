@@ -1,9 +1,9 @@
 """The last retained message of each path, in both topic systems, within one budget."""
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import islice
 
+from host_broker.bus.ordered import OrderedKeys
 from host_broker.bus.publication import HEADER, NO_PROPERTIES, Properties
 from host_broker.bus.trie import NODE_BYTES, Trie
 from host_broker.bus.work import Work
@@ -59,10 +59,14 @@ class Retained:
     ) -> None:
         self._max_count = max_count
         self._max_bytes = max_bytes
-        self._systems: tuple[Trie[_Entry], Trie[_Entry]] = (Trie(work, apart), Trie(work, apart))
+        self._work = work if work is not None else Work()
+        self._systems: tuple[Trie[_Entry], Trie[_Entry]] = (
+            Trie(self._work, apart),
+            Trie(self._work, apart),
+        )
         # The same, by literal topic: replacing a message, the usual case, walks no trie.
         self._exact: tuple[dict[bytes, _Entry], dict[bytes, _Entry]] = ({}, {})
-        self._ordered: list[bytes] | None = None  # regular topics; None: not since they changed
+        self._ordered: OrderedKeys[bytes] = OrderedKeys()  # regular topics
         self._idle: dict[bytes, None] = {}  # feedback topics nobody wants, oldest first
         self.count = 0
         self.refused = 0  # messages that did not fit, since the start
@@ -91,7 +95,8 @@ class Retained:
         if entry is None:
             entry = self._exact[feedback][topic] = _Entry(message)
             self._systems[feedback].put(topic, entry)
-            self._ordered = None if not feedback else self._ordered
+            if not feedback:
+                self._ordered.add(topic)
             self.count += 1
         else:
             self._message_bytes -= entry.message.size
@@ -113,7 +118,8 @@ class Retained:
         if entry is None:
             return False
         self._systems[feedback].remove(topic)
-        self._ordered = None if not feedback else self._ordered
+        if not feedback:
+            self._ordered.discard(topic)
         self.count -= 1
         self._message_bytes -= entry.message.size
         if feedback:
@@ -134,15 +140,15 @@ class Retained:
         return None if entry is None else entry.message
 
     def page(self, prefix: bytes, after: bytes, most: int) -> list[RetainedMessage]:
-        """Return the messages of the first topics behind ``after`` that begin with ``prefix``."""
-        if self._ordered is None:
-            self._ordered = sorted(self._exact[False])
+        """Return the messages of the first topics behind ``after`` that begin with ``prefix``. It
+        costs a step for each, however many others there are."""
+        topics = self._ordered.behind(max(prefix, after), itself=after < prefix)
         found: list[RetainedMessage] = []
-        at = max(bisect_right(self._ordered, after), bisect_left(self._ordered, prefix))
-        for topic in islice(self._ordered, at, at + most):
+        for topic in islice(topics, most):
             if not topic.startswith(prefix):
                 break
             found.append(self._exact[False][topic].message)
+        self._work.spend(len(found))
         return found
 
     def is_current(self, message: RetainedMessage, *, feedback: bool = False) -> bool:

@@ -455,10 +455,8 @@ class Shell:
                 raise subscribed.refused
             if self._fatal is not None:
                 raise self._fatal
-        elif self._paused:
-            unread_bytes = self._subscriptions.unread_bytes
-            if unread_bytes <= self.settings.unread_bytes // 2:
-                self._resume()
+        else:
+            self._resume_if_read()
         return item
 
     def finish(self) -> None:
@@ -498,11 +496,13 @@ class Shell:
             self._paused = False
             self._soon(connection.resume)
 
-    def _resume(self) -> None:
+    def _resume_if_read(self) -> None:
+        """Read again, if enough was taken of what had come."""
+        if not self._paused or self._subscriptions.unread_bytes > self.settings.unread_bytes // 2:
+            return
         self._paused = False
-        connection = self._connection
-        if connection is not None:
-            self._soon(connection.resume)
+        if self._connection is not None:
+            self._soon(self._connection.resume)
 
     # ---- saying ---------------------------------------------------------------------------
 
@@ -603,6 +603,7 @@ class Shell:
             # What the program did not take is the broker's again, which knows that by now.
             self._subscriptions.remove(subscribed)
             self._acknowledge()
+            self._resume_if_read()
             if connection is not None:
                 self._soon(self._subscriptions.wake)  # for what another one has got of it
 

@@ -6,13 +6,14 @@ themselves are in one inbox, in the order in which they came.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from host_broker.client.inbox import OVERHEAD_BYTES, Behind, Inbox, Item, Mark
 from host_broker.client_errors import ClientError
 from host_broker.client_session import Message, Messages, Subscription
 
 _KNOWN_TOPICS = 8192
+_KNOWN_LEFT = 256  # subscriptions that have ended: what was under way for them is thrown away
 
 
 class Subscribed:
@@ -37,9 +38,10 @@ class Subscriptions:
 
     A message is for the subscription of which the broker has told it, else for every one that is
     read by itself and matches it; if there is none, it is for ``inbox``. ``unread_bytes`` is about
-    the memory of all that was not taken yet. ``finished``: messages of which the broker is to be
-    told that nobody needs them any more; its user empties it. The program has finished with a
-    message when it asks for the next one.
+    the memory of all that was not taken yet, but for what has come for a subscription that was
+    removed: nothing more comes for that, and it goes with it. ``finished``: messages of which the
+    broker is to be told that nobody needs them any more; its user empties it. The program has
+    finished with a message when it asks for the next one.
     """
 
     def __init__(self, matches: Callable[[str, str], bool]) -> None:
@@ -51,7 +53,8 @@ class Subscriptions:
         self._attached: list[Subscribed] = []
         self._routes: dict[tuple[str, bool], tuple[Inbox, ...]] = {}
         self._ignores_others = False
-        self._has_left = False  # some subscription has ended
+        self._left: dict[tuple[tuple[str, ...], bool], Subscription] = {}  # the latest to end
+        self._left_over: dict[tuple[str, bool], bool] = {}  # by topic: whether nobody wants it now
         # In ``inbox``: of which subscription its first messages were told, and its last ones.
         self._first_told: int | None = None
         self._last_told: int | None = None
@@ -70,20 +73,29 @@ class Subscriptions:
 
     def add(self, subscribed: Subscribed) -> None:
         """Begin to deliver for a subscription."""
-        self._all[subscribed.spec.number] = subscribed
+        spec = subscribed.spec
+        self._all[spec.number] = subscribed
+        self._left.pop((spec.patterns, spec.feedback), None)
+        self._left_over.clear()
 
     def remove(self, subscribed: Subscribed) -> None:
         """Deliver for it no longer. What has come can still be taken, but for what the broker will
-        deliver again because it is not acknowledged."""
-        self._all.pop(subscribed.spec.number, None)
-        self._has_left = True
+        deliver again because it is not acknowledged; what is under way yet is for nobody."""
+        spec = subscribed.spec
+        if self._all.pop(spec.number, None) is None:
+            return
+        self._left[spec.patterns, spec.feedback] = spec
+        if len(self._left) > _KNOWN_LEFT:
+            del self._left[next(iter(self._left))]
+        self._left_over.clear()
         if subscribed in self._attached:
             self._attached.remove(subscribed)
             self._routes.clear()
         for inbox in filter(None, (self.inbox, subscribed.inbox)):
-            self._drop(inbox, self._is_left)
+            self._drop(inbox, self._is_unacknowledged)
         if subscribed.inbox is not None:
             self._hand_over(subscribed.inbox)
+            self._forget_size(subscribed.inbox)
 
     def ignore_others(self) -> None:
         """Keep no message for ``inbox`` any more."""
@@ -114,8 +126,8 @@ class Subscriptions:
     def deliver(self, event: Messages) -> None:
         """Put messages where they will be looked for. In the loop's thread, as tasks are woken."""
         messages = event.messages
-        if self._has_left:
-            messages = self._without_left(messages)
+        if self._left:
+            messages = self._without_left(messages, event.subscription)
         if self._ignores_others and not self._attached:
             for message in messages:
                 self._finish(message)
@@ -162,7 +174,8 @@ class Subscriptions:
         while items:
             item = items.popleft()
             if type(item) is Message:
-                self.unread_bytes -= len(item.payload) + OVERHEAD_BYTES
+                if subscribed is None or subscribed in self:
+                    self.unread_bytes -= _size(item)
                 if item.receipt is not None:
                     inbox.in_hand = item
                 return item
@@ -198,47 +211,95 @@ class Subscriptions:
     def _drop_others(self) -> None:
         if self._ignores_others and self.inbox.items:
             self._drop(self.inbox, lambda message: True)
-            self.inbox.items.clear()
-            self._first_told = self._last_told = None
+            self._put_back(())
+
+    def _told(self) -> Iterator[tuple[int | None, Message | Mark]]:
+        """Give what ``inbox`` has, and of which subscription each was told."""
+        told = self._first_told
+        for item in self.inbox.items:
+            if isinstance(item, Behind):
+                told = item.subscription
+            else:
+                yield told, item
+
+    def _put_back(self, kept: Iterable[tuple[int | None, Message | Mark]]) -> None:
+        """Have this in ``inbox``, and nothing else."""
+        items: deque[Item] = deque()
+        self._first_told = last = None
+        for told, item in kept:
+            if told != last and isinstance(item, Message):
+                items.append(Behind(told))
+                last = told
+            items.append(item)
+        self._last_told = last
+        self.inbox.items = items
 
     def _drop(self, inbox: Inbox, unwanted: Callable[[Message], bool]) -> None:
         """Throw messages away that were not taken. Marks stay."""
-        kept: deque[Item] = deque()
-        for item in inbox.items:
-            if isinstance(item, Message) and unwanted(item):
-                self.unread_bytes -= len(item.payload) + OVERHEAD_BYTES
-                self._finish(item)
-            else:
-                kept.append(item)
-        inbox.items = kept
+
+        def is_kept(item: Item) -> bool:
+            if not (isinstance(item, Message) and unwanted(item)):
+                return True
+            self.unread_bytes -= _size(item)
+            self._finish(item)
+            return False
+
+        if inbox is self.inbox:
+            self._put_back([(told, item) for told, item in self._told() if is_kept(item)])
+        else:
+            inbox.items = deque(filter(is_kept, inbox.items))
 
     def _hand_over(self, inbox: Inbox) -> None:
         """Give what nobody reads here any more to another subscription that wants it. Whoever waits
         there is to look again (``wake``)."""
         kept: deque[Item] = deque()
+        shared: deque[tuple[int | None, Message | Mark]] = deque()
         for item in reversed(inbox.items):
             if not isinstance(item, Message) or item.receipt is None:
                 kept.appendleft(item)
                 continue
             target = self._route(item)[0]
             if id(item) in self._copies or (self._ignores_others and target is self.inbox):
-                self.unread_bytes -= len(item.payload) + OVERHEAD_BYTES
+                self.unread_bytes -= _size(item)
                 self._finish(item)
+            elif target is self.inbox:
+                shared.appendleft((None, item))
             else:
                 target.items.appendleft(item)
         inbox.items = kept
+        if shared:
+            self._put_back([*shared, *self._told()])
 
-    def _is_left(self, message: Message) -> bool:
+    def _forget_size(self, inbox: Inbox) -> None:
+        """What an inbox has counts no longer."""
+        self.unread_bytes -= sum(_size(each) for each in inbox.items if isinstance(each, Message))
+
+    def _is_unacknowledged(self, message: Message) -> bool:
         """Whether the broker delivers it again, and to others: nobody here subscribes to it."""
-        return message.receipt is not None and not any(
-            self._is_for(each.spec, message) for each in self._all.values()
-        )
+        return message.receipt is not None and not self._is_wanted(message)
 
-    def _without_left(self, messages: list[Message]) -> list[Message]:
+    def _is_wanted(self, message: Message) -> bool:
+        return any(self._is_for(each.spec, message) for each in self._all.values())
+
+    def _is_left_over(self, message: Message) -> bool:
+        """Whether it was for a subscription that has ended, and for no other."""
+        key = message.topic, message.feedback
+        known = self._left_over.get(key)
+        if known is None:
+            if len(self._left_over) >= _KNOWN_TOPICS:
+                self._left_over.clear()
+            left = any(self._is_for(each, message) for each in self._left.values())
+            known = self._left_over[key] = left and not self._is_wanted(message)
+        return known
+
+    def _without_left(self, messages: list[Message], told: int | None) -> list[Message]:
         """Return messages without those that were under way when their subscription ended."""
+        if told in self._all:
+            return messages
+        is_gone = told is not None
         kept: list[Message] = []
         for message in messages:
-            if self._is_left(message):
+            if (is_gone and message.receipt is None) or self._is_left_over(message):
                 self._finish(message)
             else:
                 kept.append(message)
@@ -273,24 +334,29 @@ class Subscriptions:
     def _attach(self, subscribed: Subscribed) -> Inbox:
         """Give a subscription an inbox of its own, with what has come for it already."""
         inbox = subscribed.inbox = Inbox()
-        rest: list[Item] = []
+        rest: list[tuple[int | None, Message | Mark]] = []
         number = subscribed.spec.number
-        told = self._first_told
-        for item in self.inbox.items:
+        for told, item in self._told():
             if isinstance(item, Mark):
                 mine = item.subscription == number
-            elif isinstance(item, Behind):
-                mine, told = False, item.subscription
             elif told is None:
                 mine = self._is_for(subscribed.spec, item)
             elif told in self._all or item.receipt is None:
                 mine = told == number
             else:  # who was told of it has left, and somebody has to finish with it
                 mine = self._is_for(subscribed.spec, item)
-            (inbox.items if mine else rest).append(item)
-        self.inbox.items.clear()
-        self.inbox.items.extend(rest)
+            if mine:
+                inbox.items.append(item)
+            else:
+                rest.append((told, item))
+        self._put_back(rest)
         if subscribed in self:
             self._attached.append(subscribed)
             self._routes.clear()
+        else:
+            self._forget_size(inbox)
         return inbox
+
+
+def _size(message: Message) -> int:
+    return len(message.payload) + OVERHEAD_BYTES

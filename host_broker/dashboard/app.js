@@ -4,12 +4,11 @@
  * @module
  */
 
-import { useAnswer } from "./components/asked.js";
 import { html, render, useEffect, useReducer, useRef, useState } from "./html.js";
 import { Live, Session } from "./live.js";
 import { printable } from "./printable.js";
 import { linkTo, routeNow } from "./route.js";
-import { Alerts, openAlerts } from "./views/alerts.js";
+import { Alerts, useOpenAlerts } from "./views/alerts.js";
 import { Boards } from "./views/boards.js";
 import { Clients } from "./views/clients.js";
 import { Journal } from "./views/journal.js";
@@ -69,6 +68,7 @@ function Frame({ session, ask, refused }) {
   const [, changed] = useReducer((count) => count + 1, 0);
   const [route, setRoute] = useState(routeNow);
   const [theme, setTheme] = useTheme();
+  const [trouble, setTrouble] = useState("");
 
   useEffect(() => {
     const made = new Live(refused);
@@ -95,8 +95,13 @@ function Frame({ session, ask, refused }) {
   }, [chosen, route]);
   if (live === null) return null;
   const logOut = async () => {
+    try {
+      await session.end();
+    } catch (error) {
+      setTrouble(`You are not logged out, as the broker did not answer: ${/** @type {Error} */ (error).message}`);
+      return;
+    }
     live.close();
-    await session.end();
     ask();
   };
   const nextTheme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
@@ -122,6 +127,7 @@ function Frame({ session, ask, refused }) {
     </header>
     <nav aria-label="Sections"><${Sections} live=${live} chosen=${chosen} /></nav>
     <main id="main" tabindex="-1">
+      ${trouble && html`<p class="notice bad" role="alert">${trouble}</p>`}
       <${chosen.view} key=${chosen.path} live=${live} rest=${route.rest} theme=${theme} />
     </main>
   `;
@@ -129,7 +135,7 @@ function Frame({ session, ask, refused }) {
 
 /** @param {{live: Live, chosen: {path: string}}} props */
 function Sections({ live, chosen }) {
-  const open = openAlerts(live, useAnswer(live, "alerts").answer);
+  const open = useOpenAlerts(live);
   const list = useRef(/** @type {any} */ (null));
   useEffect(() => {
     // On a phone the sections are one row that scrolls.

@@ -14,6 +14,8 @@ const EVERY_MS = 1000;
 const LOOK_MS = 1000;
 const SHOW_MS = 500;
 const SLOW_LOOK_MS = 2000;
+/** What the rights do not allow is asked for again after this: they may have changed. */
+export const REFUSED_LOOK_MS = 30_000;
 const ECHO_LOST_MS = 5000;
 
 /** The session, as the broker's HTTP says it. */
@@ -53,9 +55,13 @@ export class Session {
     return wait ? `${why}; try again in ${wait} s` : why;
   }
 
+  /** Log out. @throws {Error} if the broker has not answered that it is done */
   async end() {
     const headers = { "X-CSRF-Token": this.csrf };
-    await fetch("/dashboard/session", { method: "DELETE", headers });
+    const answer = await fetch("/dashboard/session", { method: "DELETE", headers });
+    if (!answer.ok) {
+      throw new Error((await answer.json()).error);
+    }
   }
 }
 
@@ -95,6 +101,8 @@ export class Live {
     this.wanted = new Map();
     /** Those that have not answered yet. @type {Set<string>} */
     this.asking = new Set();
+    /** What the rights do not allow, and when it is asked for again. @type {Map<string, number>} */
+    this.refusedUntil = new Map();
     /** Ends the subscription to the pattern. */
     this.unfollow = () => {};
     this.shownAt = 0;
@@ -103,14 +111,17 @@ export class Live {
     this.showing = undefined;
     this.client = new Client("", {
       attributes: { name: "dashboard" },
-      onState: (_, error) => {
+      onState: (state, error) => {
         if (error instanceof Refused) {
           refused();
+        }
+        if (state === "open") {
+          this.refusedUntil.clear();
         }
         this.show();
       },
     });
-    this.echo = new Echo(this.client);
+    this.echo = new Echo(this);
     this.subscribe("**");
     this.timers = [
       setInterval(() => this.#look(), LOOK_MS),
@@ -281,9 +292,27 @@ export class Live {
       }
     } catch (error) {
       this.#failed(name, error);
+      this.noteRefusal(key, error);
     }
     this.asking.delete(key);
     this.show();
+  }
+
+  /**
+   * Note that something is not to be asked for again soon, if the rights do not allow it.
+   *
+   * @param {string} key
+   * @param {unknown} error
+   */
+  noteRefusal(key, error) {
+    if (error instanceof CallFailed && error.code === Code.REJECTED) {
+      this.refusedUntil.set(key, performance.now() + REFUSED_LOOK_MS);
+    }
+  }
+
+  /** @param {string} key @returns {boolean} whether the rights did not allow it a short time ago */
+  isRefused(key) {
+    return performance.now() < (this.refusedUntil.get(key) ?? 0);
   }
 
   /** @param {string} what @param {any} error */
@@ -300,11 +329,14 @@ export class Live {
     this.looking = true;
     this.topics.measure();
     const before = this.stats;
-    try {
-      this.stats = (await this.client.method("stats", [], { timeoutMs: LOOK_MS })).stats;
-      this.troubles.delete("stats");
-    } catch (error) {
-      this.#failed("stats", error);
+    if (!this.isRefused("stats")) {
+      try {
+        this.stats = (await this.client.method("stats", [], { timeoutMs: LOOK_MS })).stats;
+        this.troubles.delete("stats");
+      } catch (error) {
+        this.#failed("stats", error);
+        this.noteRefusal("stats", error);
+      }
     }
     const latency = await this.echo.measure();
     const known = this.client.state === "open" && this.stats !== before;
@@ -326,8 +358,10 @@ export class Live {
     if (this.paused || document.hidden || this.client.state !== "open") {
       return;
     }
-    for (const { name, args } of this.wanted.values()) {
-      this.ask(name, args);
+    for (const [key, { name, args }] of this.wanted) {
+      if (!this.isRefused(key)) {
+        this.ask(name, args);
+      }
     }
   }
 }
@@ -357,9 +391,10 @@ export function clientCount(stats) {
 
 /** Tells itself something through the broker's bus, to see how long that takes. */
 class Echo {
-  /** @param {Client} client */
-  constructor(client) {
-    this.client = client;
+  /** @param {Live} live */
+  constructor(live) {
+    this.live = live;
+    this.client = live.client;
     const random = crypto.getRandomValues(new Uint8Array(12));
     const name = Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
     this.topic = `motemq/echo/${name}`;
@@ -373,7 +408,7 @@ class Echo {
 
   /** @returns {Promise<number | null>} ms; null if there was no answer */
   async measure() {
-    if (this.client.state !== "open") {
+    if (this.client.state !== "open" || this.live.isRefused(this.topic)) {
       return null;
     }
     this.subscribed ??= this.client.subscribe(this.topic, { retained: false }, (update) =>
@@ -381,8 +416,9 @@ class Echo {
     );
     try {
       await this.subscribed;
-    } catch {
+    } catch (error) {
       this.subscribed = null;
+      this.live.noteRefusal(this.topic, error);
       return null;
     }
     this.number += 1;
@@ -393,7 +429,8 @@ class Echo {
         resolve(ms);
       };
       this.sentAt = performance.now();
-      this.client.publish(this.topic, String(this.number)).catch(() => {
+      this.client.publish(this.topic, String(this.number)).catch((error) => {
+        this.live.noteRefusal(this.topic, error);
         clearTimeout(lostTimer);
         resolve(null);
       });

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from host_broker.access.access import Peer
 from host_broker.access.principal import Principal
+from host_broker.access.sessions import LoginSession
 from host_broker.broker import Broker
 from host_broker.net.access.passwords import PasswordChecks
 from host_broker.net.answerer import LATER, Answerer
@@ -328,6 +329,16 @@ class Server:
         """Have the broker look again who may do what."""
         self._enter()
         self._broker.access_changed(self._now)
+
+    def web_session_ended(self, session: LoginSession) -> None:
+        """Have connections end, soon, that are who they are by a session of our pages; it may be
+        the broker that has found it to be over."""
+        if session.connections:
+            self._loop.call_soon(self._end_with, session)
+
+    def _end_with(self, session: LoginSession) -> None:
+        self._enter()
+        self._broker.web_session_ended(session, self._now)
 
     def journal_progressed(self) -> None:
         """Send what waited for the journal, and go on reading from those who waited for it."""

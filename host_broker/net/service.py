@@ -230,9 +230,9 @@ async def _serve(
 
     live = LiveSettings(settings)
     access = broker.access
-    broker.web_users = access.sessions.principal
     passwords = PasswordChecks(live)
     server = Server(broker, live, poller, journal, signalled, passwords)
+    access.sessions.on_end = server.web_session_ended
     recent = Recent(settings.bus.history_bytes)
     if journal is None and recent.limit:
         server.recent = recent

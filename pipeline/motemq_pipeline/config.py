@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
@@ -14,6 +15,10 @@ from motemq_pipeline.registry import BUILT_IN
 from motemq_pipeline.schemas import DATED_BY
 from motemq_pipeline.storage import HISTORY_S, Storage, refuse_secrets
 from motemq_pipeline.toml_tables import Mistake, TomlFile, TomlTable, fault, must_be, wrong
+from pyspark_motemq.blocks import JournalError
+from pyspark_motemq.offsets import Offsets
+from pyspark_motemq.remote import Broker
+from pyspark_motemq.topics import pattern
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
@@ -40,6 +45,37 @@ def _joined(value: Any) -> str:
     return ",".join(_texts(value))
 
 
+def _brokers(value: tuple[str, ...]) -> tuple[str, ...]:
+    for number, url in enumerate(value):
+        with _as_fault():
+            Broker.at(url)
+        if url in value[:number]:
+            raise fault(f"'brokers' has {url} twice")
+    return value
+
+
+def _topics(value: str) -> str:
+    try:
+        pattern(value)
+    except ValueError as error:
+        raise fault(f"'topics': {error}") from None
+    return value
+
+
+def _starting(value: str) -> str:
+    with _as_fault():
+        Offsets("starting", value)
+    return value
+
+
+@contextmanager
+def _as_fault() -> Iterator[None]:
+    try:
+        yield
+    except JournalError as error:
+        raise fault(str(error).removeprefix("option ")) from None
+
+
 def _path(value: Any, info: ValidationInfo) -> Path | None:
     """Return an absolute path; the file's own folder is the validation's context."""
     if not isinstance(value, str):
@@ -63,7 +99,9 @@ def _dated(table: str) -> str:
 
 _DurationS = Annotated[float, BeforeValidator(_duration)]
 _Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-_Joined = Annotated[str, BeforeValidator(_joined)]
+_Brokers = Annotated[_Texts, AfterValidator(_brokers)]
+_Topics = Annotated[str, BeforeValidator(_joined), AfterValidator(_topics)]
+_Starting = Annotated[str, AfterValidator(_starting)]
 _Path = Annotated[Path | None, BeforeValidator(_path)]
 _Count = Annotated[int, BeforeValidator(_count)]
 _Dated = Annotated[str, AfterValidator(_dated)]
@@ -73,13 +111,13 @@ class Source(TomlTable):
     """Where messages come from: ``brokers`` by HTTP, or a ``journal`` folder."""
 
     title: ClassVar[str] = "[source]"
-    brokers: _Texts = ()
+    brokers: _Brokers = ()
     journal: _Path = None
     token_env: str = ""
     token_file: _Path = None
     ca_file: _Path = None
-    topics: _Joined = ""
-    starting: str = "earliest"
+    topics: _Topics = ""
+    starting: _Starting = "earliest"
     max_rows: _Count = 200_000
     group: str = ""
 

@@ -39,25 +39,34 @@ def spark_log() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def in_words(log: Path) -> Iterator[None]:
-    """Turn Spark's errors into ``PipelineError``, while its session lives: they ask Java."""
-    from pyspark.errors import PySparkException  # costs a second
+def without_json() -> Iterator[None]:
+    """Keep PySpark from printing pages of JSON before an error's one sentence."""
     from pyspark.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(name) for name in JSON_LOGGERS]
     before = [logger.disabled for logger in loggers]
-    for logger in loggers:  # pages of JSON before the one sentence
+    for logger in loggers:
         logger.disabled = True
     try:
         yield
-    except PySparkException as error:
-        text = str(error)
-        with log.open("a") as words:
-            words.write(text)
-        raise PipelineError(in_one_line(text, log)) from error
     finally:
         for logger, disabled in zip(loggers, before, strict=True):
             logger.disabled = disabled
+
+
+@contextlib.contextmanager
+def in_words(log: Path) -> Iterator[None]:
+    """Turn Spark's errors into ``PipelineError``, while its session lives: they ask Java."""
+    from pyspark.errors import PySparkException  # costs a second
+
+    with without_json():
+        try:
+            yield
+        except PySparkException as error:
+            text = str(error)
+            with log.open("a") as words:
+                words.write(text)
+            raise PipelineError(in_one_line(text, log)) from error
 
 
 def of_java(error: BaseException) -> str:

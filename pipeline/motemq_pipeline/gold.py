@@ -5,6 +5,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from motemq_pipeline.counts import board_counts
 from motemq_pipeline.rules import Registry
 from motemq_pipeline.schemas import shaped
 
@@ -12,10 +13,9 @@ from motemq_pipeline.schemas import shaped
 def board_health(streams: DataFrame) -> DataFrame:
     """Return ``gold_board_health`` from ``gold_streams``: a row a board, over all its streams.
 
-    Gaps are the numbers below a stream's highest that never arrived; duplicates are arrivals of a
-    number beyond its first; both are null of a board that numbers nothing. The end message has the
-    number after the last reading, so a stream that is ``complete`` has no unseen loss at its end;
-    that is null of a board whose streams end without a message.
+    What is missing, what came twice and what is ``complete`` is of the board's counts, which go on
+    over connections (``counts``); it is null of a board that numbers nothing, ``complete`` of one
+    whose streams end without a message.
     """
     seconds = (F.unix_micros("last_at") - F.unix_micros("first_at")) / F.lit(1e6)
     # Over the time that streams were there, not over the pauses between them.
@@ -28,15 +28,13 @@ def board_health(streams: DataFrame) -> DataFrame:
             F.sum("messages").alias("messages"),
             F.min("first_at").alias("first_at"),
             F.max("last_at").alias("last_at"),
-            F.sum("gaps").alias("gaps"),
-            F.sum("duplicates").alias("duplicates"),
-            F.bool_and("complete").alias("complete"),
             F.sum("seconds").alias("seconds"),
         )
         .withColumn(
             "rate_per_s",
             F.when(F.col("seconds") > 0, F.col("messages") / F.col("seconds")),
         )
+        .join(board_counts(streams), "board")
         .transform(shaped, "gold_board_health")
         .sort("board")
     )
@@ -58,7 +56,6 @@ def fleet(
     now = F.lit(as_of) if as_of is not None else F.col("newest")
     heard = streams.groupBy("board").agg(F.max_by("path", "last_at").alias("path"))
     newest = streams.agg(F.max("last_at").alias("newest"))
-    numbers = streams.groupBy("board").agg(F.sum("expected").alias("expected"))
     last_on_rig = (
         events.where((F.col("board_id") != "") & (F.col("fw_sha") != ""))
         .groupBy(F.col("board_id").alias("board"))
@@ -73,7 +70,6 @@ def fleet(
     silence_s = F.unix_micros("as_of") - F.unix_micros("last_at")
     return shaped(
         health.join(heard, "board", "left")
-        .join(numbers, "board", "left")
         .join(last_on_rig, "board", "full")
         .crossJoin(newest)
         .withColumn("as_of", now.cast("timestamp"))
@@ -83,7 +79,7 @@ def fleet(
             F.when(silence_s > F.col("silent_after_s") * F.lit(1e6), F.col("last_at")),
         )
         .withColumnsRenamed({"first_at": "first_seen", "last_at": "last_seen", "gaps": "lost"})
-        .withColumn("loss", F.try_divide("lost", "expected"))
+        .withColumn("loss", F.try_divide("lost", "numbers"))
         .withColumns({name: F.coalesce(name, F.lit(0)) for name in ("streams", "messages")}),
         "gold_fleet",
     ).sort("board")

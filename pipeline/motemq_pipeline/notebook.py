@@ -33,7 +33,7 @@ def session(settings: Mapping[str, str] | None = None) -> "SparkSession":
     """
     from pyspark.sql import SparkSession
 
-    from motemq_pipeline.failures import spark_log
+    from motemq_pipeline.failures import spark_log, without_json
     from motemq_pipeline.sessions import any_session
 
     found = SparkSession.getActiveSession()
@@ -43,6 +43,7 @@ def session(settings: Mapping[str, str] | None = None) -> "SparkSession":
     with contextlib.ExitStack() as starting:
         log = starting.enter_context(spark_log())
         found = starting.enter_context(any_session(log, brief=False, settings=settings))
+        starting.enter_context(without_json())
         _MADE.push(starting.pop_all())
     return found
 

@@ -59,12 +59,13 @@ TABLES: Final[dict[str, str]] = {
     "gold_rollup_hour": _ROLLUP,
     "gold_streams": (
         "board string, connection long, protocol string, path string, messages long, "
-        "numbered long, expected long, gaps long, duplicates long, missing string, "
+        "numbered long, first long, expected long, gaps long, duplicates long, missing string, "
         "complete boolean, first_at timestamp, last_at timestamp"
     ),
     "gold_board_health": (
-        "board string, protocol string, streams long, messages long, first_at timestamp, "
-        "last_at timestamp, gaps long, duplicates long, complete boolean, rate_per_s double"
+        "board string, protocol string, streams long, counts long, messages long, "
+        "first_at timestamp, last_at timestamp, numbers long, gaps long, duplicates long, "
+        "complete boolean, rate_per_s double"
     ),
     "gold_fleet": (
         "board string, protocol string, first_seen timestamp, last_seen timestamp, "
@@ -127,9 +128,9 @@ VERSIONS: Final[dict[str, int]] = {
     "gold_sensor_rollup": 2,  # hour, date; percentiles from sketches
     "gold_rollup_minute": 2,  # sketch, date
     "gold_rollup_hour": 2,  # sketch, date
-    "gold_streams": 2,  # complete is null where streams end without a message
-    "gold_board_health": 3,  # gaps and duplicates are null where nothing is numbered; complete
-    "gold_fleet": 2,  # likewise
+    "gold_streams": 3,  # first, from which gaps are counted
+    "gold_board_health": 4,  # counts, numbers; gaps over connections
+    "gold_fleet": 3,  # likewise
     "rig_samples": 2,  # better, limit
     "gold_rtt": 2,  # better, outcome, finished_at, p95
     "alerts": 2,  # date

@@ -1,8 +1,9 @@
 """Which numbers of a stream never arrived: ``gold_streams``, brought up to date by new readings.
 
-A stream is what one connection sent for one board. Its state is a row: the number after the highest
-that came, and the ranges below it that are missing. So what arrived is known exactly, however long
-a stream is, and new readings cost what they are, not what was before them.
+A stream is what one connection sent for one board. Its state is a row: the lowest number that came,
+the one after the highest, and the ranges between them that are missing. So what arrived is known
+exactly, however long a stream is, and new readings cost what they are, not what was before them.
+What was lost before a stream's first number, only the board's other streams tell (``counts``).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +27,8 @@ Range = tuple[int, int]  # first and last number
 # A stream as one task has seen it: new readings, or (with ``expected``) its row before them.
 _PARTS: Final = (
     "board string, connection long, protocol string, path string, messages long, numbered long, "
-    "arrived array<long>, expected long, missing string, complete boolean, first_at timestamp, "
-    "last_at timestamp"
+    "arrived array<long>, first long, expected long, missing string, complete boolean, "
+    "first_at timestamp, last_at timestamp"
 )
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _PARTS_ARROW: Final = pa.schema(
@@ -39,6 +40,7 @@ _PARTS_ARROW: Final = pa.schema(
         ("messages", pa.int64()),
         ("numbered", pa.int64()),
         ("arrived", pa.list_(pa.int64())),  # first, last, first, last, …
+        ("first", pa.int64()),
         ("expected", pa.int64()),
         ("missing", pa.string()),
         ("complete", pa.bool_()),
@@ -50,26 +52,44 @@ _PARTS_ARROW: Final = pa.schema(
 
 @dataclass(slots=True)
 class Numbers:
-    """What is known of a stream's numbers: which below ``expected`` are missing.
+    """What is known of numbers: which between ``first`` and ``expected`` are missing.
 
-    ``given_up``: how many are missing that are in no range any more.
+    ``first``: the lowest, None while none came. ``given_up``: how many are missing that are in no
+    range any more.
     """
 
+    first: int | None = None
     expected: int = 0
     missing: list[Range] = field(default_factory=list)
     given_up: int = 0
 
     @property
     def gaps(self) -> int:
-        """How many numbers below ``expected`` never arrived."""
+        """How many numbers between ``first`` and ``expected`` never arrived."""
         return self.given_up + sum(last - first + 1 for first, last in self.missing)
+
+    @property
+    def different(self) -> int:
+        """How many numbers arrived, each counted once."""
+        return self.expected - (self.first or 0) - self.gaps
+
+    def arrived(self) -> list[Range]:
+        """Return the numbers that came, as ranges in order; those given up are taken for such."""
+        if self.first is None:
+            return []
+        return list(_without([(self.first, self.expected - 1)], self.missing))
 
     def take(self, arrived: Sequence[Range]) -> None:
         """Note what arrived: ranges in order, that do not touch each other."""
         if not arrived:
             return
-        above = max(self.expected, arrived[-1][1] + 1)
+        lowest, above = arrived[0][0], max(self.expected, arrived[-1][1] + 1)
+        if self.first is None:
+            self.first = self.expected = lowest
         missing = list(self.missing)
+        if lowest < self.first:
+            missing.insert(0, (lowest, self.first - 1))
+            self.first = lowest
         if above > self.expected:
             missing.append((self.expected, above - 1))
         self.missing = list(_without(missing, arrived))
@@ -87,15 +107,15 @@ class Numbers:
         return ", ".join(parts)
 
     @classmethod
-    def from_text(cls, expected: int, text: str) -> "Numbers":
+    def from_text(cls, first: int, expected: int, text: str) -> "Numbers":
         """Return the numbers of which ``to_text`` made the text."""
-        found = cls(expected)
+        found = cls(first, expected)
         for part in text.split(", ") if text else ():
             if part.endswith(" older ones"):
                 found.given_up = int(part.split(" ")[0])
             else:
-                first, _, last = part.partition("-")
-                found.missing.append((int(first), int(last or first)))
+                low, _, high = part.partition("-")
+                found.missing.append((int(low), int(high or low)))
         return found
 
 
@@ -180,6 +200,7 @@ def _seen_of(rows: pa.Table) -> dict[str, Any]:
         "messages": rows.num_rows,
         "numbered": len(numbers),
         "arrived": [edge for each in ranges_of(numbers.to_numpy()) for edge in each],
+        "first": None,
         "expected": None,
         "missing": None,
         "complete": pc.any(rows.column("last")).as_py(),  # None if all are null
@@ -195,7 +216,7 @@ def _joined(parts: pa.Table) -> pa.Table:
     numbers = Numbers()
     for row in rows:
         if row["expected"] is not None:
-            numbers = Numbers.from_text(row["expected"], row["missing"])
+            numbers = Numbers.from_text(row["first"], row["expected"], row["missing"])
     arrived: list[Range] = []
     for row in rows:
         edges = row["arrived"] or []
@@ -208,18 +229,19 @@ def _joined(parts: pa.Table) -> pa.Table:
         **{name: latest[name] for name in (*_KEY, "protocol", "path")},
         "messages": sum(row["messages"] for row in rows),
         "numbered": numbered,
+        "first": numbers.first,
         "expected": numbers.expected if known else None,
         "gaps": numbers.gaps if known else None,
-        "duplicates": numbered - (numbers.expected - numbers.gaps) if known else None,
+        "duplicates": numbered - numbers.different if known else None,
         "missing": numbers.to_text() if known else None,
-        "complete": _any(row["complete"] for row in rows),
+        "complete": any_known(row["complete"] for row in rows),
         "first_at": min(row["first_at"] for row in rows),
         "last_at": latest["last_at"],
     }
     return pa.Table.from_pylist([found], schema=arrow_schema("gold_streams"))
 
 
-def _any(values: Iterable[bool | None]) -> bool | None:
+def any_known(values: Iterable[bool | None]) -> bool | None:
     """Return whether any of them is true, None if nothing is known of any."""
     known = [each for each in values if each is not None]
     return any(known) if known else None

@@ -33,7 +33,9 @@ def source_options(source: Source, token: Path | None, reader: str = "") -> dict
 
 
 def check_source(config: RunConfig, once: bool = False) -> None:
-    """Raise ``PipelineError`` if no broker answers, or one refuses: before Spark is started.
+    """Raise ``PipelineError`` if there is no journal, no broker answers, or one refuses.
+
+    That is before Spark is started.
 
     One of several that does not answer is no reason not to begin, unless all that there is must be
     read (``once``).
@@ -43,6 +45,8 @@ def check_source(config: RunConfig, once: bool = False) -> None:
             options = Options.read(source_options(config.source, token))
             if options.brokers:
                 Brokers(options.brokers).check(once)
+            else:
+                options.journal().partitions()
         except JournalError as error:
             raise PipelineError(str(error)) from error
 

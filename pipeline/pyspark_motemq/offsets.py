@@ -117,6 +117,8 @@ def _mean(state: PartitionState) -> float:
 
 _UNITS_S = {"s": 1, "sec": 1, "min": 60, "h": 3600, "d": 86400}
 _AGO = re.compile(r"-\s*(\d+(?:\.\d+)?)\s*(s|sec|min|h|d)")
+_BEFORE_1970, _LAST_NS = 0, 2**63 - 1  # no message is older, or newer
+_OF_KAFKA = {-2: "earliest", -1: "latest"}  # numbers by which its source means these
 _HELP = (
     "write earliest, latest, a time (2026-01-31T12:00:00Z, or -10min, -2h, -3d) or a message "
     'number by partition, as JSON: {"0": 1234, "1": "latest"}'
@@ -136,9 +138,13 @@ class Offsets:
                 found = {int(number): at for number, at in json.loads(self._text).items()}
             except (ValueError, AttributeError):
                 raise self._unclear() from None
-            for at in found.values():
+            for number, at in found.items():
                 if not isinstance(at, str | int) or isinstance(at, bool):
                     raise self._unclear()
+                if isinstance(at, int) and at < 0:
+                    if at not in _OF_KAFKA:
+                        raise self._unclear()
+                    found[number] = _OF_KAFKA[at]
             self._by_partition = found
         for at in self._by_partition.values() if self._by_partition is not None else [self._text]:
             if isinstance(at, str):
@@ -162,6 +168,12 @@ class Offsets:
         by_partition = self._by_partition
         if by_partition is None:
             by_partition = dict.fromkeys(partitions, self._text)
+        for number, at in by_partition.items():
+            if number not in partitions and isinstance(at, int) and at > 0:
+                there = ", ".join(map(str, sorted(partitions))) or "none yet"
+                raise JournalError(
+                    f"option {self._option}: there is no partition {number}; there are: {there}"
+                )
         found = {}
         since: dict[int, dict[int, int]] = {}
         for number, state in partitions.items():
@@ -181,7 +193,8 @@ class Offsets:
         if text in ("earliest", "latest"):
             return 0
         if match := _AGO.fullmatch(text):
-            return now_ns - int(float(match[1]) * _UNITS_S[match[2]] * 1e9)
+            ago_s = min(float(match[1]) * _UNITS_S[match[2]], _LAST_NS / 1e9)
+            return max(now_ns - int(ago_s * 1e9), _BEFORE_1970)
         try:
             time = datetime.datetime.fromisoformat(text)
         except ValueError:
@@ -189,7 +202,8 @@ class Offsets:
         if time.tzinfo is None:
             time = time.replace(tzinfo=datetime.UTC)
         passed = time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-        return (passed // datetime.timedelta(microseconds=1)) * 1000
+        time_ns = (passed // datetime.timedelta(microseconds=1)) * 1000
+        return min(max(time_ns, _BEFORE_1970), _LAST_NS)
 
     def _unclear(self) -> JournalError:
         return JournalError(f"option {self._option}: '{self._text}' cannot be read; {_HELP}")

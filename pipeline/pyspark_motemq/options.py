@@ -109,10 +109,7 @@ class Options:
         topics = _topics(values)
         found = cls(
             path,
-            tuple(
-                Broker(url if "://" in url else f"http://{url}", tokens, authority, patience_s)
-                for url in urls
-            ),
+            tuple(Broker.at(url, tokens, authority, patience_s) for url in urls),
             columns_of(values),
             topics,
             patterns if len(patterns) <= _MOST_PATTERNS else (),

@@ -52,12 +52,24 @@ class Broker:
     patience_s: float | None = None
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urllib.parse.urlsplit(self.url)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # a port that is no number, or too large; half of an IPv6 address
+            known = False
+        if not known:
             raise JournalError(
                 f"option brokers: '{self.url}' is no address; write it as http://HOST:PORT, or "
                 "https://HOST:PORT for TLS"
             )
+
+    @classmethod
+    def at(
+        cls, address: str, tokens: str = "", authority: str = "", patience_s: float | None = None
+    ) -> "Broker":
+        """Return the broker at an address, ``HOST:PORT`` or a URL. Raises ``JournalError``."""
+        url = address if "://" in address else f"http://{address}"
+        return cls(url, tokens, authority, patience_s)
 
     def ask(
         self,
@@ -97,9 +109,8 @@ class Broker:
         host, port = str(parts.hostname), parts.port
         connection: http.client.HTTPConnection
         if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=self.ca_file or None)
             connection = http.client.HTTPSConnection(
-                host, port or 8765, timeout=answer_s, context=context
+                host, port or 8765, timeout=answer_s, context=self._context()
             )
         else:
             connection = http.client.HTTPConnection(host, port or 8765, timeout=answer_s)
@@ -112,6 +123,16 @@ class Broker:
             return answer.status, dict(answer.headers), answer.read()
         finally:
             connection.close()
+
+    def _context(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self.ca_file or None)
+        except OSError as error:  # ssl.SSLError is one, too
+            what = "has no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+            raise JournalError(
+                f"option caFile: {self.ca_file} cannot be read here ({what}); it is a PEM file, "
+                "and every executor needs it"
+            ) from error
 
     def _token(self) -> str:
         try:
@@ -294,6 +315,7 @@ class Brokers:
         with ThreadPoolExecutor(len(self._remotes)) as pool:
             for states in pool.map(Remote.partitions, wanted):
                 found.update(states)
+        self._refuse_twice()
         return found
 
     def reachable(self) -> _States:
@@ -315,6 +337,7 @@ class Brokers:
                 self._unreachable.pop(number, None)
             except BrokerUnavailable as error:
                 self._unreachable[number] = str(error)
+        self._refuse_twice()
         return found
 
     def unreachable(self) -> dict[int, str]:
@@ -324,7 +347,7 @@ class Brokers:
     def check(self, all_of_them: bool = False) -> None:
         """Raise ``JournalError`` if no broker answers within seconds, or one refuses.
 
-        ``all_of_them``: also if one of several does not answer.
+        Also if two of them are one. ``all_of_them``: also if one of several does not answer.
         """
         with ThreadPoolExecutor(len(self._remotes)) as pool:
             asked = [pool.submit(remote.partitions, _PATIENCE_S) for remote in self._remotes]
@@ -335,6 +358,19 @@ class Brokers:
         away = [error for error in refused if error is not None]
         if away and (all_of_them or len(away) == len(refused)):
             raise JournalError(str(away[0]))
+        self._refuse_twice()
+
+    def _refuse_twice(self) -> None:
+        """Raise ``JournalError`` if two brokers have one journal: it would be read twice."""
+        seen: dict[str, int] = {}
+        for number, identity in self.identities().items():
+            first = seen.setdefault(identity, number)
+            if first != number:
+                raise JournalError(
+                    f"option brokers: {self._brokers[first].url} and {self._brokers[number].url} "
+                    f"have the same journal, {identity}: they are one broker by two names, or one "
+                    "is a copy of the other; give it once, or its messages are read twice"
+                )
 
     def identities(self) -> dict[int, str]:
         """Return the UUIDs of the journals that were asked, in the order of the brokers."""

@@ -56,9 +56,8 @@ class SinkOptions:
         on_demand = values.get("ondemand", "false").lower()
         if on_demand not in ("true", "false"):
             raise JournalError(f"option onDemand: '{on_demand}' must be true or false")
-        url = url if "://" in url else f"http://{url}"
         return cls(
-            Broker(url, values.get("tokenfile", ""), values.get("cafile", "")),
+            Broker.at(url, values.get("tokenfile", ""), values.get("cafile", "")),
             on_demand == "true",
             _publisher(values),
         )

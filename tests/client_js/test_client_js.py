@@ -3,10 +3,13 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+import hatch_build
+from hatch_build import CustomBuildHook
 from tests.client_js.node import CLIENT, environment, node, run_tests, typescript
 
 _TYPES_S = 120
@@ -58,8 +61,22 @@ def test_programs_get_its_types(tmp_path: Path) -> None:
 
 
 def test_the_wheel_has_it_once() -> None:
-    """As a file of the dashboard, which serves it."""
-    files = WheelBuilder(str(CLIENT.parent)).recurse_included_files()
+    """As a file of the dashboard, which serves it; a checkout has it once, and no link to it."""
+    root = CLIENT.parent
+    tracked = subprocess.run(
+        ["git", "ls-files", "-s", "*umq.js"], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert [line.split()[0] + line.split()[3] for line in tracked.stdout.splitlines()] == [
+        "100644client_js/umq.js"
+    ]
+    builder = WheelBuilder(str(root))
+    build_data: dict[str, Any] = {"artifacts": [], "force_include": {}}
+    hook = CustomBuildHook(str(root), {}, builder.config, None, str(root), "wheel")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hatch_build, "MODULES", ())  # what is compiled is another matter
+        hook.initialize("standard", build_data)
+    with builder.config.set_build_data(builder.get_default_build_data() | build_data):
+        files = list(builder.recurse_included_files())
     found = {each.distribution_path: Path(each.path) for each in files}
     named = [name for name in found if name.endswith("umq.js") or "client_js" in name]
     assert named == ["host_broker/dashboard/umq.js"]

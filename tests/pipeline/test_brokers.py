@@ -132,6 +132,32 @@ def test_a_start_needs_one_broker_that_answers(tmp_path: Path) -> None:
         Brokers([nobody]).check()
 
 
+def test_a_folder_that_is_not_there_is_told_before_spark_starts(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[source]\njournal = "nowhere"\n[tables]\nfolder = "tables"\n')
+    found = CliRunner().invoke(command, ["run", str(file)])
+    assert (found.exit_code, found.output.count("\n")) == (3, 1), found.output
+    assert f"there is no journal folder {tmp_path / 'nowhere'}" in found.output
+    assert not (tmp_path / "tables").exists()
+
+
+def test_one_broker_by_two_names_is_not_read_twice(tmp_path: Path) -> None:
+    with broker("--data", str(tmp_path / "data"), "--listen", "auto://127.0.0.1:0") as running:
+        port = running.ports["auto"]
+        urls = f"127.0.0.1:{port},localhost:{port}"
+        words = rf"http://127\.0\.0\.1:{port} and http://localhost:{port} have the same journal"
+        reader = StreamReader(Options.read({"brokers": urls, "startingOffsets": "earliest"}))
+        for ask in (reader.initialOffset, reader.reportLatestOffset):
+            with pytest.raises(JournalError, match=words):
+                ask()
+        file = tmp_path / "run.toml"
+        listed = '", "'.join(urls.split(","))
+        file.write_text(f'[source]\nbrokers = ["{listed}"]\n[tables]\nfolder = "tables"\n')
+        found = CliRunner().invoke(command, ["run", str(file)])
+        assert (found.exit_code, found.output.count("\n")) == (3, 1), found.output
+        assert "give it once, or its messages are read twice" in found.output
+
+
 def test_progress_is_one_line_of_a_terminal() -> None:
     query = QueryStatus("bronze", 7, 10, 0.2, 61_200, 1020.0, 240, "")
     silver = QueryStatus("silver", 7, 10, 0.2, 61_200, 1020.0, None, "")

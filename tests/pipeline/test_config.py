@@ -162,6 +162,22 @@ shards = 0
             '[source]\njournal = "j"\nstarting = 7\n[tables]\nfolder = "t"\n',
             "run.toml:3: 'starting' must be a text, not 7",
         ),
+        (
+            '[source]\njournal = "j"\nstarting = "soon"\n[tables]\nfolder = "t"\n',
+            "run.toml:3: starting: 'soon' cannot be read; write earliest, latest, a time",
+        ),
+        (
+            '[source]\nbrokers = ["a", "a:99999"]\n[tables]\nfolder = "t"\n',
+            "run.toml:2: brokers: 'http://a:99999' is no address; write it as http://HOST:PORT",
+        ),
+        (
+            '[source]\nbrokers = ["a", "b", "a"]\n[tables]\nfolder = "t"\n',
+            "run.toml:2: 'brokers' has a twice",
+        ),
+        (
+            '[source]\njournal = "j"\ntopics = ["a/*", "/"]\n[tables]\nfolder = "t"\n',
+            "run.toml:3: 'topics': 'a/*,/' has an empty topic; write it like home/*, lab/lamp",
+        ),
     ],
 )
 def test_single_mistakes(tmp_path: Path, text: str, told: str) -> None:

@@ -121,7 +121,7 @@ _SECOND_5 = "2026-01-01T00:00:05Z"
         ("latest", 12),
         ('{"0": 7}', 7),
         ('{"0": "latest"}', 12),
-        ('{"1": 7}', 0),
+        ('{"1": 0}', 0),
         (_SECOND_5, 6),  # the record of second 4 began before it, that of 6 did not
         ("2026-01-01T02:00:05+02:00", 6),
         ("2026-01-01", 0),
@@ -129,6 +129,12 @@ _SECOND_5 = "2026-01-01T00:00:05Z"
         ("-10min", 0),
         ("-4s", 10),  # it is second 12
         ("- 0.5 h", 0),
+        ("-99999d", 0),  # before 1970
+        (f"-{'9' * 400}d", 0),
+        ("0001-01-01T00:00:00Z", 0),
+        ("9999-12-31T23:59:59Z", 12),
+        ('{"0": -2}', 0),  # as Kafka has them
+        ('{"0": -1}', 12),
     ],
 )
 def test_offsets(tmp_path: Path, text: str, expected: int) -> None:
@@ -140,7 +146,20 @@ def test_offsets(tmp_path: Path, text: str, expected: int) -> None:
     assert found == {0: expected}
 
 
-@pytest.mark.parametrize("text", ["soon", "{", '{"a": 1}', '{"0": true}', "-5 weeks", "{1: 2}"])
+def test_a_number_in_a_partition_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    _append(tmp_path, [2] * 3, 0)
+    folder = Folder(tmp_path)
+    offsets = Offsets("startingOffsets", '{"0": 1, "10": 4}')
+    with pytest.raises(JournalError, match=r"there is no partition 10; there are: 0"):
+        offsets.resolve(folder, folder.partitions(), 0)
+    # What says nothing else than where a new one begins may be there, as a checkpoint has it.
+    Offsets("startingOffsets", '{"0": 1, "10": 0}').resolve(folder, folder.partitions(), 0)
+
+
+_UNREADABLE = ("soon", "{", '{"a": 1}', '{"0": true}', '{"0": -3}', "-5 weeks", "{1: 2}")
+
+
+@pytest.mark.parametrize("text", _UNREADABLE)
 def test_offsets_that_cannot_be_read(text: str) -> None:
     with pytest.raises(JournalError, match=r"option startingOffsets: .* write earliest, latest"):
         Offsets("startingOffsets", text)
@@ -248,6 +267,15 @@ def test_what_passes_by_itself_is_asked_again(
     assert (len(tried) > 1) == passes
 
 
+def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
+    missing, no_pem = tmp_path / "missing.pem", tmp_path / "no.pem"
+    no_pem.write_text("no certificate")
+    for file, why in ((missing, "No such file or directory"), (no_pem, "has no certificate")):
+        words = rf"option caFile: {file} cannot be read here \({why}\); it is a PEM file"
+        with pytest.raises(JournalError, match=words):
+            Remote(Broker("https://127.0.0.1:1", ca_file=str(file))).partitions()
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -261,6 +289,9 @@ def test_what_passes_by_itself_is_asked_again(
         ({"path": "x", "echoes": "some"}, "option echoes: 'some' must be true or false"),
         ({"path": "x", "endingOffsets": "soon"}, "option endingOffsets"),
         ({"brokers": "ftp://x"}, "is no address"),
+        ({"brokers": "http://x:99999"}, "'http://x:99999' is no address"),
+        ({"brokers": "x:87a"}, "'http://x:87a' is no address"),
+        ({"brokers": "http://[::1"}, "is no address"),
     ],
 )
 def test_wrong_options_are_refused_in_words(given: dict[str, Any], words: str) -> None:

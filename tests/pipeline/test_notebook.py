@@ -1,6 +1,7 @@
 """docs/tables.ipynb: its cells run, one after the other, and end in what they promise."""
 
 import ast
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,13 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 import motemq_pipeline
+from motemq_pipeline import notebook, sessions
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.failures import JSON_LOGGERS
 from tests.pipeline.conftest import Tables
 
 _NOTEBOOK = Path(__file__).parents[2] / "docs" / "tables.ipynb"
@@ -73,3 +77,20 @@ def test_a_plot_is_of_a_board_that_there_is(desk: Tables, tmp_path: Path) -> Non
     assert begin < end
     with pytest.raises(PipelineError, match=r"no readings of a board 'x'; there are: .*vpico-1"):
         motemq_pipeline.plot(desk.folder, "x")
+
+
+def test_a_session_of_our_own_prints_no_pages_before_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PySpark's own way is seven kilobytes of JSON for a mistyped column."""
+    started = object()
+    monkeypatch.setattr(sessions, "any_session", lambda *_, **__: contextlib.nullcontext(started))
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    loggers = [PySparkLogger.getLogger(name) for name in JSON_LOGGERS]
+    assert [logger.disabled for logger in loggers] == [False, False]
+    try:
+        assert motemq_pipeline.session() is started
+        assert [logger.disabled for logger in loggers] == [True, True]
+    finally:
+        notebook._MADE.close()
+    assert [logger.disabled for logger in loggers] == [False, False]

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from motemq_pipeline.report import write_report
+from motemq_pipeline.report.page import _duration
 from tests.pipeline.conftest import Tables
 from tests.pipeline.desk import MESSAGES, NO_WILL, ODD_BOARD
 
@@ -66,6 +67,22 @@ def test_the_matrix_shows_outcomes_and_percentiles(page: _Page) -> None:
         ["vpico-1 virtual", "passed p50 505 µs p90 901 µs p99 990 µs", "passed will delay 104 ms"],
         ["vpico-2 virtual", "passed attempt 2 p50 3 ms p90 3.8 ms p99 3.98 ms", "failed"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (850.4, "us", "850 µs"),
+        (2.3456, "ms", "2.35 ms"),
+        (1.2, "s", "1.2 s"),
+        (1_168_123.4, "bytes/s", "1\u202f168\u202f123 bytes/s"),  # not 1.168e+06
+        (201_632.0, "bytes", "201\u202f632 bytes"),
+        (2.5, "count", "2.5 count"),
+        (None, "ms", "\u2013"),
+    ],
+)
+def test_what_was_measured_is_for_people(value: float | None, unit: str, text: str) -> None:
+    assert _duration(value, unit) == text
 
 
 def test_failures_are_listed_with_their_reasons(page: _Page) -> None:

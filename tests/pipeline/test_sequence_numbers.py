@@ -14,21 +14,25 @@ def test_what_is_missing_is_what_did_not_come(batches: list[list[int]]) -> None:
     numbers, came = Numbers(), set[int]()
     for batch in batches:
         numbers.take(ranges_of(np.array(batch, np.int64)))
-        numbers = Numbers.from_text(numbers.expected, numbers.to_text())  # as tables keep it
+        if numbers.first is not None:  # as tables keep it
+            numbers = Numbers.from_text(numbers.first, numbers.expected, numbers.to_text())
         came |= set(batch)
-        missing = set(range(max(came, default=-1) + 1)) - came
+        missing = set(range(min(came, default=0), max(came, default=-1) + 1)) - came
         found = [n for first, last in numbers.missing for n in range(first, last + 1)]
         assert found == sorted(missing)
         assert numbers.gaps == len(missing)
+        assert numbers.first == min(came, default=None)
         assert numbers.expected == max(came, default=-1) + 1
+        assert numbers.different == len(came)
+        assert [n for low, high in numbers.arrived() for n in range(low, high + 1)] == sorted(came)
 
 
 def test_of_very_many_gaps_the_oldest_are_only_counted() -> None:
     numbers = Numbers()
-    numbers.take([(number, number) for number in range(1, 2 * MOST_MISSING + 21, 2)])
+    numbers.take([(number, number) for number in range(1, 2 * MOST_MISSING + 23, 2)])
     assert len(numbers.missing) == MOST_MISSING
     assert (numbers.given_up, numbers.gaps) == (10, MOST_MISSING + 10)
-    assert numbers.to_text().startswith("10 older ones, 20, 22")
-    assert Numbers.from_text(numbers.expected, numbers.to_text()) == numbers
-    numbers.take([(0, 0)])  # too late to be known as missing
+    assert numbers.to_text().startswith("10 older ones, 22, 24")
+    assert Numbers.from_text(1, numbers.expected, numbers.to_text()) == numbers
+    numbers.take([(2, 2)])  # too late to be known as missing
     assert numbers.gaps == MOST_MISSING + 10

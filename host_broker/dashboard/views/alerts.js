@@ -1,21 +1,24 @@
-import { useAnswer } from "../components/asked.js";
+import { PAGE, useAnswer } from "../components/asked.js";
 import { Table } from "../components/table.js";
 import { dateTime } from "../format.js";
 import { html } from "../html.js";
 
+/** Which of the past the page looks at: publications of all alerts together. */
+const ALL = ["alerts/*/*", { last: PAGE }];
+
 /** Alerts of the pipeline: those that are open first. @param {{live: any}} props */
 export function Alerts({ live }) {
-  const { answer, trouble } = useAnswer(live, "alerts");
-  const rows = answer && known(live, answer).map(read);
+  const { told, isKnown, more, trouble } = useTold(live);
+  const rows = isKnown ? known(live, told) : undefined;
   rows?.sort((/** @type {any} */ one, /** @type {any} */ other) => Number(other.open) - Number(one.open));
   return html`
     <h1>Alerts</h1>
     <${Table}
       caption="Alerts"
       rows=${rows}
-      more=${answer?.more}
+      more=${more}
       trouble=${trouble}
-      id=${(/** @type {any} */ row) => row.topic}
+      id=${(/** @type {any} */ row) => row.name}
       empty="There is no alert. The pipeline raises them (docs/alerts.md)."
       columns=${[
         { name: "State", value: (row) => (row.open ? "open" : "cleared"), show: (row) => html`<span class=${row.open ? "tag bad" : "tag good"}>${row.open ? "open" : "cleared"}</span>` },
@@ -30,28 +33,52 @@ export function Alerts({ live }) {
 }
 
 /**
- * Return the last publication of each alert: what the broker remembers, and what is retained.
+ * Return the last that was said of each alert, by what the broker remembers and by what came.
+ *
+ * Several alerts may have one topic, those of a board's sensors: `alert` is the name of each.
  *
  * @param {any} live
- * @param {any} answer
+ * @param {any[]} told publications, as the broker's methods tell them
  * @returns {any[]}
  */
-function known(live, answer) {
-  const found = new Map((answer?.alerts ?? []).map((/** @type {any} */ each) => [each.topic, each]));
+function known(live, told) {
+  const came = [];
   for (const board of live.topics.root.children.get("alerts")?.children.values() ?? []) {
     for (const { topic } of board.children.values()) {
-      if (topic !== null && !(found.get(topic.name)?.at >= topic.at)) {
+      if (topic !== null) {
         const text = typeof topic.payload === "string" ? topic.payload : undefined;
-        found.set(topic.name, { topic: topic.name, text, at: topic.at });
+        came.push({ topic: topic.name, text, at: topic.at });
       }
     }
   }
+  /** @type {Map<string, any>} */
+  const found = new Map();
+  // Those that came are as new as what is told of the same moment, or newer.
+  const all = [...told, ...came].sort((one, other) => (one.at ?? 0) - (other.at ?? 0));
+  for (const alert of all.map(read)) found.set(alert.name, alert);
   return [...found.values()];
 }
 
-/** How many alerts are open. @param {any} live @param {any} answer @returns {number} */
-export function openAlerts(live, answer) {
-  return known(live, answer).map(read).filter((/** @type {any} */ each) => each.open).length;
+/** How many alerts are open. @param {any} live @returns {number} */
+export function useOpenAlerts(live) {
+  return known(live, useTold(live).told).filter((/** @type {any} */ each) => each.open).length;
+}
+
+/**
+ * Return what the broker remembers of alerts: the last of each topic, and the last of all topics.
+ *
+ * @param {any} live
+ * @returns {{told: any[], isKnown: boolean, more: boolean, trouble: string}}
+ */
+function useTold(live) {
+  const { answer, trouble } = useAnswer(live, "alerts");
+  const history = useAnswer(live, "history", ALL).answer;
+  return {
+    told: [...(answer?.alerts ?? []), ...(history?.publications ?? [])],
+    isKnown: answer !== undefined,
+    more: answer?.more === true,
+    trouble,
+  };
 }
 
 /** Read an alert as docs/alerts.md has it; what is none is shown as it is. @param {any} publication */
@@ -65,9 +92,11 @@ function read(publication) {
   }
   if (said === null || typeof said !== "object") {
     const message = publication.text ?? "(not text)";
-    return { topic: publication.topic, board, kind, message, open: true, raised: publication.at, cleared: null };
+    const { topic, at } = publication;
+    return { name: topic, topic, board, kind, message, open: true, raised: at, cleared: null };
   }
   return {
+    name: text(said.alert, publication.topic),
     topic: publication.topic,
     board: text(said.board, board),
     kind: text(said.kind, kind),

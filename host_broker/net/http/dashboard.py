@@ -22,6 +22,7 @@ from host_broker.net.http.principals import HttpAccess
 
 SESSION = "/dashboard/session"
 _ASSETS = "/dashboard/assets"
+_CLIENT = "umq.js"  # the JavaScript client; a package has it among the dashboard's files
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -72,6 +73,8 @@ def _assets() -> tuple[str, Mapping[str, _Asset]]:
         for path in sorted(folder.rglob("*"))
         if path.suffix in _TYPES
     }
+    if _CLIENT not in files:  # a checkout has it once, in the folder of its own
+        files[_CLIENT] = (folder.parents[1] / "client_js" / _CLIENT).read_bytes()
     digest = hashlib.sha256()
     for name, data in files.items():
         digest.update(f"{name} {len(data)} ".encode() + data)

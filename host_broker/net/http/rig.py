@@ -6,12 +6,14 @@ files. Names come from the folder's own listing and never from a request, and no
 
 import asyncio
 import functools
+import heapq
 import json
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from aiohttp import web
 
@@ -20,12 +22,12 @@ from host_broker.net.http.principals import HttpAccess
 from host_broker.net.live_settings import LiveSettings
 
 MOST_RUNS = 100  # that are listed, the newest
-MOST_ENTRIES = 10_000  # of a folder that are looked at
+MOST_ENTRIES = 10_000  # of a folder, the last by their names: days and runs are named by time
 LONGEST_EVENTS_BYTES = 16 * 1024 * 1024  # of a run's events that are read, the first
 LONGEST_LINE_BYTES = 1024 * 1024
 MOST_BOARDS = 256  # of a run
 MOST_REMEMBERED = 16  # runs whose events need not be read again while they are as they were
-LONGEST_REPORT_BYTES = 64 * 1024 * 1024
+_CHUNK_BYTES = 256 * 1024  # of a report, that are read at once
 LONGEST_TEXT = 500  # characters of what a file says
 _LEVELS = ("date=", "rig=", "run=")
 _EVENTS, _REPORT = "events.jsonl", "report.html"
@@ -66,11 +68,18 @@ def routes(live: LiveSettings, access: HttpAccess) -> web.RouteTableDef:
         refusal = access.refusal(request, "subscribe", "$/info/rig")
         if refusal is not None:
             return refusal
-        body = await asyncio.to_thread(_report, live.http.rig, *_names(request))
-        if body is None:
+        opened = await asyncio.to_thread(_report, live.http.rig, *_names(request))
+        if opened is None:
             return mistake(404, "this run has no report, or there is no such run")
         headers = {"Content-Security-Policy": _REPORTS_POLICY, **_NOT_STORED}
-        return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
+        with opened:
+            answer = web.StreamResponse(headers=headers)
+            answer.content_type, answer.charset = "text/html", "utf-8"
+            await answer.prepare(request)
+            while chunk := await asyncio.to_thread(opened.read, _CHUNK_BYTES):
+                await answer.write(chunk)
+            await answer.write_eof()
+        return answer
 
     return table
 
@@ -81,29 +90,30 @@ def _names(request: web.Request) -> tuple[str, str, str]:
 
 
 def _listed(folder: Path) -> list[dict[str, Any]]:
-    """Return the newest runs, each as ``_described`` says it."""
-    runs = sorted(_runs(folder), key=lambda path: path.name, reverse=True)
+    """Return the newest runs below the ``--out`` of ``motemq rig run``, each as ``_described`` says
+    it: those of the last days."""
+    runs: list[Path] = []
+    for date in _folders(folder / "rig", _LEVELS[0]):
+        found = [run for rig in _folders(date, _LEVELS[1]) for run in _folders(rig, _LEVELS[2])]
+        runs += sorted(found, key=lambda path: path.name, reverse=True)
+        if len(runs) >= MOST_RUNS:
+            break
     return [_described(path) for path in runs[:MOST_RUNS]]
 
 
-def _runs(folder: Path) -> Iterator[Path]:
-    """Give the folders of all runs below the ``--out`` of ``motemq rig run``."""
-    for date in _folders(folder / "rig", _LEVELS[0]):
-        for rig in _folders(date, _LEVELS[1]):
-            yield from _folders(rig, _LEVELS[2])
-
-
 def _folders(folder: Path, beginning: str) -> list[Path]:
-    """Return the folders in one, without links, whose names begin so; [] if it cannot be read."""
-    found = []
-    try:
-        with os.scandir(folder) as entries:
-            for _, entry in zip(range(MOST_ENTRIES), entries, strict=False):
-                if entry.name.startswith(beginning) and entry.is_dir(follow_symlinks=False):
-                    found.append(Path(entry.path))
-    except OSError:
-        pass
-    return found
+    """Return the folders in one whose names begin so, the last name first."""
+    names = heapq.nlargest(MOST_ENTRIES, _names_in(folder, beginning))
+    return [folder / name for name in names]
+
+
+def _names_in(folder: Path, beginning: str) -> Iterator[str]:
+    """Give the names of the folders in one, without links, that begin so; none if it cannot be
+    read."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(beginning) and entry.is_dir(follow_symlinks=False):
+                yield entry.name
 
 
 def _find(folder: str, *names: str) -> Path | None:
@@ -112,10 +122,10 @@ def _find(folder: str, *names: str) -> Path | None:
         return None
     path = Path(folder) / "rig"
     for beginning, name in zip(_LEVELS, names, strict=True):
-        found = [each for each in _folders(path, beginning) if each.name == beginning + name]
+        found = next((each for each in _names_in(path, beginning) if each == beginning + name), "")
         if not found:
             return None
-        path = found[0]
+        path /= found
     return path
 
 
@@ -142,21 +152,22 @@ def _changed_ms(file: Path) -> int | None:
     return round(found.st_mtime * 1000) if stat.S_ISREG(found.st_mode) else None
 
 
-def _read(file: Path, most: int) -> bytes | None:
-    """Return the first ``most`` bytes of a file that is no link; None if there is none."""
+def _opened(file: Path) -> BinaryIO | None:
+    """Return a file that is no link, opened; None if there is none."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with open(descriptor, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        return opened.read(most)
+    opened = open(descriptor, "rb")  # noqa: SIM115 - it is the caller's
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return opened
+    opened.close()
+    return None
 
 
-def _report(folder: str, *names: str) -> bytes | None:
+def _report(folder: str, *names: str) -> BinaryIO | None:
     run = _find(folder, *names)
-    return None if run is None else _read(run / _REPORT, LONGEST_REPORT_BYTES)
+    return None if run is None else _opened(run / _REPORT)
 
 
 def _summary(folder: str, *names: str) -> dict[str, Any] | None:
@@ -183,7 +194,11 @@ def _told(file: Path, version: tuple[int, int, int] | None) -> dict[str, Any]:
 
     Pages ask again and again: what has not changed (``version``) is not read again.
     """
-    data = _read(file, LONGEST_EVENTS_BYTES) or b""
+    opened = _opened(file)
+    data = b""
+    if opened is not None:
+        with opened:
+            data = opened.read(LONGEST_EVENTS_BYTES)
     told: dict[str, Any] = {
         "started": "",
         "finished": "",

@@ -22,6 +22,8 @@ _FALSE = (b"false", b"0", b"f", b"no", b"off", b"")
 # A host; or fqs:// in front of it, and where the authorities are for its certificate.
 _HOST = re.compile(r"(?P<tls>fqs://)?(?P<name>[^\s/@?#]{1,253})(?(tls)(\?ca=(?P<ca>.+))?)")
 
+_PORT = re.compile(rb"0*[1-9][0-9]{0,4}")
+
 TABLES = TableFile(
     name="fq.sqlite",
     schema=(
@@ -163,8 +165,8 @@ def read_tables(found: Mapping[str, Rows]) -> Configuration:
 
 def _fault(port: bytes, source: bytes, password: bytes, exchange: bytes, program: bytes) -> str:
     """Return what is wrong with an upstream, as whom nobody can be asked; "": nothing."""
-    if not port.isdigit() or not 0 < int(port[:9]) <= MAX_PORT:
-        return f"has the port {port!r}"
+    if not _PORT.fullmatch(port) or int(port) > MAX_PORT:
+        return f"has the port {port!r}, which is no number from 1 to {MAX_PORT}"
     user, _, queue = source.partition(b"/")
     if len(user) > MAX_NAME or len(queue) > MAX_QUEUE_FIELD:
         return f"has a source with more than {MAX_NAME} bytes before its slash, or too many behind"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from host_broker.broker_view import BrokerView
 from host_broker.bus.commands import Checkpoint, Command, PublishMany, Reply
 from host_broker.bus.outcomes import Outcome, Outcomes
 from host_broker.bus.queue import Queue
@@ -27,7 +28,14 @@ from host_broker.protocols.fq.pages import (
     unmarked,
 )
 from host_broker.protocols.fq.peering import Peering, Tag
-from host_broker.protocols.fq.queues import MODULUS, Binding, Exchange, FqClient, FqQueue
+from host_broker.protocols.fq.queues import (
+    MODULUS,
+    Binding,
+    Exchange,
+    FqClient,
+    FqQueue,
+    queue_path,
+)
 from host_broker.protocols.fq.session import COUNTERS, HOPS, ID, SENDER
 from host_broker.protocols.fq.shared import FqShared
 from host_broker.tables import Rows
@@ -56,6 +64,8 @@ class InternalSession(Session):
         self._connection = connection
         self.deadline: float | None = None
         self._denied = ""
+        assert shared.context.view is not None  # noqa: S101 - every broker has one
+        self._view: BrokerView = shared.context.view
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take nothing: there is no socket."""
@@ -82,7 +92,7 @@ class InternalSession(Session):
 
     def refused(self, action: str, topic: bytes) -> Sequence[Command]:
         """Note what the answer has to say."""
-        self._denied = f"you may not {action} {topic.decode(errors='backslashreplace')}"
+        self._denied = _denial(action, topic)
         return NOTHING
 
     def asked(self, request: PageRequest, now: float) -> Sequence[Command]:
@@ -128,10 +138,18 @@ class InternalSession(Session):
     # ---- checkpoints ----
 
     def _checkpoint(self, request: PageRequest) -> Sequence[Command]:
-        """Do what is asked, in fqd's order of faults."""
+        """Do what is asked, in fqd's order of faults; who may not use the queue learns nothing of
+        it, not even that there is none."""
         mark = read_mark(request)
-        reason = mark if isinstance(mark, str) else self._why_not(mark)
-        if isinstance(mark, str) or reason:
+        if isinstance(mark, str):
+            return [Reply(lambda: unmarked(mark))]
+        path = queue_path(mark.queue)
+        if self._view.may(self._connection, "subscribe", path):
+            self._view.deny(self._connection, "subscribe", path)
+            denied = _denial("subscribe", path)
+            return [Reply(lambda: refused(denied, 403))]
+        reason = self._why_not(mark)
+        if reason:
             return [Reply(lambda: unmarked(reason))]
         refusals: list[str] = []
 
@@ -140,12 +158,9 @@ class InternalSession(Session):
             return NOTHING
 
         def answer() -> PageAnswer:
-            if self._denied:
-                return refused(self._denied, 403)
             refusal = refusals[0] if refusals else "nobody did it"
             return unmarked(_REFUSALS.get(refusal, refusal)) if refusal else marked(mark)
 
-        path = self._shared.queues.by_name[mark.queue].path
         return [Checkpoint(path, mark.do, mark.name, mark.number, answered), Reply(answer)]
 
     def _why_not(self, mark: Mark) -> str:
@@ -175,6 +190,10 @@ class InternalSession(Session):
             _exchange(queues.together, queues.no_exchange),
             [_queue(each, on_bus.get(each.path)) for each in queues.by_name.values()],
         )
+
+
+def _denial(action: str, path: bytes) -> str:
+    return f"you may not {action} {path.decode(errors='backslashreplace')}"
 
 
 def _exchange(exchange: Exchange, no_exchange: int = 0) -> ExchangeFigures:

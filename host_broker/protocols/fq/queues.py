@@ -328,7 +328,7 @@ class Queues:
         ]
 
     def _make(self, wanted: WantedQueue) -> FqQueue:
-        path = QUEUES + queue_level(wanted.name)
+        path = queue_path(wanted.name)
         queue = FqQueue(
             wanted.name, path, wanted.kind, wanted.private, wanted.policy, wanted.backlog
         )
@@ -587,6 +587,11 @@ class Queues:
             return found
 
         return wants
+
+
+def queue_path(name: bytes) -> bytes:
+    """Return the name on the bus of a queue, whether there is one or not."""
+    return QUEUES + queue_level(name)
 
 
 def _memory_of(program: bytes) -> int:

@@ -100,6 +100,8 @@ class RequestByTopics:
             return None
         if how == b"unanswered":
             return Timeout(f"'{self.target}' did not answer in the time that the broker allows")
+        if how == b"too long":
+            return ClientError(f"'{self.target}' cannot be sent a question of that length")
         return NotThere(f"'{self.target}' went before it had answered")
 
     @staticmethod

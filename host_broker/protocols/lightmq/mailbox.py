@@ -2,7 +2,8 @@
 
 Beneath ``lightmq/ID``: ``up`` what it SENDs; ``down`` is sent to it, and its responses are
 ``reply``. With correlation: ``request/TAG`` is sent to it, its response is ``reply/TAG``, and then
-``done/TAG`` says ``answered``; or ``unanswered`` (none came in time), ``gone`` (the client has).
+``done/TAG`` says ``answered``; or ``unanswered`` (none came in time), ``gone`` (the client has),
+``too long`` (no SEND can carry the request).
 If somebody subscribes to ``up/*``, what it SENDs under an id is ``up/NUMBER`` too, and what is
 published as ``answer/NUMBER`` is the response.
 """
@@ -98,7 +99,7 @@ class Mailbox(Role):
         self._set_deadline()
         return [
             Publish(b"%s/%s" % (self._reply, request.tag), data),
-            self._done(request, b"answered"),
+            self._done(request.tag, b"answered"),
         ]
 
     def deliver(self, delivery: Delivery, now: float) -> Sequence[Command]:
@@ -125,14 +126,14 @@ class Mailbox(Role):
         for id, request in list(self._requests.items()):
             if request.until <= now:
                 del self._requests[id]
-                commands.append(self._done(request, b"unanswered"))
+                commands.append(self._done(request.tag, b"unanswered"))
         self._set_deadline()
         return commands
 
     def ended(self, now: float) -> Sequence[Command]:
         """Tell those who wait."""
         requests, self._requests = self._requests, {}
-        return [self._done(request, b"gone") for request in requests.values()]
+        return [self._done(request.tag, b"gone") for request in requests.values()]
 
     def _send_down(self, delivery: Delivery) -> Sequence[Command]:
         spell, downs, most = self._codec.send, self._downs, self._settings.max_pending
@@ -155,7 +156,7 @@ class Mailbox(Role):
 
     def _send_request(self, tag: bytes, body: bytes, now: float) -> Sequence[Command]:
         if len(body) > MAX_SEND:
-            return [Discard("R16")]
+            return [Discard("R16"), self._done(tag, b"too long")]
         if len(self._reply) + 1 + len(tag) > MAX_TOPIC:
             return [Discard("R17")]  # asked by a wildcard, and no topic could hold the reply
         id = self._unused_id()
@@ -163,7 +164,7 @@ class Mailbox(Role):
         commands: list[Command] = [Send(self._codec.send(id, body))]
         if len(self._requests) > self._settings.max_pending:
             oldest = self._requests.pop(next(iter(self._requests)))
-            commands.append(self._done(oldest, b"unanswered"))
+            commands.append(self._done(oldest.tag, b"unanswered"))
         return commands
 
     def _respond(self, number: bytes, body: bytes) -> Sequence[Command]:
@@ -174,8 +175,8 @@ class Mailbox(Role):
             return [Discard("R17"), Send(self._codec.sendresp(id, b""), acknowledges=True)]
         return [Send(self._codec.sendresp(id, body), acknowledges=True)]
 
-    def _done(self, request: _Request, how: bytes) -> Publish:
-        return Publish(path(self._level, "done") + b"/" + request.tag, how, own=True)
+    def _done(self, tag: bytes, how: bytes) -> Publish:
+        return Publish(path(self._level, "done") + b"/" + tag, how, own=True)
 
     def _set_deadline(self) -> None:
         # The oldest of either is the first that is late.

@@ -532,7 +532,7 @@ class Calls:
     def _wills(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         page = self._page(arguments, 0)
         self._allow("subscribe", b"$/info/wills")
-        found = self._shared.view.wills(page.after, page.limit + 1)
+        found, after = self._shared.view.wills(page.after, page.limit)
         told = [
             {
                 "id": each.connection,
@@ -546,7 +546,6 @@ class Calls:
             for each in found
             if self._may_hear(each.topic)
         ]
-        after = found[-1].connection if len(found) > page.limit else None
         self._answer_page(call, "wills", told, after)
         return NOTHING
 
@@ -586,9 +585,7 @@ class Calls:
         from_ms, to_ms = options.get("from", 0), options.get("to", _MOST_MS)
         if last and ("from" in options or "to" in options):
             raise CallFailed(MALFORMED, "history: 'last', or 'from' and 'to'")
-        if max(last, limit) > most:
-            text = f"history: 'last' and 'limit' are 1 to {most}"
-            raise CallFailed(MALFORMED, text, "umq.max_page")
+        last, limit = min(last, most), min(limit, most)
         if options.get("last", 1) < 1 or limit < 1 or not 0 <= from_ms < to_ms <= _MOST_MS:
             raise CallFailed(
                 MALFORMED, "history: 'last' and 'limit' are 1 or more, 'from' before 'to'"
@@ -637,11 +634,9 @@ class Calls:
         """Read which part of a long answer is wanted; ``first``: what comes before all others."""
         kind = type(first)
         options = arguments.options(0, {"prefix": str, "after": kind, "limit": int})
-        limit = options.get("limit", min(100, self._settings.max_page))
-        if not 1 <= limit <= self._settings.max_page:
-            most = self._settings.max_page
-            text = f"{arguments.method}: 'limit' is 1 to {most}"
-            raise CallFailed(MALFORMED, text, "umq.max_page" if limit > most else "")
+        limit = min(options.get("limit", 100), self._settings.max_page)
+        if limit < 1:
+            raise CallFailed(MALFORMED, f"{arguments.method}: 'limit' is 1 or more")
         try:
             for each in (options.get("prefix", ""), str(options.get("after", ""))):
                 each.encode()

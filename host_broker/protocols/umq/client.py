@@ -12,6 +12,7 @@ Why so long: it is one state machine.
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
@@ -55,6 +56,9 @@ _LARGEST_TEXT = 64 * 1024 * 1024  # bytes of a text message of the broker
 _LARGEST_ATTACHMENT = 64 * 1024 * 1024
 _MOST_ATTACHMENTS = 65_536  # announced, and yet to come
 _HELD_BYTES = 128 * 1024 * 1024  # of unfinished messages and attachments
+# Bytes of a body that is a part of the text, where some characters take six.
+_LONGEST_BODY_IN_TEXT = 64 * 1024
+_LONGEST_HEAD = 64  # bytes of a call's text before its payload
 _WINDOW = 64  # calls without an answer; brokers take four times as many (umq.max_calls)
 _DEEPEST = 128  # levels: as many ``*`` fill a topic's 255 bytes
 _UNANSWERED = "did not answer a call"
@@ -175,6 +179,9 @@ class UmqClientSession(ClientSession):
         self._syncs: dict[int, _Awaited] = {}  # by operation, the oldest first
         self._pings: dict[int, float] = {}  # when, by operation
         self._refused: ClientError | None = None  # the first publication that was, since a sync
+        # What the broker takes, as its welcome says: bytes of a text, and of an attachment.
+        self._max_text: int | None = None
+        self._max_attachment: int | None = None
 
     # ---- the connection ----
 
@@ -353,6 +360,7 @@ class UmqClientSession(ClientSession):
                     read.tell(self._settled(asked, _Answered({}, error=self._error(event.payload))))
             case events.Welcome():
                 self._state = _State.READY
+                self._read_limits(event.payload)
                 if self.name:
                     self._peer.set_attribute("name", self.name)
                 self._push()
@@ -472,6 +480,17 @@ class UmqClientSession(ClientSession):
                     self._refused = None
         return told
 
+    def _read_limits(self, welcome: str) -> None:
+        """Read what the broker takes; one that does not say it says so when it is too much."""
+        try:
+            said = json.loads(welcome)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(said, dict):
+            text, attachment = said.get("max_text"), said.get("max_attachment")
+            self._max_text = text if isinstance(text, int) else None
+            self._max_attachment = attachment if isinstance(attachment, int) else None
+
     # ---- the end ----
 
     def _error(self, payload: str) -> ClientError:
@@ -522,12 +541,11 @@ class UmqClientSession(ClientSession):
         answer: _Answer,
     ) -> None:
         """Call a method whose second argument is a body: text, or else an attachment."""
-        text: str | None
-        attachments: Sequence[bytes]
-        try:
-            text, attachments = body.decode(), ()
-        except UnicodeDecodeError:
-            text, attachments = None, (bytes(body),)
+        text: str | None = None
+        if len(body) <= _LONGEST_BODY_IN_TEXT:
+            with suppress(UnicodeDecodeError):
+                text = body.decode()
+        attachments = (bytes(body),) if text is None else ()
         arguments = [method, first, text] if options is None else [method, first, text, options]
         self._enqueue(arguments, attachments, answer)
 
@@ -556,6 +574,16 @@ class UmqClientSession(ClientSession):
         self, arguments: Sequence[object], attachments: Sequence[bytes], answer: _Answer
     ) -> None:
         payload = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+        where = self.setup.where
+        for attachment in attachments:
+            most = self._max_attachment
+            if most is not None and len(attachment) > most:
+                text = f"{where} takes at most {most} (umq.max_attachment, bus.max_body)"
+                raise BadArgument(f"a body has {len(attachment)} bytes, {text}")
+        size = len(payload.encode(errors="replace")) + _LONGEST_HEAD
+        if self._max_text is not None and size > self._max_text:
+            text = f"{where} takes at most {self._max_text} (umq.max_text)"
+            raise BadArgument(f"a call has about {size} bytes of text, {text}")
         self._last_serial += 1
         self._waiting.append(_Call(self._last_serial, payload, attachments, answer))
         self._push()

@@ -10,7 +10,7 @@ from math import inf
 from weakref import proxy
 
 from host_broker.access.principal import Principal
-from host_broker.access.sessions import of_this_host
+from host_broker.access.sessions import LoginSession, LoginSessions, of_this_host
 from host_broker.access.web import Origin, bearer, is_foreign, is_misled, is_token
 from host_broker.bus.commands import (
     Authenticate,
@@ -86,9 +86,9 @@ class UmqSession(Session):
         self._socket = WebSocket("server", settings.max_text, shared.max_attachment, shared.held)
         self._calls = Calls(proxy(self))  # or only the collector of garbage would end both
         self._state = _State.WAIT_REQUEST
-        self._request: Upgrade | None = None
+        self._request: Upgrade | None = None  # until it is known who that is
         self._is_reading = False  # what the client has said is being done
-        self._by_cookie = False  # it is who it is as long as that session lasts
+        self._web_session: LoginSession | None = None  # by which it is who it is
         self._silent_until: float | None = self.deadline
         self._pinged = False  # a pong is awaited
         self._is_pacing = False
@@ -98,8 +98,6 @@ class UmqSession(Session):
 
     def received(self, data: bytes, now: float) -> Iterable[Command]:
         """Take one read. Each message is looked at when what the one before it asks for is done."""
-        if self._by_cookie and self._state is _State.OPEN and self._web_user(now) is None:
-            return self._refuse("the session is over")
         self._socket.feed(data)
         return self._read(now)
 
@@ -147,6 +145,8 @@ class UmqSession(Session):
 
     def tick(self, now: float) -> Sequence[Command]:
         """End a silent client, and calls that take too long; tell what had to wait for its time."""
+        if self._web_session is not None and not self._web_sessions.lasts(self._web_session, now):
+            return self._done(self._over())
         commands: list[Command] = []
         if self._silent_until is not None and now >= self._silent_until:
             commands += self._too_silent(now)
@@ -173,11 +173,11 @@ class UmqSession(Session):
         return self._done(commands)
 
     def closed(self, now: float) -> Sequence[Command]:
-        """Say what still waits, and from now on everything at once: perhaps the broker stops, and
-        wills are yet to come."""
+        """If the broker stops, say all that still waits, and from now on everything at once: wills
+        are yet to come."""
         self.deadline = self._silent_until = None
         self._is_leaving = True
-        if self._state is not _State.OPEN:
+        if self._state is not _State.OPEN or not self.shared.view.is_ending:
             self._close()
             return NOTHING
         return self._told(inf)
@@ -187,6 +187,9 @@ class UmqSession(Session):
     def _take(self, item: Item, now: float) -> list[Command]:
         match item:
             case str() | bytes():
+                session = self._web_session
+                if session is not None and not self._web_sessions.use(session, now):
+                    return self._over()
                 events = self.peer.receive(item)
                 return [command for event in events for command in self._said(event, now)]
             case Upgrade():
@@ -288,6 +291,7 @@ class UmqSession(Session):
         """Return what ``Authenticate`` is to look at, or why nobody is to look."""
         view, request = self.shared.view, self._request
         assert request is not None  # noqa: S101 - for mypy; there is no hello without one
+        self._request = None  # its head may be long
         found = _read_hello(hello)
         if isinstance(found, str):
             return found
@@ -298,33 +302,44 @@ class UmqSession(Session):
         if view.is_open:
             token = view.http.token
             shown = found.token is not None and is_token(found.token, token)
-            if token and not shown:
-                self._by_cookie = self._web_user(now) is not None
-                if not self._by_cookie:
-                    return "send the token that belongs to http.token"
+            if token and not shown and not self._has_web_session(request, now):
+                return "send the token that belongs to http.token"
             is_here = view.peer_of(self.connection).loopback
             if not (token or is_here or principal.is_known):
                 return "without http.token, only programs on this machine may ask"
             return _Credentials(found.user)
-        if found.is_empty and not principal.is_known:
-            user = self._web_user(now)
-            self._by_cookie = user is not None
-            return _Credentials(known=user)
+        if found.is_empty and not principal.is_known and self._has_web_session(request, now):
+            assert self._web_session is not None  # noqa: S101 - for mypy
+            return _Credentials(known=self._web_session.principal)
         return found
 
-    def _web_user(self, now: float) -> Principal | None:
-        """Return whose session of the broker's pages the cookies of the request tell."""
-        view = self.shared.view
-        cookies: Sequence[str] = self._request.all("cookie") if self._request is not None else ()
-        if view.peer_of(self.connection).encrypted:
+    def _has_web_session(self, request: Upgrade, now: float) -> bool:
+        """Look for the session of the broker's pages that the cookies of the request tell; this
+        connection lasts as long as it."""
+        cookies: Sequence[str] = request.all("cookie")
+        if self.shared.view.peer_of(self.connection).encrypted:
             cookies = of_this_host(cookies)
-        return view.web_user(cookies, now)
+        self._web_session = self._web_sessions.of_cookies(cookies, now)
+        if self._web_session is None:
+            return False
+        self._web_session.connections.add(self.connection)
+        return True
+
+    @property
+    def _web_sessions(self) -> LoginSessions:
+        return self.shared.view.web_sessions
 
     def _welcome(self, version: int, name: str, now: float) -> Iterable[Command]:
         principal = self.shared.view.principal_of(self.connection)
         self.client = name if principal.is_known or principal.client else ""
         known = None if principal.kind == "anonymous" else principal.client or principal.name
-        self.peer.welcome(version, spelled({"broker": self.shared.version, "principal": known}))
+        said = {
+            "broker": self.shared.version,
+            "principal": known,
+            "max_text": self.shared.settings.max_text,
+            "max_attachment": self.shared.max_attachment,
+        }
+        self.peer.welcome(version, spelled(said))
         self._state = _State.OPEN
         self._allow_silence(now)
         return self._done([]) if self._is_reading else self._go_on(now)
@@ -338,15 +353,21 @@ class UmqSession(Session):
         self.peer.end(REJECTED, reason)
         return self._done(self._end(f"login: {reason}"))
 
+    def _over(self) -> list[Command]:
+        """End with the session of the broker's pages."""
+        reason = "the session is over"
+        self.peer.end(REJECTED, reason)
+        return self._end(reason)
+
     # ---- what they are made of ----
 
     def _told(self, now: float) -> Sequence[Command]:
         """Send the next updates, of what was retained all that is here: the broker gives more of it
-        as that is taken, so it would become ever more."""
+        as that is taken, so it would become ever more. To one that is leaving, all there are."""
         while True:
             for topic, payload, attachments in self.updates.take(now):
                 self.peer.update(topic.id, payload, attachments)
-            if not self.updates.tells_kept:
+            if not (self.updates.tells_kept or (self._is_leaving and self.updates.due(now))):
                 break
         self._calls.told()
         return self._flushed()
@@ -408,6 +429,8 @@ class UmqSession(Session):
             self.deadline = None
             return
         times = [self._silent_until, self._calls.deadline]
+        if self._web_session is not None:
+            times.append(self._web_sessions.ends_at(self._web_session))
         if not self._is_pacing:
             times.append(self.updates.deadline)
         self.deadline = min((each for each in times if each is not None), default=None)
@@ -423,6 +446,9 @@ class UmqSession(Session):
 
     def _close(self) -> None:
         self._state = _State.CLOSED
+        self._request = None
+        if self._web_session is not None:
+            self._web_session.connections.discard(self.connection)
         self.peer.close()
         self.updates.close()
         self._calls.close()

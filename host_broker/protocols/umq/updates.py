@@ -9,6 +9,7 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
 from host_broker.bus.delivery import Delivery
 from host_broker.bus.publication import NO_PROPERTIES, Properties
@@ -29,7 +30,7 @@ class Topic:
 
     ``is_made``: the client was told that it is. ``is_unwanted``: it has said before that it wants
     no more of it. ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no
-    earlier.
+    earlier. ``is_timed``: it is among those that are looked at when they are due.
     """
 
     id: int
@@ -42,6 +43,7 @@ class Topic:
     is_unwanted: bool = False
     dropped: int = 0  # since the client was told last
     due: float = 0.0
+    is_timed: bool = False
     pending: dict[bytes, "Waiting"] = field(default_factory=dict)
 
 
@@ -71,6 +73,9 @@ class Updates:
         self._dropped = dropped
         self._kept: deque[Waiting] = deque()  # is never dropped: it comes as it is taken
         self._live: deque[Waiting] = deque()
+        # A heap of those with ``pending``, by when they are due; no two have the same number.
+        self._timed: list[tuple[float, int, Topic]] = []
+        self._last_timed = 0
         self._count = 0  # in ``live`` and pending
         self._bytes = 0
 
@@ -104,15 +109,17 @@ class Updates:
     def end(self, subscription: Topic) -> None:
         """Forget a topic with what waits of it."""
         self.topics.pop(subscription.id, None)
-        subscription.is_open = False
-        for waiting in subscription.pending.values():
-            self._give_back(waiting)
-        subscription.pending.clear()
+        self._clear(subscription)
+        if subscription.is_timed:
+            self._timed = [each for each in self._timed if each[2] is not subscription]
+            heapify(self._timed)
 
     def close(self) -> None:
         """Forget all."""
-        for subscription in list(self.topics.values()):
-            self.end(subscription)
+        for subscription in self.topics.values():
+            self._clear(subscription)
+        self.topics.clear()
+        self._timed.clear()
         for waiting in self._live:
             self._give_back(waiting)
         self._live.clear()
@@ -128,15 +135,15 @@ class Updates:
     @property
     def deadline(self) -> float | None:
         """When what waits for its time is to be told, None: nothing does."""
-        return min((each.due for each in self.topics.values() if each.pending), default=None)
+        first = self._first_timed()
+        return None if first is None else first.due
 
     def take(self, now: float) -> list[tuple[Topic, str, list[bytes]]]:
         """Return the next updates, as many as go out at once: topic, payload of T, attachments."""
-        for subscription in self.topics.values():
-            if subscription.pending and subscription.due <= now:
-                subscription.due = now + subscription.every_s
-                self._live += subscription.pending.values()
-                subscription.pending.clear()
+        while (first := self._first_timed()) is not None and first.due <= now:
+            first.due = now + first.every_s
+            self._live += first.pending.values()
+            first.pending.clear()
         size = 0
         messages: list[tuple[Topic, list[object], list[bytes]]] = []
         while size < _BATCH_BYTES and (self._kept or self._live):
@@ -171,6 +178,31 @@ class Updates:
         if not pending and subscription.due < now:
             subscription.due = now
         pending[waiting.topic] = waiting
+        if not subscription.is_timed:
+            subscription.is_timed = True
+            self._last_timed += 1
+            heappush(self._timed, (subscription.due, self._last_timed, subscription))
+
+    def _first_timed(self) -> Topic | None:
+        """Return the subscription with pending publications that is due first.
+
+        One that has none any more is forgotten when it is found. If it has some again before that,
+        it is found when it was due then: no later than it is.
+        """
+        while self._timed:
+            first = self._timed[0][2]
+            if first.pending:
+                return first
+            first.is_timed = False
+            heappop(self._timed)
+        return None
+
+    def _clear(self, subscription: Topic) -> None:
+        """End a subscription with what is pending."""
+        subscription.is_open = False
+        for waiting in subscription.pending.values():
+            self._give_back(waiting)
+        subscription.pending.clear()
 
     def _make_room(self, waiting: Waiting) -> bool:
         """Count one more that waits, in the place of the oldest if there are too many.
@@ -195,8 +227,9 @@ class Updates:
         if self._live:
             oldest = self._live.popleft()
         else:
-            pending = next(each.pending for each in self.topics.values() if each.pending)
-            oldest = pending.pop(next(iter(pending)))
+            first = self._first_timed()
+            assert first is not None  # noqa: S101 - else nothing is counted
+            oldest = first.pending.pop(next(iter(first.pending)))
         self._give_back(oldest)
         if oldest.subscription.is_open:
             self._drop(oldest)

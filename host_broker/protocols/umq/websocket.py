@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from wsproto import ConnectionType, WSConnection
-from wsproto.connection import ConnectionState
+from wsproto.connection import Connection, ConnectionState
 from wsproto.events import (
     AcceptConnection,
     BytesMessage,
@@ -117,7 +117,7 @@ class WebSocket:
         self._held = held if held is not None else Budget(1 << 62)
         self._is_server = role == "server"
         kind = ConnectionType.SERVER if self._is_server else ConnectionType.CLIENT
-        self._socket = WSConnection(kind)
+        self._socket: WSConnection | Connection = WSConnection(kind)
         self._head: bytearray | None = bytearray()  # None: it is over
         self._waits = False  # an ``Upgrade`` is to be decided
         self._unread = bytearray()
@@ -274,6 +274,10 @@ class WebSocket:
         """Accept, as a server; what the client has said already comes now."""
         self._say(AcceptConnection(subprotocol=subprotocol))
         self._waits = False
+        opened = self._socket.connection if isinstance(self._socket, WSConnection) else None
+        assert opened is not None  # noqa: S101 - it is accepted
+        # What was for the handshake would keep the head of the request as long as this lasts.
+        self._socket = opened
 
     def refuse(self, status: int, body: str, headers: Headers = ()) -> None:
         """Refuse, as a server, with a body of JSON; it is over."""

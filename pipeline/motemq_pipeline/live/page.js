@@ -43,6 +43,8 @@ function query() {
   return wanted;
 }
 
+const of = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
+
 async function show() {
   const mine = ++asked;
   try {
@@ -55,7 +57,7 @@ async function show() {
     await Plotly.react("plots", found.figure.data, found.figure.layout, { responsive: true });
     const [first, last] = known.get(board.value) || ["", ""];
     if (!found.points) say(`${board.value} has no readings in this time; there are some from ${first} to ${last}.`);
-    else say(`${found.sensors} sensors, ${found.points} points of ${found.table}, ${found.alerts} alerts` +
+    else say(`${of(found.sensors, "sensor")}, ${of(found.points, "point")} of ${found.table}, ${of(found.alerts, "alert")}` +
       (found.whole ? "" : "; the board has more sensors than are shown"));
   } catch (error) {
     if (mine === asked) say(String(error.message || error), true);

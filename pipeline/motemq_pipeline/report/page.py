@@ -59,7 +59,7 @@ def _duration(value: float | None, unit: str) -> str:
         return "\u2013"
     in_us = {"us": 1.0, "ms": 1e3, "s": 1e6}
     if unit not in in_us:
-        return f"{value:.4g} {unit}"
+        return f"{_number(float(value))} {unit}"
     microseconds = value * in_us[unit]
     if microseconds < 1000:
         return f"{microseconds:.0f} µs"

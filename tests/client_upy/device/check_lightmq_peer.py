@@ -55,14 +55,14 @@ def requests_wait_for_room_for_their_answers():
 
 @check
 def a_lost_link_ends_waiting():
+    class Ending:
+        def ipoll(self, ms):
+            stream.ended = True
+            return ()
+
     client, stream = lightmq()
     client.retry_ms = 20
-
-    def later(ms):
-        stream.ended = True
-        stream.feed(b"")
-
-    client._wait = later
+    client._poll = Ending()
     within(0, 300, raises, "closed", client.send, b"x", 5000)
 
 

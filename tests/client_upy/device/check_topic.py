@@ -3,7 +3,7 @@
 from checks import Memory, check, equal, run
 
 from umotemq.fmqp import FmqpClient
-from umotemq.topic import is_like, is_text
+from umotemq.topic import is_text, match
 
 
 def is_taken(topic):
@@ -35,7 +35,7 @@ def topics_are_equivalent_level_by_level():
         (b"a/bc", b"a/b", False),
     ):
         padded = bytearray(b"xx/" + topic + b"/yy")
-        got = is_like(pattern.split(b"/"), padded, 3, 3 + len(topic), True)
+        got = match(pattern.split(b"/"), padded, 3, 3 + len(topic), True)
         equal(got, want, "%r ~ %r" % (pattern, topic))
 
 
@@ -62,7 +62,7 @@ def topics_are_utf8_without_nul():
     ):
         equal((is_text(topic), is_taken(topic)), (want, want), repr(topic))
         levels = [b"*"] * (topic.count(b"/") + 1)
-        equal(is_like(levels, b"xx" + topic, 2, 2 + len(topic), False), want, repr(topic))
+        equal(match(levels, b"xx" + topic, 2, 2 + len(topic), False), want, repr(topic))
 
 
 @check
@@ -77,8 +77,8 @@ def topics_of_the_user_are_checked():
 @check
 def no_topic_is_like_none():
     for trusted in (False, True):
-        equal(is_like([b"*"], b"a", 1, 1, trusted), False)
-        equal(is_like([b"*", b"b"], b"a/b", 0, 3, trusted), True)
+        equal(match([b"*"], b"a", 1, 1, trusted), False)
+        equal(match([b"*", b"b"], b"a/b", 0, 3, trusted), True)
 
 
 run()

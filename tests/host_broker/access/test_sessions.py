@@ -1,5 +1,7 @@
 """Sessions of people who have logged in with a browser: who is found, and when they end."""
 
+import pytest
+
 from host_broker.access.access import Access
 from host_broker.access.principal import Principal
 from host_broker.access.sessions import (
@@ -105,9 +107,36 @@ def test_whose_session_the_cookies_tell() -> None:
     sessions = LoginSessions()
     _begin(sessions, "t1")
     cookies = ["a=t1; motemq_session_8766=other", "motemq_session_8765=t1"]
-    assert sessions.principal(cookies, 1.0) == _ALICE
-    assert sessions.principal(["__Host-motemq_session=t1"], 1.0) == _ALICE
-    assert sessions.principal(["session=t1; x_motemq_session=t1"], 1.0) is None
-    assert sessions.principal([], 1.0) is None
+    there = sessions.find("t1", 1.0)
+    assert there is not None
+    assert sessions.of_cookies(cookies, 1.0) is there
+    assert sessions.of_cookies(["__Host-motemq_session=t1"], 1.0) is there
+    assert sessions.of_cookies(["session=t1; x_motemq_session=t1"], 1.0) is None
+    assert sessions.of_cookies([], 1.0) is None
     many = "; ".join(f"motemq_session_{each}=x" for each in range(10 * MOST_TOKENS))
     assert len(cookie_tokens([many, many])) == MOST_TOKENS
+
+
+def test_each_end_is_told_once() -> None:
+    """Whatever ends it: a log-out, a limit, another password, another session."""
+    sessions = LoginSessions(most=3, most_of_one=2, idle_s=100.0)
+    ended: list[str] = []
+    sessions.on_end = lambda session: ended.append(session.csrf.removeprefix("csrf of "))
+    for number in range(3):
+        _begin(sessions, f"a{number}")
+    assert ended == ["a0"]
+    _begin(sessions, "b0", _BOB)
+    _begin(sessions, "b1", _BOB)
+    assert ended == ["a0", "a1"]
+    for _ in range(2):
+        sessions.end("a2")
+        sessions.keep(lambda session: session.csrf != "csrf of b0")
+    assert ended == ["a0", "a1", "a2", "b0"]
+    last = sessions.find("b1", 50.0)
+    assert last is not None
+    ends_at = sessions.ends_at(last)
+    assert ends_at == pytest.approx(150.0)
+    assert sessions.lasts(last, 150.0) and sessions.ends_at(last) == ends_at  # no use of it
+    assert not sessions.lasts(last, ends_at)
+    assert not sessions.use(last, 1.0)
+    assert (ended[4:], last.is_over) == (["b1"], True)

@@ -99,6 +99,40 @@ def test_the_oldest_checkpoint_goes_when_too_much_is_kept(limits: dict[str, int]
     assert _given(queue) == [6, 7, 8, 9, 10, 11]
 
 
+def test_what_is_acknowledged_out_of_order_is_kept_in_order() -> None:
+    """Which place is the first after which all is there, and what gives way, is by numbers."""
+    queue = _queue(max_messages=3)
+    queue.set_checkpoint(b"start", 0)
+    _put(queue, 3)
+    queue.consume(_CONSUMER, 3, acknowledged=True)
+    queue.assign()
+    assert queue.acknowledge(_CONSUMER, [3, 1, 2]) == 3
+    assert queue.set_checkpoint(b"second", 1)
+    _put(queue, 1)
+    queue.assign()
+    queue.acknowledge(_CONSUMER, [4])
+    assert queue.checkpoints == {b"second": 1}
+    queue.go_back(b"second")
+    ((*again,),) = queue.assign().values()
+    assert [each.number for each in again] == [2, 3, 4]
+
+
+def test_after_a_restart_a_place_can_be_set_as_often_as_before() -> None:
+    """Numbers that were marked as given and never used are no messages that are gone."""
+    queue = _queue()
+    _put(queue, 1)
+    queue.set_checkpoint(b"a", 0)
+    _given(queue)
+    state = spell_state(queue)
+    queue = _queue()
+    queue.restore_state(state)
+    queue.restore(1, b"t", b"body", NO_PROPERTIES)
+    for _ in range(2):
+        assert queue.set_checkpoint(b"a", 1)
+    assert queue.take_forgotten() == [1]
+    assert not queue.set_checkpoint(b"a", 0)
+
+
 def test_what_a_consumer_did_not_get_is_not_kept() -> None:
     """It left because of a message that came before."""
     queue = _queue()

@@ -191,7 +191,90 @@ def test_what_came_for_a_removed_one_can_still_be_taken() -> None:
     all.remove(gone)
     all.deliver(Messages([Message("a", b"2")]))
     assert _taken(all, gone) == [b"1"]
-    assert _taken(all, None) == [b"2"]
+    assert _taken(all, None) == []
+    assert all.unread_bytes == 0
+
+
+def test_what_nobody_will_read_does_not_count() -> None:
+    """Or a program that ends its subscriptions early would hear nothing at all at last."""
+    all = Subscriptions(fmqp().matches)
+    for number in range(1, 7, 2):
+        gone, unread = _subscribed(number, "a/*"), _subscribed(number + 1, "b")
+        for subscribed in (gone, unread):
+            all.add(subscribed)
+        all.inbox_of(gone)
+        all.deliver(Messages([Message("a/x", b"1"), Message("a/y", b"2"), Message("b", b"3")]))
+        all.take(gone)
+        assert all.unread_bytes == 2 * 257
+        all.remove(gone)
+        all.deliver(Messages([Message("a/x", b"under way"), Message("b", b"4")]))
+        assert all.unread_bytes == 2 * 257
+        all.remove(unread)
+        assert _taken(all, unread) == [b"3", b"4"]  # nobody had read it: the first look finds it
+        assert _taken(all, gone) == [b"2"]
+        assert all.unread_bytes == 0
+
+
+def test_what_was_never_subscribed_to_comes_all_the_same() -> None:
+    """LightMQ's broker sends what it likes; also what an old subscription wants that is back."""
+    all = Subscriptions(fmqp().matches)
+    gone = _subscribed(1, "a/*")
+    all.add(gone)
+    all.remove(gone)
+    all.deliver(Messages([Message("b", b"1"), Message("a/1", b"2")]))
+    assert _taken(all, None) == [b"1"]
+    all.add(_subscribed(2, "a/1"))
+    all.deliver(Messages([Message("a/1", b"3"), Message("a/2", b"4")]))
+    assert _taken(all, None) == [b"3"]
+    all.add(_subscribed(3, "a/*"))
+    all.deliver(Messages([Message("a/2", b"5")]))
+    assert _taken(all, None) == [b"5"]
+
+
+def test_what_was_told_of_one_that_left_is_for_nobody() -> None:
+    all = Subscriptions(lambda pattern, topic: True)
+    first, second = _subscribed(1, "a/*"), _subscribed(2, "a/b")
+    for subscribed in (first, second):
+        all.add(subscribed)
+    all.remove(first)
+    all.deliver(Messages([Message("a/b", b"1")], subscription=1))
+    all.deliver(Messages([Message("a/b", b"2")], subscription=2))
+    assert _taken(all, second) == [b"2"]
+    assert all.unread_bytes == 0
+
+
+def test_what_a_leaving_reader_has_not_taken_is_told_of_nobody() -> None:
+    """Whoever reads next has what it wants of it, also behind what was told of others."""
+    all = Subscriptions(lambda pattern, topic: pattern == topic)
+    first, second, third = (
+        _subscribed(1, "jobs"),
+        _subscribed(2, "jobs"),
+        _subscribed(3, "other"),
+    )
+    for subscribed in (first, second, third):
+        all.add(subscribed)
+    all.inbox_of(first)
+    all.deliver(Messages([Message("other", b"%d" % n) for n in range(3)], subscription=3))
+    all.deliver(Messages([Message("jobs", b"9", receipt=9)], subscription=1))
+    assert isinstance(all.take(None), Message)  # what is left is told of the third
+    all.remove(first)
+    assert _taken(all, second) == [b"9"]
+    assert _taken(all, third) == [b"1", b"2"]
+
+
+def test_signs_between_messages_do_not_outlive_them() -> None:
+    all = Subscriptions(lambda pattern, topic: True)
+    for number in range(1, 100, 2):
+        first, second = _subscribed(number, "a/*"), _subscribed(number + 1, "a/b")
+        for subscribed in (first, second):
+            all.add(subscribed)
+        for _ in range(5):
+            all.deliver(Messages([Message("a/b", b"x")], subscription=number))
+            all.deliver(Messages([Message("a/b", b"y")], subscription=number + 1))
+        for subscribed in (first, second):
+            assert len(_taken(all, subscribed)) == 5
+            all.remove(subscribed)
+    assert not all.inbox.items
 
 
 def test_what_a_leaving_reader_has_not_taken_is_for_one_who_reads() -> None:

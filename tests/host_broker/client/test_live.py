@@ -51,6 +51,18 @@ def test_importing_motemq_loads_no_client() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_who_ends_subscriptions_early_hears_the_next_ones(url: str) -> None:
+    """What it has not read of them, and what was under way, is in nobody's way."""
+    with connect(url) as publisher, connect(url, unread_bytes=100_000) as client:
+        for number in range(300):
+            publisher.publish(f"early/{number % 3}/{number}", bytes(10_000), retain=True)
+        publisher.sync()
+        for number in range(6):
+            subscription = client.subscribe(f"early/{number % 3}/*")
+            assert subscription.receive(_SOON_S) is not None
+            subscription.unsubscribe()
+
+
 def test_a_confirmed_subscription_begins_with_a_message(url: str) -> None:
     """None means that nothing came, not that the subscription is active: that was waited for."""
     with connect(url) as client:

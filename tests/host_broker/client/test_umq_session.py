@@ -284,6 +284,43 @@ def test_the_next_sync_tells_of_a_refused_publication() -> None:
     assert done == Done(8)
 
 
+def test_long_bodies_are_attachments() -> None:
+    """As text each character may take six."""
+    broker = _ready()
+    for body in (b"x" * 65_536, b"x" * 65_537):
+        broker.session.publish(Publication("a", body), 0.2)
+    (_, short, _), (_, long, attachments) = broker.calls()
+    assert short == ["publish", "a", "x" * 65_536, {}]
+    assert (long, list(attachments)) == (["publish", "a", None, {}], [b"x" * 65_537])
+
+
+def test_what_the_broker_does_not_take_is_not_sent() -> None:
+    """Its welcome says how much that is; else each new connection would end by it again."""
+    broker, _ = _greeted()
+    broker.peer.welcome(1, json.dumps({"max_text": 2000, "max_attachment": 100_000}))
+    broker.tell()
+    broker.heard()
+    with pytest.raises(BadArgument, match=r"umq\.max_attachment"):
+        broker.session.publish(Publication("a", b"x" * 100_001), 0.2)
+    with pytest.raises(BadArgument, match=r"umq\.max_text"):
+        broker.session.publish(Publication("a", b"\0" * 400), 0.2)
+    with pytest.raises(BadArgument, match=r"umq\.max_text"):
+        broker.session.call(1, "board", "\N{EURO SIGN}".encode() * 700, 0.2)
+    assert broker.calls() == []
+    broker.session.publish(Publication("a", b"x" * 1900), 0.2)
+    broker.session.publish(Publication("a", b"x" * 100_000), 0.2)
+    assert len(broker.calls()) == 2
+
+
+@pytest.mark.parametrize("welcome", ["", "[]", "no JSON", '{"max_text": "x"}'])
+def test_a_broker_need_not_say_what_it_takes(welcome: str) -> None:
+    broker, _ = _greeted()
+    broker.peer.welcome(1, welcome)
+    assert Ready() in broker.tell()
+    broker.session.publish(Publication("a", b"x" * 1_000_000), 0.2)
+    assert broker.calls()
+
+
 def test_ping_is_one_of_the_websocket() -> None:
     broker = _ready()
     broker.session.ping(3, 1.0)

@@ -11,6 +11,7 @@ from host_broker.client import Client, connect
 from tests.boards.reports.made_run import MadeRun, passing_board
 from tests.host_broker.net.answering_board import answering
 from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.host_broker.net.certificates import Authority
 from tests.hostile_names import HOSTILE
 
 VIEWS = (
@@ -34,6 +35,9 @@ _SCRIPTS = (
     "constructor",
 )
 NAMES = tuple(name for name in (*HOSTILE, *_SCRIPTS) if "\0" not in name)
+_LONGEST_COMMON_NAME = 64  # characters
+# What certificates of a careless authority may say.
+PRINCIPALS = tuple(name for name in NAMES if len(name) <= _LONGEST_COMMON_NAME)
 
 
 def made_runs(out: Path) -> None:
@@ -119,8 +123,11 @@ def hostile(folder: Path) -> Iterator[BrokerProcess]:
     # Boards that only say their names: nobody asks them whether they live, and ">" means nothing.
     named = (f"http.rig={out}", "lightmq.ping_interval_s=0", "lightmq.calls=false")
     options = [word for each in named for word in ("--set", each)]
+    authority = Authority(folder, "ca")
+    cert, key = authority.issue("server")
+    tls = f"fmqps://127.0.0.1:0?cert={cert}&key={key}&client_ca={authority.file}"
     with (
-        broker("--listen", "auto://127.0.0.1:0", *options) as running,
+        broker("--listen", "auto://127.0.0.1:0", "--listen", tls, *options) as running,
         contextlib.ExitStack() as stack,
     ):
         at = f"127.0.0.1:{running.ports['auto']}"
@@ -147,6 +154,10 @@ def hostile(folder: Path) -> Iterator[BrokerProcess]:
         for name in NAMES:
             if len(name.encode()) < 100 and name.isprintable():
                 feed.subscribe(name, confirm=True)
+        for number, name in enumerate(PRINCIPALS):
+            cert, key = authority.issue(name, stem=f"client-{number}")
+            files = f"ca={authority.file}&cert={cert}&key={key}"
+            stack.enter_context(connect(f"fmqps://127.0.0.1:{running.ports['fmqps']}?{files}"))
         for name in NAMES:
             board = stack.enter_context(running.raw("auto"))
             raw = name.encode()

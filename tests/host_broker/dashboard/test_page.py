@@ -2,20 +2,22 @@
 
 import hashlib
 import json
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, Route, WebSocket, expect
 
-from host_broker.access.users import User, token_hash
+from host_broker.access.users import User, name_fault, token_hash
 from host_broker.client import connect
 from host_broker.net.access.access_files import write_users
+from host_broker.printable import printable_lines
 from tests.host_broker.dashboard.conftest import NewPage
 from tests.host_broker.dashboard.packages import node_modules
-from tests.host_broker.dashboard.scenery import NAMES, VIEWS, hostile, ordinary
+from tests.host_broker.dashboard.scenery import NAMES, PRINCIPALS, VIEWS, hostile, ordinary
 from tests.host_broker.net.broker_process import broker
 from tests.hostile_names import harm
 
@@ -255,6 +257,55 @@ def test_who_may_see_little_is_told_what_is_missing(guarded: int, new_page: NewP
         expect(page.locator(".notice.bad").first).to_be_visible()
 
 
+def test_what_may_not_be_seen_is_not_asked_for_all_the_time(
+    guarded: int, new_page: NewPage
+) -> None:
+    watched = new_page()
+    watched.forgiven = ("status of 403",)
+    sockets: list[WebSocket] = []
+    asked: list[str] = []
+    watched.page.on("websocket", lambda socket: sockets.append(socket))
+    watched.page.on("request", lambda request: asked.append(request.url))
+    watched.page.clock.install()
+    page = watched.open(guarded, "#/queues")
+    _log_in(page, "guest", "guest")
+    expect(page.locator(".notice.bad").first).to_contain_text("you may not subscribe")
+    (socket,) = sockets
+    socket.on("framesent", lambda frame: asked.append(str(frame)))
+    for tick in range(20):  # less than anything has for its answer
+        if tick == 10:
+            seen = len(asked)
+        page.clock.run_for(500)
+        page.evaluate("fetch('/dashboard/session')")
+    allowed = ("/dashboard/session", "motemq/echo/")
+    again = [each for each in asked[seen:] if not any(map(each.__contains__, allowed))]
+    assert again == []
+    with socket.expect_event("framesent", lambda frame: '"queues"' in frame):
+        page.clock.run_for(30_000)  # the rights may have changed
+
+
+def test_a_log_out_that_fails_is_told(guarded: int, new_page: NewPage) -> None:
+    watched = new_page()
+    watched.forgiven = ("net::ERR_FAILED",)
+    page = watched.open(guarded)
+    _log_in(page, "alice", _TOKEN)
+    expect(page.locator("header .state")).to_contain_text("live")
+
+    def fail(route: Route) -> None:
+        if route.request.method == "DELETE":
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route("**/dashboard/session", fail)
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("alert")).to_contain_text("You are not logged out")
+    expect(page.locator("header .state")).to_contain_text("live")
+    page.unroute("**/dashboard/session")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
 def test_who_may_not_use_umq_is_told_so_and_does_not_hammer_the_broker(
     guarded: int, new_page: NewPage
 ) -> None:
@@ -352,6 +403,51 @@ def test_no_alert_breaks_the_page(new_page: NewPage) -> None:
             expect(page.locator("main")).to_contain_text("all is well")
 
 
+def test_an_alert_is_open_until_it_is_cleared(new_page: NewPage) -> None:
+    """Those of a board's sensors have one topic."""
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        port = running.ports["auto"]
+        with connect(f"fmqp://127.0.0.1:{port}") as client, connect(f"umq://127.0.0.1:{port}"):
+
+            def say(sensor: str, cleared: str | None) -> None:
+                said = {"alert": f"range {sensor}", "board": "b1", "kind": "range"}
+                text = {"message": f"{sensor} is out of range", "cleared_at": cleared}
+                client.publish("alerts/b1/range", json={**said, **text})
+                client.sync()
+
+            say("warmth", None)
+            say("damp", None)
+            say("damp", "2026-11-26T10:04:00Z")
+            page = new_page().open(port, "#/alerts")
+            rows, badge = page.locator("tbody tr"), page.locator("nav .tag.bad")
+            expect(rows.filter(has_text="warmth")).to_contain_text("open")
+            expect(rows.filter(has_text="damp")).to_contain_text("cleared")
+            expect(badge).to_contain_text("1 open")
+            say("warmth", "2026-11-26T10:05:00Z")
+            expect(rows).to_have_count(2)
+            expect(rows.filter(has_text="warmth")).to_contain_text("cleared")
+            expect(badge).to_have_count(0)
+
+
+def test_small_pages_of_the_broker_are_enough(tmp_path: Path, new_page: NewPage) -> None:
+    """umq.max_page: the page shows what it gets, and that there is more."""
+    options = ("--set", "umq.max_page=3", "--data", str(tmp_path))
+    with broker("--listen", "auto://127.0.0.1:0", *options) as running:
+        port = running.ports["auto"]
+        with connect(f"fmqp://127.0.0.1:{port}") as client:
+            for number in range(5):
+                client.publish(f"home/{number}", b"%d" % number, retain=True)
+            client.sync()
+            page = new_page().open(port, "#/retained")
+            expect(page.locator("main")).to_contain_text("3, and more")
+            for view in VIEWS:
+                page.evaluate("view => { location.hash = `#/${view}` }", view)
+                expect(page.locator("header .state")).to_contain_text("live")
+                expect(page.locator(".notice.bad")).to_have_count(0)
+            page.evaluate("location.hash = '#/topics/home%2F1'")
+            expect(page.locator(".came li")).to_have_count(1)
+
+
 def test_a_board_of_many_sensors_is_shown_in_part(new_page: NewPage) -> None:
     with broker("--listen", "auto://127.0.0.1:0") as running:
         port = running.ports["auto"]
@@ -422,6 +518,11 @@ def hostile_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield running.ports["auto"]
 
 
+def _spelled(text: str) -> str:
+    """A text as the page spells it, without what separates its words."""
+    return "".join(printable_lines(text).split())
+
+
 def _unharmed(page: Page) -> None:
     """Fail if a text has become anything but text, or has characters that nobody sees."""
     assert page.evaluate("typeof owned") == "undefined"
@@ -454,6 +555,45 @@ def test_nobody_owns_the_page(hostile_port: int, new_page: NewPage) -> None:
         if view not in ("overview", "journal"):
             expect(page.locator("main")).to_contain_text(sample)
         _unharmed(page)
+
+
+def test_no_principal_owns_the_page(hostile_port: int, new_page: NewPage) -> None:
+    """By a certificate anybody may be called anything."""
+    page = new_page(1440, 3000).open(hostile_port, "#/clients")
+    expect(page.locator("tbody tr").nth(len(PRINCIPALS))).to_be_visible()
+    heads = page.locator("thead th").all_inner_texts()
+    (column,) = (at for at, head in enumerate(heads) if head.startswith("Principal"))
+    shown = page.locator(f"tbody td:nth-child({column + 1})").all_inner_texts()
+    assert {_spelled(name) for name in PRINCIPALS} <= {_spelled(text) for text in shown}
+    _unharmed(page)
+
+
+def test_no_user_owns_the_page(tmp_path: Path, new_page: NewPage) -> None:
+    """Whoever looks is shown by name, let in or not."""
+    names = [name for name in NAMES if not name_fault(name)]
+    assert len(names) > 5
+    users = {name: User(token=token_hash(f"token-{at}")) for at, name in enumerate(names)}
+    write_users(tmp_path / "users.toml", users)
+    (tmp_path / "acl.toml").write_text('[roles.users]\nconnect = ["http", "umq"]\n')
+    named = (f"access.users={tmp_path}/users.toml", f"access.rules={tmp_path}/acl.toml")
+    options = [word for each in named for word in ("--set", each)]
+    with broker("--listen", "auto://127.0.0.1:0", *options) as running:
+        watched = new_page()
+        watched.forgiven = ("status of 403",)
+        page = watched.open(running.ports["auto"])
+        for at, name in enumerate(names):
+            _log_in(page, name, f"token-{at}")
+            expect(page.locator("header .who")).to_have_text(name)
+            expect(page.locator("header .state")).to_contain_text("live")
+            _unharmed(page)
+            page.get_by_role("button", name="Log out").click()
+            expect(page.get_by_role("button", name="Log in")).to_be_visible()
+        (tmp_path / "acl.toml").write_text('[roles.users]\nconnect = ["umq"]\n')
+        running.process.send_signal(signal.SIGHUP)
+        for at, name in enumerate(names):
+            _log_in(page, name, f"token-{at}")
+            expect(page.get_by_role("alert")).to_contain_text("may not connect by HTTP")
+            _unharmed(page)
 
 
 def test_no_payload_or_topic_owns_its_page(hostile_port: int, new_page: NewPage) -> None:

@@ -25,8 +25,11 @@ class Authority:
         )
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, host: str = "127.0.0.1", days: int = 1) -> tuple[Path, Path]:
-        """Return the files of a certificate for ``host`` and of its key.
+    def issue(
+        self, name: str, host: str = "127.0.0.1", days: int = 1, stem: str = ""
+    ) -> tuple[Path, Path]:
+        """Return the files of a certificate for ``host`` and of its key, which are called ``stem``,
+        or as it is.
 
         It is valid for ``days`` from now on; of less than 0, it was until then.
         """
@@ -43,7 +46,8 @@ class Authority:
             .add_extension(issuer, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        files = self._folder / f"{name}.pem", self._folder / f"{name}.key"
+        stem = stem or name
+        files = self._folder / f"{stem}.pem", self._folder / f"{stem}.key"
         files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         files[1].write_bytes(
             key.private_bytes(

@@ -166,7 +166,7 @@ def test_whatever_a_file_says_is_text_of_a_length(out: Path, port: int) -> None:
 
 
 def test_every_limit_is_kept(out: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, most in (("MOST_RUNS", 2), ("MOST_BOARDS", 3), ("LONGEST_REPORT_BYTES", 10)):
+    for name, most in (("MOST_RUNS", 2), ("MOST_BOARDS", 3)):
         monkeypatch.setattr(rig, name, most)
     for number in range(4):
         made = MadeRun(out, run_id=str(number))
@@ -174,13 +174,11 @@ def test_every_limit_is_kept(out: Path, port: int, monkeypatch: pytest.MonkeyPat
             made.board(f"board-{board}")
             made.event(1, event="board_started")
         made.abort()
-    (made.folder / "report.html").write_bytes(b"x" * 100)
     listed = rig._listed(out)
     assert [run["run"] for run in listed] == ["3", "2"]
     names = [listed[0][each] for each in ("date", "rig", "run")]
     told = rig._summary(str(out), *names)
     assert told is not None and len(told["boards"]) == 3
-    assert rig._report(str(out), *names) == b"x" * 10
     events = (made.folder / "events.jsonl").read_bytes()
     monkeypatch.setattr(rig, "LONGEST_EVENTS_BYTES", len(events) // 2)
     rig._told.cache_clear()  # what was read by another limit
@@ -191,8 +189,36 @@ def test_every_limit_is_kept(out: Path, port: int, monkeypatch: pytest.MonkeyPat
     unread = rig._summary(str(out), *names)
     assert unread is not None and unread["unreadable"] > 0 and unread["boards"] == []
     monkeypatch.setattr(rig, "MOST_ENTRIES", 1)
-    assert len(rig._listed(out)) == 1
+    assert [run["run"] for run in rig._listed(out)] == ["3"]
     rig._told.cache_clear()  # these had limits of the test
+
+
+def test_the_newest_of_very_many_runs_are_listed(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whichever order the folder has them."""
+    monkeypatch.setattr(rig, "MOST_ENTRIES", 20)
+    monkeypatch.setattr(rig, "MOST_RUNS", 5)
+    for date, runs in (("2026-11-24", range(3)), ("2026-11-25", range(100)), ("2026-11-26", (7,))):
+        for run in runs:
+            (out / "rig" / f"date={date}" / "rig=lab" / f"run={run:03}").mkdir(parents=True)
+    found = [(run["date"][-2:], run["run"]) for run in rig._listed(out)]
+    assert found == [("26", "007"), *(("25", f"{run:03}") for run in (99, 98, 97, 96))]
+    names = ("2026-11-25", "lab", "000")
+    assert rig._find(str(out), *names) is not None  # a link to one that is not listed
+
+
+def test_a_long_report_is_whole(out: Path, port: int) -> None:
+    made = MadeRun(out, run_id="1")
+    folder = made.end(13)
+    with (folder / "report.html").open("wb") as report:
+        report.truncate(80 * 1024 * 1024)
+        report.seek(0, os.SEEK_END)
+        report.write(b"</html>")
+    (run,) = _said(port, "/dashboard/rig")["runs"]
+    status, _, body = _get(port, _path(run) + "/report")
+    assert (status, len(body)) == (200, 80 * 1024 * 1024 + 7)
+    assert body.endswith(b"</html>")
 
 
 def test_so_many_runs_are_remembered(out: Path) -> None:
@@ -213,8 +239,8 @@ def test_events_that_are_as_they_were_are_not_read_again(
     (events,) = out.glob("rig/*/*/*/events.jsonl")
     names = [part.partition("=")[2] for part in events.parts[-4:-1]]
     read: list[Path] = []
-    read_file = rig._read
-    monkeypatch.setattr(rig, "_read", lambda file, most: read.append(file) or read_file(file, most))
+    open_file = rig._opened
+    monkeypatch.setattr(rig, "_opened", lambda file: read.append(file) or open_file(file))
     first = rig._summary(str(out), *names)
     assert first is not None
     assert rig._summary(str(out), *names) == first

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import socket
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 from host_broker.access.users import User, token_hash
 from host_broker.client import connect
 from host_broker.net.access.access_files import write_users
-from tests.host_broker.net.broker_process import BrokerProcess, broker
+from host_broker.protocols.fq.configuration import TABLES
+from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.fq_client import FqClient, fq_client
 
 _PAGE = (Path(__file__).parents[3] / "docs" / "fq.md").read_text()
@@ -370,6 +372,41 @@ def test_users(tmp_path: Path) -> None:
         assert status == 403
         assert "may not publish" in json.loads(said)["error"]
         assert _ask(port, "GET", "/stats.json", **head)[0] == 403
+
+
+def test_who_may_not_use_a_queue_learns_nothing_of_it(tmp_path: Path) -> None:
+    """Checkpoints of queues that are there and of others are refused alike, and counted."""
+    token = "board-token-of-many-letters"
+    write_users(tmp_path / "users.toml", {"board": User(token=token_hash(token))})
+    (tmp_path / "acl.toml").write_text(
+        '[principals.board]\nconnect = ["http", "fq"]\nsubscribe = ["fq/mine", "fq/gone"]\n'
+    )
+    files = [f"access.users={tmp_path}/users.toml", f"access.rules={tmp_path}/acl.toml"]
+    settings = [part for each in files for part in ("--set", each)]
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    with sqlite3.connect(data / "fq.sqlite") as tables:
+        tables.executescript("".join(f"{each};" for each in TABLES.schema))
+        tables.executemany(
+            "INSERT INTO queue VALUES (?, ?, '')", [("mine", "mem"), ("theirs", "disk")]
+        )
+    tables.close()
+    with broker("--data", str(data), "--listen", "fq://127.0.0.1:0", *settings) as running:
+        port, head = running.ports["fq"], {"Authorization": f"Bearer {token}"}
+
+        def said(do: str, queue: str) -> tuple[int, bytes]:
+            return _ask(
+                port, "POST", f"/{do}_checkpoint?qname={queue}&cpname=c&chkptid=0:0", b"", **head
+            )[:2]
+
+        until(lambda: b"memory queues" in said("add", "mine")[1])  # the rows are read
+        assert b"Cannot find registered queue 'gone'" in said("reset_to", "gone")[1]
+        for do in ("add", "remove", "reset_to"):
+            for queue in ("theirs", "nosuch"):
+                denied = b'{ "error": "you may not subscribe fq/%s" }\n' % queue.encode()
+                assert said(do, queue) == (403, denied)
+        _, log = running.end()
+    assert "'board' at 127.0.0.1 may not subscribe 'fq/theirs'" in log
 
 
 def test_the_page(running: BrokerProcess) -> None:

@@ -157,6 +157,30 @@ def test_what_is_no_command_is_no_fault_of_others(what: str, how: str) -> None:
     assert len(stage.given(fine)) == 1
 
 
+@pytest.mark.parametrize("what", ["no command", "a generator", "nothing"])
+def test_what_fails_while_it_waits_is_that_connections(what: str) -> None:
+    """A client that is yet to be told what is retained is listened to, but nothing is done."""
+    stage = _stage()
+    failing, fine = stage.enter(), stage.enter()
+    for number in range(8):
+        stage.do(fine, Publish(b"kept/%d" % number, b"x" * 100_000, retain=True))
+    stage.do(fine, Subscribe(b"a"))
+    stage.slow.add(failing)
+    stage.do(failing, Subscribe(b"kept/*"))
+    assert stage.broker.is_suspended(failing)
+    says: Any = _NO_COMMANDS[what]
+    stage.session(failing).lines.append(says())
+    stage.send(failing, b".")
+    stage.slow.discard(failing)
+    while stage.broker.is_suspended(failing):
+        stage.broker.proceed(failing, stage.now)
+        stage.done()
+    stage.do(fine, run((b"a", b"1")))
+    assert len(stage.given(fine)) == 1
+    assert {failure.connection for failure in stage.failures} == {failing}
+    assert [close.connection for close in stage.closes] == [failing]
+
+
 @pytest.mark.parametrize("what", ["it raises", *_NO_COMMANDS])
 def test_a_protocol_that_fails_to_take_notice_harms_nobody(what: str) -> None:
     """Of clients that come and go, and of subscriptions that begin and end."""

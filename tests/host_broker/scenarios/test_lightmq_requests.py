@@ -165,6 +165,7 @@ def test_a_request_too_long_for_a_send() -> None:
     ask(desk, client, "t", bytes(MAX_SEND + 1))
     assert kitchen.sends() == []
     assert desk.discarded["R16"] == 1
+    assert desk.messages(client) == reply("t", b"", b"too long")  # nobody waits for it in vain
     ask(desk, client, "t", bytes(MAX_SEND))
     assert len(kitchen.sends()) == 1
 

@@ -3,6 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from host_broker import broker as broker_module
+from host_broker.access.access import Access, Peer
+from host_broker.access.rules import Rules
+from host_broker.access.users import Users, token_hash
 from host_broker.broker_view import BrokerView
 from host_broker.bus.commands import (
     Ask,
@@ -19,6 +25,7 @@ from host_broker.bus.publication import pack
 from host_broker.outputs import ConnectionId
 from host_broker.questions import AskStatistics
 from tests.host_broker.desk import Desk
+from tests.host_broker.protocols.umq.peer import UmqPeer
 from tests.host_broker.scripted import Stage
 
 
@@ -124,6 +131,92 @@ def test_of_several_with_a_name_the_latest_is_pinged() -> None:
     assert asked == [4]
 
 
+def test_a_client_is_looked_for_among_many_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_module, "_LOOKS_AT_ONCE", 10)
+    stage = Stage()
+    pinged, asker = stage.enter(), stage.enter()
+    stage.session(pinged).client = "board"
+    asked: list[int] = []
+    stage.session(pinged).ping = lambda tag, now: asked.append(tag) or []  # type: ignore[method-assign]
+    crowd = [stage.enter() for _ in range(25)]
+    answers: list[str] = []
+
+    def take(seconds: float | None, why: str) -> Sequence[Command]:
+        answers.append(why)
+        return ()
+
+    stage.do(asker, Ping("board", take), Ping("nobody", take), Ping("board", take))
+    for _ in range(2):
+        assert (asked, answers) == ([], [])
+        assert stage.broker.next_deadline() is not None
+        for connection in (crowd.pop(), crowd.pop(0)):  # who leaves meanwhile is in nobody's way
+            stage.close(connection)
+        stage.broker.tick(stage.now)
+    assert len(asked) == 1
+    stage.advance(1)
+    assert (len(asked), answers) == (2, ["is not connected"])
+    stage.do(asker, Ping("nobody", take))
+    stage.close(asker)
+    stage.advance(1)
+    assert stage.broker.next_deadline() is None
+    assert answers == ["is not connected"]
+
+
+def test_there_is_an_end_to_how_many_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_module, "_LOOKS_AT_ONCE", 2)
+    monkeypatch.setattr(broker_module, "_MOST_PINGS", 3)
+    stage = Stage()
+    asker, *_ = [stage.enter() for _ in range(9)]
+    answers: list[tuple[int, str]] = []
+    pings = [
+        Ping("nobody", lambda seconds, why, number=number: answers.append((number, why)) or ())  # type: ignore[misc]
+        for number in range(5)
+    ]
+    stage.do(asker, *pings)
+    assert answers == [(0, "has not been found yet"), (1, "has not been found yet")]
+    stage.advance(1)
+    assert answers[2:] == [(number, "is not connected") for number in (2, 3, 4)]
+
+
+def test_wills_are_looked_for_among_many_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_module, "_LOOKS_AT_ONCE", 10)
+    stage = Stage()
+    looked_at: list[ConnectionId] = []
+    for number in range(35):
+        each = stage.enter()
+        wills = [Publish(b"gone/%d" % each, b"x")] if number in (3, 4, 33) else []
+        stage.session(each).wills = (  # type: ignore[method-assign]
+            lambda each=each, wills=wills: looked_at.append(each) or wills  # type: ignore[misc]
+        )
+    found: list[ConnectionId] = []
+    pages: list[int] = []
+    after: ConnectionId | None = 0
+    while after is not None:
+        page, after = stage.broker.wills(after, 1)
+        found += [each.connection for each in page]
+        pages.append(len(looked_at))
+        looked_at.clear()
+    assert found == [4, 5, 34]
+    assert pages == [4, 1, 10, 10, 9, 1]
+
+
+def test_clients_are_given_in_order_whoever_leaves() -> None:
+    stage = Stage()
+    crowd = [stage.enter() for _ in range(40)]
+    for connection in crowd[5:20]:
+        stage.close(connection)
+    left = crowd[:5] + crowd[20:]
+    assert [each.connection for each in stage.broker.clients(0, 100)] == left
+    assert [each.connection for each in stage.broker.clients(crowd[3], 3)] == [
+        crowd[4],
+        *crowd[20:22],
+    ]
+    assert stage.broker.clients_by_protocol() == {"translating": 25}
+    assert stage.broker.client_count == 25
+
+
 def test_who_asked_for_a_ping_and_left_is_forgotten() -> None:
     stage = Stage()
     asker, pinged = stage.enter(), stage.enter()
@@ -194,11 +287,10 @@ def test_a_broker_can_be_looked_at() -> None:
     assert len(view.clients(0, 1)) == 1
     will = Publish(b"gone", b"x")
     stage.session(other).wills = lambda: [will, will]  # type: ignore[method-assign]
-    assert [(each.connection, each.topic) for each in view.wills(0, 10)] == [
-        (other, b"gone"),
-        (other, b"gone"),
-    ]
-    assert view.wills(other, 10) == []
+    found, after = view.wills(0, 10)
+    assert [(each.connection, each.topic) for each in found] == [(other, b"gone")] * 2
+    assert after is None
+    assert view.wills(other, 10) == ([], None)
 
 
 def test_a_session_that_cannot_say_its_wills_is_ended_alone() -> None:
@@ -211,7 +303,7 @@ def test_a_session_that_cannot_say_its_wills_is_ended_alone() -> None:
         raise RuntimeError("a mistake in a protocol")
 
     session.wills = fail  # type: ignore[method-assign]
-    assert stage.broker.wills(0, 10) == []
+    assert stage.broker.wills(0, 10) == ([], None)
     stage.done()
     assert [close.connection for close in stage.closes] == [one]
     assert [each.connection for each in stage.broker.clients(0, 10)] == [one, other]
@@ -226,5 +318,20 @@ def test_records_are_made_from_the_first_client_on_that_may_look_back() -> None:
     desk = Desk(journalled=False, remembers=True)
     board = desk.open()
     assert not desk.send(board, pack(0, b"a", b"1")).records
-    desk.open("umq")
+    # Whoever asks for a WebSocket and says no more is none.
+    stranger = UmqPeer(desk)
+    stranger.heard()
+    assert not desk.send(board, pack(0, b"a", b"1")).records
+    stranger.say("H1:")
     assert len(desk.send(board, pack(0, b"a", b"1")).records) == 1
+
+
+def test_who_is_not_let_in_has_nothing_remembered() -> None:
+    users = Users.read({"users": {"alice": {"token": token_hash("alices")}}})
+    rules = Rules.read({"roles": {"users": {"connect": ["umq"]}, "anyone": {"connect": ["fmqp"]}}})
+    desk = Desk(journalled=False, remembers=True, access=Access(users, rules))
+    for secret, recording in (("wrong", False), ("alices", True)):
+        client = UmqPeer(desk, peer=Peer("192.0.2.7", loopback=False))
+        client.heard()
+        client.say(f'H1:{{"token": "{secret}"}}')
+        assert desk.broker._recording == recording

@@ -16,11 +16,13 @@ from host_broker.bus.commands import (
     Enqueue,
     OpenQueue,
     Publish,
+    PublishMany,
     StopConsuming,
     Subscribe,
     Unsubscribe,
 )
 from host_broker.bus.delivery import Delivery, QueueDelivery
+from host_broker.bus.queue import read_place
 from tests.host_broker.scripted import Given, Stage, run
 
 Q = b"work"
@@ -45,6 +47,52 @@ def test_each_message_goes_to_one_consumer() -> None:
     assert len(got[0]) == len(got[1]) == 5
     assert got[0] == sorted(got[0])
     assert got[1] == sorted(got[1])
+
+
+def test_a_queue_that_is_deleted_in_the_turn_of_a_batch_is_gone() -> None:
+    """What was put into it is nobody's, and nothing says that the queue is to come back."""
+    stage = Stage(journalled=True)
+    publisher, consumer = stage.enter(), stage.enter()
+    stage.do(consumer, OpenQueue(Q, durable=True), Consume(Q, 10), Subscribe(b"a", queue=Q))
+    batch = PublishMany([b"a"] * 3, bodies(3), [{}], "n", [b"1", b"2", b"3"])
+    done = stage.do(publisher, batch, DeleteQueue(Q))
+    assert stage.queued(consumer) == []
+    assert {read_place(key)[1] for key in done.outputs.queued} == {0, 1, 2, 3}
+    assert set(done.outputs.queued.values()) == {None}
+
+
+def test_a_queue_that_its_consumer_deletes_gives_no_more() -> None:
+    stage = Stage(journalled=True)
+    publisher, first, second = stage.enter(), stage.enter(), stage.enter()
+    stage.do(first, OpenQueue(Q, durable=True), Consume(Q, 10), Subscribe(b"a", queue=Q))
+    stage.do(second, Consume(Q, 10))
+    stage.session(first).reply = lambda given: [DeleteQueue(Q)]
+    batch = PublishMany([b"a"] * 4, bodies(4), [{}], "n", [b"1", b"2", b"3", b"4"])
+    done = stage.do(publisher, batch)
+    assert stage.queued(first) == [b"0", b"2"]
+    assert stage.queued(second) == []
+    assert set(done.outputs.queued.values()) == {None}
+
+
+def test_it_is_known_without_a_search_whether_publishers_have_to_wait() -> None:
+    stage = Stage()
+    publisher, consumer = stage.enter(), stage.enter()
+    names = [b"q/%d" % number for number in range(3)]
+    for name in names:
+        stage.do(consumer, OpenQueue(name, max_messages=1))
+    assert not stage.broker.makes_publishers_wait
+    for name in names[:2]:
+        fill(stage, publisher, b"1", queue=name)
+    assert stage.broker.makes_publishers_wait
+    stage.do(consumer, Consume(names[0], 0, acknowledged=False))
+    assert stage.broker.makes_publishers_wait
+    stage.do(consumer, DeleteQueue(names[1]))
+    assert not stage.broker.makes_publishers_wait
+    stage.do(consumer, Consume(names[2], 1))
+    fill(stage, publisher, b"1", queue=names[2])
+    assert stage.broker.makes_publishers_wait  # it is in flight
+    stage.do(consumer, Acknowledge(names[2], [1]))
+    assert not stage.broker.makes_publishers_wait
 
 
 def test_a_message_names_its_queue_topic_and_properties() -> None:
@@ -255,7 +303,7 @@ def test_a_held_publisher_that_leaves_is_forgotten() -> None:
     fill(stage, publisher, b"0")
     stage.close(publisher)
     done = stage.do(consumer, Consume(Q, 0, acknowledged=False))
-    assert done.releases == []
+    assert not done.releases
 
 
 @pytest.mark.parametrize("by", ["messages", "bytes"])

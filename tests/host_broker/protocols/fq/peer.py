@@ -10,20 +10,34 @@ from host_broker.protocols.fq.codec import (
     read_head,
     read_origin,
     spell_bind,
+    spell_bind_answer,
+    spell_error,
     spell_greeting,
+    spell_heartbeat,
+    spell_heartbeat_request,
     spell_login,
+    spell_login_accepted,
     spell_message,
+    spell_status,
     spell_status_request,
     spell_unbind,
+    spell_unbind_answer,
 )
 from host_broker.protocols.fq.events import (
+    Bind,
     BindAnswer,
     CommandGreeting,
     DataGreeting,
     ErrorText,
+    Event,
+    Heartbeat,
+    HeartbeatRequest,
+    Login,
     LoginAccepted,
     MessageRun,
     Status,
+    StatusRequest,
+    Unbind,
     UnbindAnswer,
 )
 from host_broker.protocols.fq.settings import FqSettings
@@ -58,6 +72,36 @@ def taken_apart(run: MessageRun) -> list[Heard]:
         Heard(*read_head(head), payload, id, *read_origin(origin))
         for head, origin, id, payload in zip(run.heads, origins, run.ids, run.payloads, strict=True)
     ]
+
+
+def spell_event(event: Event) -> bytes:
+    """Spell what is said by one event; not messages, whose format is another in each direction."""
+    match event:
+        case CommandGreeting() | DataGreeting():
+            return spell_greeting(event)
+        case Login(user, queue, password):
+            return spell_login(user, queue, password)
+        case LoginAccepted(key):
+            return spell_login_accepted(key)
+        case Heartbeat():
+            return spell_heartbeat()
+        case HeartbeatRequest(milliseconds):
+            return spell_heartbeat_request(milliseconds)
+        case Bind(flags, exchange, program):
+            return spell_bind(flags, exchange, program)
+        case BindAnswer(route):
+            return spell_bind_answer(route)
+        case Unbind(route, exchange):
+            return spell_unbind(route, exchange)
+        case UnbindAnswer(route):
+            return spell_unbind_answer(route)
+        case StatusRequest():
+            return spell_status_request()
+        case Status(counters):
+            return spell_status(counters)
+        case ErrorText(text):
+            return spell_error(text.decode("latin-1"))
+    raise AssertionError(event)
 
 
 class Peer:

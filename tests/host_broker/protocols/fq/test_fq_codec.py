@@ -9,22 +9,13 @@ from hypothesis import strategies as st
 from host_broker.protocols.fq.codec import (
     MAX_HOPS,
     Codec,
-    spell_bind,
-    spell_bind_answer,
     spell_error,
     spell_greeting,
     spell_head,
-    spell_heartbeat,
-    spell_heartbeat_request,
     spell_login,
-    spell_login_accepted,
     spell_message,
     spell_origin,
     spell_run,
-    spell_status,
-    spell_status_request,
-    spell_unbind,
-    spell_unbind_answer,
 )
 from host_broker.protocols.fq.events import (
     Bind,
@@ -46,7 +37,7 @@ from host_broker.protocols.fq.events import (
 )
 from host_broker.wire.budget import Budget
 from host_broker.wire.violation import Violation
-from tests.host_broker.protocols.fq.peer import ID, taken_apart
+from tests.host_broker.protocols.fq.peer import ID, spell_event, taken_apart
 
 _MOST = 200
 shorts = st.integers(0, 0xFFFF)
@@ -83,33 +74,6 @@ messages = st.lists(
 )
 
 
-def _spell(event: Event) -> bytes:
-    match event:
-        case CommandGreeting() | DataGreeting():
-            return spell_greeting(event)
-        case Heartbeat():
-            return spell_heartbeat()
-        case StatusRequest():
-            return spell_status_request()
-        case HeartbeatRequest(milliseconds):
-            return spell_heartbeat_request(milliseconds)
-        case Bind(flags, exchange, program):
-            return spell_bind(flags, exchange, program)
-        case Unbind(route, exchange):
-            return spell_unbind(route, exchange)
-        case BindAnswer(route):
-            return spell_bind_answer(route)
-        case UnbindAnswer(route):
-            return spell_unbind_answer(route)
-        case LoginAccepted(key):
-            return spell_login_accepted(key)
-        case Login(user, queue, password):
-            return spell_login(user, queue, password)
-        case Status(counters):
-            return spell_status(counters)
-    raise AssertionError(event)
-
-
 def _read(codec: Codec, data: bytes, cuts: list[int]) -> list[Event]:
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     events: list[Event] = []
@@ -138,7 +102,7 @@ def _each(events: list[Event]) -> list[Any]:
 @given(logins, st.lists(from_clients, max_size=8), st.lists(longs))
 def test_commands_come_as_they_were_said(login: Login, said: list[Any], cuts: list[int]) -> None:
     events = [CommandGreeting(), login, *said]
-    data = b"".join(map(_spell, events))
+    data = b"".join(map(spell_event, events))
     assert _read(Codec("broker", _MOST), data, cuts) == events
 
 
@@ -146,7 +110,7 @@ def test_commands_come_as_they_were_said(login: Login, said: list[Any], cuts: li
 def test_answers_come_as_they_were_said(said: list[Any], text: bytes, cuts: list[int]) -> None:
     """R11, R19: an error is the last one."""
     error = spell_error(text.decode("latin-1"))
-    data = b"".join(map(_spell, said)) + error + b"\xff\xff"
+    data = b"".join(map(spell_event, said)) + error + b"\xff\xff"
     expected = [*said, ErrorText(error[4:])]
     assert _read(Codec("command", _MOST), data, cuts) == expected
 

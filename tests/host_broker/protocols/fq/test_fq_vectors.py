@@ -6,21 +6,11 @@ import pytest
 
 from host_broker.protocols.fq.codec import (
     Codec,
-    spell_bind,
-    spell_bind_answer,
-    spell_error,
     spell_greeting,
     spell_head,
-    spell_heartbeat,
-    spell_heartbeat_request,
     spell_login,
-    spell_login_accepted,
     spell_origin,
     spell_run,
-    spell_status,
-    spell_status_request,
-    spell_unbind,
-    spell_unbind_answer,
 )
 from host_broker.protocols.fq.events import (
     Bind,
@@ -40,7 +30,7 @@ from host_broker.protocols.fq.events import (
 )
 from host_broker.wire.violation import Violation
 from tests.host_broker.golden import label, spelled, vectors
-from tests.host_broker.protocols.fq.peer import Heard, taken_apart
+from tests.host_broker.protocols.fq.peer import Heard, spell_event, taken_apart
 
 _MAX = 1 << 20
 _KINDS = {
@@ -101,35 +91,11 @@ def _comparable(event: Any) -> Any:
 
 def _spell(event: Any, phase: str) -> bytes:
     match event:
-        case CommandGreeting() | DataGreeting():
-            return spell_greeting(event)
-        case Login(user, queue, password):
-            return spell_login(user, queue, password)
-        case LoginAccepted(key):
-            return spell_login_accepted(key)
-        case Heartbeat():
-            return spell_heartbeat()
-        case HeartbeatRequest(milliseconds):
-            return spell_heartbeat_request(milliseconds)
-        case Bind(flags, exchange, program):
-            return spell_bind(flags, exchange, program)
-        case BindAnswer(route):
-            return spell_bind_answer(route)
-        case Unbind(route, exchange):
-            return spell_unbind(route, exchange)
-        case UnbindAnswer(route):
-            return spell_unbind_answer(route)
-        case StatusRequest():
-            return spell_status_request()
-        case Status(counters):
-            return spell_status(counters)
-        case ErrorText(text):
-            return spell_error(text.decode())
         case [Heard(exchange, route, _, _, sender, hops), *_] as said:
             origin = b"" if phase == "messages" else spell_origin(sender, hops)
             ids, payloads = [each.id for each in said], [each.payload for each in said]
             return spell_run(spell_head(exchange, route), origin, ids, payloads)
-    raise AssertionError(event)
+    return spell_event(event)
 
 
 @pytest.mark.parametrize("vector", _VECTORS, ids=label)

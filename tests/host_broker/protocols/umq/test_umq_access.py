@@ -46,9 +46,13 @@ _RULES: dict[str, Any] = {
 _AWAY = Peer("192.0.2.7", loopback=False)
 
 
+def _rules() -> Rules:
+    return Rules.read(_RULES)
+
+
 def _desk(**more: Any) -> Desk:
     users = Users.read({"users": _USERS})
-    return umq_desk(access=Access(users, Rules.read(_RULES), [PATHS]), **more)
+    return umq_desk(access=Access(users, _rules(), [PATHS]), **more)
 
 
 def _alice(desk: Desk) -> UmqPeer:
@@ -133,60 +137,88 @@ def test_a_password_is_looked_at_elsewhere_and_what_came_meanwhile_waits() -> No
 
 
 def test_a_certificate_an_account_or_a_listener_says_it_too() -> None:
-    assert json.loads(_said("", peer=Peer("192.0.2.7", False, certificate="desk"))[3:]) == {
-        "broker": json.loads(_said("", peer=Peer(listener="alice"))[3:])["broker"],
-        "principal": "desk",
-    }
+    by_listener = json.loads(_said("", peer=Peer(listener="alice"))[3:])
+    assert by_listener["principal"] == "alice"
+    by_certificate = json.loads(_said("", peer=Peer("192.0.2.7", False, certificate="desk"))[3:])
+    assert by_certificate == {**by_listener, "principal": "desk"}
     assert _said("", peer=Peer("uid 7", uid=7)).startswith("W1:")
     # Who has proved one name is not another one without a secret.
     both = '{"user": "alice"}'
     assert _said(both, peer=Peer("192.0.2.7", False, certificate="desk")).startswith("F0:1 ")
 
 
+def _by_cookie(desk: Desk, cookie: str) -> tuple[UmqPeer, str]:
+    """A client whose request has this cookie, and what its hello is answered."""
+    client = UmqPeer(desk, [("Cookie", cookie)] if cookie else [], peer=_AWAY)
+    client.heard()
+    return client, str(client.say("H1:")[0])
+
+
+def _logged_in(desk: Desk, name: str = "alice") -> str:
+    """Begin a session of the dashboard; returns its cookie."""
+    who = Principal(name, "password")
+    desk.broker.access.sessions.begin(f"{name}s", "", who, None, desk.now)
+    return f"motemq_session_8765={name}s"
+
+
 def test_the_cookie_of_our_pages_says_it() -> None:
-    """Only for who has said nothing else; the edge knows whose it is."""
+    """Only for who has said nothing else."""
     desk = _desk()
-    asked: list[Sequence[str]] = []
-
-    def whose(cookies: Sequence[str], now: float) -> Principal | None:
-        asked.append(cookies)
-        return Principal("alice", "password") if "session=alices" in cookies else None
-
-    desk.broker.web_users = whose
-    for cookies, name in ((["session=alices"], "alice"), (["session=x", "y=z"], None), ([], None)):
-        headers = [("Cookie", each) for each in cookies]
-        client = UmqPeer(desk, headers, peer=_AWAY)
-        client.heard()
-        said = str(client.say("H1:")[0])
-        if name is None:
-            assert said.startswith("F0:1 ")
-        else:
-            assert json.loads(said[3:])["principal"] == name
-            assert client.result("publish", "hall/x", "1") == {"published": 1}
-    assert list(dict.fromkeys(asked)) == [("session=alices",), ("session=x", "y=z"), ()]
-    asked.clear()
-    client = UmqPeer(desk, [("Cookie", "session=alices")], peer=_AWAY)
+    cookie = _logged_in(desk)
+    client, said = _by_cookie(desk, f"x=y; {cookie}")
+    assert json.loads(said[3:])["principal"] == "alice"
+    assert client.result("publish", "hall/x", "1") == {"published": 1}
+    for other in ("motemq_session_8765=x; y=z", ""):
+        assert _by_cookie(desk, other)[1].startswith("F0:1 ")
+    client = UmqPeer(desk, [("Cookie", cookie)], peer=_AWAY)
     client.heard()
     assert str(client.say('H1:{"token": "wrong"}')[0]).startswith("F0:1 ")
-    assert asked == []
-    # A session that is over is nobody's from the next message on.
-    lasting = UmqPeer(desk, [("Cookie", "session=alices")], peer=_AWAY)
-    lasting.heard()
-    lasting.say("H1:")
-    desk.broker.web_users = lambda cookies, now: None
-    assert lasting.say('C1:["publish", "hall/x", "1"]') == [
-        "F0:1 the session is over",
-        ("close", 1000),
-    ]
+
+
+def test_who_logs_out_hears_no_more() -> None:
+    """At once, though it says nothing itself, and is never asked whether it is there."""
+    desk = umq_desk({"ping_interval_s": 0}, access=Access(Users.read({"users": _USERS}), _rules()))
+    sessions = desk.broker.access.sessions
+    sessions.on_end = lambda session: desk.broker.web_session_ended(session, desk.now)
+    client, _ = _by_cookie(desk, _logged_in(desk))
+    another, _ = _by_cookie(desk, _logged_in(desk, "root"))
+    for each in (client, another):
+        each.result("subscribe", "hall/x", "A")
+    sessions.end("alices")
+    desk.done()
+    assert client.heard() == ["F0:1 the session is over", ("close", 1000)]
+    assert another.result("publish", "hall/x", "1") == {"published": 1}
+    assert client.heard() == []
+    assert len(updates(another.others)) == 1
+
+
+@pytest.mark.parametrize("limit", ["idle_s", "longest_s"])
+def test_a_connection_lasts_no_longer_than_its_session(limit: str) -> None:
+    """http.session_s, http.session_longest_s. That a pong comes is no use of it."""
+    limits = {"idle_s": 1000.0, "longest_s": 1000.0, limit: 100.0}
+    users = Users.read({"users": _USERS})
+    desk = umq_desk(access=Access(users, _rules(), sessions=LoginSessions(**limits)))
+    client, _ = _by_cookie(desk, _logged_in(desk))
+
+    def wait() -> None:
+        for _ in range(9):
+            desk.advance(10.0)
+            assert client.heard() == []  # pings are answered
+
+    wait()
+    if limit == "idle_s":
+        assert client.result("publish", "hall/x", "1") == {"published": 1}
+        wait()
+    desk.advance(10.1)
+    assert client.heard()[-2:] == ["F0:1 the session is over", ("close", 1000)]
+    assert client.close_reason == "the session is over"
 
 
 def test_by_tls_only_a_cookie_of_this_host_says_it() -> None:
     """Another host of the domain may have set the others: somebody would be who it has chosen."""
     desk = _desk()
-    sessions = LoginSessions()
     for name in ("alice", "kitchen"):
-        sessions.begin(f"{name}s", "", Principal(name, "password"), None, 0.0)
-    desk.broker.web_users = sessions.principal
+        _logged_in(desk, name)
     chosen, own = "motemq_session=kitchens", "__Host-motemq_session_8765=alices"
     for encrypted, cookies, whose in (
         (True, f"{chosen}; {own}", "alice"),

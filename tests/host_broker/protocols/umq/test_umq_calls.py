@@ -489,12 +489,36 @@ def test_long_answers_come_in_pages(limit: int) -> None:
         *((topic, True) for topic in topics),
         ("home/live", False),
     ]
-    for wrong in (0, 1001, "1", True):
+    for wrong in (0, "1", True):
         assert client.call("retained", {"limit": wrong}).startswith("E3 ")
-    assert desk.discarded["umq.max_page"] == 1
     assert client.call("clients", {"after": "x"}).startswith("E3 ")
     assert client.call("topics", {"prefix": "\ud800"}).startswith("E3 ")
     assert client.call("topics", {}, {}).startswith("E3 ")
+
+
+def test_a_page_is_no_longer_than_it_may_be() -> None:
+    """umq.max_page: whoever asks for more gets so many, and is told that there are more."""
+    desk = umq_desk({"max_page": 3})
+    client, board = joined(desk), desk.open()
+    for number in range(5):
+        desk.pub(board, f"home/{number}", b"1", cache=True)
+    for page in ({}, {"limit": 500}):
+        said = client.result("retained", {"prefix": "home/", **page})
+        assert ([each["topic"][-1] for each in said["retained"]], said["more"]) == (
+            ["0", "1", "2"],
+            True,
+        )
+    kept = _pages(client, "retained", 500, prefix="home/")
+    assert len(kept) == 5
+    for call, asked in (("91", {"last": 600}), ("92", {})):
+        assert client.say(f'C{call}:["history", "home/1", {json.dumps(asked)}]') == []
+        _, question = desk.questions.pop()
+        assert isinstance(question, AskHistory)
+        assert question.last == 3
+    assert client.say('C93:["history", "home/1", {"from": 1, "limit": 600}]') == []
+    _, question = desk.questions.pop()
+    assert isinstance(question, AskHistory)
+    assert (question.last, question.limit) == (0, 3)
 
 
 def test_answers_are_so_long() -> None:
@@ -601,7 +625,6 @@ def test_an_edge_that_does_not_answer_is_waited_for_no_longer_than_a_client() ->
 @pytest.mark.parametrize(
     "options",
     [
-        {"last": 1001},
         {"last": -1},
         {"last": 0},
         {"last": 5, "from": 1},

@@ -2,6 +2,8 @@
 
 import gc
 import json
+from math import inf
+from types import FunctionType, ModuleType
 from typing import Any
 from weakref import ref
 
@@ -338,6 +340,62 @@ def test_at_a_stop_wills_are_still_told() -> None:
     desk.done()
     found = updates(client.heard())
     assert ("home/lamp", "off") in [(each["topic"], each.get("text")) for each in found]
+
+
+def test_at_a_stop_all_that_waits_is_told() -> None:
+    """In order, however much that is, and wills behind it."""
+    desk = umq_desk()
+    client = joined(desk)
+    client.result("subscribe", "home/*", "A")
+    client.result("subscribe", "home/*", "B", {"every_ms": 10_000})
+    board = desk.open()
+    desk.slow.add(client.connection)
+    for number in range(40):
+        desk.pub(board, f"home/{number}", b"x" * 5000)
+    desk.pub(board, "home/lamp", b"off", will=True)
+    desk.broker.stop(desk.now)
+    desk.done()
+    heard = client.heard()
+    for topic in "AB":
+        found = [each["topic"] for each in updates(heard, topic)]
+        assert found == [*(f"home/{number}" for number in range(40)), "home/lamp"]
+
+
+def test_who_has_gone_is_told_nothing() -> None:
+    """What waits is not even spelled."""
+    desk = umq_desk()
+    client = joined(desk)
+    client.result("subscribe", "home/*", "A")
+    board = desk.open()
+    desk.slow.add(client.connection)
+    for number in range(40):
+        desk.pub(board, f"home/{number}", b"x" * 5000)
+    session = desk.broker._clients[client.connection].session
+    desk.broker.closed(client.connection, desk.now)
+    assert client.connection not in {
+        receiver for each in desk.broker.take().forwards for receiver in each.receivers
+    }
+    assert isinstance(session, UmqSession)
+    assert session.peer.is_closed and not session.updates.due(inf)
+    assert desk.broker.held_bytes == 0
+
+
+def test_the_head_of_the_request_is_not_kept() -> None:
+    """It may have 16 KiB, and secrets: only who it is, is remembered."""
+    desk = umq_desk()
+    client = joined(desk, headers=[("Cookie", "a-cookie-of-this-test"), ("X-Long", "y" * 8000)])
+    seen: set[int] = set()
+    left: list[Any] = [desk.broker._clients[client.connection].session]
+    while left:
+        each = left.pop()
+        if id(each) in seen or isinstance(each, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(each))
+        if isinstance(each, str | bytes | bytearray):
+            text = each if isinstance(each, str) else bytes(each).decode("latin-1")
+            assert "a-cookie-of-this-test" not in text and "y" * 8000 not in text
+        left += gc.get_referents(each)
+    assert len(seen) > 100
 
 
 def test_a_session_that_has_ended_is_freed_at_once() -> None:

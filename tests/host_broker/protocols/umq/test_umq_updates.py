@@ -14,7 +14,7 @@ from host_broker.protocols.umq.updates import Topic, Updates
 from host_broker.stats import Dropped
 from host_broker.wire.budget import Budget
 from tests.host_broker.desk import Desk
-from tests.host_broker.protocols.umq.peer import UmqPeer, joined, umq_desk, updates
+from tests.host_broker.protocols.umq.peer import UmqPeer, joined, spelled_id, umq_desk, updates
 
 
 def _slow(desk: Desk, client: UmqPeer) -> None:
@@ -229,6 +229,59 @@ def test_of_each_topic_only_the_last() -> None:
     desk.pub(board, "a/x", b"6")
     (at_once,) = updates(client.heard())
     assert (at_once["text"], "replaced" in at_once) == ("6", False)
+
+
+class _Unlooked(dict[int, Topic]):
+    """Subscriptions, among which nobody may search."""
+
+    def values(self) -> Any:
+        raise AssertionError("somebody looks at all subscriptions")
+
+    __iter__ = items = values
+
+
+def test_a_publication_costs_no_look_at_every_subscription() -> None:
+    """A client may have a thousand, each with a time of its own."""
+    desk = umq_desk({"max_waiting_updates": 400, "ping_interval_s": 0})
+    client, board = joined(desk), desk.open()
+    for number in range(1, 500):
+        options = {"every_ms": 10_000 - number}
+        client.result("subscribe", f"a/{number}", spelled_id(number), options)
+    session = desk.broker._clients[client.connection].session
+    assert isinstance(session, UmqSession)
+    session.updates.topics = _Unlooked(session.updates.topics)
+    for number in range(1, 500):
+        desk.pub(board, f"a/{number}", b"first")
+    assert len(client.heard()) == 499
+    for number in range(1, 500):  # the first 99 are dropped, as those that are due last
+        desk.pub(board, f"a/{number}", b"%d" % number)
+        desk.advance(0.001)
+    assert client.heard() == []
+    desk.advance(10.0)
+    heard = [each for each in client.heard() if isinstance(each, str)]
+    assert len(heard) == 400
+    assert desk.broker.stats.dropped_of("umq").messages == 99
+    desk.advance(100.0)
+    assert client.heard() == []
+
+
+def test_times_of_ended_subscriptions_are_forgotten() -> None:
+    desk = umq_desk()
+    client, board = joined(desk), desk.open()
+    session = desk.broker._clients[client.connection].session
+    assert isinstance(session, UmqSession)
+    for _ in range(50):
+        client.result("subscribe", "a", "A", {"every_ms": 10_000})
+        desk.pub(board, "a", b"1")
+        desk.pub(board, "a", b"2")
+        client.say("UA:")
+    assert session.updates._timed == []
+    client.result("subscribe", "a", "A", {"every_ms": 1000})
+    desk.pub(board, "a", b"1")
+    desk.pub(board, "a", b"2")
+    client.heard()
+    desk.advance(1.1)
+    assert _texts(client) == ["2"]
 
 
 def test_a_slow_client_loses_nothing_but_the_replaced_with_every_ms() -> None:
