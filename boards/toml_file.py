@@ -4,6 +4,7 @@
 lenient: it only sees text that ``tomllib`` has accepted.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -154,25 +155,45 @@ def _shown(place: str) -> str:
 
 
 def read_toml(file: Path) -> TomlFile:
-    """Read a TOML file. Raises ``TomlError``, also if it cannot be read."""
+    """Read a TOML file, also one that begins with Windows' byte order mark.
+
+    Raises ``TomlError``, also if it cannot be read.
+    """
     try:
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise TomlError(f"{file}: cannot be read: no file")  # a pipe, which would wait
         with file.open("rb") as opened:
             raw = opened.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:
             raise TomlError(f"{file}:1: larger than 1 MiB, so it is no configuration")
-        text = raw.decode()
+        text = raw.decode("utf-8-sig")
     except OSError as error:
         raise TomlError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise TomlError(f"{file}:{line}: is not UTF-8 text") from None
     try:
-        data = tomllib.loads(text)
+        data = tomllib.loads(text, parse_float=_finite)
+    except _NotFinite as error:
+        place = re.search(rf"[=\[,]\s*[+-]?{re.escape(str(error))}", text)
+        line = text.count("\n", 0, place.end()) + 1 if place else 1
+        raise TomlError(f"{file}:{line}: {error} is no number that means anything here") from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"at line (\d+)", str(error))
         line = int(place[1]) if place else text.count("\n") + 1
         raise TomlError(f"{file}:{line}: is not TOML: {error}") from None
     return TomlFile(file, data, key_lines(text))
+
+
+class _NotFinite(ValueError):
+    """A number is infinite or none at all; the text is how it is written."""
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _NotFinite(text)
+    return number
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:

@@ -48,7 +48,9 @@ def _run(file: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
-        raise OwnChecksError(f"{error.filename}:{error.lineno}: {error.msg}") from None
+        # Of a file with zero bytes it tells neither.
+        place = f"{error.filename or file}:{error.lineno or 1}"
+        raise OwnChecksError(f"{place}: {error.msg}") from None
     except (Exception, SystemExit) as error:
         places = [each for each in extract_tb(error.__traceback__) if each.filename == str(file)]
         line = f":{places[-1].lineno}" if places else ""

@@ -17,6 +17,7 @@ from boards.checks.registry import CHECKS, NoSuchCheck, choose
 from boards.commands.exits import boards_option, ending, open_rig, rig_option
 from boards.faults.process import FaultProxy, can_stand_at
 from boards.flash.image_identity import image_of
+from boards.inventory.board_file import id_fault
 from boards.inventory.models import all_models, virtual_models
 from boards.inventory.rig_file import Rig
 from boards.inventory.target import BoardHandle
@@ -51,6 +52,12 @@ def _address(_context: click.Context, parameter: click.Parameter, value: str | N
         return broker_address(value, "fmqp" if parameter.name == "fmqp" else "lightmq")
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and (fault := id_fault(value)):
+        raise click.BadParameter(f"{value!r}: {fault}")
+    return value
 
 
 def _pairs(
@@ -187,7 +194,11 @@ def _list_checks(context: click.Context, _parameter: click.Parameter, wanted: bo
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write JUnit XML there, one suite per board.",
 )
-@click.option("--name", help="The rig's name in the results.  [default: that of rig.toml, or desk]")
+@click.option(
+    "--name",
+    callback=_name,
+    help="The rig's name in the results.  [default: that of rig.toml, or desk]",
+)
 def command(
     rig_file: Path | None,
     board_ids: tuple[str, ...],
@@ -232,6 +243,8 @@ def command(
         else:
             rig = open_rig(rig_file)
             plans = plan_desk(rig, board_ids, caps)
+        if junit is not None:
+            junit.parent.mkdir(parents=True, exist_ok=True)  # not after all has been done
         _known_boards(images, plans)
         if rig is not None:
             stack.callback(_say_what_is_kept, rig, plans)

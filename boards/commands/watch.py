@@ -27,6 +27,16 @@ _LOCK_S = 30.0
 Saved = dict[Path, tuple[int, int]]  # when each file was changed, and its size
 
 
+def _words(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """See that there is something to run before anything is installed."""
+    try:
+        if value is not None and not shlex.split(value):
+            raise click.BadParameter("it is empty")
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}") from None
+    return value
+
+
 @click.command()
 @rig_option
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -34,6 +44,7 @@ Saved = dict[Path, tuple[int, int]]  # when each file was changed, and its size
 @click.option(
     "--then",
     metavar="COMMAND",
+    callback=_words,
     help="Run this, e.g. 'pytest -q', instead of monitoring the board, which is free meanwhile.",
 )
 def command(
@@ -84,7 +95,7 @@ def _run(line: str) -> None:
     click.secho(f"-- {line}", fg="cyan")
     try:
         code = subprocess.call(shlex.split(line))
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise PlanError(f"--then {line!r} cannot be run: {error}") from None
     click.secho(f"-- exit code {code}", fg="red" if code else "green")
 

@@ -61,7 +61,9 @@ class Power(Section, frozen=True):
     serial_url: str = ""  # relay
     on: tuple[str, ...] = ()  # command: argv
     off: tuple[str, ...] = ()
-    off_s: float = 2.0  # shorter, and capacitors keep many boards alive
+    off_s: Annotated[float, Meta(ge=0, le=600)] = (
+        2.0  # shorter, and capacitors keep many boards alive
+    )
     cuts_vbus: bool = False  # proven by `motemq rig doctor --power`
 
 
@@ -106,8 +108,9 @@ class _Reset(Section, frozen=True):
     order: tuple[Reset, ...] | None = None
 
 
+_Limit = Annotated[float, Meta(ge=0)]
 _Limits = msgspec.defstruct(
-    "_Limits", [(key, float | None, None) for key in LIMITS], bases=(Section,), frozen=True
+    "_Limits", [(key, _Limit | None, None) for key in LIMITS], bases=(Section,), frozen=True
 )
 
 

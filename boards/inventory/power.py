@@ -23,6 +23,8 @@ def switch(power: Power, *, on: bool) -> None:
         raise PowerError(f"power: {error.filename} is not installed") from None
     except (ToolError, PortError, TimeoutError) as error:
         raise PowerError(f"power: {error}") from error
+    except OSError as error:  # a folder, or a program that may not be run
+        raise PowerError(f"power: {error.filename!r}: {error.strerror}") from None
 
 
 def _uhubctl(power: Power, on: bool) -> None:

@@ -154,6 +154,9 @@ def _plain_rig(
 
 def _boards(folders: Sequence[Path], models: Models) -> dict[str, Board]:
     found: dict[str, Board] = {}
+    for folder in folders:
+        if folder.exists() and not folder.is_dir():
+            raise TomlError(f"{folder}: is no folder with the boards' files; move it away")
     for file in (file for folder in folders for file in sorted(folder.glob("*.toml"))):
         board = load_board(file, models)
         if board.id in found:

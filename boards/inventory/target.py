@@ -160,6 +160,7 @@ class BoardHandle:
             state="loader" if in_loader else "running" if state == "running" else None,
             serial_url=self.board.serial_url,
             drive=drive,
+            own_usb=self.model.kind == "rp2040",  # the others' console is a UART
         )
 
 

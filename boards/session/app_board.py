@@ -26,6 +26,7 @@ _SOFT_RESET = b"\x04"  # Ctrl-D at the prompt
 _SETTLED_S = 0.1
 _FORGET_S = 2.0  # of one that never stops talking
 _WRITE_S = 5.0
+_ANSWER_S = 10.0  # for a board whose RESET can be pressed instead
 _GOES_S = 1.0  # until a board that resets itself has stopped answering
 _QUIET_S = 0.5  # silence after which a line is taken to have no end
 _LOOK_S = 0.1
@@ -104,21 +105,18 @@ class AppBoard:
         """Start the board anew: RESET where that is within reach, else ``machine.reset()``.
 
         A board whose USB is its own is restarted softly, as Ctrl-D does: with a reset its port
-        would go, and nobody could hear how its program begins. ``expect`` hears what it says from
-        its start. Raises ``BoardError``, ``NotThere``, ``PortError``, ``ReplError``.
+        would go, and nobody could hear how its program begins; only one that answers no Ctrl-C has
+        its RESET pressed, where it can be. ``expect`` hears what it says from its start. Raises
+        ``BoardError``, ``NotThere``, ``PortError``, ``ReplError``.
         """
         buttons = self.target.buttons
+        if self.target.place().own_usb and self._restart_softly(or_not=buttons is not None):
+            return
         if buttons is not None:
             self._forget(self._console(REPL_S))
             buttons.reset()
             return
         repl = self.repl()
-        if self.target.place().own_usb:
-            repl.close()
-            port = self._console(REPL_S)
-            self._forget(port, quiet_s=_SETTLED_S)  # the prompt's own words
-            port.write_all(_SOFT_RESET, _WRITE_S)
-            return
         self._forget(None)
         try:
             repl.exec("import machine\nmachine.reset()", deadline_s=_GOES_S)
@@ -127,6 +125,19 @@ class AppBoard:
         finally:
             repl.close(friendly=False)
         raise ReplError(f"{self.id}: it was told to reset itself and goes on")
+
+    def _restart_softly(self, *, or_not: bool) -> bool:
+        """Do it; with ``or_not`` return False if the board answers no Ctrl-C."""
+        try:
+            self.repl(deadline_s=_ANSWER_S if or_not else REPL_S).close()
+        except NoReply:
+            if or_not:
+                return False
+            raise
+        port = self._console(REPL_S)
+        self._forget(port, quiet_s=_SETTLED_S)  # the prompt's own words
+        port.write_all(_SOFT_RESET, _WRITE_S)
+        return True
 
     def power(self, *, on: bool) -> None:
         """Cut the board's power, or give it back: it starts as after a reset.

@@ -13,6 +13,7 @@ from boards.inventory.rig_file import RIG_FILE, Rig
 from boards.session.broker_process import BrokerDown, BrokerProcess
 from boards.session.plan import BoardPlan, PlanError, Protocol
 from boards.session.run_certificates import RunCertificates, run_certificates
+from host_broker.address import AddressError, parse_address
 from host_broker.client import ClientError, connect
 
 _PROBE_S = 10.0
@@ -47,8 +48,12 @@ def broker_address(text: str, protocol: Protocol) -> str:
             raise ValueError(f"{text!r} is not {protocol}://HOST:PORT")
         host_and_port = url.netloc
     host, _, port = host_and_port.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not host or "@" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is not HOST:PORT, e.g. 127.0.0.1:8765")
+    try:
+        parse_address(f"fmqp://{host_and_port}")
+    except AddressError as error:
+        raise ValueError(f"{text!r} is not HOST:PORT: {error}") from None
     return host_and_port
 
 

@@ -9,7 +9,7 @@ import click
 
 from boards.commands.exits import ending
 from boards.inventory.rig_file import virtual_folder
-from boards.runtime_folder import Untrusted, make_private
+from boards.runtime_folder import make_private
 from boards.virtual.address import KINDS, BoardAddress, BoardKind
 from boards.virtual.control import BoardControl, BoardError
 from boards.virtual.desk import Desk, Seen
@@ -36,11 +36,8 @@ def command() -> None:
 
 
 def _desk() -> Desk:
-    try:
-        runtime = virtual_folder().parent
-        make_private(runtime)
-    except (Untrusted, OSError) as error:
-        raise click.ClickException(str(error)) from None
+    runtime = virtual_folder().parent
+    make_private(runtime)
     return Desk(runtime)
 
 

@@ -186,6 +186,8 @@ def models_of(folder: Path) -> Models:
 
 def _models_in(folder: Path) -> dict[str, Model]:
     found: dict[str, Model] = {}
+    if folder.exists() and not folder.is_dir():
+        raise TomlError(f"{folder}: is no folder with models of boards; move it away")
     for path in sorted(folder.glob("*.toml")):
         model = load_model(path)
         if model.id in found:

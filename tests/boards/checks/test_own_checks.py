@@ -113,6 +113,7 @@ def test_a_file_of_ones_own_is_judged_and_reported_as_ours(broker: Broker, tmp_p
         ("import json\nimport no_such_module\n", r"wrong\.py:2: ModuleNotFoundError: No module"),
         ("x = 1\n", r"wrong\.py: no check in it: write 'def check_NAME\(board\): …'"),
         ("CHECKS = ['x']\n", r"wrong\.py: CHECKS has 'x', which is no Check"),
+        ("x = 1\0\n", r"wrong\.py:1: source code string cannot contain null bytes"),
         ("import sys\nsys.exit(0)\n", r"wrong\.py:2: SystemExit: 0"),
     ],
 )

@@ -1,5 +1,6 @@
 """Board models as data, and TOML errors that name the line."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,27 @@ def test_what_is_no_configuration_is_refused(
         path.write_bytes(content)
     with pytest.raises(TomlError, match=words):
         read_toml(path)
+
+
+@pytest.mark.parametrize("number", ["nan", "-inf", "1e999"])
+def test_a_number_without_a_value_is_no_limit(tmp_path: Path, number: str) -> None:
+    """Nothing would ever be beyond it."""
+    (tmp_path / "x.toml").write_text(f"[limits]\nfinance = 1.5\nrtt_p99_ms = {number}\n")
+    with pytest.raises(TomlError, match=rf"x\.toml:3: {number.strip('-+')}|x\.toml:3: {number}"):
+        read_toml(tmp_path / "x.toml")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.toml")
+    with pytest.raises(TomlError, match="cannot be read: no file"):
+        read_toml(tmp_path / "x.toml")
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    (tmp_path / "x.toml").write_bytes(b"\xef\xbb\xbf[a]\r\nb = 1\r\n")
+    toml = read_toml(tmp_path / "x.toml")
+    assert (toml.data, toml.line("a.b")) == ({"a": {"b": 1}}, 2)
 
 
 def test_lines_are_found_around_values_of_many_lines() -> None:

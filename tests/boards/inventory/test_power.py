@@ -59,6 +59,8 @@ def test_commands_are_run_and_their_failure_told(tools: FakeTools) -> None:
         switch(power, on=False)
     with pytest.raises(PowerError, match="nowhere is not installed"):
         switch(Power("command", on=("nowhere",), off=("nowhere",)), on=True)
+    with pytest.raises(PowerError, match="power: '/tmp': Permission denied"):
+        switch(Power("command", on=("/tmp",), off=("/tmp",)), on=True)
 
 
 def test_a_relay_gets_its_four_bytes() -> None:

@@ -68,7 +68,7 @@ def test_a_model_of_the_desks_own_is_taken_to_a_verdict(
         added = motemq_rig(*("add", "--rig", rig, "--model", "GATEWAY", "--serial-url", board.url))
         assert added.returncode == 0, added.stdout
         assert 'model = "GATEWAY"' in (tmp_path / "boards" / "gw-1.toml").read_text()
-        junit = tmp_path / "junit.xml"
+        junit = tmp_path / "made" / "with it" / "junit.xml"
         words = ["--rig", str(rig), "--checks", "ping", "--junit", str(junit)]
         result = run_rig(tmp_path / "out", broker, *words)
         assert result.returncode == 0, result.stdout

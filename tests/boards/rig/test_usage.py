@@ -24,6 +24,10 @@ from tests.boards.rig_process import Broker, run_rig
         (["--virtual", "rp2040:1", "--fmqp", "nowhere"], "not HOST:PORT"),
         (["--virtual", "rp2040:1", "--fmqp", "mqtt://h:1"], "not fmqp://HOST:PORT"),
         (["--virtual", "rp2040:1", "--lightmq", "lightmqs://h:1"], "not lightmq://HOST:PORT"),
+        *(
+            (["--virtual", "rp2040:1", "--name", name], "write 1 to 31 of a-z, 0-9 and -")
+            for name in ("", "a/b", "../..", "two words")
+        ),
         (["--rig", "/none/rig.toml"], "'/none/rig.toml' does not exist"),
         ([], "--virtual"),
     ],
@@ -56,6 +60,34 @@ def test_a_mistake_in_the_desks_files_is_usage(tmp_path: Path, verb: str) -> Non
     result = motemq_rig(verb, "--rig", rig)
     assert result.returncode == 2, result.stdout
     assert f"{rig}:2: unknown key virtuel" in result.stdout
+
+
+def test_a_file_where_the_boards_folder_should_be_is_no_empty_desk(tmp_path: Path) -> None:
+    rig = tmp_path / "rig.toml"
+    rig.write_text('name = "test"\n')
+    (tmp_path / "boards").write_text("")
+    result = motemq_rig("list", "--rig", rig)
+    assert result.returncode == 2, result.stdout
+    assert f"{tmp_path / 'boards'}: is no folder with the boards' files" in result.stdout
+    (tmp_path / "boards").unlink()
+    (tmp_path / "models").write_text("")
+    result = motemq_rig("list", "--rig", rig)
+    assert result.returncode == 2, result.stdout
+    assert f"{tmp_path / 'models'}: is no folder with models of boards" in result.stdout
+
+
+def test_what_else_a_careless_hand_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = write_rig(tmp_path)
+    (tmp_path / "boards" / "u1.toml").write_text('id = "u1"\nmodel = "unix"\nserial_url = "x"\n')
+    for then, why in (("", "it is empty"), ("a 'b", "No closing quotation")):
+        result = motemq_rig("watch", tmp_path, "--rig", rig, "--then", then)
+        assert result.returncode == 2, result.stdout
+        assert why in result.stdout
+    (tmp_path / "runtime").write_text("")
+    monkeypatch.setenv("MOTEMQ_RUNTIME_DIR", str(tmp_path / "runtime"))
+    result = motemq_rig("virtual", "up", "esp32:1")
+    assert result.returncode == 3, result.stdout
+    assert "is no folder" in result.stdout
 
 
 def test_a_board_that_is_not_on_the_desk_is_named_with_those_that_are(

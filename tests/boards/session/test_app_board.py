@@ -15,6 +15,8 @@ from boards.session.app_board import AppBoard, NotInstalled, NotSaid
 from boards.session.own_files import OwnFiles
 from boards.session.serial_log import SerialLog
 from boards.virtual.board import VirtualBoard
+from boards.virtual.preload import preload
+from firmware.build import ensure
 from tests.boards.desk_files import desk_board, running_esp32
 
 _MAIN = """
@@ -26,6 +28,13 @@ while True:
     print("still here", count)
     count += 1
     time.sleep_ms(50)
+"""
+_DEAF = """
+import micropython
+micropython.kbd_intr(-1)
+print("deaf")
+while True:
+    pass
 """
 _LONG_S = 120.0
 
@@ -153,3 +162,26 @@ def test_a_file_that_arrived_otherwise_is_an_error(
     monkeypatch.setattr(app_board, "digests", changed)
     with pytest.raises(NotInstalled, match=r"words\.py on the board is not what was sent"):
         board.install(app)
+
+
+def test_the_first_words_of_a_board_with_usb_of_its_own_are_heard(tmp_path: Path) -> None:
+    """They would be lost before the USB is up, on a Pico as on a virtual one."""
+    preload("rp2040", tmp_path / "p1", ensure("rpi_pico"))
+    (tmp_path / "app").mkdir()
+    main = tmp_path / "app" / "main.py"
+    with VirtualBoard.start("rp2040", "p1", tmp_path / "p1") as pico:
+        target = desk_board(tmp_path, pico)
+        log = SerialLog(tmp_path / "serial.log")
+        with contextlib.closing(log), contextlib.closing(AppBoard(target, log)) as board:
+            for text in ("first words", "others"):
+                main.write_text(f"print({text!r})\n")
+                board.install(tmp_path / "app")
+                board.reset()
+                board.expect(text, timeout_s=_LONG_S)
+            main.write_text(_DEAF)
+            board.install(tmp_path / "app")
+            board.reset()
+            board.expect("deaf", timeout_s=_LONG_S)
+            boots = pico.control.state()["boots"]
+            board.reset()
+            assert pico.control.state()["boots"] > boots

@@ -33,7 +33,11 @@ def test_an_address_or_a_url(text: str, protocol: Protocol, address: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["lab", "lab:", ":8765", "lab:0", "lab:65536", "fmqps://lab:1", "fmqp://lab:1/x", ""]
+    "text",
+    [
+        *("lab", "lab:", ":8765", "lab:0", "lab:65536", "fmqps://lab:1", "fmqp://lab:1/x", ""),
+        *("[::1:8765", "fmqp://me:secret@lab:1", "me@lab:1"),
+    ],
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
