@@ -181,9 +181,10 @@ class Setup:
     ``where`` names the broker in error texts. ``user``, ``name`` (of the client) and ``words`` are
     from the address, ``options`` what followed its ``?``, with the content of files (``_file``) in
     place of their names. ``calls``: the connection is only for calls of that client. ``unseen``:
-    others on the bus need not know of this connection. ``random_bytes`` is the source of
-    identifiers. ``protocol`` is the name in the registry; one that is called ``A+B`` is B tunnelled
-    in A, and ``inner`` is what speaks B.
+    others on the bus need not know of this connection. ``proves``: a certificate, or the account at
+    a unix socket, says who this is. ``random_bytes`` is the source of identifiers. ``protocol`` is
+    the name in the registry; one that is called ``A+B`` is B tunnelled in A, and ``inner`` is what
+    speaks B.
     """
 
     where: str
@@ -195,6 +196,7 @@ class Setup:
     options: Mapping[str, str] = field(default_factory=dict)
     calls: str | None = None
     unseen: bool = False
+    proves: bool = False
     inner: "type[ClientSession] | None" = None
 
 

@@ -443,7 +443,8 @@ class Queue:
     def assign(self, most: int = 1 << 62) -> dict[ConnectionId, list[QueuedMessage]]:
         """Give what waits to consumers with room, one message each in turn; who gets what.
 
-        A consumer that was given ``most`` bytes gets no more until ``proceed``.
+        A consumer that was given ``most`` bytes gets no more until ``proceed``; of a durable queue
+        one that does not acknowledge gets none before, whatever it was given.
         """
         given: dict[ConnectionId, list[QueuedMessage]] = {}
         sizes: dict[ConnectionId, int] = {}
@@ -474,7 +475,7 @@ class Queue:
                 self._consumers[connection] = self._consumers.pop(connection)
                 able[connection] -= 1
                 size = sizes[connection] = sizes.get(connection, 0) + message.size
-                consumer.paced = size >= most
+                consumer.paced = size >= most or self._is_lost_on_its_way(consumer)
                 if not able[connection] or consumer.paced:
                     del able[connection]
         return given
@@ -512,13 +513,18 @@ class Queue:
             size = sum([message.size for message in share])
             total += size
             given[connection] = share
-            consumers[connection].paced = size >= most
+            consumer = consumers[connection]
+            consumer.paced = size >= most or self._is_lost_on_its_way(consumer)
         self._bytes -= total
         # Whoever was served last comes last the next time.
         served = len(batch) % len(able)
         for connection in able[served:] + able[:served] if len(batch) > served else able[:served]:
             consumers[connection] = consumers.pop(connection)
         return given
+
+    def _is_lost_on_its_way(self, consumer: _Consumer) -> bool:
+        """Whether what a consumer is given, of a queue that a kill leaves, is lost by a kill."""
+        return self.durable and not consumer.acknowledged
 
     def _next_of(self, consumer: _Consumer) -> QueuedMessage | None:
         """Take the next message that a consumer wants; None if there is none."""

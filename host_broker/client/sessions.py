@@ -83,6 +83,7 @@ def new_session(
             options=options,
             calls=calls if Ability.CALL in abilities(protocol) else None,
             unseen=unseen,
+            proves=address.transport == "unix" or "cert" in options,
         )
     )
 

@@ -98,7 +98,7 @@ _FIRST_LOOK_S = 0.001  # between one status and the next, while something is awa
 _LONGEST_LOOK_S = 0.05
 _MAX_NAMES = 8192  # topics whose text is remembered
 _TURN = 1 << 32  # counters of a status begin again there
-_USER = "motemq"  # of an address that names none
+_USER = "motemq"  # of an address that names none, where nothing else says who it is
 _TYPES = ("mem", "disk")
 _WORDS = ("private", "public", "drop", "block", "permanent", "transient")
 _BACKLOG = re.compile("backlog=-?[0-9]{1,10}")
@@ -214,8 +214,9 @@ class FqClientSession(ClientSession):
         self._flags = self._read_flags()
         self._interval_s = self._read_heartbeat()
         password = options.get("token_file", "").strip()
+        user = setup.user or ("" if setup.proves else _USER)
         with callers_mistakes():
-            self._login = spell_login(_bytes(setup.user or _USER), self._queue(), _bytes(password))
+            self._login = spell_login(_bytes(user), self._queue(), _bytes(password))
         self._state = _State.WAIT_KEY
         self._codec = Codec("command", _LARGEST_PAYLOAD)
         self._data: _DataConnection | None = None

@@ -22,10 +22,12 @@ from host_broker.protocols.fq.queues import (
     Keeper,
     QueueError,
     Queues,
+    WantedQueue,
     wanted_queue,
 )
 from host_broker.tables import Rows
 
+MAX_COMPLAINT = 1000  # characters of a line of the log
 NO_COMMANDS: Sequence[Command] = ()
 
 
@@ -110,7 +112,9 @@ class TableKeeper(Keeper):
             yield from self._upstreams_changed(wanted.upstreams)
 
     def _complain(self, text: str, before: set[str]) -> Sequence[Command]:
-        """Say what is wrong with a row, unless that was said of it ``before``."""
+        """Say what is wrong with a row, unless that was said ``before``; its cells may be long."""
+        if len(text) > MAX_COMPLAINT:
+            text = f"{text[:MAX_COMPLAINT]}… ({len(text)} characters)"
         self._said.add(text)
         return NO_COMMANDS if text in before else [Complain(text)]
 
@@ -139,8 +143,6 @@ class TableKeeper(Keeper):
 
     def _open(self, row: QueueRow, before: set[str]) -> Iterator[Command]:
         queue = self._queues.by_name.get(row.name)
-        if queue is not None and queue.permanent:
-            return
         words = [word for word in row.attributes.decode(errors="replace").split(",") if word]
         complaint = f"fq.sqlite: the queue {row.name!r} cannot be had: "
 
@@ -151,15 +153,30 @@ class TableKeeper(Keeper):
             return self._complain(f"{complaint}{text.strip()}", before)
 
         try:
-            kind = row.type.decode(errors="replace")
+            wanted = wanted_queue(row.name, row.type.decode(errors="replace"), words)
+            if queue is not None and queue.permanent:
+                yield from self._compare(queue, wanted, before)
+                return
             if queue is None:
-                wanted = wanted_queue(row.name, kind, words)
                 queue, commands = self._queues.open(wanted, opened, refused)
                 yield from commands
         except QueueError as error:
             yield from self._complain(f"{complaint}{str(error).strip()}", before)
         else:
             queue.permanent = True
+
+    def _compare(self, queue: FqQueue, wanted: WantedQueue, before: set[str]) -> Sequence[Command]:
+        """Say so if the row of a queue that is there has become another one."""
+        is_ = (queue.kind, queue.private, queue.policy, queue.backlog)
+        if is_ == (wanted.kind, wanted.private, wanted.policy, wanted.backlog):
+            return NO_COMMANDS
+        said = row_of(queue)
+        return self._complain(
+            f"fq.sqlite: the queue {queue.name!r} stays {said.type.decode()}:"
+            f"{said.attributes.decode()} while the broker runs; what its row says now counts from "
+            "the next start",
+            before,
+        )
 
     def _bind(self, wanted: Configuration, before: set[str]) -> Iterator[Command]:
         for row in in_order(wanted.bindings):

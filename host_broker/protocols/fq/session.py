@@ -253,11 +253,18 @@ class FqSession(Session):
             if why:
                 return self._refuse("R8", "access denied")
             self.client = name
-            return self._logged_in(event.user, wanted, now)
+            return self._logged_in(event.user or self._proved(name), wanted, now)
 
         claim = event.user.decode("utf-8", "backslashreplace")
         secret = event.password.decode("utf-8", "backslashreplace")
         return [Authenticate(claim, answer, secret)]
+
+    def _proved(self, name: str) -> bytes:
+        """Return the sender of who has said no user: the name that is proved otherwise, if any."""
+        view = self._server.context.view
+        if view is None or not view.principal_of(self._connection).is_known:
+            return b""
+        return name.encode()[:MAX_NAME]
 
     def _logged_in(self, user: bytes, wanted: WantedQueue, now: float) -> Sequence[Command]:
         """Attach the client to its queue. What it says meanwhile waits: it is of no use without."""

@@ -26,7 +26,9 @@ def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
             with fq_client(port, b"sender") as sender:
                 for number in numbers[:-1]:
                     sender.publish(b"e", b"r%d" % (number[-1] % 7), number, number)
-                _submit(port, numbers[-1])  # its answer is for all before it, too
+                # The answer of what is submitted then is for all that was read before it, too.
+                until(lambda: f'"msgs_in": "{_MANY - 1}"' in _statistics(port))
+                _submit(port, numbers[-1])
             consumer.open_data()
             first = consumer.payloads(_MANY // 2)
             running.end(signal.SIGKILL)

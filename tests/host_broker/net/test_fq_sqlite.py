@@ -16,6 +16,7 @@ import pytest
 
 from host_broker.cli.backup import back_up
 from host_broker.cli.restore import restore
+from host_broker.protocols.fq.keeper import MAX_COMPLAINT
 from host_broker.protocols.fq.pages import MAX_MARKS
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.fq_client import FqClient, FqRefused, fq_client
@@ -185,6 +186,45 @@ def test_rows_that_cannot_be_used_are_named_in_the_log(running: BrokerProcess, d
     assert said.count("invalid queue param: bogus") == 1
     assert "the program b'foo:x' of b'e'" in said
     assert "Traceback" not in said
+
+
+def test_a_long_cell_is_no_long_line(running: BrokerProcess, data: Path) -> None:
+    """More than a pipe holds, which nobody reads: the broker goes on."""
+    _change(
+        data,
+        "INSERT INTO queue VALUES ('q', 'mem', 'public')",
+        "INSERT INTO binding VALUES ('e', 'q', 'false', 'prefix:\"' || hex(zeroblob(100000)))",
+        "INSERT INTO queue VALUES ('r', 'mem', hex(zeroblob(100000)))",
+    )
+    until(lambda: "q" in _statistics(running)["queues"])
+    _change(data, "INSERT INTO queue VALUES ('after', 'mem', 'public')")
+    until(lambda: "after" in _statistics(running)["queues"])
+    _, said = running.end()
+    lines = said.splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) < MAX_COMPLAINT + 100
+
+
+def test_a_queue_that_is_there_stays_as_it_is(data: Path) -> None:
+    """Whatever becomes of its row, which counts from the next start; that is said."""
+    with broker("--data", str(data), *_LISTEN) as running:
+        _change(data, "INSERT INTO queue VALUES ('q', 'mem', 'public')")
+        until(lambda: "q" in _statistics(running)["queues"])
+        _change(
+            data,
+            "UPDATE queue SET attributes = 'public,block,backlog=7'",
+            "INSERT INTO queue VALUES ('after', 'mem', '')",
+        )
+        until(lambda: "after" in _statistics(running)["queues"])
+        assert _statistics(running)["queues"]["q"]["policy"] == "drop"
+        _, said = running.end()
+    stays = "the queue b'q' stays mem:public,drop,backlog=16384 while the broker runs"
+    assert said.count(stays) == 1
+    with broker("--data", str(data), *_LISTEN) as running:
+        until(lambda: "q" in _statistics(running)["queues"])
+        assert _statistics(running)["queues"]["q"]["policy"] == "block"
+        _, said = running.end()
+    assert said == ""
 
 
 def test_another_program_s_change_holds_nobody_up(running: BrokerProcess, data: Path) -> None:

@@ -21,6 +21,7 @@ from host_broker.net.access.access_files import write_users
 from host_broker.net.access.certificates import make_authority, make_client
 from host_broker.net.access.passwords import hash_password
 from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.host_broker.net.fq_client import fq_client
 
 _TOKEN, _PASSWORD = "kitchen-token-of-many-letters", "swordfish"
 _USERS = {
@@ -41,6 +42,13 @@ subscribe = ["**"]
 _WAIT_S = 20.0
 
 
+def _named(protocol: str, port: int, name: str) -> str:
+    """Return host and port, with a client's name."""
+    if protocol == "fq":
+        return f"{name}@127.0.0.1:{port}" if name else f"127.0.0.1:{port}"
+    return f"127.0.0.1:{port}/{name}"
+
+
 @dataclass
 class Table:
     """The broker, and the one who hears what is published at ``who/…``."""
@@ -56,17 +64,18 @@ class Table:
             path = self.folder / ("me.sock" if proof == "unix" else "board.sock")
             if protocol == "lightmq+fmqp":
                 path = path.with_suffix(".tunnel")
-            return f"{protocol}+unix://{path}" + (f"?client_id={name}" if name else "")
+            option = "user" if protocol == "fq" else "client_id"
+            return f"{protocol}+unix://{path}" + (f"?{option}={name}" if name else "")
         tunnel = protocol == "lightmq+fmqp"
         if proof == "certificate":
             port = self.running.ports["lightmq+fmqps" if tunnel else "autos"]
             ca = self.folder / "ca"
             files = {"ca": "ca.pem", "cert": "desk.pem", "key": "desk-key.pem"}
             query = urllib.parse.urlencode({key: ca / file for key, file in files.items()})
-            return f"{protocol}s://127.0.0.1:{port}/{name}?{query}"
+            return f"{protocol}s://{_named(protocol, port, name)}?{query}"
         port = self.running.ports["lightmq+fmqp" if tunnel else "auto"]
         query = f"?token_file={self.folder / secrets[proof]}" if proof in secrets else ""
-        return f"{protocol}://127.0.0.1:{port}/{name}{query}"
+        return f"{protocol}://{_named(protocol, port, name)}{query}"
 
     def hears(self, topic: str) -> bool:
         """Whether the next message is of this topic."""
@@ -126,6 +135,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
         ("micromsg2", "listener", "", "board"),
         ("micromsg2", "", "guest", "guest, anonymous"),
         ("micromsg2", "", "", "anonymous"),
+        ("fq", "token", "kitchen", "kitchen"),
+        ("fq", "password", "alice", "alice"),
+        ("fq", "certificate", "desk", "desk"),
+        ("fq", "certificate", "", "desk"),
+        ("fq", "unix", "me", "me"),
+        ("fq", "unix", "", "me"),
+        ("fq", "listener", "board", "board"),
+        ("fq", "listener", "", "board"),
     ],
 )
 def test_who_a_client_is(table: Table, protocol: str, proof: str, says: str, is_: str) -> None:
@@ -163,6 +180,12 @@ def test_who_a_lightmq_client_is(table: Table, proof: str, says: str) -> None:
         ("micromsg2", "certificate", "alice"),
         ("micromsg2", "unix", "alice"),
         ("micromsg2", "listener", "alice"),
+        ("fq", "", "kitchen"),
+        ("fq", "", "guest"),  # nobody's name, which fq has no other word for than a user
+        ("fq", "password", "kitchen"),
+        ("fq", "certificate", "alice"),
+        ("fq", "unix", "alice"),
+        ("fq", "listener", "alice"),
     ],
 )
 def test_who_is_somebody_else_is_refused(
@@ -170,6 +193,24 @@ def test_who_is_somebody_else_is_refused(
 ) -> None:
     with pytest.raises(Refused):
         connect(table.url(protocol, proof, says), timeout_s=_WAIT_S)
+
+
+def test_who_says_nothing_by_fq_and_proves_nothing_is_anonymous(table: Table) -> None:
+    with fq_client(table.running.ports["auto"], b"", b"") as client:
+        client.publish(b"who", b"anonymous/fq", b"here")
+        assert table.hears("who/anonymous/fq")
+
+
+def test_the_sender_of_fq_is_who_has_proved_it(table: Table) -> None:
+    """R23: also where the login said no user."""
+    url = table.url("fq", "unix")
+    with connect(f"{url}?path=desk/mem:private", timeout_s=_WAIT_S) as client:
+        client.subscribe("who/*", confirm=True)
+        client.publish("who/me/sender", b"here")
+        message = client.receive(_WAIT_S)
+        assert message is not None
+        assert message.properties["fq.sender"] == "me"
+    assert table.hears("who/me/sender")
 
 
 class _UnixHttp(http.client.HTTPConnection):

@@ -418,3 +418,22 @@ def test_an_exchange_that_nobody_uses_makes_room_for_another() -> None:
         assert client.bind(b"one too many", b"prefix:") != REFUSED
     client.close()
     assert desk.broker.held_bytes == 0
+
+
+@pytest.mark.parametrize(("kind", "given"), [("mem", 1000), ("disk", 100)])
+def test_a_queue_on_disk_keeps_what_its_consumer_does_not_take(kind: str, given: int) -> None:
+    """R35: what is on its way to a consumer when the broker is killed is lost: that is no more than
+    the consumer was given at once, until the socket has taken that."""
+    desk = fq_desk(journalled=True)
+    consumer = Peer(desk, b"q\0%s:public" % kind.encode())
+    consumer.bind(b"ex", b"prefix:")
+    sender = Peer(desk, b"sender")
+    desk.slow.add(consumer.data)
+    for read in range(10):
+        sender.publish(b"ex", b"r", *_numbered(read * 100, read * 100 + 100))
+    assert consumer.payloads() == _numbered(0, given)
+    assert len(desk.broker.queues[b"fq/q"]) == 1000 - given
+    desk.slow.clear()
+    desk.broker.proceed(consumer.data, desk.now)
+    desk.done()
+    assert consumer.payloads() == _numbered(given, 1000)
