@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from struct import Struct
 from typing import Any, Literal, get_args
 
@@ -300,15 +300,16 @@ class Queue:
     @property
     def done(self) -> int:
         """The number up to which nothing waits or is in flight."""
-        self._clear_taken()
-        first = [self._waiting[0].number] if self._waiting else []
+        taken = self._taken
+        waiting = (each.number for each in self._waiting if each.number not in taken)
+        first = list(islice(waiting, 1))
         for consumer in self._consumers.values():
             first += consumer.in_flight
         return min(first, default=self._last_number + 1) - 1
 
     def set_checkpoint(self, name: bytes, number: int) -> bool:
         """Name the place behind a message; False if not all that came after it is there still."""
-        first = min(self.done + 1, self._kept[0].number if self._kept else self._last_number + 1)
+        first = min(self.done + 1, min(map(_number, self._kept), default=self._last_number + 1))
         if not first - 1 <= number <= self._last_number:
             return False
         self.checkpoints[name] = number
@@ -352,7 +353,7 @@ class Queue:
         while self._kept and (
             len(self._kept) > self.max_messages or self._kept_bytes > self.max_bytes
         ):
-            lost = self._kept[0].number
+            lost = min(map(_number, self._kept))  # they came as they were acknowledged
             for name, number in list(self.checkpoints.items()):
                 if number < lost:
                     del self.checkpoints[name]

@@ -39,9 +39,9 @@ class Subscriptions:
     A message is for the subscription of which the broker has told it, else for every one that is
     read by itself and matches it; if there is none, it is for ``inbox``. ``unread_bytes`` is about
     the memory of all that was not taken yet, but for what has come for a subscription that was
-    removed: nothing more comes for that, and it goes with it. ``finished``: messages of which the broker is to be
-    told that nobody needs them any more; its user empties it. The program has finished with a
-    message when it asks for the next one.
+    removed: nothing more comes for that, and it goes with it. ``finished``: messages of which the
+    broker is to be told that nobody needs them any more; its user empties it. The program has
+    finished with a message when it asks for the next one.
     """
 
     def __init__(self, matches: Callable[[str, str], bool]) -> None:
