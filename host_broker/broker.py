@@ -142,6 +142,7 @@ _MOST_MAKERS = 16  # for whom one subscription of a queue is made: the latest
 _MOST_PINGS = 1000  # that are not answered yet; the oldest gives way to one more
 _SHOWN_PATTERNS = 20  # of a client's subscriptions
 _STEPS_OF_A_LOOK = 4  # at a topic or a client, among all
+_JUDGED_AT_ONCE = 256  # subscriptions, when the rules have changed: a few ms
 _LOOKS_AT_ONCE = 1000  # at clients, among all: about 1 ms; then others have their turn
 _HELD_LOGIN = "login"  # why a connection is not read
 
@@ -328,6 +329,7 @@ class Broker:
         self._pings: dict[int, _Pinged] = {}
         self._last_ping = 0
         self._searches: deque[_Search] = deque()
+        self._judging: Iterator[None] | None = None  # what was made before the rules changed
         self._clients: dict[ConnectionId, Client] = {}
         # Without those of this process: their ids, and how many there are by protocol.
         self._in_order: OrderedKeys[ConnectionId] = OrderedKeys()
@@ -655,25 +657,50 @@ class Broker:
         self._deadlines.renew(connection, client.session.deadline)
 
     def access_changed(self, now: float) -> None:
-        """Users or rules have changed: who is connected stays, with what it may from now on."""
+        """Users or rules have changed: who is connected stays, with what it may from now on.
+
+        What is published and subscribed to is judged anew at once. Of many subscriptions that there
+        are already, those that may not be any more end while others are served (``tick``).
+        """
         self._begin(0, now)
         self._permitted.forget()
-        for client in list(self._clients.values()):
-            if client.internal or client.closing:
-                continue
-            for key in self._bus.subscriptions_of(client.connection):
-                if not self._decide(client, "subscribe", key.topic, prefix=key.prefix):
-                    interest = self._bus.unsubscribe(client.connection, key)
+        self._judging = self._judge_all()
+        self._judge_some()
+
+    def _judge_some(self) -> None:
+        """Go on with those subscriptions that were made before the rules changed."""
+        if self._judging is not None and sum(1 for _ in islice(self._judging, _JUDGED_AT_ONCE)) < (
+            _JUDGED_AT_ONCE
+        ):
+            self._judging = None
+
+    def _judge_all(self) -> Iterator[None]:
+        """Judge all subscriptions and consumers, one for each step; much may change in between."""
+        connection: ConnectionId = 0
+        while connection := next(self._in_order.behind(connection), 0):
+            client = self._clients[connection]
+            for key in self._bus.subscriptions_of(connection):
+                if client.closing:
+                    break
+                if not self._decide(
+                    client, "subscribe", key.topic, prefix=key.prefix
+                ) and self._bus.has_subscription(connection, key):
+                    interest = self._bus.unsubscribe(connection, key)
                     self._tell_interest(client, interest)
                     self._tell_lost(client, key.topic)
+                yield
             for queue in sorted(client.queues or ()):
-                if queue in client.own_queues or self._decide(client, "subscribe", queue):
+                if client.closing or queue not in (client.queues or ()):
                     continue
-                self._stop_consuming(client, StopConsuming(queue))
-                self._tell_lost(client, queue)
+                if queue not in client.own_queues and not self._decide(client, "subscribe", queue):
+                    self._stop_consuming(client, StopConsuming(queue))
+                    self._tell_lost(client, queue)
+                yield
+            yield
         for subscriber in list(self._makers):
             for key in list(self._makers.get(subscriber, ())):
                 self._judge_makers(subscriber, key)
+                yield
 
     def web_session_ended(self, session: LoginSession, now: float) -> None:
         """Somebody has logged out, or was: those connections end that are theirs by that."""
@@ -807,6 +834,7 @@ class Broker:
             self._go_on_leaving()
         if self._searches:
             self._search()
+        self._judge_some()
         for connection in self._deadlines.due(now):
             client = self._clients.get(connection)
             if client is None or client.closing:
@@ -831,7 +859,8 @@ class Broker:
         """When ``tick`` is wanted; may come a little before anything is due."""
         if self._ending:
             return None
-        due = self._now if self._searches else self._leaving.due
+        goes_on = self._searches or self._judging is not None
+        due = self._now if goes_on else self._leaving.due
         return self._deadlines.next() if due is None else due
 
     def take(self) -> Outputs:

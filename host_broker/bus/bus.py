@@ -66,6 +66,10 @@ class Bus:
         self._routes.verbatim.discard(subscriber)
         self._subscriptions.forget(subscriber)
 
+    def has_subscription(self, subscriber: SubscriberId, key: SubscriptionKey) -> bool:
+        """Whether a subscriber has exactly this subscription."""
+        return self._subscriptions.get(subscriber, key) is not None
+
     def subscribe(
         self, subscriber: SubscriberId, key: SubscriptionKey, filter: Filter | None, quiet: bool
     ) -> tuple[bool, Interest | None]:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from struct import Struct
 from typing import Any, Literal, get_args
 
@@ -300,8 +300,9 @@ class Queue:
     @property
     def done(self) -> int:
         """The number up to which nothing waits or is in flight."""
-        self._clear_taken()
-        first = [self._waiting[0].number] if self._waiting else []
+        taken = self._taken
+        waiting = (each.number for each in self._waiting if each.number not in taken)
+        first = list(islice(waiting, 1))
         for consumer in self._consumers.values():
             first += consumer.in_flight
         return min(first, default=self._last_number + 1) - 1

@@ -7,8 +7,11 @@ TLS the whole ClientHello: until then a client costs no more than its socket.
 """
 
 import asyncio
+import fcntl
 import socket
 import ssl
+import struct
+import termios
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from select import EPOLLET, EPOLLIN, POLLRDHUP, poll
@@ -27,6 +30,7 @@ from host_broker.recognition import MORE, NOBODY
 _TLS = "tls"
 _DROPPED_BYTES = 64 * 1024  # of a request that is refused; a close with more unread is a reset
 _RECORD_HEADER_BYTES = 5  # of TLS; its last two bytes are the length of what follows
+_UNREAD = struct.Struct("i")
 _LONGEST_HEAD_BYTES = 16 * 1024  # of a request or ClientHello; whoever reads it decides about more
 
 
@@ -255,6 +259,7 @@ class TlsDetector(asyncio.Protocol):
     def __init__(self, context: ListenerContext) -> None:
         self._context = context
         self._first = b""
+        self._was_late = False  # it was us who were, once
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -297,8 +302,17 @@ class TlsDetector(asyncio.Protocol):
         return peer_name(self._transport.get_extra_info("socket"))
 
     def has_spoken(self) -> bool:
-        """Never: what comes by TLS is taken as it comes."""
-        return False
+        """Whether the first that comes is there and was not read yet. Once: of what is encrypted
+        nobody knows whether it is a word, and a byte again and again is none."""
+        if self._was_late or self._first:
+            return False
+        unread = bytearray(_UNREAD.size)
+        try:
+            fcntl.ioctl(self._transport.get_extra_info("socket"), termios.FIONREAD, unread)
+        except (OSError, ValueError):
+            return False  # it is closed
+        self._was_late = _UNREAD.unpack(unread)[0] > 0
+        return self._was_late
 
     def evict(self) -> None:
         """End at once."""

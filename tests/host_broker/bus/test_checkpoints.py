@@ -223,3 +223,53 @@ def test_checkpoints_are_as_naive_ones(steps: list[tuple[str, object]]) -> None:
         assert all(number > naive.gone for number in stored)
         assert set(queue.numbers) == stored
         assert len(queue) == len([each for each in stored if each > naive.done])
+
+
+def _acknowledged_last_first(count: int, **limits: int) -> Queue:
+    queue = _queue(**limits)
+    _put(queue, count)
+    assert queue.set_checkpoint(b"start", 0)
+    queue.consume(_CONSUMER, count, acknowledged=True)
+    queue.assign()
+    for number in range(count, 0, -1):
+        queue.acknowledge(_CONSUMER, [number])
+    return queue
+
+
+def test_in_which_order_it_was_acknowledged_is_no_matter_of_places() -> None:
+    queue = _acknowledged_last_first(10)
+    assert queue.set_checkpoint(b"middle", 4)
+    assert queue.go_back(b"middle")
+    assert [each.number for each in queue.assign()[_CONSUMER]] == [5, 6, 7, 8, 9, 10]
+
+
+def test_the_oldest_goes_first_in_whichever_order_it_was_acknowledged() -> None:
+    queue = _acknowledged_last_first(10, max_messages=10)
+    assert queue.set_checkpoint(b"middle", 4)
+    _put(queue, 1)
+    queue.assign()
+    queue.acknowledge(_CONSUMER, [11])
+    assert (list(queue.checkpoints), queue.kept) == ([b"middle"], 7)
+
+
+def test_what_is_done_with_is_known_without_a_look_at_all_that_waits() -> None:
+    """Also while a consumer that chooses takes from the middle."""
+    queue = _queue()
+    _put(queue, 1000)
+    queue.consume(_CONSUMER, 1000, acknowledged=True, filter=lambda topic, properties, body: True)
+    queue.leave(_CONSUMER)
+    wanted = {2, 500}
+    queue.consume(
+        _CONSUMER, 9, acknowledged=True, filter=lambda *_: len(seen.append(1) or seen) in wanted
+    )
+    seen: list[int] = []
+    assert [each.number for each in queue.assign()[_CONSUMER]] == [2, 500]
+    waiting = queue._waiting
+    assert queue.done == 0
+    assert queue._waiting is waiting
+    queue.consume(2, 1, acknowledged=True)
+    queue.assign()
+    queue.acknowledge(2, [1])
+    assert queue.done == 1
+    queue.acknowledge(_CONSUMER, [2, 500])
+    assert queue.done == 2

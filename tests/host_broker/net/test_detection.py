@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import functools
+import os
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from host_broker.net.connection.memory import BufferMemory
 from host_broker.net.connection.poller import Poller, event_loop
 from host_broker.net.connection.stream import Stream
 from host_broker.net.listening.acceptor import is_crowded
-from host_broker.net.listening.detection import ListenerContext, ProtocolDetector
+from host_broker.net.listening.detection import ListenerContext, ProtocolDetector, TlsDetector
 from host_broker.net.listening.handshakes import Handshakes
 from host_broker.net.listening.pending import PendingConnections
 from host_broker.net.listening.slots import CountedSocket, Slots
@@ -26,6 +28,7 @@ from host_broker.net.server import Server
 from host_broker.recognition import Recognition
 from host_broker.registry import protocols
 from host_broker.settings import NetSettings, Settings
+from tests.host_broker.net.certificates import Authority
 
 WITHIN_S = 10.0
 TURNS = 20  # of the loop: what a local socket was given is there at once
@@ -77,6 +80,9 @@ class Scene:
         self._context = _context(settings, self._made, poller)
         self.pending = self._context.pending
         self.slots = Slots(self._context.live)
+
+    def use_certificate(self, certificate: ssl.SSLContext) -> None:
+        self._context.tls = certificate
 
     def _made(self, protocol: str) -> asyncio.Protocol:
         self.found.append(Recognised(protocol))
@@ -295,6 +301,50 @@ def test_who_has_spoken_is_not_sent_away_because_nobody_has_looked_yet() -> None
             peer.close()
 
     play(act, NetSettings(max_unrecognised=4))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_who_has_spoken_by_tls_is_given_the_time_to_be_read_once(
+    tmp_path: Path, whole: bool
+) -> None:
+    """The same; and whoever sends a part of a record again and again has had that time."""
+    cert, key = Authority(tmp_path, "ours").issue("broker")
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.load_cert_chain(cert, key)
+    theirs.check_hostname, theirs.verify_mode = False, ssl.CERT_NONE
+
+    async def act(scene: Scene) -> None:
+        scene.use_certificate(ours)
+        peer = scene.newcomer("tcp")
+        peer.setblocking(False)
+        raw = peer.fileno()
+        loop = asyncio.get_running_loop()
+        said, _ = await loop.create_connection(
+            asyncio.Protocol, sock=peer, ssl=theirs, server_hostname="x"
+        )
+        while not any(isinstance(each, TlsDetector) for each in scene.pending._timers):
+            await turns()
+        if whole:
+            said.write(pack(0, b"t", b"x"))
+        else:
+            os.write(raw, b"\x17\x03\x03\x40\x00")
+        assert not scene.pending.make_room()
+        if whole:
+            while not scene.found:
+                await turns()
+            assert scene.found[0].got == pack(0, b"t", b"x")
+        else:
+            await turns()
+            os.write(raw, b"x")
+            assert scene.pending.make_room()
+            assert len(scene.pending) == 0
+        said.abort()
+        for guest in scene.found:
+            assert guest.transport is not None
+            guest.transport.close()
+        await turns()
+
+    play(act, NetSettings(max_unrecognised=1))
 
 
 def test_those_who_have_all_spoken_stay() -> None:

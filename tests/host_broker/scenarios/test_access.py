@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from host_broker import broker as broker_module
 from host_broker.access.access import Access, Peer
 from host_broker.access.backoff import LoginBackoff
 from host_broker.access.rules import Rules
 from host_broker.access.users import Users, token_hash
 from host_broker.bus.permitted import MAX_JUDGED
 from host_broker.bus.publication import pack
+from host_broker.protocols.fmqp.spelling import encode_subscription
 from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.dialects import Refusal
 from host_broker.protocols.lightmq.events import Connack, SendResp
@@ -354,6 +356,51 @@ def test_failed_logins_have_to_wait_in_simulated_time() -> None:
     assert Board(desk).connect("hall:hall-token-of-many-letters").accepted
     desk.advance(1.0)
     assert Board(desk).connect(f"kitchen:{_TOKEN}").accepted
+
+
+def test_many_subscriptions_are_judged_anew_while_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_module, "_JUDGED_AT_ONCE", 20)
+    all_of_it = {"connect": ["**"], "subscribe": ["a/*", "b"], "publish": ["**"]}
+    desk = guarded({"roles": {"everybody": all_of_it}})
+    publisher, *clients = [desk.open() for _ in range(31)]
+    for client in clients:
+        desk.sub(client, "a/1")
+        desk.sub(client, "b")
+
+    def heard(topic: str) -> int:
+        desk.pub(publisher, topic, b"x")
+        return sum(bool(desk.messages(client)) for client in clients if client not in desk.left)
+
+    assert heard("a/1") == heard("b") == 30
+    access = desk.broker.access
+
+    def allow(*paths: str) -> None:
+        rules = {"roles": {"everybody": {**all_of_it, "subscribe": list(paths)}}}
+        access.change(access.users, Rules.read(rules))
+        desk.broker.access_changed(desk.now)
+        desk.done()
+
+    allow("b")
+    assert 20 < heard("a/1") < 30
+    late = desk.open()
+    desk.sub(late, "a/1")  # is judged by the rules of now
+    desk.send(clients[-1], encode_subscription("a/1", unsubscribe=True))
+    desk.close(clients.pop())
+    before = heard("a/1")
+    desk.broker.tick(desk.now)
+    desk.done()
+    assert 0 < heard("a/1") < before
+    allow("a/*")  # from the first one on, again
+    desk.advance(1)
+    assert desk.broker.next_deadline() is None
+    assert heard("b") == 0
+    assert heard("a/1") > 0
+    allow()
+    desk.advance(1)
+    assert heard("a/1") == 0
+    assert desk.messages(late) == []
 
 
 def test_other_rules_count_from_now_on_and_nobody_is_dropped() -> None:
