@@ -592,6 +592,23 @@ def test_questions_to_the_edge() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "topic", "beneath"),
+    [
+        *(("**", "", True), ("/a/b/**", "a/b", True), ("*/lamp/**", "*/lamp", True)),
+        *(("a", "a", False), ("/a/*/", "a/*", False)),
+    ],
+)
+def test_the_past_of_a_pattern(pattern: str, topic: str, beneath: bool) -> None:
+    desk = umq_desk()
+    client = joined(desk)
+    assert client.say(f'C91:["history", "{pattern}"]') == []
+    ((_, question),) = desk.questions
+    assert question == AskHistory(topic, 100, 0, 1 << 53, 1000, beneath=beneath)
+    for wrong in ("a/**/b", "", "a//b", "x" * 300):
+        assert client.call("history", wrong).startswith("E3 ")
+
+
 def test_a_late_answer_is_none_of_a_call_that_has_its_id_now() -> None:
     """R19: the edge answers at last what has failed meanwhile."""
     desk = umq_desk({"call_timeout_s": 1.0, "ping_interval_s": 0.0})
