@@ -1661,7 +1661,7 @@ export class Client {
   /**
    * Return the milliseconds of a round trip: to the broker, or by the broker to one of its clients.
    *
-   * @param {string} [client] its name
+   * @param {string | number} [client] its name, or the number of its connection
    * @param {{timeoutMs?: number}} [options]
    * @returns {Promise<number>}
    * @throws {CallFailed} if that client is not there, or cannot be pinged

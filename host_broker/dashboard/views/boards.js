@@ -123,7 +123,7 @@ function BoardCard({ live, board }) {
     </ul>
     ${board.client &&
     html`<div class="bar">
-      <${Ping} live=${live} client=${board.name} />
+      <${Ping} live=${live} client=${board.client} />
       <${Call} live=${live} name=${board.name} />
     </div>`}
   </li>`;

@@ -429,7 +429,8 @@ class Calls:
             if self._is_late(call, until):
                 return NOTHING
             if seconds is None:
-                self._fail(call, NO_ROUTE, f"{client!r} {why}")
+                who = f"connection {client}" if isinstance(client, int) else repr(client)
+                self._fail(call, NO_ROUTE, f"{who} {why}")
             else:
                 self._answer(call, {"ms": round(seconds * 1000, 3)})
             return self._session.answered()

@@ -373,7 +373,7 @@ def test_pings_that_come_to_nothing() -> None:
     desk = umq_desk({"call_timeout_s": 5.0, "ping_interval_s": 0.0})
     client, fmqp = joined(desk), desk.open()
     assert client.call("ping", "kitchen") == "E7 'kitchen' is not connected"
-    assert client.call("ping", fmqp) == f"E7 {fmqp} cannot be asked that: it speaks FMQP"
+    assert client.call("ping", fmqp) == f"E7 connection {fmqp} cannot be asked that: it speaks FMQP"
     assert client.call("ping").startswith("E3 ")
     assert client.call("ping", True).startswith("E3 ")
     board = desk.lightmq("kitchen")
