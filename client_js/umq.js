@@ -87,7 +87,7 @@ export class UmqError extends Error {
 /** The caller's mistake: nothing was sent. */
 export class BadArgument extends UmqError {}
 
-/** One of `Limits` would be exceeded: nothing was sent. */
+/** One of `Limits`, or of those in the broker's welcome, would be exceeded: nothing was sent. */
 export class LimitExceeded extends UmqError {}
 
 /** There is no connection, or it ended before the answer came. */
@@ -1562,7 +1562,7 @@ export class Client {
    * @returns {Promise<void>} when the broker has it
    */
   async publish(topic, body, { timeoutMs, ...options } = {}) {
-    const { text, attachments } = spellBody(body);
+    const { text, attachments } = spellForBroker(body);
     await this.request(JSON.stringify(["publish", topic, text, options]), {
       attachments,
       timeoutMs,
@@ -1579,7 +1579,7 @@ export class Client {
    * @throws {CallFailed} if it does not answer, or is not there
    */
   async call(topic, body = "", { timeoutMs } = {}) {
-    const { text, attachments } = spellBody(body);
+    const { text, attachments } = spellForBroker(body);
     const request = JSON.stringify(["call", topic, text]);
     const answer = await this.request(request, { attachments, timeoutMs });
     const [attachment] = answer.attachments;
@@ -1661,7 +1661,7 @@ export class Client {
   /**
    * Return the milliseconds of a round trip: to the broker, or by the broker to one of its clients.
    *
-   * @param {string} [client] its name
+   * @param {string | number} [client] its name, or the number of its connection
    * @param {{timeoutMs?: number}} [options]
    * @returns {Promise<number>}
    * @throws {CallFailed} if that client is not there, or cannot be pinged
@@ -1691,7 +1691,30 @@ export class Client {
     if (this.state !== "open") {
       await this.ready(timeoutMs);
     }
+    this.#requireTaken(payload, attachments);
     return this.#ask({ payload, attachments }, Math.max(1, until - performance.now()));
+  }
+
+  /**
+   * Refuse what the broker would end the connection for; its welcome says how much it takes.
+   *
+   * @param {string} payload
+   * @param {AttachmentSource[]} attachments
+   */
+  #requireTaken(payload, attachments) {
+    const { max_text: maxText = Infinity, max_attachment: maxAttachment = Infinity } = this.welcome;
+    for (const each of attachments) {
+      const bytes = asBytes(each)?.length ?? 0;
+      if (bytes > maxAttachment) {
+        throw new LimitExceeded(`${bytes} bytes, the broker takes ${maxAttachment} (umq.max_attachment)`);
+      }
+    }
+    const characters = payload.length + LONGEST_HEAD;
+    // A character has three bytes at most: most need not be counted.
+    const bytes = characters * 3 > maxText ? new TextEncoder().encode(payload).length + LONGEST_HEAD : 0;
+    if (bytes > maxText) {
+      throw new LimitExceeded(`about ${bytes} bytes of text, the broker takes ${maxText} (umq.max_text)`);
+    }
   }
 
   /**
@@ -2682,6 +2705,26 @@ function spellBody(body) {
   }
   return { text, attachments: [] };
 }
+
+/**
+ * Spell a body that the broker is told: long text is an attachment, which is no longer than it is.
+ *
+ * @param {unknown} body
+ * @returns {{text: string | null, attachments: AttachmentSource[]}}
+ */
+function spellForBroker(body) {
+  const spelled = spellBody(body);
+  const { text } = spelled;
+  if (text === null || text.length <= LONGEST_BODY_IN_TEXT || LONE_SURROGATE.test(text)) {
+    return spelled;
+  }
+  return { text: null, attachments: [new TextEncoder().encode(text)] };
+}
+
+/** Characters. */
+const LONGEST_BODY_IN_TEXT = 65_536;
+/** Bytes of a call's text before its payload. */
+const LONGEST_HEAD = 64;
 
 /**
  * @param {unknown} answer

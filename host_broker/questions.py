@@ -49,6 +49,8 @@ class AskJournal:
 class AskHistory:
     """Publications of the past, of topics equivalent to ``topic``: a ``History``.
 
+    ``beneath``: or of those that begin with such levels, "" with any.
+
     ``last``: so many, the latest ones. 0: the first ``limit`` of the time from ``from_ms`` to
     ``to_ms``. ``each``: of each topic the latest one only. At most about ``max_bytes`` of bodies.
     """
@@ -60,6 +62,7 @@ class AskHistory:
     limit: int = 0
     each: bool = False
     max_bytes: int = 4 * 1024 * 1024
+    beneath: bool = False
 
 
 @dataclass(frozen=True, slots=True)

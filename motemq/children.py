@@ -95,7 +95,10 @@ def service(
         output = _StandardOutput(process, ready_count, ready_prefix, log_file)
         try:
             if not output.ready(deadline_s):
+                is_late = not output.is_over
                 code = stop(process)
+                if is_late:
+                    raise ChildFailed(f"'{name}' was not ready within {deadline_s:g} s")
                 tail = log.read_text().strip().splitlines()[-1:] or ["it said nothing"]
                 raise ChildFailed(f"'{name}' did not start (exit code {code}): {tail[0]}")
             yield Service(process, output.lines)
@@ -119,6 +122,7 @@ class _StandardOutput:
         self, process: subprocess.Popen[str], count: int, prefix: str, log_file: IO[str]
     ) -> None:
         self.lines: list[str] = []
+        self.is_over = False  # nothing more comes
         self._count = count
         self._decided = threading.Event()
         self._thread = threading.Thread(
@@ -144,4 +148,5 @@ class _StandardOutput:
                         self._decided.set()
                 else:
                     log_file.write(line)
+        self.is_over = True
         self._decided.set()

@@ -20,13 +20,13 @@ import { Listener } from "./memory_socket.js";
 import { Random } from "./random.js";
 
 /** Return a connected client with its broker's end. Its clock goes when the test says so. */
-async function connected(t, options = {}) {
+async function connected(t, options = {}, welcome = undefined) {
   const listener = listening(t);
   const { WebSocket } = listener;
   const client = new Client("umq://broker", { WebSocket, heartbeatMs: 0, ...options });
   t.after(() => client.close());
   const end = await listener.next();
-  const hello = await end.accept();
+  const hello = await end.accept(welcome);
   await client.ready();
   return { client, end, listener, hello };
 }
@@ -123,6 +123,37 @@ test("a refusal is final", async (t) => {
   });
   assert.deepEqual(states, ["closed"]);
   assert.equal(listener.attempts, 1);
+});
+
+test("what the broker does not take is not sent", async (t) => {
+  const { client, end } = await connected(t, {}, '{"max_text": 2000, "max_attachment": 100000}');
+  for (const [body, limit] of [
+    [new Uint8Array(100_001), "umq.max_attachment"],
+    ["x".repeat(100_001), "umq.max_attachment"],
+    ["\u20ac".repeat(650), "umq.max_text"],
+    ["\0".repeat(400), "umq.max_text"],
+  ]) {
+    await assert.rejects(client.publish("a", body), (error) => {
+      assert(error instanceof LimitExceeded);
+      assert(error.message.includes(limit), error.message);
+      return true;
+    });
+  }
+  const publishing = client.publish("a", "\u20ac".repeat(600));
+  const call = await end.call();
+  end.answer(call.id, {});
+  await publishing;
+  assert.equal(client.state, "open");
+});
+
+test("long text is an attachment", async (t) => {
+  const { client, end } = await connected(t);
+  const publishing = client.publish("a", "\u20ac".repeat(65_537));
+  const call = await end.call();
+  assert.equal(call.args[2], null);
+  assert.equal(call.attachments[0].length, 3 * 65_537);
+  end.answer(call.id, {});
+  await publishing;
 });
 
 test("bodies are text, bytes or JSON", async (t) => {

@@ -137,7 +137,7 @@ const READERS = {
   number: (payload) => {
     const text = textOf(payload);
     if (!NUMBER.test(text)) {
-      throw new NotDecodable("no number");
+      throw new NotDecodable("it says something else");
     }
     return text.trim();
   },

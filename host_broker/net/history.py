@@ -55,7 +55,7 @@ class Recent:
 
         def look() -> History:
             collected = Collected(question)
-            wanted = _Wanted(question.topic)
+            wanted = _Wanted(question)
             for time_ns, encoding, body, _ in reversed(turns) if question.last else turns:
                 at_ms = time_ns // _NS_A_MS
                 if not question.last and not question.from_ms <= at_ms < question.to_ms:
@@ -71,8 +71,8 @@ class Recent:
 class _Wanted:
     """Takes out of runs what is of a pattern."""
 
-    def __init__(self, pattern: str) -> None:
-        self._filter = TopicFilter([pattern])
+    def __init__(self, question: AskHistory) -> None:
+        self._filter = TopicFilter([question.topic], beneath=question.beneath)
         self._known: dict[bytes, bool] = {}
 
     def of(self, body: Buffer, encoding: int, at_ms: int) -> Iterator[PastPublication]:
@@ -164,7 +164,7 @@ def _forwards(
     reader: JournalReader, partition: int, question: AskHistory, budget: list[int]
 ) -> Iterator[PastPublication]:
     """Give what is wanted of a partition from a time on."""
-    selection = Selection([question.topic])
+    selection = Selection([question.topic], beneath=question.beneath)
     number = reader.since(partition, question.from_ms * _NS_A_MS)
     while budget[0] > 0:
         try:
@@ -190,7 +190,7 @@ def _backwards(
     reader: JournalReader, partition: int, question: AskHistory, budget: list[int]
 ) -> Iterator[PastPublication]:
     """Give what is wanted of a partition, the latest first."""
-    selection = Selection([question.topic])
+    selection = Selection([question.topic], beneath=question.beneath)
     for index in reversed(reader.indexes(partition)):
         places = [*zip(index.numbers, index.offsets, strict=False)]
         until, end = index.next, index.end

@@ -52,6 +52,18 @@ def test_service_that_ends_at_once_is_told_with_its_last_line(tmp_path: Path) ->
         pytest.fail("the block must not be entered")
 
 
+def test_service_that_is_silent_for_too_long_is_told_so(tmp_path: Path) -> None:
+    """It is we who end it then, so that its exit code says nothing."""
+    code = "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); signal.pause()"
+    with (
+        pytest.raises(ChildFailed, match=r"was not ready within 0\.5 s"),
+        service(
+            _python(code), ready_count=1, ready_prefix="up", log=tmp_path / "log", deadline_s=0.5
+        ),
+    ):
+        pytest.fail("the block must not be entered")
+
+
 def test_service_that_fails_later_is_told(tmp_path: Path) -> None:
     code = "import sys; print('up', flush=True); sys.exit(9)"
     with (

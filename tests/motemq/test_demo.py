@@ -1,6 +1,7 @@
 """What the demo says before it begins; the whole demo is tests/journey."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -91,3 +92,18 @@ def test_the_broker_that_is_kept_shows_its_dashboard_until_it_is_interrupted(
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == "demo: the broker is stopped\n"
     assert process.wait(60) == 0
+
+
+def test_the_end_of_the_broker_that_is_kept_is_told(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    command = [sys.executable, "-c", _KEEP, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout is not None and demo.stderr is not None
+        assert demo.stdout.readline().startswith("dashboard: ")
+        children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
+        (broker,) = map(int, children)
+        os.kill(broker, signal.SIGKILL)
+        assert "ended too early, exit code -9" in demo.stderr.read()
+        assert demo.wait(60) == 3

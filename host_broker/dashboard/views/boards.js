@@ -43,8 +43,8 @@ export function Boards({ live }) {
     </div>
     ${boards.length === 0 &&
     html`<p class="soft empty">
-      No board has been heard of: a LightMQ client, or who publishes to <code>status/BOARD</code> or
-      <code>telemetry/BOARD/SENSOR</code>.
+      No board has been heard of: a LightMQ client, or who publishes to <code>status/BOARD</code>
+      ${" or "}<code>telemetry/BOARD/SENSOR</code>.
     </p>`}
     <ul class="boards">
       ${found
@@ -123,7 +123,7 @@ function BoardCard({ live, board }) {
     </ul>
     ${board.client &&
     html`<div class="bar">
-      <${Ping} live=${live} client=${board.name} />
+      <${Ping} live=${live} client=${board.client} />
       <${Call} live=${live} name=${board.name} />
     </div>`}
   </li>`;

@@ -16,8 +16,8 @@ export function Clients({ live }) {
       id=${(/** @type {any} */ row) => row.id}
       empty="Nobody is connected."
       columns=${[
-        { name: "Client", value: (row) => row.client || `connection ${row.id}`, show: name },
-        { name: "Ping", value: () => "", show: (row) => html`<${Ping} live=${live} client=${row.client || String(row.id)} />` },
+        { name: "Client", value: nameOf, show: name },
+        { name: "Ping", value: () => "", show: (row) => html`<${Ping} live=${live} client=${row} />` },
         { name: "Protocol", value: (row) => row.protocol },
         { name: "Principal", value: (row) => row.principal },
         { name: "Address", value: (row) => row.address },
@@ -33,9 +33,14 @@ export function Clients({ live }) {
   `;
 }
 
+/** @param {any} row @returns {string} */
+function nameOf(row) {
+  return row.client || `connection ${row.id}`;
+}
+
 /** @param {any} row */
 function name(row) {
-  return row.client || html`<span class="soft">connection ${row.id}</span>`;
+  return row.client || html`<span class="soft">${nameOf(row)}</span>`;
 }
 
 /** @param {any} row */
@@ -51,19 +56,24 @@ function subscriptions({ subscriptions: { count, patterns } }) {
   </details>`;
 }
 
-/** A button that measures a round trip to a client. @param {{live: any, client: string}} props */
+/**
+ * A button that measures a round trip to a client, as the broker tells of it: by the number of its
+ * connection, as others may have its name, or it has none.
+ *
+ * @param {{live: any, client: any}} props
+ */
 export function Ping({ live, client }) {
   const [said, setSaid] = useState("");
   const ping = async () => {
     setSaid("…");
     try {
-      setSaid(milliseconds(await live.client.ping(client)));
+      setSaid(milliseconds(await live.client.ping(client.id)));
     } catch (error) {
       setSaid(/** @type {Error} */ (error).message);
     }
   };
   return html`<span class="ping">
-    <button type="button" onClick=${ping} aria-label=${`Ping ${client}`}>Ping</button>
-    <span role="status">${said}</span>
+    <button type="button" onClick=${ping} aria-label=${`Ping ${nameOf(client)}`}>Ping</button>
+    <span role="status" title=${said}>${said}</span>
   </span>`;
 }

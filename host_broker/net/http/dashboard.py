@@ -76,7 +76,7 @@ def _assets() -> tuple[str, Mapping[str, _Asset]]:
     if _CLIENT not in files:  # a checkout has it once, in the folder of its own
         files[_CLIENT] = (folder.parents[1] / "client_js" / _CLIENT).read_bytes()
     digest = hashlib.sha256()
-    for name, data in files.items():
+    for name, data in sorted(files.items()):
         digest.update(f"{name} {len(data)} ".encode() + data)
     version = digest.hexdigest()[:16]
     page = files["index.html"].replace(b"ASSETS", f"{_ASSETS}/{version}".encode())

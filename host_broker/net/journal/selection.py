@@ -32,10 +32,10 @@ _ENCODINGS = 19  # bytes of a record's columns before that
 
 
 class Selection:
-    """Leaves out of blocks what is not of some topics (FMQP patterns)."""
+    """Leaves out of blocks what is not of some topics (FMQP patterns), or ``beneath`` them."""
 
-    def __init__(self, topics: Iterable[str]) -> None:
-        self._filter = TopicFilter(topics)
+    def __init__(self, topics: Iterable[str], *, beneath: bool = False) -> None:
+        self._filter = TopicFilter(topics, beneath=beneath)
         self._known: TopicTable[bool] = TopicTable()
 
     def apply(self, block: bytes) -> bytes:

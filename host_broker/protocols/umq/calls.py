@@ -23,7 +23,7 @@ from host_broker.protocols.umq.codec import (
     read_id,
 )
 from host_broker.protocols.umq.events import Attachment, Call
-from host_broker.protocols.umq.patterns import PatternFault, normal, read_pattern
+from host_broker.protocols.umq.patterns import REST, PatternFault, normal, read_pattern
 from host_broker.protocols.umq.peer import Peer
 from host_broker.protocols.umq.shared import UmqShared
 from host_broker.protocols.umq.updates import (
@@ -237,12 +237,12 @@ class Calls:
     def _is_late(self, call: int, until: float) -> bool:
         return self._until.get(call) != until
 
-    def _allow(self, action: Action, path: bytes) -> None:
+    def _allow(self, action: Action, path: bytes, *, prefix: bool = False) -> None:
         view, connection = self._shared.view, self._session.connection
-        why = view.may(connection, action, path)
+        why = view.may(connection, action, path, prefix=prefix)
         if why:
             view.deny(connection, action, path)
-            where = path.decode(errors="replace")
+            where = path.decode(errors="replace") + ("**" if prefix else "")
             raise CallFailed(REJECTED, f"you may not {action} {where!r}: {why}")
 
     def _refusal(self, limit: str, text: str) -> tuple[int, str]:
@@ -429,7 +429,8 @@ class Calls:
             if self._is_late(call, until):
                 return NOTHING
             if seconds is None:
-                self._fail(call, NO_ROUTE, f"{client!r} {why}")
+                who = f"connection {client}" if isinstance(client, int) else repr(client)
+                self._fail(call, NO_ROUTE, f"{who} {why}")
             else:
                 self._answer(call, {"ms": round(seconds * 1000, 3)})
             return self._session.answered()
@@ -578,7 +579,13 @@ class Calls:
     def _history(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         text = arguments.text(0, "TOPIC")
         options = arguments.options(1, {"last": int, "from": int, "to": int, "limit": int})
-        topic = _topic(text)
+        try:
+            parts = read_pattern(text)
+        except PatternFault as error:
+            raise CallFailed(MALFORMED, str(error)) from None
+        topic, beneath = normal(text), parts[-1].prefix
+        if beneath:  # without its last level, which is "**"
+            topic = topic[: -len(REST)].rstrip(b"/")
         most = self._settings.max_page
         last = options.get("last", 0 if "from" in options or "to" in options else min(100, most))
         limit = options.get("limit", most)
@@ -590,9 +597,13 @@ class Calls:
             raise CallFailed(
                 MALFORMED, "history: 'last' and 'limit' are 1 or more, 'from' before 'to'"
             )
-        self._allow("journal", topic)
+        for part in parts:
+            self._allow("journal", part.topic, prefix=part.prefix)
         max_bytes = self._settings.max_answer_bytes
-        question = AskHistory(text.strip("/"), last, from_ms, to_ms, limit, max_bytes=max_bytes)
+        asked = topic.decode()
+        question = AskHistory(
+            asked, last, from_ms, to_ms, limit, max_bytes=max_bytes, beneath=beneath
+        )
         return self._ask_history(call, question, "publications", now)
 
     def _alerts(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:

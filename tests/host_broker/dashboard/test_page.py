@@ -70,6 +70,9 @@ def test_every_view_shows_what_there_is(port: int, new_page: NewPage) -> None:
     expect(page.locator("tr", has_text="dashboard")).to_contain_text("umq")
     page.get_by_role("button", name="Ping kitchen").click()
     expect(page.locator("tr", has_text="kitchen").get_by_role("status")).to_contain_text("ms")
+    unnamed = page.locator("tr", has_text="connection").first
+    unnamed.get_by_role("button", name="Ping").click()
+    expect(unnamed.get_by_role("status")).to_contain_text("cannot be asked that: it speaks FMQP")
 
 
 def test_a_payload_is_seen_in_every_format(port: int, new_page: NewPage) -> None:

@@ -201,6 +201,19 @@ def test_memory_says_what_a_journal_would(pattern: str) -> None:
     assert list(some.publications) == [each for each in expected if 1100 <= each.at_ms < 1500]
 
 
+@pytest.mark.parametrize(("topic", "same"), [("", ["*", "*/*"]), ("a", ["a", "a/*"])])
+def test_what_is_beneath_a_topic(written: tuple, topic: str, same: list[str]) -> None:
+    """``**`` of UMQ: in the journal and in memory."""
+    reader, turns = written
+    expected = [each for pattern in same for each in _plain(turns, pattern)]
+    question = AskHistory(topic, to_ms=_ALWAYS, limit=1 << 20, max_bytes=1 << 30, beneath=True)
+    assert len(expected) > 100
+    _same(_ask(reader, question).publications, expected)
+    _same(_remembered(turns, 1 << 30).looker(question)().publications, expected)
+    last = _ask(reader, replace(question, limit=0, last=7))
+    assert len(last.publications) == 7
+
+
 def test_memory_is_bounded_and_the_oldest_go() -> None:
     """bus.history_bytes: and it says that there may have been more."""
     turns = _turns(500)

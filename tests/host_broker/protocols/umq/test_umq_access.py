@@ -313,6 +313,21 @@ def test_who_may_do_all_may() -> None:
     assert len(desk.questions) == 5
 
 
+def test_the_past_of_a_pattern_needs_the_right_to_all_of_it() -> None:
+    rules = {**_RULES, "principals": {**_RULES["principals"]}}
+    rules["principals"]["alice"] = {
+        "journal": ["hall", "hall/**", "a/*"],
+        "deny": {"journal": ["hall/secret/**"]},
+    }
+    desk = umq_desk(access=Access(Users.read({"users": _USERS}), Rules.read(rules)))
+    alice = _alice(desk)
+    for refused in ("**", "hall/**", "hall/secret/**", "a/**", "*/x/**", "hall/secret/x"):
+        assert alice.call("history", refused).startswith("E1 "), refused
+    assert not desk.questions
+    assert alice.say('C91:["history", "hall/hat/**"]', 'C92:["history", "a/x"]') == []
+    assert len(desk.questions) == 2
+
+
 def test_a_call_needs_the_right_to_call() -> None:
     desk = _desk()
     alice, kitchen = _alice(desk), lightmq_board(desk, "kitchen:kitchens")

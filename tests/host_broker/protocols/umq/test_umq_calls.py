@@ -373,7 +373,7 @@ def test_pings_that_come_to_nothing() -> None:
     desk = umq_desk({"call_timeout_s": 5.0, "ping_interval_s": 0.0})
     client, fmqp = joined(desk), desk.open()
     assert client.call("ping", "kitchen") == "E7 'kitchen' is not connected"
-    assert client.call("ping", fmqp) == f"E7 {fmqp} cannot be asked that: it speaks FMQP"
+    assert client.call("ping", fmqp) == f"E7 connection {fmqp} cannot be asked that: it speaks FMQP"
     assert client.call("ping").startswith("E3 ")
     assert client.call("ping", True).startswith("E3 ")
     board = desk.lightmq("kitchen")
@@ -590,6 +590,23 @@ def test_questions_to_the_edge() -> None:
         b"\xfe",
         "E4:8 the disk is away",
     ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic", "beneath"),
+    [
+        *(("**", "", True), ("/a/b/**", "a/b", True), ("*/lamp/**", "*/lamp", True)),
+        *(("a", "a", False), ("/a/*/", "a/*", False)),
+    ],
+)
+def test_the_past_of_a_pattern(pattern: str, topic: str, beneath: bool) -> None:
+    desk = umq_desk()
+    client = joined(desk)
+    assert client.say(f'C91:["history", "{pattern}"]') == []
+    ((_, question),) = desk.questions
+    assert question == AskHistory(topic, 100, 0, 1 << 53, 1000, beneath=beneath)
+    for wrong in ("a/**/b", "", "x" * 300):
+        assert client.call("history", wrong).startswith("E3 ")
 
 
 def test_a_late_answer_is_none_of_a_call_that_has_its_id_now() -> None:
