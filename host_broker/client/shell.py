@@ -182,6 +182,8 @@ class Shell:
         """Keep no message but those of subscriptions that are read by themselves."""
         with self.lock:
             self._subscriptions.ignore_others()
+            self._acknowledge()
+            self._resume_if_read()
 
     def interrupt(self, error: ClientError) -> None:
         """Give up the living connection; with ``reconnect`` there will be another. In the loop."""
