@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import math
 import os
+import sys
 import threading
 import time
 import weakref
@@ -870,4 +871,5 @@ def _forsake_all() -> None:
         shell.forsake()
 
 
-os.register_at_fork(after_in_child=_forsake_all)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forsake_all)
