@@ -6,6 +6,7 @@ thread less, and may fork.
 
 import asyncio
 import os
+import sys
 import threading
 
 NAME = "motemq-client"
@@ -75,4 +76,5 @@ def _forget_in_child() -> None:
     _loop, _thread, _users = None, None, 0
 
 
-os.register_at_fork(after_in_child=_forget_in_child)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import math
 import os
+import sys
 import threading
 import time
 import weakref
@@ -103,6 +104,7 @@ class Shell:
             lambda pattern, topic: self.session.matches(pattern, topic)
         )
         self._unconfirmed = Unconfirmed()
+        self._unsent: ClientError | None = None  # why the latest that could not be sent was not
         self._waiting: list[asyncio.Future[None]] = []  # for anything but messages
         self._paused = False
         self._ready: asyncio.Future[None] | None = None
@@ -181,6 +183,8 @@ class Shell:
         """Keep no message but those of subscriptions that are read by themselves."""
         with self.lock:
             self._subscriptions.ignore_others()
+            self._acknowledge()
+            self._resume_if_read()
 
     def interrupt(self, error: ClientError) -> None:
         """Give up the living connection; with ``reconnect`` there will be another. In the loop."""
@@ -289,7 +293,10 @@ class Shell:
         for subscribed in self._subscriptions:
             self._happened(session.subscribe(subscribed.spec, now))
         for publication in list(self._unconfirmed):
-            session.publish(publication, now)
+            try:
+                session.publish(publication, now)
+            except BadArgument as error:  # known of this broker only; no other one waits for it
+                self._unsent = ClientError(f"'{publication.topic}' was not published: {error}")
         if self.on_restored is not None:
             self.on_restored()
         self._mark(session)
@@ -683,8 +690,13 @@ class Shell:
     # ---- asking ---------------------------------------------------------------------------
 
     async def sync(self, timeout_s: float | None) -> None:
-        """Return when the broker has processed everything sent before."""
+        """Return when the broker has processed everything sent before. Raises why, once, if
+        something that was held without a connection is nothing that this broker takes."""
         await self._steadily(lambda session: session.sync, timeout_s)
+        with self.lock:
+            unsent, self._unsent = self._unsent, None
+        if unsent is not None:
+            raise unsent
 
     async def ping(self, timeout_s: float | None) -> float:
         """Return the seconds of a round trip."""
@@ -859,4 +871,5 @@ def _forsake_all() -> None:
         shell.forsake()
 
 
-os.register_at_fork(after_in_child=_forsake_all)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forsake_all)

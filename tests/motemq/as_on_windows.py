@@ -22,6 +22,7 @@ UNIX_NAMES = {
     os: (
         *("getuid", "geteuid", "getgid", "getegid", "openpty", "set_blocking", "fchmod", "fork"),
         *("killpg", "setsid", "mkfifo", "O_NOFOLLOW", "O_CLOEXEC", "O_DIRECTORY"),
+        "register_at_fork",
     ),
     signal: ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGPIPE", "pidfd_send_signal"),
     socket: ("AF_UNIX", "TCP_USER_TIMEOUT"),

@@ -39,7 +39,7 @@ def routes(
     table = web.RouteTableDef()
     one_at_a_time = asyncio.Lock()
 
-    @table.get("/backup")
+    @table.get("/backup", allow_head=False)  # it would have a body
     async def backup(request: web.Request) -> web.StreamResponse:
         refusal = access.refusal(request, "journal", "**")
         if refusal is None and not access.is_open:

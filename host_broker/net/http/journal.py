@@ -139,7 +139,7 @@ def routes(journal: Journal, access: HttpAccess) -> web.RouteTableDef:
                 return found, question.first
             await asyncio.wait([grown], timeout=left_s)
 
-    @table.get(r"/journal/{partition:\d{1,9}}")
+    @table.get(r"/journal/{partition:\d{1,9}}", allow_head=False)  # it would have a body
     async def blocks(request: web.Request) -> web.StreamResponse:
         refusal = other_journal(request)
         if refusal is not None:

@@ -63,7 +63,7 @@ def routes(live: LiveSettings, access: HttpAccess) -> web.RouteTableDef:
             return mistake(404, "there is no such run")
         return web.json_response(found, headers=_NOT_STORED)
 
-    @table.get(_PATH + "/{date}/{rig}/{run}/report")
+    @table.get(_PATH + "/{date}/{rig}/{run}/report", allow_head=False)  # it would have a body
     async def report(request: web.Request) -> web.StreamResponse:
         refusal = access.refusal(request, "subscribe", "$/info/rig")
         if refusal is not None:

@@ -22,7 +22,7 @@ _FALSE = (b"false", b"0", b"f", b"no", b"off", b"")
 # A host; or fqs:// in front of it, and where the authorities are for its certificate.
 _HOST = re.compile(r"(?P<tls>fqs://)?(?P<name>[^\s/@?#]{1,253})(?(tls)(\?ca=(?P<ca>.+))?)")
 
-_PORT = re.compile(rb"0*[1-9][0-9]{0,4}")
+_PORT = re.compile(rb"0{0,9}[1-9][0-9]{0,4}")  # int() takes no more than some thousand digits
 
 TABLES = TableFile(
     name="fq.sqlite",

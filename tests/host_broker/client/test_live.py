@@ -63,6 +63,24 @@ def test_who_ends_subscriptions_early_hears_the_next_ones(url: str) -> None:
             subscription.unsubscribe()
 
 
+def test_what_is_ignored_from_now_on_is_in_nobodys_way(url: str) -> None:
+    """Of a client that reads no more, as so much is unread, most may be what it ignores now."""
+    with connect(url) as publisher, connect(url, unread_bytes=100_000) as client:
+        client.subscribe("ignored/*")
+        read = client.subscribe("ignored/not")
+        assert read.receive(0) is None  # it is read by itself
+        client.sync()
+        for _ in range(30):
+            publisher.publish("ignored/much", bytes(10_000))
+        publisher.sync()
+        until(lambda: client._shell._paused)
+        publisher.publish("ignored/not", b"1", confirm=True)
+        client.ignore_others()
+        message = read.receive(_SOON_S)
+        assert message is not None
+        assert message.payload == b"1"
+
+
 def test_a_confirmed_subscription_begins_with_a_message(url: str) -> None:
     """None means that nothing came, not that the subscription is active: that was waited for."""
     with connect(url) as client:

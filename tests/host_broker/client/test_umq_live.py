@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import select
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,15 @@ import pytest
 
 import motemq
 from host_broker.access.users import User, token_hash
-from host_broker.client import BadArgument, Message, NotSupported, NotThere, Refused, connect
+from host_broker.client import (
+    BadArgument,
+    ClientError,
+    Message,
+    NotSupported,
+    NotThere,
+    Refused,
+    connect,
+)
 from host_broker.net.access.access_files import write_users
 from host_broker.net.access.passwords import hash_password
 from tests.host_broker.net.answering_board import answering
@@ -265,3 +274,19 @@ def test_who_one_is(tmp_path: Path) -> None:
         ):
             with pytest.raises(Refused, match=r"Authorization failed|may not"):
                 connect(url, reconnect=True)
+
+
+def test_what_a_broker_does_not_take_is_in_the_way_of_nothing_else() -> None:
+    """Without a connection nobody knows what the broker will take."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"umq://127.0.0.1:{listening.getsockname()[1]}"
+    with connect(url, reconnect=True, wait_s=0) as client:
+        client.publish("held/long", bytes(200_000))
+        client.publish("held/short", b"1", retain=True)
+        with broker("--listen", url, "--set", "umq.max_attachment=100000"):
+            with pytest.raises(ClientError, match=r"'held/long' was not .*umq\.max_attachment"):
+                client.sync(_ANSWER_S)
+            client.sync(_ANSWER_S)
+            kept = client.subscribe("held/*", confirm=True).receive(_ANSWER_S)
+            assert kept is not None
+            assert (kept.topic, kept.payload) == ("held/short", b"1")

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,19 @@ def test_a_long_report_is_whole(out: Path, port: int) -> None:
     status, _, body = _get(port, _path(run) + "/report")
     assert (status, len(body)) == (200, 80 * 1024 * 1024 + 7)
     assert body.endswith(b"</html>")
+
+
+def test_no_answer_to_head_has_a_body(out: Path, port: int) -> None:
+    """A client that keeps its connection would take it for the next answer."""
+    folder = MadeRun(out, run_id="1").end(13)
+    (folder / "report.html").write_bytes(b"a report")
+    (run,) = _said(port, "/dashboard/rig")["runs"]
+    asked = f"HEAD {_path(run)}/report HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+        peer.sendall(asked.encode())
+        answer = b"".join(iter(lambda: peer.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 ")
+    assert answer.endswith(b"\r\n\r\n")
 
 
 def test_so_many_runs_are_remembered(out: Path) -> None:

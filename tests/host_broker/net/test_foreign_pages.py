@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from host_broker.access.users import User
+from host_broker.client import connect
 from host_broker.net.access.access_files import write_users
 from host_broker.net.access.passwords import hash_password
 from tests.boards.reports.browser import browser
@@ -122,6 +123,19 @@ def test_nor_does_a_secret_help_a_name_that_points_here(who: str, tmp_path: Path
             assert _ask(running, "GET", "/stats", right | {"Host": host})[0] in (400, 403), host
         for host in ("127.0.0.1", "localhost:1", "[::1]", "proxy.lan", "Proxy.LAN:80", "b"):
             assert _ask(running, "GET", "/stats", right | {"Host": host})[0] == 200, host
+
+
+@pytest.mark.parametrize("path", ["/journal/0?from=0", "/backup"])
+def test_no_answer_to_head_has_a_body(kept: BrokerProcess, path: str) -> None:
+    """A client that keeps its connection would take it for the next answer."""
+    with connect(f"fmqp://127.0.0.1:{kept.ports['auto']}") as client:
+        client.publish("a", b"in the journal", confirm=True)
+    asked = f"HEAD {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    with kept.raw("auto") as peer:
+        peer.sendall(asked.encode())
+        answer = b"".join(iter(lambda: peer.recv(65536), b""))
+    head, blank, body = answer.partition(b"\r\n\r\n")
+    assert (head.startswith(b"HTTP/1.1 "), blank, body) == (True, b"\r\n\r\n", b"")
 
 
 def test_programs_and_what_a_person_types_are_let_in(kept: BrokerProcess) -> None:

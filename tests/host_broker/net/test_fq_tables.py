@@ -175,6 +175,7 @@ def test_cells_of_any_kind_stop_nothing(tables: ProtocolTables, other: sqlite3.C
         ("host", "'fqs://'", "is no host's name"),
         ("host", "'fqs://h?key=x'", "is no host's name"),
         ("port", "x'30303030303837363530'", "b'0000087650', which is no number from 1 to 65535"),
+        ("port", "CAST(hex(zeroblob(2500)) || '1' AS BLOB)", "which is no number from 1 to 65535"),
         ("port", "x'00ff'", "has the port b'\\x00\\xff', which is no number from 1 to 65535"),
         ("source", "zeroblob(128)", "has a source with more than 127 bytes"),
         ("source", "'u/' || hex(zeroblob(512))", "has a source with more than 127 bytes"),
