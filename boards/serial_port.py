@@ -53,7 +53,7 @@ class PortRefused(PortError):
 
 
 class PortUnserved(PortRefused):
-    """Nobody serves a port that is elsewhere: its serial server is down, or let go of it when the
+    """Nobody listens where a port is served: the serial server is down, or let go of it when the
     board left the bus. So nobody else has it either."""
 
 
@@ -286,12 +286,19 @@ def _cannot_open(url: str, error: Exception) -> PortError:
     remedy = _REMEDIES.get(number or 0, "is the board plugged in, and the name right?")
     reason = os.strerror(number) if number else text  # pyserial's words name the port again
     text = f"serial port {url}: cannot be opened: {reason}; {remedy}"
-    if url.partition("://")[0] in SCHEMES:
+    is_elsewhere = url.partition("://")[0] in SCHEMES
+    if is_elsewhere and isinstance(error, ConnectionRefusedError):
+        # Only that says that nobody has it: not a name that is unknown, a token file that is
+        # missing, a way that is broken.
         return PortUnserved(text)
-    return PortRefused(text) if is_busy or number == errno.EACCES else PortError(text)
+    is_refused = is_busy or is_elsewhere or number == errno.EACCES
+    return PortRefused(text) if is_refused else PortError(text)
 
 
+_IN_USE = "does it serve somebody else already, or ask for a token?"
 _REMEDIES = {
+    errno.ECONNRESET: _IN_USE,  # a server that closed before it had read us
+    errno.EPIPE: _IN_USE,
     errno.EWOULDBLOCK: "another program has it open; close it",
     errno.EBUSY: "another program has it open; close it",
     errno.EACCES: "add yourself to the group that owns it (dialout on Debian) and log in again",

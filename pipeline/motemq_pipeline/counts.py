@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame
 from motemq_pipeline.sequence_numbers import Numbers, any_known
 from pyspark_motemq.workers import settle
 
-# Numbers that a board may send again at most, because nobody said that they had come.
-MOST_RESENT: Final = 64
+# Numbers that a board may send again at most, because nobody said that they had come: more than the
+# 100 that MicroMsg2 has under way.
+MOST_RESENT: Final = 128
 # Numbers that may be lost before the first that came of a count. Where more are missing, the board
 # is older than the tables, and nothing is known of them.
 MOST_LOST_FIRST: Final = 1000
@@ -34,6 +35,7 @@ _COUNTED_ARROW: Final = pa.schema(
         ("complete", pa.bool_()),
     ]
 )
+_LARGEST: Final = 2**63 - 1  # that a table holds
 _OF_STREAMS: Final = ("connection", "numbered", "first", "expected", "missing", "complete")
 
 
@@ -144,8 +146,8 @@ def _of_board(board: str, streams: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {
         "board": board,
         "counts": len(counts.all) if known else None,
-        "numbers": counts.numbers if known else None,
-        "gaps": counts.gaps if known else None,
+        "numbers": min(counts.numbers, _LARGEST) if known else None,
+        "gaps": min(counts.gaps, _LARGEST) if known else None,
         "duplicates": counts.arrivals - different if known else None,
         "complete": counts.complete,
     }

@@ -19,6 +19,7 @@ from motemq_pipeline.rules import (
     JSON,
     MAX_DEPTH,
     MAX_PAYLOAD_BYTES,
+    MAX_SEQ,
     MAX_TEXT,
     MSGPACK,
     NUMBER,
@@ -80,6 +81,8 @@ class Reader:
         seq, t_ms = columns.get("seq"), columns.get("t_ms")
         if seq is not None and seq < 0:
             raise Refused("'seq' is negative")
+        if seq is not None and seq > MAX_SEQ:
+            raise Refused(f"'seq' is above {MAX_SEQ}")
         if t_ms is not None and t_ms < 0:
             raise Refused("'t_ms' is negative")
         values = self._wide_values(fields) if self._wide else [self._narrow_value(columns)]

@@ -22,6 +22,7 @@ from motemq_pipeline.rules import (
     CLOCK_AHEAD_S,
     JSON,
     MAX_PAYLOAD_BYTES,
+    MAX_SEQ,
     MAX_TEXT,
     MSGPACK,
     NUMBER,
@@ -272,7 +273,8 @@ class _Rows:
                 good &= _valid(self._fields[field.name])
         for name in ("seq", "t_ms"):
             if (column := self._column(name)) is not None:
-                good &= column.fill_null(0).to_numpy(zero_copy_only=False) >= 0
+                numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+                good &= (numbers >= 0) & ((numbers <= MAX_SEQ) | (name == "t_ms"))
         for name in ("board", "unit") if rule.wide else ("board", "sensor", "unit"):
             if (column := self._column(name)) is not None:
                 lengths = pc.utf8_length(column).fill_null(0).to_numpy(zero_copy_only=False)

@@ -74,6 +74,8 @@ TIME_UNITS: Final[dict[str, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10*
 MAX_PAYLOAD_BYTES: Final = 65_536
 MAX_DEPTH: Final = 32  # of maps and arrays within each other, of CBOR and MessagePack
 MAX_TEXT: Final = 200  # characters of a board's, sensor's or unit's name: each is a key of tables
+# Of a board's number: what JSON has exactly; far above, sums of what is missing fit no table.
+MAX_SEQ: Final = 2**53 - 1
 CLOCK_AHEAD_S: Final = 300.0  # a board's clock may be ahead of the broker's by so much
 MAX_LATE_S: Final = 7 * 86_400.0
 

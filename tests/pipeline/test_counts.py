@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from motemq_pipeline.counts import MOST_LOST_FIRST, MOST_RESENT, Counts, board_counts
+from motemq_pipeline.counts import MOST_LOST_FIRST, MOST_RESENT, Counts, _counted, board_counts
+from motemq_pipeline.rules import MAX_SEQ
 from motemq_pipeline.schemas import TABLES
 from motemq_pipeline.sequence_numbers import Numbers, ranges_of
+from umotemq.micromsg2 import MicroMsg2Client
 
 
 def _stream(arrivals: Iterable[int]) -> Numbers:
@@ -36,6 +39,7 @@ def test_what_is_lost_between_two_connections_is_seen() -> None:
 
 def test_what_is_sent_again_after_a_reconnection_is_a_copy_and_may_fill_a_gap() -> None:
     assert _told(range(500), range(490, 900)) == (1, 0, 10)
+    assert _told(range(500), range(500 - MicroMsg2Client.window, 900)) == (1, 0, 100)
     assert _told([*range(50), *range(51, 5000)], [50, *range(5000, 5100)]) == (1, 0, 0)
     assert _told([*range(50), *range(51, 5000)], [49, 50, *range(5000, 5100)]) == (1, 0, 1)
     assert _told(range(0, 200, 2), range(1, 200, 2)) == (1, 0, 0)  # two ways at once
@@ -99,6 +103,15 @@ def test_over_any_restarts_each_count_has_its_own_gaps(
     counts, gaps, duplicates = _told(*streams)
     assert (gaps, duplicates) == (lost, 0)
     assert counts == len(lives)
+
+
+def test_a_board_that_leaps_stops_no_table() -> None:
+    """Its sums are more than a table holds; others' rows are in the same table."""
+    numbers = {"first": 0, "expected": MAX_SEQ + 1, "missing": f"1-{MAX_SEQ - 1}"}
+    stream = {"board": "x", "connection": 1, "numbered": 2, "complete": None, **numbers}
+    batch = pa.RecordBatch.from_pylist([stream] * 1100)
+    (row,) = next(_counted([batch])).to_pylist()
+    assert (row["counts"], row["gaps"], row["duplicates"]) == (1100, 2**63 - 1, 0)
 
 
 def test_a_row_a_board(spark: SparkSession) -> None:

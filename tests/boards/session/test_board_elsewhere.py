@@ -1,10 +1,11 @@
 """The reset ladder of a board behind a serial server: what is done, and what is left alone."""
 
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,51 @@ def test_a_server_that_stays_down_is_no_wedged_board(
         admit(board, tap=None, progress=rungs.append, state_dir=tmp_path)
     assert rungs == ["reset: power"]
     assert unresponsive.why(tmp_path, "b1") == ""
+
+
+@contextmanager
+def _resetting() -> Iterator[int]:
+    """A server that has no room: it closes before it has read, so its callers are reset."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    caller, _ = listener.accept()
+                except OSError:
+                    return
+                caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                caller.close()
+
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            server.join()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("rfc2217://127.0.0.1:{}", "serve somebody else already"),
+        ("socket://127.0.0.1:{}", "serve somebody else"),
+        ("rfc2217://127.0.0.1:{}?token_file=/nowhere/token", "No such file"),
+    ],
+)
+def test_no_power_is_cut_where_somebody_may_have_the_board(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, words: str
+) -> None:
+    monkeypatch.setattr("boards.session.reset_ladder._SERVED_S", 0.5)
+    path = tmp_path / "b1.toml"
+    with _resetting() as tcp_port:
+        path.write_text(
+            f'id = "b1"\nmodel = "ESP32_GENERIC"\nserial_url = "{url.format(tcp_port)}"\n'
+            '[identity]\nmac = "24:0a:c4:00:00:01"\n'
+            '[power]\ndriver = "command"\non = ["false"]\noff = ["false"]\n'
+        )
+        rungs: list[str] = []
+        with pytest.raises(PortRefused, match=words) as raised:
+            bring_back(BoardHandle(load_board(path)), tap=None, progress=rungs.append)
+    assert (rungs, type(raised.value)) == ([], PortRefused)
