@@ -58,13 +58,16 @@ def without_json() -> Iterator[None]:
 @contextlib.contextmanager
 def in_words(log: Path) -> Iterator[None]:
     """Turn Spark's errors into ``PipelineError``, while its session lives: they ask Java."""
+    from py4j.protocol import Py4JError  # what of Java's errors PySpark does not translate
     from pyspark.errors import PySparkException  # costs a second
 
     with without_json():
         try:
             yield
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             text = str(error)
+            if isinstance(error, Py4JError):
+                text = f"{of_java(error)}\n{text}"
             with log.open("a") as words:
                 words.write(text)
             raise PipelineError(in_one_line(text, log)) from error

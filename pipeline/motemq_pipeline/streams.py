@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -28,6 +29,7 @@ from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.schemas import TABLES, shaped
 from motemq_pipeline.source_options import source_options
 from motemq_pipeline.status import BRONZE, newest, newest_planned, query_id
+from pyspark_motemq.source import DefaultSource
 
 _BRONZE = (Target("bronze_messages"),)
 _ALERTS = (Target("alerts"),)
@@ -196,6 +198,7 @@ class Streams:
 
     def _bronze(self) -> _Begun:
         source = self._config.source
+        know_source(self._spark)
         stream = self._spark.readStream.format("motemq")
         for name, value in source_options(source, self._token, BRONZE).items():
             stream = stream.option(name, value)
@@ -258,6 +261,19 @@ class Streams:
         if name not in self._tables:
             self._tables[name] = Table(self._config.place, name, self._config.history_s)
         return self._tables[name]
+
+
+def know_source(spark: SparkSession) -> None:
+    """See to it that Spark knows the format ``motemq``.
+
+    It looks for sources in Python once, in a worker, and goes on without them where that one did
+    not start within ten seconds, as on a busy machine.
+    """
+    try:
+        spark.dataSource.register(DefaultSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # it has found it
+            raise
 
 
 def check_owner(stream: Stream, config: RunConfig) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from py4j.protocol import Py4JError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -112,6 +113,20 @@ def test_a_mistake_in_sql_is_one_line(
     assert pages == []
     assert not log.exists() or str(log) in str(caught.value)
     log.unlink(missing_ok=True)
+
+
+def test_what_java_says_is_one_line_also_where_pyspark_does_not_translate_it() -> None:
+    words = (
+        "An error occurred while calling o59.load.\n"
+        ": org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find it"
+        "\n\tat org.apache.spark.x(y.scala:1)\n"
+    )
+    with pytest.raises(PipelineError) as caught, spark_log() as log, in_words(log):
+        raise Py4JError(words)
+    assert str(caught.value) == (
+        f"Spark failed: [DATA_SOURCE_NOT_FOUND] Failed to find it; its log is {log}"
+    )
+    log.unlink()
 
 
 def test_what_a_python_of_sparks_lacks_is_found_in_the_log(tmp_path: Path) -> None:

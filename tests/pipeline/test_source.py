@@ -9,6 +9,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from motemq_pipeline import streams
+from motemq_pipeline.streams import know_source
+from pyspark_motemq.source import DefaultSource
 from tests.journal_segment import Segment, Sender, packet
 from tests.pipeline.test_records import VECTORS, expected_rows, write_vectors
 
@@ -27,6 +30,25 @@ def test_spark_finds_the_source_and_reads_the_vectors(spark: SparkSession, tmp_p
     for time, row in zip(times, found, strict=True):
         microseconds = round(time.astimezone(datetime.UTC).timestamp() * 1_000_000)
         assert microseconds == row["time_ns"] // 1000
+
+
+def test_a_run_sees_to_it_that_spark_knows_the_source(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's own search for it may have failed, on a busy machine; then it is not there."""
+    (tmp_path / "p0000").mkdir()
+    for _ in range(2):
+        know_source(spark)
+    assert spark.read.format("motemq").option("path", str(tmp_path)).load().count() == 0
+
+    class NotFound(DefaultSource):
+        @classmethod
+        def name(cls) -> str:
+            return "motemq_not_found"
+
+    monkeypatch.setattr(streams, "DefaultSource", NotFound)
+    know_source(spark)
+    assert spark.read.format("motemq_not_found").option("path", str(tmp_path)).load().count() == 0
 
 
 def test_an_empty_journal_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
