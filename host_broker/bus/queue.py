@@ -476,9 +476,12 @@ class Queue:
                 self._consumers[connection] = self._consumers.pop(connection)
                 able[connection] -= 1
                 size = sizes[connection] = sizes.get(connection, 0) + message.size
-                consumer.paced = size >= most or self._is_lost_on_its_way(consumer)
+                consumer.paced = size >= most
                 if not able[connection] or consumer.paced:
                     del able[connection]
+        for connection in given:
+            consumer = self._consumers[connection]
+            consumer.paced = consumer.paced or self._is_lost_on_its_way(consumer)
         return given
 
     def _deal(self, most: int) -> dict[ConnectionId, list[QueuedMessage]]:

@@ -377,3 +377,18 @@ def test_a_message_knows_its_size() -> None:
     queue.consume(1, 9, acknowledged=True)
     (given,) = queue.assign().values()
     assert [message.size for message in given] == [5 + 4 + 1 + 2] * 2
+
+
+def test_whose_messages_a_kill_would_lose_has_no_more_than_it_was_given_at_once() -> None:
+    """That is not one message for each time that it is drained."""
+    made = Queue(b"q", "block", permanent=True, max_messages=99, max_bytes=BIG, durable=True)
+    made.consume(1, 0, acknowledged=False)
+    made.consume(2, 2, acknowledged=True)
+    put(made, *(b"%d" % number for number in range(6)))
+    assert assigned(made) == {1: [b"0", b"2", b"4", b"5"], 2: [b"1", b"3"]}
+    assert made.is_paced(1)
+    assert not made.is_paced(2)
+    put(made, b"6")
+    assert assigned(made) == {}
+    made.proceed(1)
+    assert assigned(made) == {1: [b"6"]}
