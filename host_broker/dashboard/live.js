@@ -14,9 +14,13 @@ const EVERY_MS = 1000;
 const LOOK_MS = 1000;
 const SHOW_MS = 500;
 const SLOW_LOOK_MS = 2000;
+/** The past is looked for in the journal; what comes meanwhile is told, and then asked for `soon`. */
+export const PAST_LOOK_MS = 60_000;
 /** What the rights do not allow is asked for again after this: they may have changed. */
 export const REFUSED_LOOK_MS = 30_000;
 const ECHO_LOST_MS = 5000;
+/** Of one answer, that are asked for behind one another. */
+const MOST_PAGES = 20;
 
 /** The session, as the broker's HTTP says it. */
 export class Session {
@@ -97,7 +101,7 @@ export class Live {
     this.listeners = [];
     /** Answers that are asked for again and again, while somebody shows them. @type {Map<string, any>} */
     this.answers = new Map();
-    /** @type {Map<string, {name: string, args: unknown[], count: number}>} */
+    /** @type {Map<string, {name: string, args: unknown[], everyMs: number, askAt: number, count: number}>} */
     this.wanted = new Map();
     /** Those that have not answered yet. @type {Set<string>} */
     this.asking = new Set();
@@ -117,6 +121,7 @@ export class Live {
         }
         if (state === "open") {
           this.refusedUntil.clear();
+          for (const wanted of this.wanted.values()) wanted.askAt = 0; // it may be another broker
         }
         this.show();
       },
@@ -241,16 +246,18 @@ export class Live {
   }
 
   /**
-   * Have a method of the broker called every two seconds from now on, until it is released.
+   * Have a method of the broker called again and again from now on, until it is released.
    *
    * @param {string} name
    * @param {unknown[]} args
+   * @param {number} everyMs
    * @returns {() => void} which releases it
    */
-  want(name, args = []) {
+  want(name, args = [], everyMs = SLOW_LOOK_MS) {
     const key = JSON.stringify([name, ...args]);
-    const wanted = this.wanted.get(key) ?? { name, args, count: 0 };
+    const wanted = this.wanted.get(key) ?? { name, args, everyMs, askAt: 0, count: 0 };
     wanted.count += 1;
+    wanted.askAt = performance.now() + everyMs;
     this.wanted.set(key, wanted);
     this.ask(name, args);
     return () => {
@@ -260,6 +267,17 @@ export class Live {
         this.answers.delete(key);
       }
     };
+  }
+
+  /**
+   * Have a method that is wanted called again in a moment: it would answer something else.
+   *
+   * @param {string} name
+   * @param {unknown[]} args
+   */
+  soon(name, args = []) {
+    const wanted = this.wanted.get(JSON.stringify([name, ...args]));
+    if (wanted) wanted.askAt = 0;
   }
 
   /**
@@ -285,7 +303,7 @@ export class Live {
     }
     this.asking.add(key);
     try {
-      const answer = await this.client.method(name, args);
+      const answer = await this.#whole(name, args);
       this.troubles.delete(name);
       if (this.wanted.has(key)) {
         this.answers.set(key, answer);
@@ -296,6 +314,25 @@ export class Live {
     }
     this.asking.delete(key);
     this.show();
+  }
+
+  /**
+   * Return an answer as long as was asked for: a page of the broker may have less, or nothing, where
+   * few of those that it has looked at belong to it, and more behind them.
+   *
+   * @param {string} name
+   * @param {any[]} args
+   */
+  async #whole(name, args) {
+    const answer = await this.client.method(name, args);
+    const limit = args[0]?.limit ?? 0;
+    for (let page = 1; answer.more && page < MOST_PAGES && answer[name]?.length < limit; page += 1) {
+      const next = await this.client.method(name, [{ ...args[0], after: answer.after }]);
+      answer[name].push(...next[name]);
+      answer.more = next.more;
+      answer.after = next.after;
+    }
+    return answer;
   }
 
   /**
@@ -358,9 +395,12 @@ export class Live {
     if (this.paused || document.hidden || this.client.state !== "open") {
       return;
     }
-    for (const [key, { name, args }] of this.wanted) {
-      if (!this.isRefused(key)) {
-        this.ask(name, args);
+    const now = performance.now();
+    for (const [key, wanted] of this.wanted) {
+      // Timers of a page come a little early, too.
+      if (!this.isRefused(key) && now >= wanted.askAt - SLOW_LOOK_MS / 2) {
+        wanted.askAt = now + wanted.everyMs;
+        this.ask(wanted.name, wanted.args);
       }
     }
   }

@@ -15,10 +15,11 @@ export const PAGE = 500;
  * @param {any} live
  * @param {string} name
  * @param {unknown[]} [args]
+ * @param {number} [everyMs] how often it is asked for; two seconds if it is not said
  * @returns {{answer: any, trouble: string}}
  */
-export function useAnswer(live, name, args = []) {
+export function useAnswer(live, name, args = [], everyMs = undefined) {
   const key = JSON.stringify(args);
-  useEffect(() => live.want(name, JSON.parse(key)), [live, name, key]);
+  useEffect(() => live.want(name, JSON.parse(key), everyMs), [live, name, key, everyMs]);
   return { answer: live.answer(name, args), trouble: live.troubles.get(name) ?? "" };
 }

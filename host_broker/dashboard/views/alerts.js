@@ -1,10 +1,12 @@
 import { PAGE, useAnswer } from "../components/asked.js";
 import { Table } from "../components/table.js";
 import { dateTime } from "../format.js";
-import { html } from "../html.js";
+import { html, useEffect } from "../html.js";
+import { PAST_LOOK_MS } from "../live.js";
 
 /** Which of the past the page looks at: publications of all alerts together. */
-const ALL = ["alerts/*/*", { last: PAGE }];
+const PATTERN = "alerts/*/*";
+const ALL = [PATTERN, { last: PAGE }];
 
 /** Alerts of the pipeline: those that are open first. @param {{live: any}} props */
 export function Alerts({ live }) {
@@ -61,6 +63,13 @@ function known(live, told) {
 
 /** How many alerts are open. @param {any} live @returns {number} */
 export function useOpenAlerts(live) {
+  useEffect(() => {
+    const came = () => {
+      live.soon("alerts");
+      live.soon("history", ALL);
+    };
+    return live.follow(PATTERN, { retained: false }, came, () => {});
+  }, [live]);
   return known(live, useTold(live).told).filter((/** @type {any} */ each) => each.open).length;
 }
 
@@ -71,8 +80,8 @@ export function useOpenAlerts(live) {
  * @returns {{told: any[], isKnown: boolean, more: boolean, trouble: string}}
  */
 function useTold(live) {
-  const { answer, trouble } = useAnswer(live, "alerts");
-  const history = useAnswer(live, "history", ALL).answer;
+  const { answer, trouble } = useAnswer(live, "alerts", [], PAST_LOOK_MS);
+  const history = useAnswer(live, "history", ALL, PAST_LOOK_MS).answer;
   return {
     told: [...(answer?.alerts ?? []), ...(history?.publications ?? [])],
     isKnown: answer !== undefined,

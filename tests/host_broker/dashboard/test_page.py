@@ -1,5 +1,6 @@
 """The dashboard in a real browser: what it shows, to whom, how it looks; and nobody owns it."""
 
+import contextlib
 import hashlib
 import json
 import signal
@@ -15,6 +16,7 @@ from host_broker.access.users import User, name_fault, token_hash
 from host_broker.client import connect
 from host_broker.net.access.access_files import write_users
 from host_broker.printable import printable_lines
+from host_broker.protocols.fmqp.spelling import encode_publication
 from tests.host_broker.dashboard.conftest import NewPage
 from tests.host_broker.dashboard.packages import node_modules
 from tests.host_broker.dashboard.scenery import NAMES, PRINCIPALS, VIEWS, hostile, ordinary
@@ -432,17 +434,63 @@ def test_an_alert_is_open_until_it_is_cleared(new_page: NewPage) -> None:
             expect(badge).to_have_count(0)
 
 
+def test_the_past_is_looked_for_when_there_may_be_more_of_it(new_page: NewPage) -> None:
+    """To look for alerts costs the broker a walk through its journal."""
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        port = running.ports["auto"]
+        watched = new_page()
+        sockets: list[WebSocket] = []
+        asked: list[str] = []
+        watched.page.on("websocket", lambda socket: sockets.append(socket))
+        watched.page.clock.install()
+        page = watched.open(port)
+        expect(page.locator("header .state")).to_contain_text("live")
+        (socket,) = sockets
+        socket.on("framesent", lambda frame: asked.append(str(frame)))
+
+        def pass_s(seconds: int) -> None:
+            for _ in range(2 * seconds):
+                page.clock.run_for(500)
+                page.evaluate("fetch('/dashboard/session')")
+
+        pass_s(5)  # what was asked for before it was connected is asked for now
+        seen = len(asked)
+        pass_s(10)
+        assert [each for each in asked[seen:] if '"stats"' in each]
+        assert [each for each in asked[seen:] if '"history"' in each or '"alerts"' in each] == []
+        with connect(f"fmqp://127.0.0.1:{port}") as client:
+            client.publish("alerts/new/one", json={"alert": "one", "cleared_at": None})
+            client.sync()
+        with socket.expect_event("framesent", lambda frame: '"history"' in frame):
+            pass_s(10)
+        with socket.expect_event("framesent", lambda frame: '"history"' in frame):
+            pass_s(70)
+
+
+def test_wills_are_found_among_many_who_have_none(new_page: NewPage) -> None:
+    with broker("--listen", "auto://127.0.0.1:0") as running, contextlib.ExitStack() as stack:
+        for number in range(1_050):  # more than are looked at for one answer
+            peer = stack.enter_context(running.raw("auto"))
+            peer.sendall(encode_publication(f"nobody/{number}", b"x"))
+        port = running.ports["auto"]
+        client = stack.enter_context(connect(f"fmqp://127.0.0.1:{port}"))
+        client.publish("status/last", b"gone", will=True)
+        client.sync()
+        page = new_page().open(port, "#/wills")
+        expect(page.locator("td >> text=status/last")).to_be_visible()
+
+
 def test_small_pages_of_the_broker_are_enough(tmp_path: Path, new_page: NewPage) -> None:
-    """umq.max_page: the page shows what it gets, and that there is more."""
+    """umq.max_page: the page asks for some of them, and says that there is more."""
     options = ("--set", "umq.max_page=3", "--data", str(tmp_path))
     with broker("--listen", "auto://127.0.0.1:0", *options) as running:
         port = running.ports["auto"]
         with connect(f"fmqp://127.0.0.1:{port}") as client:
-            for number in range(5):
+            for number in range(70):
                 client.publish(f"home/{number}", b"%d" % number, retain=True)
             client.sync()
             page = new_page().open(port, "#/retained")
-            expect(page.locator("main")).to_contain_text("3, and more")
+            expect(page.locator("main")).to_contain_text("60, and more")
             for view in VIEWS:
                 page.evaluate("view => { location.hash = `#/${view}` }", view)
                 expect(page.locator("header .state")).to_contain_text("live")
