@@ -1,18 +1,23 @@
-"""A browser with one page, and the processor's time that it takes."""
+"""A browser with one page, in a process of its own, and the processor's time that it takes.
+
+Who looks has a machine of their own; here it is the broker's. So all of it gives way to the broker,
+also the program that drives the browser and is told of every frame, and shares no interpreter with
+those who measure.
+"""
 
 import contextlib
+import multiprocessing
 import os
-import shlex
 import shutil
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
-
-from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.faults.processes import Failed
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_START_S = 60.0
 
 
 class Processes:
@@ -44,24 +49,80 @@ class Processes:
         return b"--type=" in command and self._mark in (folder / "environ").read_bytes()
 
 
+class Viewer:
+    """Somebody who looks."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def show(self, url: str) -> None:
+        """Show a view of the dashboard, and return when it is live. Raises ``Failed``."""
+        self._ask(url, "header .tag.good")
+
+    def show_nothing(self) -> None:
+        """Show an empty page. Raises ``Failed``."""
+        self._ask("about:blank", "")
+
+    def _ask(self, url: str, awaited: str) -> None:
+        self._connection.send((url, awaited))
+        _answer(self._connection)
+
+
 @contextlib.contextmanager
-def page(profile: Path, nice: int) -> Iterator[tuple[Page, Processes]]:
+def viewer(profile: Path, nice: int) -> Iterator[tuple[Viewer, Processes]]:
     """Start a browser with an empty page for the block; ``nice``: as the command. ``Failed``."""
     found = [path for path in map(shutil.which, _NAMES) if path]
     if not found:
         raise Failed(f"none of {', '.join(_NAMES)} is installed")
-    started = profile / "browser"
-    started.write_text(f'#!/bin/sh\nexec nice -n {nice} {shlex.quote(found[0])} "$@"\n')
-    started.chmod(0o755)
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_look, args=(theirs, profile, found[0], nice), daemon=True
+    )
+    process.start()
+    theirs.close()
+    try:
+        _answer(ours)
+        yield Viewer(ours), Processes(profile)
+    finally:
+        ours.close()  # that ends it
+        process.join(_START_S)
+        process.kill()
+
+
+def _answer(connection: Connection) -> None:
+    if not connection.poll(_START_S):
+        raise Failed(f"the browser did nothing for {_START_S:g} s")
+    try:
+        trouble = connection.recv()
+    except EOFError:
+        raise Failed("the browser could not be driven") from None
+    if trouble:
+        raise Failed(trouble)
+
+
+def _look(connection: Connection, profile: Path, executable: str, nice: int) -> None:
+    """Drive the browser: what the process does."""
+    from playwright.sync_api import Error, sync_playwright
+
+    os.nice(nice)
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             profile / "profile",
-            executable_path=started,
+            executable_path=executable,
             chromium_sandbox=os.geteuid() != 0,
             env={**os.environ, "HOME": str(profile)},
             viewport={"width": 1440, "height": 900},
         )
-        try:
-            yield context.pages[0], Processes(profile)
-        finally:
-            context.close()
+        connection.send("")
+        with contextlib.suppress(EOFError):
+            while True:
+                url, awaited = connection.recv()
+                try:
+                    context.pages[0].goto(url)
+                    if awaited:
+                        context.pages[0].wait_for_selector(awaited)
+                except Error as error:
+                    connection.send(str(error))
+                else:
+                    connection.send("")
+        context.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from benchmarks.broker.report import machine
+from benchmarks.dashboard.browser import viewer
 from benchmarks.dashboard.traffic import Stopwatch
 from benchmarks.faults.processes import Broker, Failed, line
 
@@ -65,8 +66,6 @@ def command(topics: int, rate: float, seconds: float, rounds: int, nice: int) ->
 def _measured(
     folder: Path, topics: int, rate: float, seconds: float, rounds: int, nice: int
 ) -> list[_Window]:
-    from benchmarks.dashboard.browser import page
-
     quiet = _Window("no page")
     windows = [_Window(view) for view in _VIEWS]
     broker = Broker(folder / "data")
@@ -77,15 +76,14 @@ def _measured(
     try:
         line(load, b"", _START_S)
         stopwatch = Stopwatch(broker.port)
-        with page(folder, nice) as (shown, processes):
+        with viewer(folder, nice) as (shown, processes):
             origin = f"http://127.0.0.1:{broker.port}/"
             for _ in range(rounds):
                 for window in windows:
-                    shown.goto("about:blank")
+                    shown.show_nothing()
                     stopwatch.measure(1.0)  # what came meanwhile
                     quiet.p99_ms.append(_p99(stopwatch.measure(seconds)))
-                    shown.goto(f"{origin}#/{window.name}")
-                    shown.wait_for_selector("header .tag.good")
+                    shown.show(f"{origin}#/{window.name}")
                     stopwatch.measure(1.0)  # and until all that is retained is there
                     began, before = time.monotonic(), processes.used_s()
                     window.p99_ms.append(_p99(stopwatch.measure(seconds)))
