@@ -260,7 +260,7 @@ def test_tables_of_other_versions_are_refused_and_made_anew(place: Storage) -> N
     folder = place.within(_PLAIN).folder
     assert folder is not None
     DeltaTable.create(folder, pa.schema([("board", pa.string())]))
-    with pytest.raises(PipelineError, match="has version None, this MoteMQ reads version 3"):
+    with pytest.raises(PipelineError, match="has version None, this MoteMQ reads version 4"):
         Table(place, _PLAIN).create()
     Table(place, _PLAIN).replace(_boards(place, "a"))
     assert _told(place) == ["a"]

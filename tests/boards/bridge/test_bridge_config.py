@@ -78,7 +78,7 @@ def test_ports_and_defaults(tmp_path: Path) -> None:
         ("baud = 9600", "baud = 10", 16, "port.baud = 10 is not from 300 to"),
         ("baud = 115200", "baud = true", 4, "defaults.baud = True is not a whole number"),
         ("silence_s = 10", "silence_s = -1", 15, "is not 0.05 or more"),
-        ("silence_s = 10", "silence_s = nan", 15, "is not 0.05 or more"),
+        ("silence_s = 10", "silence_s = nan", 15, "nan is no number that means anything"),
         ('mode = "reliable"', 'mode = "fast"', 9, "one of raw, reliable"),
         ('mode = "reliable"', 'mood = "raw"', 9, "unknown key port.mood; here are known: baud,"),
         ("[defaults]", "[default]", 2, "unknown key default; here are known: defaults, port"),
