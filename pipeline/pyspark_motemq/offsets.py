@@ -168,12 +168,6 @@ class Offsets:
         by_partition = self._by_partition
         if by_partition is None:
             by_partition = dict.fromkeys(partitions, self._text)
-        for number, at in by_partition.items():
-            if number not in partitions and isinstance(at, int) and at > 0:
-                there = ", ".join(map(str, sorted(partitions))) or "none yet"
-                raise JournalError(
-                    f"option {self._option}: there is no partition {number}; there are: {there}"
-                )
         found = {}
         since: dict[int, dict[int, int]] = {}
         for number, state in partitions.items():

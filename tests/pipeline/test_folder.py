@@ -121,7 +121,7 @@ _SECOND_5 = "2026-01-01T00:00:05Z"
         ("latest", 12),
         ('{"0": 7}', 7),
         ('{"0": "latest"}', 12),
-        ('{"1": 0}', 0),
+        ('{"1": 7}', 0),
         (_SECOND_5, 6),  # the record of second 4 began before it, that of 6 did not
         ("2026-01-01T02:00:05+02:00", 6),
         ("2026-01-01", 0),
@@ -146,14 +146,12 @@ def test_offsets(tmp_path: Path, text: str, expected: int) -> None:
     assert found == {0: expected}
 
 
-def test_a_number_in_a_partition_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_partition_may_be_named_that_has_nothing_yet(tmp_path: Path) -> None:
+    """A journal says of none of its partitions that it will be, before its first message."""
     _append(tmp_path, [2] * 3, 0)
     folder = Folder(tmp_path)
-    offsets = Offsets("startingOffsets", '{"0": 1, "10": 4}')
-    with pytest.raises(JournalError, match=r"there is no partition 10; there are: 0"):
-        offsets.resolve(folder, folder.partitions(), 0)
-    # What says nothing else than where a new one begins may be there, as a checkpoint has it.
-    Offsets("startingOffsets", '{"0": 1, "10": 0}').resolve(folder, folder.partitions(), 0)
+    offsets = Offsets("startingOffsets", '{"0": 1, "1": 4}')
+    assert offsets.resolve(folder, folder.partitions(), 0) == {0: 1}
 
 
 _UNREADABLE = ("soon", "{", '{"a": 1}', '{"0": true}', '{"0": -3}', "-5 weeks", "{1: 2}")
