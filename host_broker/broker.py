@@ -604,6 +604,17 @@ class Broker:
             self._deliver_queue(queue)
         self._deadlines.renew(connection, client.session.deadline)
 
+    def sent(self, connection: ConnectionId) -> list[bytes]:
+        """Say that all is sent that a connection of ``Outputs.paced`` was given; returns the places
+        in queues that are done with by that, as of the turn that was taken last."""
+        client = self._clients.get(connection)
+        done: list[bytes] = []
+        for queue in [] if client is None else self._consumed_by(client):
+            if queue.durable and not queue.checkpoints:  # else what is stored of it changes, too
+                queue.sent(connection)
+                done += [spell_place(queue.name, number) for number in queue.take_forgotten()]
+        return done
+
     def answered(self, number: int, answer: object, now: float) -> None:
         """Tell whoever has asked it what the answer to a question of ``Outputs.questions`` is."""
         client, tell = self._questions.pop(number)
@@ -815,6 +826,11 @@ class Broker:
             client.steps = 0
             self._cause = client.connection
             self._run(client, self._ask(client, client.session.closed, now))
+        for queue in self._bus.queues.values():
+            for connection in queue.consumers:
+                queue.proceed(connection)  # what is on its way is sent yet, as for who leaves
+            if queue.durable:
+                self._forget_done(queue)
         self._clients.clear()
         self._in_order = OrderedKeys()
         self._counts.clear()
@@ -1945,7 +1961,7 @@ class Broker:
         if client.suspended is None:
             client.suspended = deque()
         self._hold(client, "retained")
-        self._outputs.paced.append(client.connection)
+        self._proceed_later(client.connection)
 
     def _send_one_retained(self, client: Client, answer: _RetainedAnswer) -> int:
         """Tell a client the next message of an answer; returns its length.
@@ -2263,7 +2279,7 @@ class Broker:
                     self._cause = connection
                     self._deliver(connection, QueueDelivery(queue.name, messages))
                     if queue.is_paced(connection):
-                        self._outputs.paced.append(connection)
+                        self._proceed_later(connection, all_sent=queue.durable)
         finally:
             self._delivering.discard(queue)
             self._cause = cause
@@ -2274,6 +2290,11 @@ class Broker:
         self._note_blocking(queue)
         if queue.name in self._held and not queue.full:
             self._release_publishers(queue.name)
+
+    def _proceed_later(self, connection: ConnectionId, *, all_sent: bool = False) -> None:
+        """Have ``proceed`` called for a connection."""
+        paced = self._outputs.paced
+        paced[connection] = all_sent or paced.get(connection, False)
 
     def _note_blocking(self, queue: Queue) -> None:
         if queue.is_blocking:
@@ -2389,7 +2410,7 @@ class Broker:
 
     def _pace(self, client: Client, command: Pace) -> None:
         client.paced = True
-        self._outputs.paced.append(client.connection)
+        self._proceed_later(client.connection)
 
     def _ask_edge(self, client: Client, command: Ask) -> None:
         self._last_question += 1

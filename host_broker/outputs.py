@@ -120,7 +120,7 @@ class Outputs:
     ``suspects``: connections that are to end if their peers have hung up. Of those on hold nobody
     else finds out.
     ``paced``: connections for which more is ready; call ``Broker.proceed`` when what they were sent
-    has drained.
+    has drained; True: all of it, to the last byte.
     ``failures`` are to be logged; a session's connection is among ``closes``.
     ``answers``: what is said to ``Broker.asked``, by the connection that was asked. ``changes`` of
     the tables of a protocol, by its name, in order: on file before anything is sent.
@@ -145,7 +145,7 @@ class Outputs:
     releases: dict[tuple[ConnectionId, str], None]
     behind: dict[ConnectionId, bool | None]
     suspects: list[ConnectionId]
-    paced: list[ConnectionId]
+    paced: dict[ConnectionId, bool]
     failures: list[Failure]
     logins: list[Login]
     denials: list[Denial]
@@ -171,7 +171,7 @@ class Outputs:
         self.releases = {}
         self.behind = {}
         self.suspects = []
-        self.paced = []
+        self.paced = {}
         self.failures = []
         self.logins = []
         self.denials = []

@@ -93,6 +93,8 @@ class _Consumer:
     ready: bool = True  # its connection takes more
     paced: bool = False  # it was given as much as it may be at once
     in_flight: dict[int, QueuedMessage] = field(default_factory=dict)
+    # Of a durable queue, without acks: numbers of what it was given since ``proceed``.
+    on_its_way: set[int] = field(default_factory=set)
     filter: Filter | None = None
     looked_at: int = 0
     again: list[int] = field(default_factory=list)
@@ -128,7 +130,9 @@ class Queue:
 
     ``durable``: its messages are stored elsewhere, too. Whoever does that asks for the numbers of
     those that are done with (``take_forgotten``), and for ``given``: those up to this number may
-    have been given to a consumer, and are marked as redelivered when they are restored.
+    have been given to a consumer, and are marked as redelivered when they are restored. What a
+    consumer without acks is given is done with when it is sent (``sent``, ``proceed``), or when the
+    consumer leaves.
     """
 
     def __init__(
@@ -186,11 +190,12 @@ class Queue:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of all messages: waiting, in flight, or kept for checkpoints."""
+        """The numbers of all messages: those that wait, are in flight, on their way, or kept."""
         found = [each.number for each in self._waiting if each.number not in self._taken]
         found += [each.number for each in self._kept]
         for consumer in self._consumers.values():
             found += consumer.in_flight
+            found += consumer.on_its_way
         return found
 
     @property
@@ -299,12 +304,13 @@ class Queue:
 
     @property
     def done(self) -> int:
-        """The number up to which nothing waits or is in flight."""
+        """The number up to which nothing waits, is in flight, or on its way."""
         taken = self._taken
         waiting = (each.number for each in self._waiting if each.number not in taken)
         first = list(islice(waiting, 1))
         for consumer in self._consumers.values():
             first += consumer.in_flight
+            first += consumer.on_its_way
         return min(first, default=self._last_number + 1) - 1
 
     def set_checkpoint(self, name: bytes, number: int) -> bool:
@@ -374,6 +380,11 @@ class Queue:
     def take_forgotten(self) -> list[int]:
         """Return the numbers of what is done with since the last time, of a durable queue."""
         forgotten, self._forgotten = self._forgotten, []
+        for consumer in self._consumers.values():
+            on_its_way = consumer.on_its_way
+            if on_its_way:
+                self._forgotten += [each for each in forgotten if each in on_its_way]
+                forgotten = [each for each in forgotten if each not in on_its_way]
         return forgotten
 
     def consume(
@@ -400,11 +411,19 @@ class Queue:
         if consumer is not None:
             consumer.ready = ready
 
+    def sent(self, connection: ConnectionId) -> None:
+        """Note that a consumer was sent all that it was given."""
+        consumer = self._consumers.get(connection)
+        if consumer is not None:
+            consumer.on_its_way.clear()
+
     def proceed(self, connection: ConnectionId) -> None:
-        """Give a consumer more again, which ``assign`` had given as much as it may at once."""
+        """Give a consumer more again, which ``assign`` had given as much as it may at once: all of
+        that is sent."""
         consumer = self._consumers.get(connection)
         if consumer is not None:
             consumer.paced = False
+            consumer.on_its_way.clear()
 
     def acknowledge(self, connection: ConnectionId, numbers: Iterable[int]) -> int:
         """Forget messages that a consumer is done with; returns how many of them it had."""
@@ -479,9 +498,8 @@ class Queue:
                 consumer.paced = size >= most
                 if not able[connection] or consumer.paced:
                     del able[connection]
-        for connection in given:
-            consumer = self._consumers[connection]
-            consumer.paced = consumer.paced or self._is_lost_on_its_way(consumer)
+        for connection, messages in given.items():
+            self._note_way(self._consumers[connection], messages)
         return given
 
     def _deal(self, most: int) -> dict[ConnectionId, list[QueuedMessage]]:
@@ -518,7 +536,8 @@ class Queue:
             total += size
             given[connection] = share
             consumer = consumers[connection]
-            consumer.paced = size >= most or self._is_lost_on_its_way(consumer)
+            consumer.paced = size >= most
+            self._note_way(consumer, share)
         self._bytes -= total
         # Whoever was served last comes last the next time.
         served = len(batch) % len(able)
@@ -526,9 +545,11 @@ class Queue:
             consumers[connection] = consumers.pop(connection)
         return given
 
-    def _is_lost_on_its_way(self, consumer: _Consumer) -> bool:
-        """Whether what a consumer is given, of a queue that a kill leaves, is lost by a kill."""
-        return self.durable and not consumer.acknowledged
+    def _note_way(self, consumer: _Consumer, given: Iterable[QueuedMessage]) -> None:
+        """Note what a kill would lose, if it were done with now."""
+        if self.durable and not consumer.acknowledged:
+            consumer.on_its_way.update([each.number for each in given])
+            consumer.paced = True
 
     def _next_of(self, consumer: _Consumer) -> QueuedMessage | None:
         """Take the next message that a consumer wants; None if there is none."""
@@ -588,6 +609,8 @@ class Queue:
         if self.durable:
             numbers = {message.number for message in returned}
             self._forgotten = [each for each in self._forgotten if each not in numbers]
+            for consumer in self._consumers.values():
+                consumer.on_its_way -= numbers
             kept = [each for each in self._kept if each.number not in numbers]
             if len(kept) < len(self._kept):
                 self._kept = deque(kept)

@@ -12,6 +12,7 @@ from host_broker.access.access import Peer
 from host_broker.access.principal import Principal
 from host_broker.access.sessions import LoginSession
 from host_broker.broker import Broker
+from host_broker.bus.queue import read_place
 from host_broker.net.access.passwords import PasswordChecks
 from host_broker.net.answerer import LATER, Answerer
 from host_broker.net.asked import Asked
@@ -473,20 +474,19 @@ class Server:
             self._complain(complaint)
         if self.recent is not None and outputs.records:
             self.recent.add(time.time_ns(), outputs.records)
-        done_with: Changes = NO_CHANGES
-        if self._journal is not None and (outputs.records or outputs.retained or outputs.queued):
+        queued = outputs.queued
+        if self._journal is not None and (outputs.records or outputs.retained or queued):
             if self._withheld:
                 self._withhold(outputs)
-            queued = outputs.queued
             if outputs.queued_first:
-                # What consumers are given now is done with when it is sent: not before.
-                done_with = {key: None for key, entry in queued.items() if entry is None}
-                queued = {key: entry for key, entry in queued.items() if entry is not None}
-            self._announce(outputs.records, outputs.retained, queued)
-            if outputs.queued_first:
+                first = {place: each for place, each in queued.items() if not read_place(place)[1]}
+                self._announce([], {}, first)
                 self._keep_announced()
                 if not self._journal.keep_now():
                     self._have_consumers_wait(outputs.forwards)
+                queued = {place: each for place, each in queued.items() if place not in first}
+            if outputs.records or outputs.retained or queued:
+                self._announce(outputs.records, outputs.retained, queued)
         for forward in outputs.forwards:
             self._forward(forward)
         if self.unflushed:
@@ -496,6 +496,12 @@ class Server:
                     connection.flush()
                 except Exception as error:
                     self._failed(connection, error)
+        done_with: dict[bytes, Entry | None] = {}
+        for place in self._sent(outputs.paced):
+            if self._announced is None:
+                done_with[place] = None
+            elif queued.pop(place, None) is None:  # else it has come in this turn, too
+                queued[place] = None
         if done_with:
             self._announce([], {}, done_with)
         self._keep_announced()
@@ -505,10 +511,10 @@ class Server:
             self._log_failures(outputs.failures)
         if outputs.rests or outputs.holds or outputs.releases or outputs.paced:
             self._hold_and_release(outputs.rests, outputs.holds, outputs.releases)
-            for identity in outputs.paced:
+            for identity, all_sent in outputs.paced.items():
                 paced = self.connections.get(identity)
                 if paced is not None:
-                    paced.pace()
+                    paced.pace(all_sent=all_sent)
         for identity, answer in outputs.answers:
             if identity in self._asked:
                 self._asked[identity].answered(answer)
@@ -741,6 +747,15 @@ class Server:
                     withheld.retained[topic] = retained.pop(topic)
                 else:
                     withheld.retained.pop(topic, None)  # it is newer
+
+    def _sent(self, paced: Mapping[ConnectionId, bool]) -> list[bytes]:
+        """Return what of queues was on its way in this turn, and is sent."""
+        done: list[bytes] = []
+        for identity, all_sent in paced.items():
+            connection = self.connections.get(identity)
+            if all_sent and connection is not None and connection.is_all_sent:
+                done += self._broker.sent(identity)
+        return done
 
     def _proceed(self, connection: Connection) -> None:
         if connection.ended or not connection.end_pacing():

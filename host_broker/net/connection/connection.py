@@ -100,6 +100,7 @@ class Connection(asyncio.Protocol):
         "_holding",
         "_low",
         "_overflow",
+        "_paced_bytes",
         "_pacing",
         "_principal",
         "_senders",
@@ -161,6 +162,7 @@ class Connection(asyncio.Protocol):
         self._answers_bytes = 0
         self._closes_after_answers = False
         self._pacing = False  # the broker waits for the end of what it was given to send
+        self._paced_bytes = _PACED_BYTES  # that is when so little is left
         self._behind_timer: asyncio.TimerHandle | None = None
         self._behind_since = 0.0  # by the loop's clock, while that timer runs
         self._stall_timer: asyncio.TimerHandle | None = None
@@ -310,7 +312,7 @@ class Connection(asyncio.Protocol):
         if self._closes_after_answers:
             self.transport.close()
         elif self._pacing:
-            self.pace()
+            self.pace(all_sent=not self._paced_bytes)
 
     def drop_unkept(self) -> None:
         """The journal will never keep it: send nothing of what waits for that."""
@@ -360,13 +362,21 @@ class Connection(asyncio.Protocol):
             self._hold_up(self._senders)
         self._senders.clear()
 
-    def pace(self) -> None:
-        """Have ``Server.proceed`` called when what was given to this connection is nearly sent."""
+    def pace(self, *, all_sent: bool) -> None:
+        """Have ``Server.proceed`` called when what was given to this connection is nearly sent, or
+        all of it."""
         self._pacing = True
         self.flush()
-        self.transport.set_write_buffer_limits(_PACED_BYTES, _PACED_BYTES // 4)
-        if not self._answers and self.transport.get_write_buffer_size() <= _PACED_BYTES:
+        high = self._paced_bytes = 0 if all_sent else _PACED_BYTES
+        self.transport.set_write_buffer_limits(high, high // 4)
+        if not self._answers and self.transport.get_write_buffer_size() <= high:
             self._server.proceed_soon(self)
+
+    @property
+    def is_all_sent(self) -> bool:
+        """Whether nothing waits that was to be sent."""
+        unsent = self._answers or self._unwritten or self._overflow
+        return not unsent and not self.transport.get_write_buffer_size()
 
     def end_pacing(self) -> bool:
         """The broker goes on with it; False: it did so already."""

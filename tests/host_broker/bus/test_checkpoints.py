@@ -141,6 +141,8 @@ def test_what_a_consumer_did_not_get_is_not_kept() -> None:
     queue.consume(_CONSUMER, 1, acknowledged=False)
     ((*_, last),) = queue.assign().values()
     queue.take_back([last])
+    assert (len(queue), queue.kept, queue.done) == (1, 2, 0)
+    queue.proceed(_CONSUMER)  # they are sent
     assert (len(queue), queue.kept, queue.done) == (1, 2, 2)
     queue.go_back(b"a")
     assert (len(queue), queue.kept, queue.done) == (3, 0, 0)

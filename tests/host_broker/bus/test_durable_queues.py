@@ -176,13 +176,40 @@ def test_what_is_deleted_is_forgotten_and_its_numbers_are_not_used_again() -> No
     assert done.outputs.queued[spell_place(_Q, 0)] is None
 
 
-def test_what_comes_and_goes_in_one_turn_is_never_stored() -> None:
-    """Taken without acks, or acknowledged at once."""
+def test_without_acks_a_message_is_done_with_when_it_is_sent() -> None:
+    """Or when its consumer leaves; until then a kill would lose it."""
     stage = Stage()
     client, other = stage.enter(), stage.enter()
+    stage.slow.add(client)
     stage.do(client, Consume(_Q, 1, acknowledged=False))
-    assert _stored(stage.do(other, Enqueue(_Q, b"x"))) == {}
-    stage.do(client, StopConsuming(_Q), Consume(_Q, 1))
+    assert _stored(stage.do(other, Enqueue(_Q, b"x"))) == {(_Q, 1): True}
+    assert _stored(stage.do(other, Enqueue(_Q, b"y"))) == {(_Q, 2): True}
+    assert len(stage.queued(client)) == 1
+    stage.broker.proceed(client, stage.now)
+    assert _stored(stage.done()) == {(_Q, 1): False}
+    assert len(stage.queued(client)) == 1
+    assert _stored(stage.do(client, StopConsuming(_Q))) == {(_Q, 2): False}
+
+
+def test_what_is_on_its_way_is_forgotten_when_its_queue_is_deleted_or_the_broker_stops() -> None:
+    for ends in (False, True):
+        stage = Stage()
+        client, other = stage.enter(), stage.enter()
+        stage.slow.add(client)
+        stage.do(client, Consume(_Q, 1, acknowledged=False))
+        stage.do(other, Enqueue(_Q, b"x"))
+        if ends:
+            stage.broker.stop(stage.now)
+            done = stage.done()
+        else:
+            done = stage.do(other, DeleteQueue(_Q))
+        assert _stored(done) == {(_Q, 1): False}
+
+
+def test_what_comes_and_is_acknowledged_in_one_turn_is_never_stored() -> None:
+    stage = Stage()
+    client, other = stage.enter(), stage.enter()
+    stage.do(client, Consume(_Q, 1))
     stage.session(client).reply = lambda given: (Acknowledge(_Q, [given.messages[0].number]),)
     assert _stored(stage.do(other, Enqueue(_Q, b"x"), Enqueue(_Q, b"y"))) == {}
     assert len(stage.broker.queues[_Q]) == 0

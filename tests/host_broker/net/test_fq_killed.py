@@ -49,6 +49,34 @@ def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
         assert consumer.last_ids[:common] == ids[len(first) - common :]
 
 
+def test_what_a_slow_consumer_has_not_got_is_not_lost(tmp_path: Path) -> None:
+    """More than the kernel takes is on its way: none of that is done with before it is sent."""
+    data = ("--data", str(tmp_path / "data"), "--set", "journal.flush_s=0.01")
+    bodies = [number.to_bytes(4, "big") * 500 for number in range(6_000)]
+    with broker(*data, *_LISTEN) as running:
+        port = running.ports["fq"]
+        with FqClient(port, b"d\0disk:public,permanent") as consumer:
+            consumer.bind_permanently(b"e", b"prefix:")
+            with fq_client(port, b"sender") as sender:
+                for body in bodies[:-1]:
+                    sender.publish(b"e", b"r", body)
+                until(lambda: f'"msgs_in": "{len(bodies) - 1}"' in _statistics(port))
+                _submit(port, bodies[-1])
+            running.end(signal.SIGKILL)
+            first = consumer.rest()
+    assert first == bodies[: len(first)]
+    assert len(first) < len(bodies)
+    with (
+        broker(*data, *_LISTEN) as running,
+        fq_client(running.ports["fq"], b"d\0disk:public") as consumer,
+    ):
+        again = [consumer.receive()[3]]
+        while again[-1] != bodies[-1]:
+            again.append(consumer.receive()[3])
+    assert again == bodies[-len(again) :]
+    assert len(first) + len(again) >= len(bodies)
+
+
 def test_a_queue_that_a_kill_has_left_is_named_and_ends_with_its_client(tmp_path: Path) -> None:
     """R36: as in fqd it waits for its client; whoever logs in has it, and nobody after that."""
     data = ("--data", str(tmp_path / "data"))
