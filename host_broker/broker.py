@@ -2278,8 +2278,10 @@ class Broker:
                         continue
                     self._cause = connection
                     self._deliver(connection, QueueDelivery(queue.name, messages))
-                    if queue.is_paced(connection):
-                        self._proceed_later(connection, all_sent=queue.durable)
+                    if queue.waits_until_sent(connection):
+                        self._proceed_later(connection, all_sent=True)
+                    elif queue.is_paced(connection):
+                        self._proceed_later(connection)
         finally:
             self._delivering.discard(queue)
             self._cause = cause

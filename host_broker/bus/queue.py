@@ -93,8 +93,9 @@ class _Consumer:
     ready: bool = True  # its connection takes more
     paced: bool = False  # it was given as much as it may be at once
     in_flight: dict[int, QueuedMessage] = field(default_factory=dict)
-    # Of a durable queue, without acks: numbers of what it was given since ``proceed``.
+    # Of a durable queue, without acks: numbers of what it was given and not yet sent, its bytes.
     on_its_way: set[int] = field(default_factory=set)
+    on_its_way_bytes: int = 0
     filter: Filter | None = None
     looked_at: int = 0
     again: list[int] = field(default_factory=list)
@@ -416,6 +417,7 @@ class Queue:
         consumer = self._consumers.get(connection)
         if consumer is not None:
             consumer.on_its_way.clear()
+            consumer.on_its_way_bytes = 0
 
     def proceed(self, connection: ConnectionId) -> None:
         """Give a consumer more again, which ``assign`` had given as much as it may at once: all of
@@ -423,7 +425,7 @@ class Queue:
         consumer = self._consumers.get(connection)
         if consumer is not None:
             consumer.paced = False
-            consumer.on_its_way.clear()
+            self.sent(connection)
 
     def acknowledge(self, connection: ConnectionId, numbers: Iterable[int]) -> int:
         """Forget messages that a consumer is done with; returns how many of them it had."""
@@ -464,7 +466,7 @@ class Queue:
         """Give what waits to consumers with room, one message each in turn; who gets what.
 
         A consumer that was given ``most`` bytes gets no more until ``proceed``; of a durable queue
-        one that does not acknowledge gets none before, whatever it was given.
+        one that does not acknowledge, when so much of all it was given is not sent yet.
         """
         given: dict[ConnectionId, list[QueuedMessage]] = {}
         sizes: dict[ConnectionId, int] = {}
@@ -499,7 +501,7 @@ class Queue:
                 if not able[connection] or consumer.paced:
                     del able[connection]
         for connection, messages in given.items():
-            self._note_way(self._consumers[connection], messages)
+            self._note_way(self._consumers[connection], messages, sizes[connection], most)
         return given
 
     def _deal(self, most: int) -> dict[ConnectionId, list[QueuedMessage]]:
@@ -537,7 +539,7 @@ class Queue:
             given[connection] = share
             consumer = consumers[connection]
             consumer.paced = size >= most
-            self._note_way(consumer, share)
+            self._note_way(consumer, share, size, most)
         self._bytes -= total
         # Whoever was served last comes last the next time.
         served = len(batch) % len(able)
@@ -545,11 +547,15 @@ class Queue:
             consumers[connection] = consumers.pop(connection)
         return given
 
-    def _note_way(self, consumer: _Consumer, given: Iterable[QueuedMessage]) -> None:
+    def _note_way(
+        self, consumer: _Consumer, given: Iterable[QueuedMessage], size: int, most: int
+    ) -> None:
         """Note what a kill would lose, if it were done with now."""
         if self.durable and not consumer.acknowledged:
             consumer.on_its_way.update([each.number for each in given])
-            consumer.paced = True
+            consumer.on_its_way_bytes += size
+            if consumer.on_its_way_bytes >= most:
+                consumer.paced = True
 
     def _next_of(self, consumer: _Consumer) -> QueuedMessage | None:
         """Take the next message that a consumer wants; None if there is none."""
@@ -621,6 +627,11 @@ class Queue:
         """Whether a consumer waits for ``proceed``."""
         consumer = self._consumers.get(connection)
         return consumer is not None and consumer.paced
+
+    def waits_until_sent(self, connection: ConnectionId) -> bool:
+        """Whether something of it is done with when a consumer was sent all that it was given."""
+        consumer = self._consumers.get(connection)
+        return consumer is not None and bool(consumer.on_its_way)
 
     def _is_beyond(self) -> bool:
         return (

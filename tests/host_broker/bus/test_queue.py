@@ -379,16 +379,23 @@ def test_a_message_knows_its_size() -> None:
     assert [message.size for message in given] == [5 + 4 + 1 + 2] * 2
 
 
-def test_whose_messages_a_kill_would_lose_has_no_more_than_it_was_given_at_once() -> None:
-    """That is not one message for each time that it is drained."""
+def test_who_is_behind_with_what_it_was_given_gets_no_more() -> None:
+    """All of it together counts, not what is given at a time; nothing else is held back for it."""
     made = Queue(b"q", "block", permanent=True, max_messages=99, max_bytes=BIG, durable=True)
     made.consume(1, 0, acknowledged=False)
     made.consume(2, 2, acknowledged=True)
     put(made, *(b"%d" % number for number in range(6)))
-    assert assigned(made) == {1: [b"0", b"2", b"4", b"5"], 2: [b"1", b"3"]}
+    first = made.assign(60)
+    assert [message.body for message in first[1]] == [b"0", b"2", b"4", b"5"]
+    assert [message.body for message in first[2]] == [b"1", b"3"]
+    assert made.waits_until_sent(1)
+    assert not made.waits_until_sent(2)
+    assert not made.is_paced(1)
+    put(made, b"6" * (60 - sum(message.size for message in first[1])))
+    assert len(made.assign(60)[1]) == 1
     assert made.is_paced(1)
-    assert not made.is_paced(2)
-    put(made, b"6")
-    assert assigned(made) == {}
+    put(made, b"7")
+    assert made.assign(60) == {}
     made.proceed(1)
-    assert assigned(made) == {1: [b"6"]}
+    assert not made.waits_until_sent(1)
+    assert [message.body for message in made.assign(60)[1]] == [b"7"]

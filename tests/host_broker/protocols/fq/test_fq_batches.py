@@ -97,6 +97,8 @@ _ALL_QUEUES = [
     for number, program in enumerate(_PROGRAMS)
     if number % 3 == count
 ]
+# A consumer that is not sent yet what it was given takes what comes all the same.
+_SMALL_BACKLOG = [(b"disk:public,drop,permanent,backlog=5", 1, [(b"e", b"prefix:")])]
 _ALL_MESSAGES = [
     (exchange, route, payload, hops)
     for payload, hops in ((b"1x", b""), (b"2", _THERE), (b"", b"\x7f\0\0\1"), (b"1", b""))
@@ -195,6 +197,7 @@ def _spell(message: tuple[bytes, bytes, bytes, bytes], number: int, is_peer: boo
 @example(_ALL_QUEUES, ["e/*", "f/a", "*/a.b"], _ALL_MESSAGES, [], b"", False)
 @example(_ALL_QUEUES, ["e/*", "*/*"], _ALL_MESSAGES, [], b"", True)
 @example(_ALL_QUEUES, [], _ALL_MESSAGES, [], b"alice", False)
+@example(_SMALL_BACKLOG, [], [(b"e", b"", b"", b"")] * 9, [439], b"", False)
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=60)
 @given(
     _queues,
