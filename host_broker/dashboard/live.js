@@ -101,6 +101,7 @@ export class Live {
     this.listeners = [];
     /** Answers that are asked for again and again, while somebody shows them. @type {Map<string, any>} */
     this.answers = new Map();
+    this.hasBeenOpen = false;
     /** @type {Map<string, {name: string, args: unknown[], everyMs: number, askAt: number, count: number}>} */
     this.wanted = new Map();
     /** Those that have not answered yet. @type {Set<string>} */
@@ -121,7 +122,11 @@ export class Live {
         }
         if (state === "open") {
           this.refusedUntil.clear();
-          for (const wanted of this.wanted.values()) wanted.askAt = 0; // it may be another broker
+          if (this.hasBeenOpen) {
+            // It may be another broker. (What is asked for before the first is there is asked then.)
+            for (const wanted of this.wanted.values()) wanted.askAt = 0;
+          }
+          this.hasBeenOpen = true;
         }
         this.show();
       },
