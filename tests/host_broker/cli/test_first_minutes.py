@@ -17,13 +17,13 @@ from host_broker.protocols.lightmq.events import Connect, Ping, Send
 from tests.host_broker.cli.processes import END_S, ended, fmqp, run, subscribed
 from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, spawn
 from tests.host_broker.net.test_client_peers import peer
+from tests.ports import port_for_later
 
 _ROOT = Path(__file__).parents[3]
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
+    return port_for_later()
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_the_other_dialect_is_pinged_and_published_to() -> None:
         done = run("pub", url, "up", "x", "--repeat", "100", "--dialect", "gbaranski", "--json")
         assert done.returncode == 0, done.stderr
         assert b'"messages": 100' in done.stdout
-        payloads = [got.payload for got in (client.receive(5.0) for _ in range(100)) if got]
+        payloads = [got.payload for got in (client.receive(20.0) for _ in range(100)) if got]
         assert payloads == [b"x"] * 100
         wrong = run("ping", url, "--dialect", "klingon")
         assert wrong.returncode == 2

@@ -10,6 +10,7 @@ import pytest
 
 from tests.host_broker.cli.processes import ended, error_line, fmqp, run, started, subscribed
 from tests.host_broker.net.broker_process import BrokerProcess, broker, line_of
+from tests.ports import port_for_later
 
 
 def test_several_topics_and_wildcards_with_their_names(url: str) -> None:
@@ -154,8 +155,7 @@ def test_it_says_when_the_broker_is_gone() -> None:
 
 
 def test_it_waits_for_a_broker_and_comes_back_after_a_loss() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        url = f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
+    url = f"fmqp://127.0.0.1:{port_for_later()}"
     arguments = (url, "t", "--reconnect", "--count", "2", "--timeout", "60")
     process = started("sub", *arguments, says=rb"sub: trying again: nothing listens at ")
     for payload in (b"one", b"two"):
@@ -169,8 +169,7 @@ def test_it_waits_for_a_broker_and_comes_back_after_a_loss() -> None:
 
 
 def test_no_try_begins_after_the_time_is_over() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        url = f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
+    url = f"fmqp://127.0.0.1:{port_for_later()}"
     done = run("sub", url, "t", "--reconnect", "--timeout", "0.5")
     assert done.returncode == 1
     assert re.search(rb"sub: trying again: .*\nsub: error: nothing listens", done.stderr)
@@ -227,7 +226,7 @@ def test_its_own_will(url: str) -> None:
         client.sync()
         assert client.receive(0.0) is None
         process.kill()
-        message = client.receive(10.0)
+        message = client.receive(20.0)
         assert message is not None
         assert message.payload == b"deaf"
         ended(process)

@@ -1,7 +1,6 @@
 """A person at the page, real MicroPython boards (the unix port) at a real broker."""
 
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from host_broker.client import connect
 from tests.firmware_node.board import AgentProcess, Board
 from tests.host_broker.dashboard.conftest import NewPage
 from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.ports import port_for_later
 
 expect.set_options(timeout=30_000)
 _READING = '{{"v": 1, "board": "kitchen", "sensor": "temperature", "unit": "C", "value": {}}}'
@@ -19,8 +19,7 @@ _READING = '{{"v": 1, "board": "kitchen", "sensor": "temperature", "unit": "C", 
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    return port_for_later()
 
 
 @pytest.fixture
