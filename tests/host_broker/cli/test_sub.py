@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.host_broker.cli.processes import ended, error_line, fmqp, run, started, subscribed
+from tests.host_broker.cli.processes import END_S, ended, error_line, fmqp, run, started, subscribed
 from tests.host_broker.net.broker_process import BrokerProcess, broker, line_of
 from tests.ports import port_for_later
 
@@ -117,7 +117,7 @@ def test_it_prints_at_once_and_ends_with_130_on_ctrl_c(url: str) -> None:
     process = subscribed(url, "t")
     with fmqp(url) as client:
         client.publish("t", b"now")
-    assert line_of(process, 10.0) == "now\n"
+    assert line_of(process, END_S) == "now\n"
     process.send_signal(signal.SIGINT)
     assert ended(process) == (130, b"", b"")
 
@@ -140,7 +140,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(url: str) -> None:
     with fmqp(url) as client:
         client.publish("t", b"unread")
     assert process.stderr is not None
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=END_S) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
 
@@ -163,7 +163,7 @@ def test_it_waits_for_a_broker_and_comes_back_after_a_loss() -> None:
             while error_line(process) != b"subscribed\n":
                 pass  # every line before says that it tries again; error_line has a deadline
             client.publish("t", payload)
-            assert line_of(process, 10.0) == payload.decode() + "\n"
+            assert line_of(process, END_S) == payload.decode() + "\n"
             mortal.end(signal.SIGKILL)
     assert ended(process)[0] == 0
 

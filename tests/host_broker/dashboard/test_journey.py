@@ -13,7 +13,7 @@ from tests.host_broker.dashboard.conftest import NewPage
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.ports import port_for_later
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 _READING = '{{"v": 1, "board": "kitchen", "sensor": "temperature", "unit": "C", "value": {}}}'
 
 
