@@ -20,6 +20,7 @@ from boards.session.reset_ladder import admit, bring_back
 from boards.virtual.board import VirtualBoard
 from tests.boards.desk_files import running_esp32
 from tests.boards.serial_board import DEADLINE_S
+from tests.ports import port_for_later
 
 
 @pytest.fixture
@@ -30,8 +31,7 @@ def running(tmp_path: Path) -> Iterator[VirtualBoard]:
 
 @pytest.fixture
 def tcp_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port: int = port_for_later()
     return port
 
 

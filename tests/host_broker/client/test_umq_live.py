@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import select
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from host_broker.net.access.passwords import hash_password
 from tests.host_broker.net.answering_board import answering
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.broker_process import motemq as command
+from tests.ports import port_for_later
 
 _ANSWER_S = 20.0
 _RUN_S = 60.0
@@ -278,8 +278,7 @@ def test_who_one_is(tmp_path: Path) -> None:
 
 def test_what_a_broker_does_not_take_is_in_the_way_of_nothing_else() -> None:
     """Without a connection nobody knows what the broker will take."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        url = f"umq://127.0.0.1:{listening.getsockname()[1]}"
+    url = f"umq://127.0.0.1:{port_for_later()}"
     with connect(url, reconnect=True, wait_s=0) as client:
         client.publish("held/long", bytes(200_000))
         client.publish("held/short", b"1", retain=True)

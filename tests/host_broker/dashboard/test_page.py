@@ -23,7 +23,7 @@ from tests.host_broker.dashboard.scenery import NAMES, PRINCIPALS, VIEWS, hostil
 from tests.host_broker.net.broker_process import broker
 from tests.hostile_names import harm
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 _TOKEN = "a-token-of-many-letters"
 
 
