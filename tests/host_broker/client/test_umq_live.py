@@ -175,6 +175,25 @@ def test_what_the_broker_refuses_the_next_sync_tells(url: str) -> None:
         client.publish("py/fine", b"x", confirm=True)
 
 
+def test_what_was_refused_before_the_next_sync_it_tells_too(url: str) -> None:
+    """A client that reconnects asks for itself what the broker has; a subscription asks, too."""
+    with connect(url, reconnect=True) as client:
+        client.publish("$/info/clients", b"x")
+        until(lambda: client.unconfirmed == 0)
+        with pytest.raises(Refused, match="broker's own"):
+            client.sync(_ANSWER_S)
+        client.sync(_ANSWER_S)
+    with connect(url) as client:
+        client.publish("$/info/clients", b"x")
+        lamps = client.subscribe("py/told/*", confirm=True)
+        with pytest.raises(Refused, match="broker's own"):
+            client.sync(_ANSWER_S)
+        client.publish("py/told/lamp", b"on", confirm=True)
+        message = lamps.receive(_ANSWER_S)
+        assert message is not None
+        assert message.payload == b"on"
+
+
 def test_asyncio(url: str) -> None:
     async def run() -> list[tuple[str, bytes]]:
         async with motemq.connect_async(url) as client:

@@ -80,8 +80,12 @@ class Scene:
         self.found: list[Recognised] = []
         self._context = _context(settings, self._made, poller)
         self.pending = self._context.pending
-        self.slots = Slots(self._context.live)
+        self.live = self._context.live
+        self.slots = Slots(self.live)
         self._last: socket.socket
+
+    def use_pending(self, pending: PendingConnections) -> None:
+        self.pending = self._context.pending = pending
 
     def use_certificate(self, certificate: ssl.SSLContext) -> None:
         self._context.tls = certificate
@@ -250,25 +254,27 @@ def test_the_oldest_has_to_go_when_there_are_too_many() -> None:
     play(act, NetSettings(max_unrecognised=5))
 
 
+class Silent:
+    """A pending connection that says nothing."""
+
+    listener = "auto test"
+    evicted = False
+
+    def peer(self) -> str:
+        return ""
+
+    def has_spoken(self) -> bool:
+        return False
+
+    def evict(self) -> None:
+        self.evicted = True
+
+
 def test_in_a_crowd_the_silent_have_less_time() -> None:
     async def act(scene: Scene) -> None:
         live = LiveSettings(Settings(net=NetSettings(max_unrecognised=1)))
         now = 100.0
         pending = PendingConnections(live, clock=lambda: now)
-
-        class Silent:
-            listener = "auto test"
-            evicted = False
-
-            def peer(self) -> str:
-                return ""
-
-            def has_spoken(self) -> bool:
-                return False
-
-            def evict(self) -> None:
-                self.evicted = True
-
         silent = Silent()
         pending.add(silent)
         now += 0.009
@@ -289,6 +295,62 @@ def test_in_a_crowd_the_silent_have_less_time() -> None:
         pending.close()
 
     play(act)
+
+
+def test_in_a_crowd_those_whose_handshake_is_just_over_have_their_time() -> None:
+    """They come from no queue in which they could have said something."""
+
+    async def act(scene: Scene) -> None:
+        live = LiveSettings(Settings(net=NetSettings(max_unrecognised=2)))
+        now = 100.0
+        pending = PendingConnections(live, clock=lambda: now)
+        agreed, younger, last = Silent(), Silent(), Silent()
+        pending.add(agreed, agreed=True)
+        pending.add(younger)
+        now += 0.011
+        assert pending.make_room(crowded=True)
+        assert (agreed.evicted, younger.evicted) == (False, True)
+        pending.add(last)
+        now += 0.05
+        assert pending.make_room(crowded=True)
+        assert (agreed.evicted, last.evicted) == (False, True)
+        pending.add(Silent(), agreed=True)
+        assert not pending.make_room(crowded=True)
+        now += 0.04
+        assert pending.make_room(crowded=True)
+        assert agreed.evicted
+        assert len(pending) == 1
+        pending.close()
+
+    play(act)
+
+
+def test_those_that_come_out_of_tls_count_as_that(tmp_path: Path) -> None:
+    cert, key = Authority(tmp_path, "ours").issue("broker")
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.load_cert_chain(cert, key)
+    theirs.check_hostname, theirs.verify_mode = False, ssl.CERT_NONE
+
+    async def act(scene: Scene) -> None:
+        now = 100.0
+        scene.use_certificate(ours)
+        scene.use_pending(PendingConnections(scene.live, clock=lambda: now))
+        loop = asyncio.get_running_loop()
+        peer = scene.newcomer("tcp")
+        peer.setblocking(False)
+        said, _ = await loop.create_connection(
+            asyncio.Protocol, sock=peer, ssl=theirs, server_hostname="x"
+        )
+        while not any(isinstance(each, TlsDetector) for each in scene.pending._timers):
+            await turns()
+        now += 0.05
+        assert not scene.pending.make_room(crowded=True)
+        now += 0.06
+        assert scene.pending.make_room(crowded=True)
+        said.abort()
+        await turns()
+
+    play(act, NetSettings(max_unrecognised=1))
 
 
 def test_who_has_spoken_is_not_sent_away_because_nobody_has_looked_yet() -> None:

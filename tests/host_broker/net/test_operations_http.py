@@ -123,7 +123,8 @@ def test_every_limit_among_the_settings_has_its_value_and_its_counter(
         for field in kind.__dataclass_fields__
         if field.startswith(("max_", "hard_")) or field in ("idle_timeout_s", "outbox_high_bytes")
     }
-    assert named <= set(metrics.LIMITS)
+    assert named == (named & set(metrics.LIMITS)) | metrics.SIZES
+    assert not metrics.SIZES & set(metrics.LIMITS)
     samples = _scrape(plain)
     for limit, family in metrics.LIMITS.items():
         assert family in metrics.FAMILIES
