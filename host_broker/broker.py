@@ -7,7 +7,7 @@ have for the same receivers is gathered until the edge takes it, once a turn of 
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import nsmallest
@@ -166,7 +166,8 @@ class Client:
     ``own_queues``
     those of them for which it needs no right. ``held_by``: full queues it has to wait for.
     ``congested``: its connection takes no more for now; ``paced``: its session waits until that has
-    taken what it was given; ``holds``: its session takes no more, so
+    taken what it was given; ``is_sent``: what was on its way to it from queues when it ended counts
+    as sent; ``holds``: its session takes no more, so
     that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
     ``topics`` are those it may publish, with their routes: that is one table for all who may the
     same. ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a
@@ -182,6 +183,7 @@ class Client:
     published: int = 0
     congested: bool = False
     paced: bool = False
+    is_sent: bool = True
     holds: bool = False
     slow: SlowPolicy = "pause"
     answers: deque[_RetainedAnswer] | None = None
@@ -562,17 +564,21 @@ class Broker:
         self._begin(connection, now)
         return client
 
-    def closed(self, connection: ConnectionId, now: float) -> None:
+    def closed(self, connection: ConnectionId, now: float, *, is_sent: bool = True) -> None:
         """End a connection, whatever ended it: first its interests, then wills and presence, once,
         then the count of clients. Nothing is to be sent to it any more.
 
         Of one with many subscriptions the interests come last, and most of them when ``tick`` is
         called: wills do not wait, or they would replace what the same client says when it is back.
+
+        Not ``is_sent``: what of durable queues is on its way to it waits again when they are
+        restored; else it was sent, or is lost with it.
         """
         self._refused.pop(connection, None)
         client = self._clients.get(connection)
         if client is None:
             return
+        client.is_sent = is_sent
         self._begin(connection, now)
         self._run_suspended(client, at_once=True)
         del self._clients[connection]
@@ -826,14 +832,19 @@ class Broker:
             client.steps = 0
             self._cause = client.connection
             self._run(client, self._ask(client, client.session.closed, now))
-        for queue in self._bus.queues.values():
-            for connection in queue.consumers:
-                queue.proceed(connection)  # what is on its way is sent yet, as for who leaves
-            if queue.durable:
-                self._forget_done(queue)
         self._clients.clear()
         self._in_order = OrderedKeys()
         self._counts.clear()
+
+    def stopped(self, sent: Collection[ConnectionId]) -> None:
+        """After ``stop``: these connections were sent all that they were given. What of durable
+        queues is on its way to others will wait again, as after a kill."""
+        for queue in self._bus.queues.values():
+            if queue.durable:
+                for connection in queue.consumers:
+                    if connection in sent:
+                        queue.sent(connection)
+                self._forget_done(queue)
 
     def tick(
         self, now: float, unread: Callable[[ConnectionId], bool] = lambda connection: False
@@ -2077,7 +2088,7 @@ class Broker:
             self._deny(client, "subscribe", command.queue)
             return
         if queue.durable:
-            for number in (0, *queue.numbers):
+            for number in (0, *queue.numbers, *queue.take_forgotten()):
                 self._outputs.queued[spell_place(queue.name, number)] = None
         for connection in queue.consumers:
             consumer = self._clients.get(connection)
@@ -2356,7 +2367,7 @@ class Broker:
         queue = self._bus.queues.get(name)
         if queue is None:
             return  # deleted by what the consumers of another one have said
-        queue.leave(client.connection)
+        queue.leave(client.connection, is_sent=client.is_sent)
         if queue.consumers or queue.permanent:
             self._deliver_queue(queue)
         else:

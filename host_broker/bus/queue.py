@@ -156,6 +156,8 @@ class Queue:
         self.is_stored = False  # a durable queue itself is
         self.given = 0
         self._forgotten: list[int] = []
+        self._to_be_sent: set[int] = set()  # done with, but on their way to a consumer
+        self._unsent: set[int] = set()  # on their way to consumers that have left without them
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.dropped = 0  # messages, since the start
@@ -197,6 +199,7 @@ class Queue:
         for consumer in self._consumers.values():
             found += consumer.in_flight
             found += consumer.on_its_way
+        found += self._unsent
         return found
 
     @property
@@ -311,7 +314,8 @@ class Queue:
         first = list(islice(waiting, 1))
         for consumer in self._consumers.values():
             first += consumer.in_flight
-            first += consumer.on_its_way
+            first += [min(consumer.on_its_way)] if consumer.on_its_way else []
+        first += self._unsent
         return min(first, default=self._last_number + 1) - 1
 
     def set_checkpoint(self, name: bytes, number: int) -> bool:
@@ -383,8 +387,8 @@ class Queue:
         forgotten, self._forgotten = self._forgotten, []
         for consumer in self._consumers.values():
             on_its_way = consumer.on_its_way
-            if on_its_way:
-                self._forgotten += [each for each in forgotten if each in on_its_way]
+            if on_its_way and forgotten:
+                self._to_be_sent.update([each for each in forgotten if each in on_its_way])
                 forgotten = [each for each in forgotten if each not in on_its_way]
         return forgotten
 
@@ -416,8 +420,14 @@ class Queue:
         """Note that a consumer was sent all that it was given."""
         consumer = self._consumers.get(connection)
         if consumer is not None:
-            consumer.on_its_way.clear()
-            consumer.on_its_way_bytes = 0
+            self._end_way(consumer)
+
+    def _end_way(self, consumer: _Consumer) -> None:
+        on_its_way, consumer.on_its_way = consumer.on_its_way, set()
+        consumer.on_its_way_bytes = 0
+        sent = on_its_way & self._to_be_sent
+        self._to_be_sent -= sent
+        self._forgotten += sent
 
     def proceed(self, connection: ConnectionId) -> None:
         """Give a consumer more again, which ``assign`` had given as much as it may at once: all of
@@ -439,11 +449,19 @@ class Queue:
                     done += 1
         return done
 
-    def leave(self, connection: ConnectionId) -> None:
-        """Remove a consumer; what it had in flight comes back in order."""
+    def leave(self, connection: ConnectionId, *, is_sent: bool = True) -> None:
+        """Remove a consumer; what it had in flight comes back in order.
+
+        Not ``is_sent``: what is on its way to it will not be sent, and is never done with; so it
+        comes again when this durable queue is restored.
+        """
         consumer = self._consumers.pop(connection, None)
-        if consumer is None or not consumer.in_flight:
+        if consumer is None:
             return
+        if is_sent:
+            self._end_way(consumer)
+        else:
+            self._unsent |= consumer.on_its_way
         self._give_back(sorted(consumer.in_flight.values(), key=_number))
 
     def _give_back(self, returned: list[QueuedMessage]) -> None:
@@ -615,6 +633,7 @@ class Queue:
         if self.durable:
             numbers = {message.number for message in returned}
             self._forgotten = [each for each in self._forgotten if each not in numbers]
+            self._to_be_sent -= numbers
             for consumer in self._consumers.values():
                 consumer.on_its_way -= numbers
             kept = [each for each in self._kept if each.number not in numbers]

@@ -188,7 +188,9 @@ class Server:
         if not connection.ended:
             connection.ended = True
             self._enter()
-            self._broker.closed(connection.id, self._now)
+            # Who goes before it has taken all does without the rest; but not if it is we who go.
+            is_sent = not self._broker.is_ending or connection.is_all_sent
+            self._broker.closed(connection.id, self._now, is_sent=is_sent)
             # What others have said to it until now is still sent.
             self._run()
             connection.left = True
@@ -391,7 +393,10 @@ class Server:
         self._broker.stop(time.monotonic())
         self._run()
         await self._answer_all(drain_s)
-        if not await self._drain(drain_s):
+        is_drained = await self._drain(drain_s)
+        self._broker.stopped({each.id for each in remaining if each.is_all_sent})
+        self._run()
+        if not is_drained:
             self.abort()
         close_listeners()
         self._closing = True
@@ -751,6 +756,8 @@ class Server:
     def _sent(self, paced: Mapping[ConnectionId, bool]) -> list[bytes]:
         """Return what of queues was on its way in this turn, and is sent."""
         done: list[bytes] = []
+        if self._run_is_due:
+            return done  # somebody may have been given more meanwhile; ``_proceed`` will see
         for identity, all_sent in paced.items():
             connection = self.connections.get(identity)
             if all_sent and connection is not None and connection.is_all_sent:
@@ -758,6 +765,8 @@ class Server:
         return done
 
     def _proceed(self, connection: Connection) -> None:
+        if self._run_is_due:
+            self._run()  # what was given to it before this is not sent
         if connection.ended or not connection.end_pacing():
             return
         self._enter()

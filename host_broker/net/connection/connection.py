@@ -312,7 +312,7 @@ class Connection(asyncio.Protocol):
         if self._closes_after_answers:
             self.transport.close()
         elif self._pacing:
-            self.pace(all_sent=not self._paced_bytes)
+            self.pace(all_sent=False)
 
     def drop_unkept(self) -> None:
         """The journal will never keep it: send nothing of what waits for that."""
@@ -364,23 +364,35 @@ class Connection(asyncio.Protocol):
 
     def pace(self, *, all_sent: bool) -> None:
         """Have ``Server.proceed`` called when what was given to this connection is nearly sent, or
-        all of it."""
+        all of it; who was to wait for all of it still does."""
+        all_sent = all_sent or self._waits_for_all
         self._pacing = True
         self.flush()
-        high = self._paced_bytes = 0 if all_sent else _PACED_BYTES
+        self._paced_bytes = 0 if all_sent else _PACED_BYTES
+        # For asyncio's TLS as much as the mark is too much.
+        high = self._paced_bytes or int(self._encrypted)
         self.transport.set_write_buffer_limits(high, high // 4)
-        if not self._answers and self.transport.get_write_buffer_size() <= high:
+        is_little = not self._answers and self.transport.get_write_buffer_size() <= high
+        if self.is_all_sent if all_sent else is_little:
             self._server.proceed_soon(self)
 
     @property
+    def _waits_for_all(self) -> bool:
+        return self._pacing and not self._paced_bytes
+
+    @property
     def is_all_sent(self) -> bool:
-        """Whether nothing waits that was to be sent."""
-        unsent = self._answers or self._unwritten or self._overflow
+        """Whether nothing waits that was to be sent, nor was dropped as it was closed."""
+        unsent = self._answers or self._unwritten or self._overflow or self.transport.is_closing()
         return not unsent and not self.transport.get_write_buffer_size()
 
     def end_pacing(self) -> bool:
-        """The broker goes on with it; False: it did so already."""
+        """The broker goes on with it; False: it did so already, or is to wait for all, and more was
+        given meanwhile."""
         if not self._pacing:
+            return False
+        if self._waits_for_all and not self.is_all_sent:
+            self.pace(all_sent=True)
             return False
         self._pacing = False
         self.transport.set_write_buffer_limits(self._high, self._low)
@@ -545,22 +557,23 @@ class Connection(asyncio.Protocol):
     def _watch_for_stall(self) -> None:
         """From now on look whether it takes anything, once in the time it has for that."""
         if self._stall_timer is None:
-            grace_s = self._server.stall_grace_s(self)
-            self._look_for_stall_in(grace_s, self.transport.get_write_buffer_size())
+            self._look_for_stall_in(self._server.stall_grace_s(self))
 
-    def _look_for_stall_in(self, grace_s: float, waiting: int) -> None:
+    def _look_for_stall_in(self, grace_s: float) -> None:
         loop = asyncio.get_running_loop()
         self._stalling_since = loop.time()
-        self._stall_timer = loop.call_later(grace_s, self._look_for_stall, grace_s, waiting)
+        # It may be given more meanwhile: what it has taken says more than what waits.
+        taken = self.sent_bytes - self.transport.get_write_buffer_size()
+        self._stall_timer = loop.call_later(grace_s, self._look_for_stall, grace_s, taken)
 
     def _look_for_stall(self, grace_s: float, before: int) -> None:
         """Disconnect it if it is still above the high mark, or took nothing since the last look."""
         self._stall_timer = None
         waiting = self.transport.get_write_buffer_size()
-        if waiting > self._high or waiting >= before:
+        if waiting > self._high or self.sent_bytes - waiting <= before:
             self._server.stalled(self, grace_s)
         else:
-            self._look_for_stall_in(grace_s, waiting)
+            self._look_for_stall_in(grace_s)
 
     def _cancel_stall_timer(self) -> None:
         if self._stall_timer is not None:

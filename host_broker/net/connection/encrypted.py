@@ -1,4 +1,4 @@
-"""asyncio's TLS, with reads that are as long as those of plain sockets.
+"""asyncio's TLS, with reads that are as long as those of plain sockets, and all that is to be sent.
 
 asyncio asks for 256 KiB at a time and keeps a buffer of that size, filled with zeros, for every TLS
 connection, also for one that says nothing: 5000 silent handshakes were 1.2 GB. With less, a busy
@@ -6,13 +6,15 @@ connection pays for more turns of the event loop than for its encryption. So all
 one buffer: what was read is copied out of it before anybody else can read.
 """
 
+import asyncio
 import asyncio.sslproto
 import threading
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from host_broker.net.connection.stream import LONG_READ_BYTES, READ_BYTES, READ_S
 
+_SOCKET_BYTES = 64 * 1024  # that may wait for it, encrypted, before it says so
 _LONGEST_RECORD = 16 * 1024  # of TLS: what is decrypted comes in pieces of at most that
 
 
@@ -52,6 +54,22 @@ class EncryptedProtocol(asyncio.sslproto.SSLProtocol):
         affordable = int(nbytes * READ_S / max(perf_counter() - began, 1e-6))
         # No more than twice as much: one that did not end a record has cost nothing yet.
         self._wanted = min(max(affordable, READ_BYTES), 2 * nbytes, LONG_READ_BYTES)
+
+    # What follows asyncio calls; that it has these methods is in its source only.
+
+    def _get_write_buffer_size(self) -> int:
+        """Count what is encrypted and not sent, too: asyncio has forgotten that."""
+        waiting: int = super()._get_write_buffer_size()  # type: ignore[misc]
+        socket = cast(asyncio.WriteTransport | None, self._transport)
+        return waiting if socket is None else waiting + socket.get_write_buffer_size()
+
+    def _set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Have the socket, too, tell when so little is left: else nobody would hear of it."""
+        super()._set_write_buffer_limits(high, low)  # type: ignore[misc]
+        socket = cast(asyncio.WriteTransport | None, self._transport)
+        if socket is not None:
+            least = min(self._outgoing_low_water, _SOCKET_BYTES)  # type: ignore[attr-defined]
+            socket.set_write_buffer_limits(least, least // 4)
 
 
 def use_long_reads() -> None:

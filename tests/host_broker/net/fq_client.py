@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TypeVar
@@ -42,10 +43,17 @@ class FqClient:
     """Both connections of one client; a bind or an unbind waits for its answer."""
 
     def __init__(
-        self, port: int, queue: bytes, user: bytes = b"me", password: bytes = b"", data: bool = True
+        self,
+        port: int,
+        queue: bytes,
+        user: bytes = b"me",
+        password: bytes = b"",
+        data: bool = True,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._port = port
-        self._command = socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S)
+        self._tls = tls
+        self._command = self._connect()
         self._codec = Codec("command", 1 << 20)
         self._events: list[Event] = []
         self._command.sendall(
@@ -65,8 +73,14 @@ class FqClient:
 
     def open_data(self) -> None:
         """Have the data connection, by which messages come and go."""
-        self._data = socket.create_connection(("127.0.0.1", self._port), timeout=WITHIN_S)
+        self._data = self._connect()
         self._data.sendall(spell_greeting(DataGreeting(self.key)))
+
+    def _connect(self) -> socket.socket:
+        sock = socket.create_connection(("127.0.0.1", self._port), timeout=WITHIN_S)
+        return (
+            sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname="127.0.0.1")
+        )
 
     def bind(self, exchange: bytes, program: bytes, flags: int = 0) -> int:
         """Bind; returns the route."""

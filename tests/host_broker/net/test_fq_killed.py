@@ -1,10 +1,14 @@
 """Queues on disk, and a broker that is killed while it gives what is in them."""
 
 import signal
+import ssl
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.host_broker.net.broker_process import broker, until
+from tests.host_broker.net.certificates import Authority
 from tests.host_broker.net.fq_client import FqClient, fq_client
 
 _LISTEN = ("--listen", "fq://127.0.0.1:0")
@@ -49,13 +53,19 @@ def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
         assert consumer.last_ids[:common] == ids[len(first) - common :]
 
 
-def test_what_a_slow_consumer_has_not_got_is_not_lost(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_tls", [False, True])
+def test_what_a_slow_consumer_has_not_got_is_not_lost(tmp_path: Path, by_tls: bool) -> None:
     """More than the kernel takes is on its way: none of that is done with before it is sent."""
+    authority = Authority(tmp_path, "ours")
+    certificate, key = authority.issue("broker")
+    tls = ssl.create_default_context(cafile=authority.file) if by_tls else None
+    also = ("--listen", f"fqs://127.0.0.1:0?cert={certificate}&key={key}")
     data = ("--data", str(tmp_path / "data"), "--set", "journal.flush_s=0.01")
     bodies = [number.to_bytes(4, "big") * 500 for number in range(6_000)]
-    with broker(*data, *_LISTEN) as running:
+    with broker(*data, *_LISTEN, *also) as running:
         port = running.ports["fq"]
-        with FqClient(port, b"d\0disk:public,permanent") as consumer:
+        where = running.ports["fqs" if by_tls else "fq"]
+        with FqClient(where, b"d\0disk:public,permanent", tls=tls) as consumer:
             consumer.bind_permanently(b"e", b"prefix:")
             with fq_client(port, b"sender") as sender:
                 for body in bodies[:-1]:
