@@ -178,7 +178,7 @@ class Refresh:
             rows = rows.where(rollups.within(F.col(column), hours))
         many = sum(file.rows for file in files)
         if name == _SIMULATED:
-            readings = rollups.together(rows, many)
+            readings = rollups.together(rows, many, ranges=True)
             return self._writing(name, readings, windows.by_simulated_time)
         made = rollups.by_hour(rows) if of_minutes else rollups.by_minute(rows, many)
         return self._writing(name, made)
@@ -273,7 +273,8 @@ class Refresh:
         return writing(rows, self._place, [Target(name)], made)
 
     def _written(self, name: str, written: DataFrame) -> list[File]:
-        (files,) = collected(written, self._place, [Target(name)])
+        with rollups.batches_by_rows(self._spark):
+            (files,) = collected(written, self._place, [Target(name)])
         return files
 
     def _table(self, name: str) -> Table:

@@ -7,11 +7,12 @@ new happened are made again. Percentiles are from KLL sketches (rank error below
 hours are made of minutes, and ``sketch`` of any rows gives the percentiles of all of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from motemq_pipeline import windows
@@ -25,23 +26,26 @@ _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # More hours than that are asked for by their bounds only: a condition of a million values is none.
 _LISTED_HOURS: Final = 500
 IS_READING: Final = "last is not true"  # and no message that ends a stream
+_BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_NO_LIMIT: Final = str(2**31 - 1)
 _TASKS: Final = "spark.sql.shuffle.partitions"
 _WINDOW: Final = ["board", "sensor", "unit", "window_start"]
 
 
-def together(silver: DataFrame, many: int = 0) -> DataFrame:
+def together(silver: DataFrame, many: int = 0, ranges: bool = False) -> DataFrame:
     """Return what ``windows`` asks for of readings: those of an hour of a board in one task.
 
-    By ranges, so that files have few hours each. ``many``: how many there are at most, if that is
-    known: a task then has about ``READINGS_OF_TASK``, or those of one board's hour, if these are
-    more.
+    ``many``: how many there are at most, if that is known: a task then has about
+    ``READINGS_OF_TASK``, or those of one board's hour, if these are more. ``ranges``: a task has
+    few hours, and so have the files it writes; for that Spark first takes a sample of all.
     """
     tasks = -(-many // READINGS_OF_TASK)
+    usual = int(silver.sparkSession.conf.get(_TASKS) or 0)
     readings = silver.where(IS_READING).select(*windows.COLUMNS)
+    shuffled = readings.repartitionByRange if ranges else readings.repartition
     key = (_start(_HOUR_S), F.col("board"))
-    if tasks > int(silver.sparkSession.conf.get(_TASKS) or 0):
-        return readings.repartitionByRange(tasks, *key)
-    return readings.repartitionByRange(*key)  # of a few readings Spark makes one task
+    # Without a number, Spark makes one task of a few readings.
+    return shuffled(tasks, *key) if tasks > usual else shuffled(*key)
 
 
 def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
@@ -84,6 +88,22 @@ def by_hour(minutes: DataFrame) -> DataFrame:
         )
     )
     return _finished(found, "gold_rollup_hour", _HOUR_S)
+
+
+@contextmanager
+def batches_by_rows(spark: SparkSession) -> Iterator[None]:
+    """Let what is run in the block go to Python in batches of so many rows, whatever their bytes.
+
+    To limit these, Spark adds up all columns after each row, which takes it longer than the row.
+    For rows that are short, as readings are: their texts have a limit.
+    """
+    before = spark.conf.get(_BATCH_BYTES)
+    spark.conf.set(_BATCH_BYTES, _NO_LIMIT)
+    try:
+        yield
+    finally:
+        if before is not None:
+            spark.conf.set(_BATCH_BYTES, before)
 
 
 def touched_hours(readings: DataFrame) -> list[datetime]:

@@ -2,6 +2,7 @@
 
 import bisect
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -105,12 +106,26 @@ def test_more_readings_are_of_more_tasks_and_an_hour_of_a_board_is_of_one(
         (board, 1, "t", n, 3600.0 * hour, 1.0) for board in "abcde" for hour in (0, 1)
         for n in range(100)
     ]  # fmt: skip
-    rows = rollups.together(_silver(spark, readings), len(readings))
-    assert rows.rdd.getNumPartitions() == 10
     task = F.spark_partition_id().alias("task")
-    found = rows.select("board", "event_time", task).distinct().collect()
-    assert len(found) == 10
-    assert len({row["task"] for row in found}) > 2
+    for ranges in (False, True):
+        rows = rollups.together(_silver(spark, readings), len(readings), ranges)
+        assert rows.rdd.getNumPartitions() == 10
+        found = rows.select("board", "event_time", task).distinct().collect()
+        assert len(found) == 10
+        assert len({row["task"] for row in found}) > 2
+    hours = defaultdict(set)
+    for row in found:
+        hours[row["task"]].add(row["event_time"])
+    assert sum(map(len, hours.values())) <= len(hours) + 1  # files have one hour; one may have two
+
+
+def test_limits_of_batches_are_as_before_after_a_table_was_made(spark: SparkSession) -> None:
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before = spark.conf.get(name)
+    with pytest.raises(ValueError, match="it"), rollups.batches_by_rows(spark):
+        assert spark.conf.get(name) == str(2**31 - 1)  # the one by which Spark does not count
+        raise ValueError("it")
+    assert spark.conf.get(name) == before != str(2**31 - 1)
 
 
 def test_streams_are_joined_with_what_was_known_of_them(spark: SparkSession) -> None:
