@@ -24,8 +24,10 @@ from umotemq.micromsg2 import MicroMsg2Client
 
 
 def _stream(arrivals: Iterable[int]) -> Numbers:
+    came = np.array(list(arrivals), np.int64)
+    ranges, _ = ranges_of(np.zeros_like(came), came)
     numbers = Numbers()
-    numbers.take(ranges_of(np.array(list(arrivals), np.int64)))
+    numbers.take([(first, last) for first, last in ranges.tolist()])
     return numbers
 
 
