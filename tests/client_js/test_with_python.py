@@ -134,11 +134,12 @@ def test_a_broker_that_is_killed_and_comes_again() -> None:
         first = stack.enter_context(broker("--listen", f"auto://127.0.0.1:{port}"))
         node = stack.enter_context(driven())
         node.run(
-            f"state.client = await umq.connect('{url}', {{onState: state => tell({{state}})}});"
+            f"state.client = await umq.connect('{url}', {{timeoutMs: {_SOON_S * 2000:.0f},"
+            "  onState: state => tell({state})});"
             "await state.client.subscribe('re/*', {}, update => tell({"
             "  resumed: update.resumed, topics: update.publications.map(each => each.topic)}))"
         )
-        python = stack.enter_context(connect(url, reconnect=True, timeout_s=_SOON_S))
+        python = stack.enter_context(connect(url, reconnect=True, timeout_s=2 * _SOON_S))
         heard = python.subscribe("re/*", confirm=True)
         python.publish("re/1", b"x", confirm=True)
         assert node.told() == {"state": "open"}

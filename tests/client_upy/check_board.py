@@ -12,9 +12,9 @@ from boards.virtual.board import BoardKind, VirtualBoard
 from firmware.node_files import compile_client, compile_mpy
 from tests.client_upy.interpreters import DEVICE
 
-_FLASH_S = 120.0
-_COPY_S = 120.0
-_RUN_S = 300.0
+_FLASH_S = 600.0
+_COPY_S = 600.0
+_RUN_S = 600.0
 _RUN = """
 import sys
 sys.path.append("/device")

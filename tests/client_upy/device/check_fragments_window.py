@@ -3,6 +3,10 @@
 The last argument is the driver: sync or aio. A file of its own, as it is much for a small heap.
 """
 
+# First: to compile it takes more in one piece than a small heap has once it is in use.
+import umotemq.micromsg2  # noqa: F401
+
+# isort: split
 from checks import Memory, check, equal, run
 from drivers import Driver, to_end
 from micromsg2_peer import answers

@@ -1,9 +1,11 @@
 """What a MicroMsg2 peer may do, or not do, to the client; over a stream in memory."""
 
+# First: to compile it takes more in one piece than a small heap has once it is in use.
+from umotemq.micromsg2 import MicroMsg2Client
+
+# isort: split
 from checks import Blocked, Memory, check, equal, raises, run, within
 from micromsg2_peer import ack, answers, connected, drained, message
-
-from umotemq.micromsg2 import MicroMsg2Client
 
 
 @check
