@@ -3,7 +3,9 @@ import { Sparkline } from "../components/chart.js";
 import { oneLine } from "../decode.js";
 import { ago, clock, milliseconds } from "../format.js";
 import { html, useState } from "../html.js";
+import { PAST_LOOK_MS } from "../live.js";
 import { topicLink } from "../route.js";
+import { Topics } from "../topics.js";
 import { Ping } from "./clients.js";
 
 /** Boards that are shown; the filter finds the others. */
@@ -11,18 +13,26 @@ const MOST_BOARDS = 200;
 /** Readings of each that are shown; the topics' page has the others. */
 const MOST_READINGS = 20;
 const GONE = ["offline", "gone"];
+/** Where boards that are not here now have left something in the past. */
+const TELEMETRY = ["telemetry/**", { last: 1000 }];
+const LIGHTMQ = ["lightmq/*/*", { last: PAGE }];
 
 /**
  * A board: who has a presence, who sends telemetry (docs/node.md), or a LightMQ client.
  *
- * @typedef {{name: string, presence: any, client: any, readings: any[]}} Board
+ * `past`: when it was heard last, of one that only the broker's past knows; else 0.
+ *
+ * @typedef {{name: string, presence: any, client: any, readings: any[], past: number}} Board
  */
 
 /** Boards with presence and last readings, to ping and to call. @param {{live: any}} props */
 export function Boards({ live }) {
   const { answer, trouble } = useAnswer(live, "clients", [{ limit: PAGE }]);
   const [filter, setFilter] = useState("");
-  const boards = boardsOf(live.topics.root, answer?.clients ?? []);
+  const past = [TELEMETRY, LIGHTMQ].flatMap(
+    (asked) => useAnswer(live, "history", asked, PAST_LOOK_MS).answer?.publications ?? [],
+  );
+  const boards = boardsOf(live.topics, answer?.clients ?? [], past);
   const found = boards.filter((board) => board.name.toLowerCase().includes(filter.toLowerCase()));
   return html`
     <h1>Boards</h1>
@@ -54,14 +64,34 @@ export function Boards({ live }) {
   `;
 }
 
-/** @param {import("../topics.js").Node} root @param {any[]} clients @returns {Board[]} */
-function boardsOf(root, clients) {
+/**
+ * @param {Topics} topics
+ * @param {any[]} clients
+ * @param {any[]} past publications, as the broker's history tells them
+ * @returns {Board[]}
+ */
+function boardsOf(topics, clients, past) {
+  const before = new Topics();
+  before.take(
+    past.map(({ topic, at, text }) => ({ topic, at, payload: text ?? "", properties: {}, retained: true })),
+  );
+  const boards = boardsIn(before, []);
+  for (const board of boards.values()) {
+    board.past = Math.max(board.presence?.at ?? 0, ...board.readings.map((each) => each.at ?? 0));
+    board.presence = null; // it says how it was
+  }
+  for (const [name, board] of boardsIn(topics, clients)) boards.set(name, board);
+  return [...boards.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
+}
+
+/** @param {Topics} topics @param {any[]} clients @returns {Map<string, Board>} */
+function boardsIn({ root }, clients) {
   /** @type {Map<string, Board>} */
   const boards = new Map();
   const board = (/** @type {string} */ name) => {
     let found = boards.get(name);
     if (found === undefined) {
-      found = { name, presence: null, client: null, readings: [] };
+      found = { name, presence: null, client: null, readings: [], past: 0 };
       boards.set(name, found);
     }
     return found;
@@ -83,11 +113,12 @@ function boardsOf(root, clients) {
   for (const client of clients) {
     if (client.client && client.protocol.startsWith("lightmq")) board(client.client).client = client;
   }
-  return [...boards.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
+  return boards;
 }
 
 /** @param {Board} board @returns {{text: string, tone: string}} */
-function presence({ presence: said, client }) {
+function presence({ presence: said, client, past }) {
+  if (past) return { text: "not heard now", tone: "" };
   if (said) {
     const text = oneLine(said.payload) || "(empty)";
     return { text, tone: GONE.includes(text) ? "bad" : "good" };
@@ -106,6 +137,7 @@ function BoardCard({ live, board }) {
     </div>
     <p class="soft">
       ${at ? html`since ${clock(at)}, ${ago(at)}` : ""}
+      ${board.past > 0 && html`last heard ${clock(board.past)}, ${ago(board.past)}`}
       ${board.client &&
       html`${at ? " · " : ""}${board.client.protocol} at ${board.client.address}
       ${board.client.rtt_ms !== null ? `, ${milliseconds(board.client.rtt_ms)}` : ""}`}

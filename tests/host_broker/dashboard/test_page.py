@@ -77,6 +77,29 @@ def test_every_view_shows_what_there_is(port: int, new_page: NewPage) -> None:
     expect(unnamed.get_by_role("status")).to_contain_text("cannot be asked that: it speaks FMQP")
 
 
+def test_boards_that_were_heard_before_the_broker_s_last_start_are_there(
+    tmp_path: Path, new_page: NewPage
+) -> None:
+    """As after ``motemq demo --keep``: of boards that are gone there is only the journal."""
+    arguments = ("--listen", "auto://127.0.0.1:0", "--data", str(tmp_path))
+    with broker(*arguments) as running:
+        port = running.ports["auto"]
+        with connect(f"lightmq://127.0.0.1:{port}/pantry") as board:
+            board.sync()
+        with connect(f"fmqp://127.0.0.1:{port}") as client:
+            body = json.dumps({"sensor": "temperature", "value": 21.5, "unit": "degC"})
+            client.publish("telemetry/cellar/temperature", body.encode(), confirm=True)
+        assert running.end()[0] == 0
+    with broker(*arguments) as running:
+        page = new_page().open(running.ports["auto"], "#/boards")
+        cellar = page.locator("[data-board=cellar]")
+        expect(cellar).to_contain_text("not heard now")
+        expect(cellar).to_contain_text("21.5 degC")
+        expect(page.locator("[data-board=pantry]")).to_contain_text("last heard")
+        with connect(f"lightmq://127.0.0.1:{running.ports['auto']}/pantry"):
+            expect(page.locator("[data-board=pantry]")).to_contain_text("online")
+
+
 def test_a_payload_is_seen_in_every_format(port: int, new_page: NewPage) -> None:
     page = new_page().open(port, "#/topics/home%2Fmeter")
     seen = page.locator(".topic pre")
