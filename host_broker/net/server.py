@@ -220,8 +220,10 @@ class Server:
         connection.transport.abort()
 
     def stalled(self, connection: Connection, grace_s: float) -> None:
-        """Disconnect a receiver that took too little; the next of its peer has less time."""
-        self._stalls.add(connection.peer, time.monotonic())
+        """Disconnect a receiver that took too little; if publishers may have waited for it, the
+        next of its peer has less time."""
+        if connection.congested:
+            self._stalls.add(connection.peer, time.monotonic())
         reason = f"it took too little for {grace_s:g} s"
         self.gave_up(connection, reason, "net.stalled_receiver_s")
 
