@@ -16,6 +16,7 @@ from benchmarks.link.command import command as link
 from benchmarks.pipeline.command import command as pipeline
 from benchmarks.reliability.command import command as reliability
 from benchmarks.rig.command import command as rig
+from benchmarks.umq.command import command as umq
 
 
 @click.group()
@@ -37,6 +38,7 @@ main.add_command(pipeline_faults, "pipeline-faults")
 main.add_command(reliability, "reliability")
 main.add_command(rig, "rig")
 main.add_command(size, "size")
+main.add_command(umq, "umq")
 
 if __name__ == "__main__":
     main(prog_name="python -m benchmarks")

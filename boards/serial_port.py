@@ -302,7 +302,10 @@ _REMEDIES = {
     errno.EWOULDBLOCK: "another program has it open; close it",
     errno.EBUSY: "another program has it open; close it",
     errno.EACCES: "add yourself to the group that owns it (dialout on Debian) and log in again",
-    errno.ECONNREFUSED: "nobody listens there; is the board or the serial server running?",
+    errno.ECONNREFUSED: (
+        "nobody listens there; is the board or the serial server running? (One that ends with its "
+        "first connection, as socat without 'fork' does, cannot be used: a run connects often.)"
+    ),
 }
 
 

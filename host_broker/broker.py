@@ -1079,6 +1079,10 @@ class Broker:
         found = {each for each in lately if each > after and each.startswith(prefix)}
         return nsmallest(most, {*kept, *found})
 
+    def queues_behind(self, prefix: bytes, after: bytes, most: int) -> list[Queue]:
+        """Return queues in the order of their names, which begin with ``prefix``."""
+        return self._bus.queues_behind(prefix, after, most)
+
     def is_retained(self, topic: bytes) -> bool:
         """Whether a message of a topic is retained."""
         return self._bus.retained.get(topic) is not None

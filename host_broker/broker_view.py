@@ -8,6 +8,7 @@ from host_broker.access.access import Peer
 from host_broker.access.principal import Principal
 from host_broker.access.rules import Action
 from host_broker.access.sessions import LoginSessions
+from host_broker.bus.queue import Queue
 from host_broker.bus.retained import RetainedMessage
 from host_broker.outputs import ConnectionId
 from host_broker.settings import HttpSettings
@@ -108,6 +109,9 @@ class BrokerView(Protocol):
 
     def topics(self, prefix: bytes, after: bytes, most: int) -> list[bytes]:
         """Return topics that are retained or were published lately, in order."""
+
+    def queues_behind(self, prefix: bytes, after: bytes, most: int) -> list[Queue]:
+        """Return queues in the order of their names, which begin with ``prefix``."""
 
     def is_retained(self, topic: bytes) -> bool:
         """Whether a message of a topic is retained."""

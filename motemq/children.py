@@ -10,13 +10,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 _PR_SET_PDEATHSIG = 1
 _STOP_GRACE_S = 15.0
+_LOOK_S = 1.0  # between looks at progress
 
 # Loaded before any fork: a child between fork and exec must not import or allocate much.
 _LIBC = ctypes.CDLL(None)
@@ -46,19 +48,30 @@ def stop(process: subprocess.Popen[str]) -> int:
         return process.wait()
 
 
-def run(argv: Sequence[str], *, deadline_s: float) -> int:
+def run(
+    argv: Sequence[str], *, deadline_s: float, progress: Callable[[], object] | None = None
+) -> int:
     """Run a child in the foreground and return its exit code.
 
     The child shares our terminal. Raises ``ChildFailed`` if it is still running after
-    ``deadline_s`` seconds (it is then stopped).
+    ``deadline_s`` seconds (it is then stopped). With ``progress`` that is the time without any: as
+    often as what this returns is another value than before, it begins again.
     """
     process = subprocess.Popen(argv, text=True, preexec_fn=_die_with_parent)
     try:
-        return process.wait(deadline_s)
-    except subprocess.TimeoutExpired:
-        raise ChildFailed(
-            f"'{' '.join(argv[1:5])} …' was not done after {deadline_s:.0f} s and was stopped"
-        ) from None
+        seen = progress() if progress is not None else None
+        until = time.monotonic() + deadline_s
+        while True:
+            left_s = until - time.monotonic()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(max(0.0, min(left_s, _LOOK_S)))
+            now_seen = progress() if progress is not None else None
+            if now_seen != seen:
+                seen, until = now_seen, time.monotonic() + deadline_s
+            elif left_s <= 0:
+                name = " ".join(argv[1:5])
+                how = "did not get on for" if progress is not None else "was not done after"
+                raise ChildFailed(f"'{name} …' {how} {deadline_s:.0f} s and was stopped")
     finally:
         stop(process)
 

@@ -57,7 +57,7 @@ def measure(peer: Peer, broker: Running, load: Load, rate: int, duration_s: floa
     count = int(rate * duration_s)
     block = load.blocks[0]
     data = memoryview(block.data)
-    with clients(peer, broker, load.traffic) as (publishers, subscribers), _exact_timer():
+    with clients(peer, broker, load.traffic) as (publishers, subscribers), exact_timer():
         publisher, subscriber = publishers[0], subscribers[0]
         publisher.setblocking(True)
         publisher.settimeout(STALL_S)
@@ -94,7 +94,7 @@ def measure(peer: Peer, broker: Running, load: Load, rate: int, duration_s: floa
 
 
 @contextlib.contextmanager
-def _exact_timer() -> Iterator[None]:
+def exact_timer() -> Iterator[None]:
     """Let timers of this thread end when they are due; restored for children that come later."""
     usual_ns = _LIBC.prctl(_PR_GET_TIMERSLACK, 0, 0, 0, 0)
     _LIBC.prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)

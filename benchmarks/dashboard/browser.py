@@ -1,8 +1,8 @@
 """A browser with one page, in a process of its own, and the processor's time that it takes.
 
-Who looks has a machine of their own; here it is the broker's. So all of it gives way to the broker,
-also the program that drives the browser and is told of every frame, and shares no interpreter with
-those who measure.
+Who looks has a machine of their own; here it is the broker's. So all of it gives way to those who
+are measured, also the program that drives the browser and is told of every frame, and shares no
+interpreter with them.
 """
 
 import contextlib
@@ -104,6 +104,7 @@ def _look(connection: Connection, profile: Path, executable: str, nice: int) -> 
     """Drive the browser: what the process does."""
     from playwright.sync_api import Error, sync_playwright
 
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     os.nice(nice)
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(

@@ -12,6 +12,7 @@ from boards.inventory.board_file import Board, UsbMatch
 from boards.inventory.models import Model
 from boards.inventory.power import switch
 from boards.inventory.usb import UsbDevice, read_usb
+from boards.network_line import SCHEMES
 from boards.serial_port import PortError, SerialPort
 from boards.virtual.control import BoardControl, BoardError
 
@@ -46,7 +47,7 @@ class BoardHandle:
     @property
     def is_elsewhere(self) -> bool:
         """True if a serial server has the board's port: it is on no USB of this machine."""
-        return self.board.usb is None and "://" in self.board.serial_url
+        return self.board.usb is None and self.board.serial_url.partition("://")[0] in SCHEMES
 
     @property
     def place_is_proof(self) -> bool:
@@ -93,8 +94,9 @@ class BoardHandle:
         """Look where the board is. Raises ``NotThere``, or ``Absent`` if it need not be there."""
         try:
             place = self.place()
-            # Of a board elsewhere only its port tells whether it is there.
-            if self.is_elsewhere and not self.board.required:
+            # Of a board that no file of this machine stands for, only its port tells.
+            is_url = self.board.usb is None and "://" in self.board.serial_url
+            if is_url and not self.board.required:
                 SerialPort.open(place.serial_url).close()
         except (NotThere, PortError) as error:
             if self.board.required:

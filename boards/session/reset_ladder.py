@@ -6,7 +6,9 @@ Ctrl-C (part of asking), then the rungs that the board's ``[reset] order`` names
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from boards.errors import RigError
 from boards.flash.esptool_flash import pulse_reset
@@ -26,6 +28,7 @@ _SERVED_S = 5.0  # for a serial server to let go of who had the port before, whi
 _LOOK_S = 0.2
 
 Progress = Callable[[str], None]
+T = TypeVar("T")
 
 
 class NotBack(RigError):
@@ -36,14 +39,14 @@ def bring_back(board: BoardHandle, *, tap: Tap | None, progress: Progress) -> Ru
     """Return what runs on the board, after as few rungs as possible.
 
     Raises ``NotBack``; ``WrongBoard`` if what answers is another board, or is not there;
-    ``PortRefused`` if its port is not ours to open: then nothing is known of the board, and nothing
-    is done to it, but where nobody serves its port and it has a switch of its own: then its power
-    is cut, as a board that left the bus takes its server's port with it.
+    ``PortRefused`` if its port is not ours to open, or no longer: then nothing is known of the
+    board, and nothing more is done to it, but where nobody serves its port and it has a switch of
+    its own: then its power is cut, as a board that left the bus takes its server's port with it.
     """
     seen = []
     unserved: PortUnserved | None = None
     try:
-        return _ask_first(board, tap)
+        return _once_served(board, lambda: _ask(board, _ASK_S, tap))
     except PortUnserved as error:
         unserved = error
     except PortRefused:
@@ -57,11 +60,13 @@ def bring_back(board: BoardHandle, *, tap: Tap | None, progress: Progress) -> Ru
             continue  # it goes by the port
         progress(f"reset: {rung}")
         try:
-            _RUNGS[rung](board, tap)
+            _once_served(board, partial(_RUNGS[rung], board, tap))
             return _proven(board, await_running(board, deadline_s=_BACK_S, tap=tap))
         except PortUnserved as error:
             unserved = error
             seen.append(f"{rung}: {error}")
+        except PortRefused:
+            raise  # somebody has come between
         except PowerError as error:
             seen.append(f"{rung}: {error}")
         except (ReplError, PortError, NotThere, BoardError, OSError) as error:
@@ -82,12 +87,12 @@ def admit(board: BoardHandle, *, tap: Tap | None, progress: Progress, state_dir:
         raise
 
 
-def _ask_first(board: BoardHandle, tap: Tap | None) -> Running:
-    """Ask; a board elsewhere for as long as its server may take to serve us."""
+def _once_served(board: BoardHandle, act: Callable[[], T]) -> T:
+    """Do what needs the port; of a board elsewhere its server may take a while to serve us."""
     until = time.monotonic() + _SERVED_S
     while True:
         try:
-            return _ask(board, _ASK_S, tap)
+            return act()
         except PortError as error:
             if not board.is_elsewhere:
                 raise

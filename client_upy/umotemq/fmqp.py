@@ -83,14 +83,14 @@ class FmqpClient(Link):
                 throw("again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
-        if topic is self._topic and size == self._lengths >> 8 and flags == self._out[0]:
+        part = self._part
+        if topic is self._topic and size == self._lengths >> 8 and flags == part[0]:
             # Like the one before, which is still in the transmit buffer but for its payload.
-            end = len(self._part)
-            pack_into(self._tail, self._out, end - size, payload)
+            pack_into(self._tail, part, -size, payload)
             if self.outage is not None:
                 return self.outage.write(self, confirm)
             if not confirm:
-                self._last = end
+                self._last = len(part)
                 return self._flush() or self._push()
         if self._send(flags, self._normalised(topic), payload, confirm):
             if isinstance(topic, bytes) or isinstance(topic, str):  # others may change
@@ -200,10 +200,12 @@ class FmqpClient(Link):
 
     def _take(self):
         buf = self._buf
+        view = self._view
         handled = 0
         while True:
-            if self._alike:
-                handled += self._alike.poll(self)
+            alike = self._alike
+            if alike:
+                handled += alike.poll(self)
             start = self._start
             have = self._end
             if have - start < _HEADER:
@@ -221,55 +223,53 @@ class FmqpClient(Link):
                     self.discarded += 1
                 return handled
             self._start = end
+            # The topic is without outer slashes from ``first`` to ``stop``.
             stop = body
             while first < stop and buf[first] == _SLASH:
                 first += 1
             while first < stop and buf[stop - 1] == _SLASH:
                 stop -= 1
-            handled += 1
             if size == 1 and stop - first == len(self._own) and buf.startswith(self._own, first):
                 self._pong = buf[body]
-            elif buf[start] & _SUBSCRIPTION or not self._dispatch(start, first, stop, body, end):
-                handled -= 1
-                self.discarded += 1
-            self._size = size
-
-    def _dispatch(self, start, first, stop, body, end):
-        # Call every handler of one message; return how many there were. Each of them gets it,
-        # whatever the others do. The message is in the receive buffer from ``start`` to ``end``,
-        # its topic without outer slashes from ``first`` to ``stop``.
-        topic = self._buf
-        view = self._view
-        wanted = _SUBSCRIPTION | topic[start] & _FEEDBACK
-        count = 0
-        failure = payload = only_raw = None
-        for flags, pattern, _, handler, raw, levels in self._standing:
-            if flags & (_SUBSCRIPTION | _FEEDBACK) != wanted:
+                handled += 1
                 continue
-            if len(pattern) != stop - first or not topic.startswith(pattern, first):
-                if not levels and topic.find(b"*", first, stop) < 0:
+            # Call every handler of the message, whatever the others do. A subscription, which is
+            # nothing that a broker says, has none: its sum is of nine bits.
+            kind = (buf[start] & (_SUBSCRIPTION | _FEEDBACK)) + _SUBSCRIPTION
+            count = 0
+            failure = payload = alone = None
+            topic = buf
+            for flags, pattern, _, handler, raw, levels in self._standing:
+                if flags & (_SUBSCRIPTION | _FEEDBACK) != kind:
                     continue
-                import umotemq.topic  # `from` would make a tuple on the heap, for each message
+                if len(pattern) != stop - first or not topic.startswith(pattern, first):
+                    if not levels and topic.find(b"*", first, stop) < 0:
+                        continue
+                    import umotemq.topic  # `from` would make a tuple on the heap, for each message
 
-                # What equals a valid topic is valid; others are looked through, if copied.
-                if not umotemq.topic.match(levels or pattern, topic, first, stop, raw):
-                    continue
-            if not raw and payload is None:
-                payload = bytes(view[body:end])
-                topic = bytes(view[first:stop])
-                stop -= first
-                first = 0
-            count += 1
-            only_raw = raw and handler
-            try:
-                if raw:
-                    handler(view, first, stop, body, end)
-                else:
+                    # What equals a valid topic is valid; others are looked through, if copied.
+                    if not umotemq.topic.match(levels or pattern, topic, first, stop, raw):
+                        continue
+                count += 1
+                alone = raw and handler
+                try:
+                    if raw:
+                        handler(view, first, stop, body, end)
+                        continue
+                    if payload is None:
+                        payload = bytes(view[body:end])
+                        topic = bytes(view[first:stop])
+                        stop -= first
+                        first = 0
                     handler(topic, payload)
-            except Exception as error:
-                failure = failure or error
-        if only_raw and count == 1 and end - body == self._size:
-            self._note(self, start, body, end, only_raw)
-        if failure:
-            raise failure
-        return count
+                except Exception as error:
+                    failure = failure or error
+            if alone and count == 1 and size == self._size:
+                self._note(self, start, body, end, alone)
+            self._size = size
+            if failure:
+                raise failure
+            if count:
+                handled += 1
+            else:
+                self.discarded += 1

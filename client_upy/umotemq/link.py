@@ -59,7 +59,6 @@ class Link:
     _blocking = True  # umotemq.aio: whoever sends must not wait
     _backoff = 0  # the pause before the next try, in ms; 0: the first one
     _ping = 0  # the last sign of life that was asked for; its answer makes ``_pong`` equal
-    _part = b""  # a view of what was written last, so that its like needs no new one
 
     def __init__(self, transport, options):
         if not hasattr(transport, "open"):
@@ -78,6 +77,7 @@ class Link:
         self._buf = bytearray(self.rx_size)
         self._view = memoryview(self._buf)
         self._out = bytearray(self.tx_size)
+        self._part = self._out  # or a view of what was written last: its like needs no new one
         self._drop(None, 0)
 
     # ---- for programs ----
@@ -110,10 +110,12 @@ class Link:
                 # One that did not end our link is a handler's, of another client for example.
                 if self.error is last or self._due is None:
                     raise
+            if count or self.up != up:
+                return count
             now = ticks_ms()
             left = ms - ticks_diff(now, start)
-            if count or left <= 0 or self.up != up:
-                return count
+            if left <= 0:
+                return 0
             left = min(left, ticks_diff(self._due or now, now))
             # Room to write is looked for every millisecond, as is whatever nobody can wait for.
             if self.stream and (self._last or not self._fd):
@@ -177,7 +179,8 @@ class Link:
                 self._poll.register(pollable, 1)
         # A stream that is being connected takes nothing, and on some ports must not be read.
         elif up or not self._last:
-            count = self._take()  # what an exception in a handler left behind
+            if self._start < self._end:
+                count = self._take()  # what an exception in a handler left behind
             for _ in range(8):
                 # A full buffer means that there is more; but others want a turn too.
                 if (count and self._end != self.rx_size) or not self._fill():
@@ -185,15 +188,16 @@ class Link:
                 count += self._take()
             if not self.stream:
                 return count  # closed by a handler
-        while self._flush() and not self.up and self._greet():
-            pass
+        if self._last or not self.up:
+            while self._flush() and not self.up and self._greet():
+                pass
         came_up = self.up and not up
         if came_up:
             self.connects += 1
             self.error = None
             self._silent = 0
             self._pong = self._ping
-            self._asked = ticks_ms()
+            self._asks = ticks_add(ticks_ms(), self.keepalive_ms)
         self._plan()
         if came_up and self.on_up:
             self.on_up()
@@ -202,12 +206,13 @@ class Link:
     def _plan(self):
         # Ask for signs of life, judge the peer, and note when that has to be done again.
         now = ticks_ms()
-        left = self.keepalive_ms
-        if self.up and not self._last:
-            left -= ticks_diff(now, self._asked)
+        if self._last or not self.up:
+            left = self.keepalive_ms
+        else:
+            left = ticks_diff(self._asks, now)
             if left <= 0:
-                self._asked = now
                 left = self.keepalive_ms
+                self._asks = ticks_add(now, left)
                 self._backoff = 0  # the link has lasted
                 # One still unanswered again: ``ping`` waits for its number, and may see the last.
                 self._ask(self._pong == self._ping)
@@ -272,19 +277,17 @@ class Link:
         # Read once; true if bytes came, and the link is still there.
         start = self._start
         end = self._end
-        if start >= end:
-            start -= end
-            end = 0
-        elif end == self.rx_size:
-            end -= start
-            self._buf[:end] = self._view[start:]
-            start = 0
-        self._start = start
-        self._end = end
-        if end == self.rx_size:
-            return False  # all of it waits until what is to be sent has gone
         view = self._view
-        if end:
+        if start >= end:
+            self._start = start - end
+            self._end = end = 0
+        else:
+            if end == self.rx_size:
+                if not start:
+                    return False  # all of it waits until what is to be sent has gone
+                self._end = end = end - start
+                self._buf[:end] = view[start:]
+                self._start = 0
             view = view[end:]  # costs 32 bytes of heap, so only when a message was cut
         try:
             count = self.stream.readinto(view)

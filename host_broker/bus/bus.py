@@ -1,8 +1,10 @@
 """The bus: subscriptions, routes, retained messages and queues. Who gets what, and no more."""
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from host_broker.bus.delivery import Filter
+from host_broker.bus.ordered import OrderedKeys
 from host_broker.bus.permitted import PermittedTopics
 from host_broker.bus.queue import Queue, QueuePolicy
 from host_broker.bus.retained import Retained
@@ -39,6 +41,7 @@ class Bus:
             settings.max_retained, settings.max_retained_bytes, self.work, apart
         )
         self.queues: dict[bytes, Queue] = {}
+        self._queues_in_order: OrderedKeys[bytes] = OrderedKeys()
         self._stores = stores
         self._queue_ids: dict[bytes, SubscriberId] = {}
         self._queue_names: dict[SubscriberId, bytes] = {}
@@ -142,6 +145,7 @@ class Bus:
                 after=self._last_deleted if durable and permanent and self._stores else 0,
             )
             queue.wanted_messages, queue.wanted_bytes = max_messages, max_bytes
+            self._queues_in_order.add(name)
             self._last_queue_id -= 1
             self._queue_ids[name] = self._last_queue_id
             self._queue_names[self._last_queue_id] = name
@@ -165,4 +169,17 @@ class Bus:
         if self.queues[name].durable:
             self._last_deleted = max(self._last_deleted, self.queues[name].last_number)
         del self._queue_names[subscriber], self.queues[name]
+        self._queues_in_order.discard(name)
         return subscriber
+
+    def queues_behind(self, prefix: bytes, after: bytes, most: int) -> list[Queue]:
+        """Return the first queues behind ``after``, by name, that begin with ``prefix``. It costs a
+        step for each, however many others there are."""
+        names = self._queues_in_order.behind(max(prefix, after), itself=after < prefix)
+        found: list[Queue] = []
+        for name in islice(names, most):
+            if not name.startswith(prefix):
+                break
+            found.append(self.queues[name])
+        self.work.spend(len(found))
+        return found

@@ -104,7 +104,8 @@ class Shell:
             lambda pattern, topic: self.session.matches(pattern, topic)
         )
         self._unconfirmed = Unconfirmed()
-        self._unsent: ClientError | None = None  # why the latest that could not be sent was not
+        # Why the latest publication is none of which only the next sync tells.
+        self._unsent: ClientError | None = None
         self._waiting: list[asyncio.Future[None]] = []  # for anything but messages
         self._paused = False
         self._ready: asyncio.Future[None] | None = None
@@ -438,6 +439,8 @@ class Shell:
         if number in self._marks:
             self._marks.remove(number)
             self._unconfirmed.reached(number)
+            if isinstance(result, ClientError):
+                self._unsent = result  # the program has not asked for this; its next sync tells it
             if self._connection is not None:
                 self._mark(self._connection.session)
             return
@@ -691,7 +694,7 @@ class Shell:
 
     async def sync(self, timeout_s: float | None) -> None:
         """Return when the broker has processed everything sent before. Raises why, once, if
-        something that was held without a connection is nothing that this broker takes."""
+        something before it is nothing that this broker takes."""
         await self._steadily(lambda session: session.sync, timeout_s)
         with self.lock:
             unsent, self._unsent = self._unsent, None
@@ -718,7 +721,12 @@ class Shell:
         """Return when a subscription with ``confirm`` is active."""
         limit_s = self.settings.timeout_s if timeout_s is None else timeout_s
         subscribed.awaited = True
-        await self._operate(lambda session: session.sync, limit_s)
+        try:
+            await self._operate(lambda session: session.sync, limit_s)
+        except Refused as error:
+            if error is self._fatal:
+                raise
+            self._unsent = error  # a publication was; that is no matter of the subscription
         try:
             async with asyncio.timeout(limit_s):
                 await subscribed.confirmed.wait()

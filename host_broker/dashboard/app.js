@@ -96,7 +96,11 @@ function Frame({ session, ask, refused }) {
   if (live === null) return null;
   const logOut = async () => {
     try {
-      await session.end();
+      const why = await session.end();
+      if (why) {
+        setTrouble(`You are not logged out, as the broker refused it: ${why}. Load the page again.`);
+        return;
+      }
     } catch (error) {
       setTrouble(`You are not logged out, as the broker did not answer: ${/** @type {Error} */ (error).message}`);
       return;

@@ -59,13 +59,20 @@ export class Session {
     return wait ? `${why}; try again in ${wait} s` : why;
   }
 
-  /** Log out. @throws {Error} if the broker has not answered that it is done */
+  /**
+   * Log out.
+   *
+   * @returns {Promise<string>} why the broker does not do that, "" if it is done
+   * @throws {Error} if the broker does not answer
+   */
   async end() {
     const headers = { "X-CSRF-Token": this.csrf };
     const answer = await fetch("/dashboard/session", { method: "DELETE", headers });
-    if (!answer.ok) {
-      throw new Error((await answer.json()).error);
+    if (answer.ok) {
+      return "";
     }
+    const said = await answer.json().catch(() => ({})); // a proxy in between says something else
+    return said.error ?? `HTTP status ${answer.status}`;
   }
 }
 
@@ -101,6 +108,7 @@ export class Live {
     this.listeners = [];
     /** Answers that are asked for again and again, while somebody shows them. @type {Map<string, any>} */
     this.answers = new Map();
+    this.hasBeenOpen = false;
     /** @type {Map<string, {name: string, args: unknown[], everyMs: number, askAt: number, count: number}>} */
     this.wanted = new Map();
     /** Those that have not answered yet. @type {Set<string>} */
@@ -121,7 +129,11 @@ export class Live {
         }
         if (state === "open") {
           this.refusedUntil.clear();
-          for (const wanted of this.wanted.values()) wanted.askAt = 0; // it may be another broker
+          if (this.hasBeenOpen) {
+            // It may be another broker. (What is asked for before the first is there is asked then.)
+            for (const wanted of this.wanted.values()) wanted.askAt = 0;
+          }
+          this.hasBeenOpen = true;
         }
         this.show();
       },

@@ -2,7 +2,8 @@
 
 The event loop takes the figures (``Figures``), which must not take long; ``exposition`` spells
 them, which a thread does. A metric is a line of ``FAMILIES``: nothing is exposed that is not there,
-and ``LIMITS`` says of every limit among the settings which of them counts its strikes.
+and ``LIMITS`` says of every limit among the settings which of them counts its strikes, but for
+those that stop nobody (``SIZES``).
 """
 
 import dataclasses
@@ -169,12 +170,15 @@ LIMITS: Mapping[str, str] = {
     "umq.max_subscriptions": "motemq_discarded",
     "umq.max_attributes": "motemq_discarded",
     "umq.max_attribute_bytes": "motemq_discarded",
-    "umq.max_page": "motemq_discarded",
     "umq.max_answer_bytes": "motemq_discarded",
     "umq.max_id_digits": "motemq_clients_closed",
     "umq.max_waiting_updates": "motemq_dropped_messages",
     "umq.max_waiting_bytes": "motemq_dropped_bytes",
 }
+
+# Limits that stop nobody and are not counted: whoever asks for a longer page is told that there is
+# more, and where it begins.
+SIZES: frozenset[str] = frozenset({"umq.max_page"})
 
 Figure = tuple[str, tuple[str, ...], float]  # a name of FAMILIES, values of its labels, value
 

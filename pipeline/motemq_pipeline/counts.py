@@ -16,9 +16,13 @@ from pyspark.sql import DataFrame
 from motemq_pipeline.sequence_numbers import Numbers, any_known
 from pyspark_motemq.workers import settle
 
-# Numbers that a board may send again at most, because nobody said that they had come: more than the
-# 100 that MicroMsg2 has under way.
-MOST_RESENT: Final = 128
+# Numbers that a board sends again because nobody said that they had come: more than the 100 that
+# MicroMsg2 has under way.
+FEW_RESENT: Final = 128
+# More than that are taken for such only if they are no more than what came before them, which else
+# were lost: of a board that begins anew the first are lost, and those are few. It is as many as our
+# client holds that reconnects (``host_broker.client``), and more than fit into a board's ring.
+MOST_RESENT: Final = 1000
 # Numbers that may be lost before the first that came of a count. Where more are missing, the board
 # is older than the tables, and nothing is known of them.
 MOST_LOST_FIRST: Final = 1000
@@ -58,7 +62,8 @@ class Count:
         following, lowest = self.numbers.expected, stream.first or 0
         if _leaps_to(stream, following):
             return True
-        if lowest >= max(1, following - MOST_RESENT):
+        again = following - lowest
+        if lowest and again <= max(FEW_RESENT, min(lowest, MOST_RESENT)):
             return True
         # What was missing: not only before the first, which a board that begins anew may lose, too.
         return lowest > self.lowest and any(

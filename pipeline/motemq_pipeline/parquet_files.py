@@ -26,6 +26,8 @@ from pyspark_motemq.workers import settle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+Making = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
 _FOUND: Final = pa.schema([("target", pa.int32()), ("file", pa.string())])
 FOUND: Final = "target int, file string"  # what tasks say: the columns of ``collected``
 _GROUP_ROWS: Final = 128 * 1024
@@ -64,12 +66,15 @@ class Target:
     has: str = ""
 
 
-def writing(rows: "DataFrame", place: Storage, targets: Sequence[Target]) -> "DataFrame":
+def writing(
+    rows: "DataFrame", place: Storage, targets: Sequence[Target], made: Making | None = None
+) -> "DataFrame":
     """Return what writes ``rows``, batch or stream, as files of ``targets`` when it runs.
 
-    ``collected`` understands the rows of the result.
+    ``made``: what makes of those of a task the rows that are written; they are not copied between
+    the two. ``collected`` understands the rows of the result.
     """
-    return rows.mapInArrow(_writer(place, tuple(targets)), FOUND)
+    return rows.mapInArrow(_writer(place, tuple(targets), made), FOUND)
 
 
 def collected(written: "DataFrame", place: Storage, targets: Sequence[Target]) -> list[list[File]]:
@@ -99,13 +104,11 @@ def written_by(place: Storage, target: Target, batches: Iterator[pa.RecordBatch]
     return list(files.close())
 
 
-def _writer(
-    place: Storage, targets: tuple[Target, ...]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _writer(place: Storage, targets: tuple[Target, ...], made: Making | None) -> Making:
     def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         writers = [TargetFiles(place, target) for target in targets]
-        for batch in batches:
+        for batch in batches if made is None else made(batches):
             for writer in writers:
                 writer.add(batch)
         yield finished(writers)

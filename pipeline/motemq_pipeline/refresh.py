@@ -10,7 +10,6 @@ made from all of silver.
 import bisect
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,10 +18,10 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from motemq_pipeline import gold, rig, rollups
+from motemq_pipeline import gold, rig, rollups, windows
 from motemq_pipeline.about import write_about
 from motemq_pipeline.delta import Conflict, Table
-from motemq_pipeline.parquet_files import File, Target, collected, writing
+from motemq_pipeline.parquet_files import File, Making, Target, collected, writing
 from motemq_pipeline.rules import Registry
 from motemq_pipeline.sequence_numbers import stream_states
 from motemq_pipeline.storage import HISTORY_S, Storage
@@ -51,6 +50,7 @@ _MINUTES: Final = "gold_rollup_minute"
 _HOURS: Final = "gold_rollup_hour"
 _FROM_STREAMS: Final = FROM_SILVER[4:]
 _SIMULATED: Final = "gold_sensor_rollup"
+_ROLLUPS: Final = (_SIMULATED, _MINUTES, _HOURS)
 _HOURS_OF: Final = {_SIMULATED: "hour"}  # the column of time, where not window_start
 _MOST_BEHIND: Final = 50  # versions without rows, after which a table notes that it has seen them
 # Statistics of times are in milliseconds, and of files that delta-rs compacted they are cut off.
@@ -142,11 +142,12 @@ class Refresh:
         column = _HOURS_OF.get(table.name, "window_start")
         hours = self._touched_hours(new)
         replaced = overlapping(table.files(), column, rollups.all_between(hours))
-        rows = self._rollup_of(table.name, hours, news.version)
+        written = self._writing_rollup(table.name, hours, news.version)
         kept = table.read(self._spark, replaced).where(~rollups.within(F.col(column), hours))
         if replaced:
-            rows = rows.unionByName(kept, allowMissingColumns=True)
-        return table.change(self._written(table.name, rows), replaced, news.app, news.version)
+            written = written.union(self._writing(table.name, kept))
+        files = self._written(table.name, written)
+        return table.change(files, replaced, news.app, news.version)
 
     def _touched_hours(self, new: list[File]) -> list[datetime]:
         """Return the hours in which readings happened; a file of one hour is not looked at."""
@@ -162,8 +163,10 @@ class Refresh:
             found.update(rollups.touched_hours(self._table(_SILVER).read(self._spark, unclear)))
         return sorted(found)
 
-    def _rollup_of(self, name: str, hours: Sequence[datetime] | None, version: int) -> DataFrame:
-        """Return a roll-up of some hours, or of all."""
+    def _writing_rollup(
+        self, name: str, hours: Sequence[datetime] | None, version: int
+    ) -> DataFrame:
+        """Return what writes a roll-up of some hours, or of all."""
         of_minutes = name == _HOURS
         source = self._table(_MINUTES if of_minutes else _SILVER)
         column = "window_start" if of_minutes else "event_time"
@@ -173,7 +176,12 @@ class Refresh:
         rows = source.read(self._spark, files)
         if hours is not None:
             rows = rows.where(rollups.within(F.col(column), hours))
-        return ROLLUPS[name](rows)
+        many = sum(file.rows for file in files)
+        if name == _SIMULATED:
+            readings = rollups.together(rows, many, ranges=True)
+            return self._writing(name, readings, windows.by_simulated_time)
+        made = rollups.by_hour(rows) if of_minutes else rollups.by_minute(rows, many)
+        return self._writing(name, made)
 
     def _streams_again(self, table: Table, news: _News, new: list[File]) -> bool:
         low = min((file.low.get("connection", 0) for file in new), default=0)
@@ -189,7 +197,8 @@ class Refresh:
         try:
             key = ["board", "connection"]
             kept = previous.join(F.broadcast(rows.select(*key)), key, "left_anti")
-            files = self._written(table.name, rows.unionByName(kept))
+            written = self._writing(table.name, rows.unionByName(kept))
+            files = self._written(table.name, written)
         finally:
             rows.unpersist()
         return table.change(files, replaced, news.app, news.version)
@@ -206,14 +215,18 @@ class Refresh:
             app, version = news.app, version if version is not None else news.version
         # Without a rig there is nothing to ask Spark for, which takes it seconds.
         nothing = name in FROM_RIG and not self._rig_files()
-        files = [] if nothing else self._written(name, self._made(name, version or 0))
+        files = [] if nothing else self._written(name, self._writing_all(name, version or 0))
         table.replace(files, app, version or 0)
         if progress is not None:
             progress(name, sum(file.rows for file in files), time.monotonic() - began)
 
+    def _writing_all(self, name: str, version: int) -> DataFrame:
+        """Return what writes a table of all there is."""
+        if name in _ROLLUPS:
+            return self._writing_rollup(name, None, version)
+        return self._writing(name, self._made(name, version))
+
     def _made(self, name: str, version: int) -> DataFrame:
-        if name in ROLLUPS:
-            return self._rollup_of(name, None, version)
         if name == _STREAMS:
             silver = self._table(_SILVER)
             return stream_states(silver.read(self._spark, silver.files(at=version)))
@@ -256,11 +269,12 @@ class Refresh:
         table = self._table(name)
         return table.handle().transaction_version(app) if table.exists() else None
 
-    def _written(self, name: str, rows: DataFrame) -> list[File]:
-        targets = [Target(name)]
-        sorting = rollups.by_sorting(self._spark) if name == _SIMULATED else nullcontext()
-        with sorting:  # Spark plans when rows are asked for
-            (files,) = collected(writing(rows, self._place, targets), self._place, targets)
+    def _writing(self, name: str, rows: DataFrame, made: Making | None = None) -> DataFrame:
+        return writing(rows, self._place, [Target(name)], made)
+
+    def _written(self, name: str, written: DataFrame) -> list[File]:
+        with rollups.batches_by_rows(self._spark):
+            (files,) = collected(written, self._place, [Target(name)])
         return files
 
     def _table(self, name: str) -> Table:
@@ -274,13 +288,6 @@ class Refresh:
             for name in FROM_RIG[:2]
             for file in rig.files(self._rig, name)
         )
-
-
-ROLLUPS: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
-    _SIMULATED: rollups.by_simulated_time,
-    _MINUTES: rollups.by_minute,
-    _HOURS: rollups.by_hour,
-}
 
 
 def _hour(us: int | None) -> datetime | None:

@@ -1,5 +1,7 @@
 """Readings to windows: minutes, hours, and the simulated time of boards.
 
+Spark brings together what belongs together; what is made of it, ``windows`` makes of columns.
+
 A row depends on the readings of its hour of ``event_time`` alone, so only hours in which something
 new happened are made again. Percentiles are from KLL sketches (rank error below 1 %), which merge:
 hours are made of minutes, and ``sketch`` of any rows gives the percentiles of all of them.
@@ -10,43 +12,61 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from motemq_pipeline import windows
 from motemq_pipeline.schemas import shaped
 
 HOUR: Final = timedelta(hours=1)
-WINDOW_MS: Final = 10_000  # of simulated time
+READINGS_OF_TASK: Final = 1_000_000  # of which a task holds about 100 bytes each
 SKETCH_K: Final = 400  # of a KLL sketch: 0.6 % of rank, single-sided, at 99 % confidence
 _MINUTE_S, _HOUR_S = 60, 3600
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # More hours than that are asked for by their bounds only: a condition of a million values is none.
 _LISTED_HOURS: Final = 500
 IS_READING: Final = "last is not true"  # and no message that ends a stream
-_BY_HASH: Final = "spark.sql.execution.useObjectHashAggregateExec"
+_BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+_NO_LIMIT: Final = str(2**31 - 1)
+_TASKS: Final = "spark.sql.shuffle.partitions"
 _WINDOW: Final = ["board", "sensor", "unit", "window_start"]
 
 
-def by_minute(silver: DataFrame) -> DataFrame:
-    """Return ``gold_rollup_minute``.
+def together(silver: DataFrame, many: int = 0, ranges: bool = False) -> DataFrame:
+    """Return what ``windows`` asks for of readings: those of an hour of a board in one task.
+
+    ``many``: how many there are at most, if that is known: a task then has about
+    ``READINGS_OF_TASK``, or those of one board's hour, if these are more. ``ranges``: a task has
+    few hours, and so have the files it writes; for that Spark first takes a sample of all.
+    """
+    tasks = -(-many // READINGS_OF_TASK)
+    usual = int(silver.sparkSession.conf.get(_TASKS) or 0)
+    readings = silver.where(IS_READING).select(*windows.COLUMNS)
+    shuffled = readings.repartitionByRange if ranges else readings.repartition
+    key = (_start(_HOUR_S), F.col("board"))
+    # Without a number, Spark makes one task of a few readings.
+    return shuffled(tasks, *key) if tasks > usual else shuffled(*key)
+
+
+def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
+    """Return ``gold_rollup_minute``; ``many`` as for ``together``.
 
     A reading that came more than once counts once an hour. ``gaps`` are the numbers missing between
     a reading and the one before it in its stream and hour, so they add up over sensors and minutes.
     """
-    readings = (
-        _once_an_hour(silver)
-        .withColumn("missing", F.greatest(F.col("seq") - F.col("before.seq") - 1, F.lit(0)))
-        # The first reading of a stream's hour has nothing missing before it.
-        .withColumn("missing", F.when(F.col("seq").isNotNull(), F.coalesce("missing", F.lit(0))))
-        .withColumn("window_start", _start(_MINUTE_S))
-    )
-    found = readings.groupBy("hour", *_WINDOW).agg(
-        F.count("*").alias("count"),
-        F.avg("value").alias("mean"),
-        F.min("value").alias("min"),
-        F.max("value").alias("max"),
-        F.sum("missing").alias("gaps"),
-        F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
+    minutes = together(silver, many).mapInArrow(windows.by_minute, windows.MINUTES)
+    found = (
+        minutes.withColumn("value", F.explode("values"))
+        .groupBy(*_WINDOW)
+        .agg(
+            F.count("*").alias("count"),
+            F.avg("value").alias("mean"),
+            F.min("value").alias("min"),
+            F.max("value").alias("max"),
+            F.max("gaps").alias("gaps"),
+            F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
+        )
+        .repartitionByRange("window_start", "board")
     )
     return _finished(found, "gold_rollup_minute", _MINUTE_S)
 
@@ -70,65 +90,20 @@ def by_hour(minutes: DataFrame) -> DataFrame:
     return _finished(found, "gold_rollup_hour", _HOUR_S)
 
 
-def by_simulated_time(silver: DataFrame) -> DataFrame:
-    """Return ``gold_sensor_rollup``: each reading counts once an hour, however often it arrived."""
-    key = ["hour", "board", "connection", "sensor", "unit", "window_start_ms"]
-    window_ms = (F.floor(F.col("t_ms") / WINDOW_MS) * WINDOW_MS).cast("long")
-    found = (
-        _once_an_hour(silver)
-        .withColumn("window_start_ms", window_ms)
-        .groupBy(*key)
-        .agg(
-            F.count("*").alias("count"),
-            F.avg("value").alias("mean"),
-            F.min("value").alias("min"),
-            F.max("value").alias("max"),
-            F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
-        )
-    )
-    found = shaped(_with_percentiles(found), "gold_sensor_rollup")
-    return found.sortWithinPartitions(*key)
-
-
 @contextmanager
-def by_sorting(spark: SparkSession) -> Iterator[None]:
-    """Let Spark aggregate what is planned in the block by sorting, not by hashing.
+def batches_by_rows(spark: SparkSession) -> Iterator[None]:
+    """Let what is run in the block go to Python in batches of so many rows, whatever their bytes.
 
-    Where groups are nearly as many as rows (``gold_sensor_rollup``), Spark gives up hashing after
-    128 of them and sorts after all; the result is in no order, so it is sorted once more.
+    To limit these, Spark adds up all columns after each row, which takes it longer than the row.
+    For rows that are short, as readings are: their texts have a limit.
     """
-    before = spark.conf.get(_BY_HASH, "true") or "true"
-    spark.conf.set(_BY_HASH, "false")
+    before = spark.conf.get(_BATCH_BYTES)
+    spark.conf.set(_BATCH_BYTES, _NO_LIMIT)
     try:
         yield
     finally:
-        spark.conf.set(_BY_HASH, before)
-
-
-def _once_an_hour(silver: DataFrame) -> DataFrame:
-    """Return the readings with their ``hour``, each once a stream and hour: as it came first.
-
-    ``before`` is the one before it, by number.
-    """
-    by_number = Window.partitionBy("board", "connection", "hour").orderBy(
-        "seq", "sensor", "partition", "message_seq"
-    )
-    return (
-        silver.where(IS_READING)
-        .withColumn("hour", _start(_HOUR_S))
-        .transform(_by_hour_and_board)
-        .withColumn("before", F.lag(F.struct("seq", "sensor")).over(by_number))
-        .where(F.col("seq").isNull() | ~F.struct("seq", "sensor").eqNullSafe(F.col("before")))
-    )
-
-
-def _by_hour_and_board(readings: DataFrame) -> DataFrame:
-    """Return readings in the one shuffle for all that follows: hours of a board stay together.
-
-    By ranges, so that files have few hours each. To sort the result instead would make all of it
-    twice, because Spark looks for ranges in a sample.
-    """
-    return readings.repartitionByRange("hour", "board")
+        if before is not None:
+            spark.conf.set(_BATCH_BYTES, before)
 
 
 def touched_hours(readings: DataFrame) -> list[datetime]:

@@ -8,18 +8,18 @@ What was lost before a stream's first number, only the board's other streams tel
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from motemq_pipeline.schemas import TABLES, arrow_schema, shaped
 from pyspark_motemq.workers import settle
 
+_TOGETHER: Final = 256 * 1024  # readings that a task looks at together
 MOST_MISSING: Final = 1000  # ranges of a stream; of more the oldest are given up: never filled
 _KEY: Final = ("board", "connection")
 Range = tuple[int, int]  # first and last number
@@ -135,15 +135,29 @@ def _without(ranges: Sequence[Range], taken: Sequence[Range]) -> Iterator[Range]
             yield first, last
 
 
-def ranges_of(numbers: npt.NDArray[np.int64]) -> list[Range]:
-    """Return numbers, in any order and some of them twice, as ranges."""
-    if not len(numbers):
-        return []
-    different = np.unique(numbers)
-    ends = np.flatnonzero(np.diff(different) != 1)
-    firsts = different[np.concatenate(([0], ends + 1))].tolist()
-    lasts = different[np.concatenate((ends, [len(different) - 1]))].tolist()
-    return list(zip(firsts, lasts, strict=True))
+def ranges_of(
+    streams: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return numbers, in any order and some of them twice, as ranges of each stream.
+
+    ``streams``: a number for the stream of each. Returns the ranges, first and last, in order of
+    the streams, and of which stream each is.
+    """
+    order = np.lexsort((numbers, streams))
+    streams, numbers = streams[order], numbers[order]
+    apart = (np.diff(streams) != 0) | (np.diff(numbers) > 1)
+    begins = _begins(apart) if len(numbers) else np.empty(0, np.int64)
+    return np.column_stack((numbers[begins], numbers[_ends(begins, len(numbers))])), streams[begins]
+
+
+def _begins(apart: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return where groups begin, of values that are ``apart`` from the one before them or not."""
+    return np.concatenate(([0], np.flatnonzero(apart) + 1))
+
+
+def _ends(begins: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """Return the last places of groups of ``count`` values that begin at ``begins``."""
+    return np.append(begins[1:], count)[: len(begins)] - 1
 
 
 def stream_states(new: DataFrame, previous: DataFrame | None = None) -> DataFrame:
@@ -165,17 +179,64 @@ def stream_states(new: DataFrame, previous: DataFrame | None = None) -> DataFram
 
 
 def _seen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield what each batch has of each stream."""
+    """Yield what there is of each stream, from so many rows together as there are in memory."""
     settle()
+    held: list[pa.RecordBatch] = []
+    rows = 0
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        table = pa.Table.from_batches([batch])
-        codes = _codes(table)
-        order = np.argsort(codes, kind="stable")
-        edges = np.flatnonzero(np.diff(codes[order])) + 1
-        rows = [_seen_of(table.take(pa.array(part))) for part in np.split(order, edges)]
-        yield pa.RecordBatch.from_pylist(rows, schema=_PARTS_ARROW)
+        held.append(batch)
+        rows += batch.num_rows
+        if rows >= _TOGETHER:
+            yield _parts(pa.Table.from_batches(held))
+            held, rows = [], 0
+    if rows:
+        yield _parts(pa.Table.from_batches(held))
+
+
+def _parts(rows: pa.Table) -> pa.RecordBatch:
+    """Return a row of ``_PARTS`` for each stream of some readings."""
+    codes, times = _codes(rows), rows.column("received_at").combine_chunks().cast(pa.int64())
+    order = np.lexsort((times.to_numpy(), codes))
+    begins = _begins(np.diff(codes[order]) != 0)
+    first, latest = order[begins], order[_ends(begins, len(order))]
+    streams = codes[first]
+    # Which row of the result each reading belongs to.
+    of_stream = np.searchsorted(streams, codes)
+    seq, last = (rows.column(name).combine_chunks() for name in ("seq", "last"))
+    at = np.flatnonzero(seq.is_valid().to_numpy(zero_copy_only=False))
+    numbers = seq.fill_null(0).to_numpy()[at]
+    ranges, of_range = ranges_of(of_stream[at], numbers)
+    edges = 2 * np.bincount(of_range, minlength=len(streams))
+
+    def counted(which: pa.Array) -> npt.NDArray[np.int64]:
+        chosen = of_stream[which.to_numpy(zero_copy_only=False)]
+        return np.bincount(chosen, minlength=len(streams))
+
+    def texts(name: str, at: npt.NDArray[np.int64]) -> pa.Array:
+        return rows.column(name).take(pa.array(at)).combine_chunks()
+
+    none = pa.nulls(len(streams), pa.int64())
+    columns = {
+        "board": texts("board", first),
+        "connection": texts("connection", first),
+        "protocol": texts("protocol", first),
+        "path": texts("path", latest),
+        "messages": pa.array(np.diff(begins, append=len(order))),
+        "numbered": pa.array(counted(seq.is_valid())),
+        "arrived": pa.ListArray.from_arrays(
+            pa.array(np.concatenate(([0], np.cumsum(edges))), pa.int32()), pa.array(ranges.ravel())
+        ),
+        "first": none,
+        "expected": none,
+        "missing": pa.nulls(len(streams), pa.string()),
+        # Null where nothing is known of any.
+        "complete": pa.array(
+            counted(last.fill_null(False)) > 0, mask=counted(last.is_valid()) == 0
+        ),
+        "first_at": times.take(pa.array(first)).cast(_TIME),
+        "last_at": times.take(pa.array(latest)).cast(_TIME),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=_PARTS_ARROW)
 
 
 def _codes(table: pa.Table) -> npt.NDArray[np.int64]:
@@ -185,28 +246,6 @@ def _codes(table: pa.Table) -> npt.NDArray[np.int64]:
     width = len(connections.dictionary) + 1
     found: npt.NDArray[np.int64] = boards.astype(np.int64) * width + connections.indices.to_numpy()
     return found
-
-
-def _seen_of(rows: pa.Table) -> dict[str, Any]:
-    numbers = rows.column("seq").drop_null()
-    times = rows.column("received_at")
-    bounds = pc.min_max(times).as_py()
-    latest = pc.index(times, bounds["max"]).as_py()
-    return {
-        "board": rows.column("board")[0].as_py(),
-        "connection": rows.column("connection")[0].as_py(),
-        "protocol": rows.column("protocol")[0].as_py(),
-        "path": rows.column("path")[latest].as_py(),
-        "messages": rows.num_rows,
-        "numbered": len(numbers),
-        "arrived": [edge for each in ranges_of(numbers.to_numpy()) for edge in each],
-        "first": None,
-        "expected": None,
-        "missing": None,
-        "complete": pc.any(rows.column("last")).as_py(),  # None if all are null
-        "first_at": bounds["min"],
-        "last_at": bounds["max"],
-    }
 
 
 def _joined(parts: pa.Table) -> pa.Table:

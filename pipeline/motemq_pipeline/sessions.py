@@ -56,6 +56,8 @@ SQL_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.sql.ansi.enabled": "true",
+    # Of more groups it sorts all rows instead. A sketch has at most 10 kB.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
     # The default asks for links, which is a process each time; a rename is as atomic here.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."

@@ -17,7 +17,7 @@ def test_it_measures_and_judges() -> None:
         [sys.executable, "-m", "benchmarks", "acks", "--short"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     rows = re.findall(r"^\| (motemq[^|]*|mosquitto) \| ([\d,]+) \| ([\d.]+) \|", done.stdout, re.M)

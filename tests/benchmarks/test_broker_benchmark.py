@@ -262,7 +262,7 @@ def _run(*arguments: str, path: str | None = None) -> subprocess.CompletedProces
         [sys.executable, "-m", "benchmarks", "broker", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
         env=None if path is None else {"PATH": path},
     )

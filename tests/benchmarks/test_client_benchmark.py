@@ -199,7 +199,7 @@ def test_size_is_a_command() -> None:
         [sys.executable, "-m", "benchmarks", "size"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -225,7 +225,7 @@ def test_mqtt_as_is_compared_where_somebody_has_it(
         [sys.executable, "-m", "benchmarks", "client", "--mqtt-as", str(tmp_path / "none.py")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 2

@@ -10,7 +10,7 @@ def test_it_measures_and_judges() -> None:
         [sys.executable, "-m", "benchmarks", "fq-disk", "--short"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     rows = re.findall(r"^\| ([^|]*) \| ([\d,]+) \|", done.stdout, re.M)

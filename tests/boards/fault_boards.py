@@ -36,7 +36,7 @@ class SilentBoard:
         """Pull the cable."""
         if not self._stop.is_set():
             self._stop.set()
-            self._thread.join(5)
+            self._thread.join(60)
             os.close(self.master)
             os.close(self.slave)
 
@@ -127,9 +127,9 @@ class UnixBoard:
 
     def __exit__(self, *_error: object) -> None:
         self._stop.set()
-        self._thread.join(5)
+        self._thread.join(60)
         self._process.kill()
-        self._process.wait(5)
+        self._process.wait(60)
         self._listener.close()
         os.close(self._master)
 

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from tests.client_js.driver import JsError, Node, driven
 from tests.host_broker.net.answering_board import answering
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.host_broker.net.certificates import Authority
+from tests.ports import port_for_later
 
 _SOON_S = 30.0
 
@@ -128,8 +128,7 @@ def test_both_call_a_board(running: BrokerProcess, node: Node, python: Client) -
 
 
 def test_a_broker_that_is_killed_and_comes_again() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = port_for_later()
     url = f"umq://127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(broker("--listen", f"auto://127.0.0.1:{port}"))

@@ -56,7 +56,7 @@ def _read_late(process: "subprocess.Popen[str]", ours: int) -> None:
         time.sleep(0.005)
     time.sleep(0.1)  # so late we are
     got = 0
-    while got < 200_064 and select.select([ours], [], [], 5)[0]:
+    while got < 200_064 and select.select([ours], [], [], _S)[0]:
         data = os.read(ours, 65536)
         assert data, f"it has ended after {got} bytes"
         got += len(data)

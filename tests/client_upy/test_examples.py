@@ -26,11 +26,14 @@ from tests.client_upy.example_board import (
 from tests.client_upy.interpreters import Interpreter
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.host_broker.net.certificates import Authority
+from tests.ports import port_for_later
 
 
 @pytest.fixture
 def live() -> Iterator[BrokerProcess]:
-    with broker() as running:
+    """A broker that may be started again at its ports."""
+    urls = [f"{protocol}://127.0.0.1:{port_for_later()}" for protocol in ("fmqp", "lightmq")]
+    with broker(*(word for url in urls for word in ("--listen", url))) as running:
         yield running
 
 
@@ -222,7 +225,8 @@ def test_no_reading_is_lost_by_an_outage_and_a_power_cut(
     protocol: str, usual: Interpreter, tmp_path: Path
 ) -> None:
     """By the protocol that acknowledges; and by FMQP, as the README says; ``auto`` tells which."""
-    with broker("--listen", "auto://127.0.0.1:0", "--listen", "fmqp://127.0.0.1:0") as live:
+    urls = [f"{name}://127.0.0.1:{port_for_later()}" for name in ("auto", "fmqp")]
+    with broker(*(word for url in urls for word in ("--listen", url))) as live:
         board = ExampleBoard(usual, tmp_path, PORT=live.ports["auto"])
         example = "sensor_that_may_lose_power.py"
         if protocol == "fmqp":

@@ -19,7 +19,7 @@ _RP2040_FAMILY = (0xE48BFF56).to_bytes(4, "little")
 
 def _python(program: Path, code: str) -> str:
     done = subprocess.run(
-        [program, "-c", code], capture_output=True, text=True, timeout=30, check=True
+        [program, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     return done.stdout.strip()
 
@@ -51,7 +51,7 @@ def test_unix32_needs_no_32_bit_system() -> None:
         ["readelf", "--file-header", "--program-headers", ensure("unix32")],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     assert "ELF32" in header.stdout
@@ -89,7 +89,7 @@ def test_unix_honours_a_small_heap(unix_port: Path) -> None:
         [unix_port, "-X", "heapsize=160k", "-c", code],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=True,
     )
     assert 150_000 < int(done.stdout) < 160 * 1024

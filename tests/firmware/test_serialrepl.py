@@ -25,7 +25,7 @@ class _Terminal:
     def type(self, data: bytes) -> None:
         os.write(self._master, data)
 
-    def read_until(self, end: bytes, within_s: float = 10.0) -> bytes:
+    def read_until(self, end: bytes, within_s: float = 60.0) -> bytes:
         deadline = time.monotonic() + within_s
         seen = b""
         while not seen.endswith(end):
@@ -38,7 +38,7 @@ class _Terminal:
 
     def close(self) -> None:
         os.close(self._master)
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 @pytest.fixture

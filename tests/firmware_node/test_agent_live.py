@@ -10,6 +10,7 @@ import pytest
 from tests.firmware_node.board import AgentProcess, Board
 from tests.firmware_node.conftest import BrokerPorts
 from tests.host_broker.net import broker_process
+from tests.ports import port_for_later
 
 _RETRY = {"keepalive_ms": 100, "answer_ms": 500, "retry_ms": 100, "retry_max_ms": 200}
 
@@ -62,8 +63,9 @@ def deaf() -> Iterator[int]:
 
 
 def test_live_comes_back_by_itself(board: Board) -> None:
-    with broker_process.broker() as first:
-        port = first.ports["fmqp"]
+    port = port_for_later()
+    listen = ["--listen", f"fmqp://127.0.0.1:{port}", "--listen", "lightmq://127.0.0.1:0"]
+    with broker_process.broker(*listen) as first:
         board.configure(board="b1", protocol="fmqp", transport="tcp", host="127.0.0.1", port=port)
         with AgentProcess(board) as agent:
             agent.step("connect", client_id="b1.check", options=_RETRY)
@@ -72,7 +74,7 @@ def test_live_comes_back_by_itself(board: Board) -> None:
             def restart() -> None:
                 first.process.kill()
                 first.process.wait()
-                threading.Thread(target=_serve, args=(port, end), daemon=True).start()
+                threading.Thread(target=_serve, args=(listen, end), daemon=True).start()
 
             result = agent.step("live", restart, ms=30_000, topic="back", count=1)
             end.set()
@@ -82,9 +84,8 @@ def test_live_comes_back_by_itself(board: Board) -> None:
     assert result["payloads"][0].startswith("again")
 
 
-def _serve(port: int, end: threading.Event) -> None:
+def _serve(listen: list[str], end: threading.Event) -> None:
     """A broker on the port of the first, which publishes until the board has heard it."""
-    listen = ["--listen", f"fmqp://127.0.0.1:{port}", "--listen", "lightmq://127.0.0.1:0"]
     with broker_process.broker(*listen) as second:
         from host_broker.client import connect
 

@@ -1,9 +1,11 @@
 """Children end with us, on time, and say why they did not start."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,33 @@ def test_run_returns_the_exit_code() -> None:
 def test_run_stops_a_child_at_its_deadline() -> None:
     with pytest.raises(ChildFailed, match="not done after 0 s"):
         run(_python("import signal; signal.pause()"), deadline_s=0.3)
+
+
+def test_a_child_that_gets_on_has_as_long_as_it_takes(tmp_path: Path) -> None:
+    """This one waits for a word that it gets when several deadlines are over."""
+    way = tmp_path / "way"
+    os.mkfifo(way)
+    began = time.monotonic()
+
+    def progress() -> int:
+        if time.monotonic() > began + 0.3:
+            with contextlib.suppress(OSError):  # it does not listen yet
+                os.close(os.open(way, os.O_WRONLY | os.O_NONBLOCK))
+        return time.monotonic_ns()
+
+    code = f"open({str(way)!r}).read(); raise SystemExit(7)"
+    assert run(_python(code), deadline_s=0.05, progress=progress) == 7
+
+
+def test_a_child_that_does_not_get_on_is_stopped() -> None:
+    seen = iter("aabb")
+    with pytest.raises(ChildFailed, match="did not get on for 0 s"):
+        run(
+            _python("import signal; signal.pause()"),
+            deadline_s=0.2,
+            progress=lambda: next(seen, "b"),
+        )
+    assert next(seen, None) is None
 
 
 def test_service_waits_for_its_lines_and_stops_the_child(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from motemq.cli import _SUB_COMMANDS
 
 def _motemq(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, *(["-c", code] if code else ["-m", "motemq"]), *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=180)
 
 
 def test_help_lists_every_sub_command() -> None:

@@ -24,7 +24,7 @@ def _demo(out: Path, path: Path, missing_wheels: str) -> subprocess.CompletedPro
         [sys.executable, "-c", _DEMO, "demo", "--out", str(out), missing_wheels],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         env={"PATH": str(path), "HOME": str(out.parent)},
     )
 
@@ -57,7 +57,7 @@ def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path) -> None
         [sys.executable, "-m", "motemq", "demo", "--out", str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert result.returncode == 1
     assert "was not written by a demo" in result.stderr
@@ -85,9 +85,9 @@ def test_the_broker_that_is_kept_shows_its_dashboard_until_it_is_interrupted(
         line = process.stdout.readline()
         found = re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+/) until Ctrl-C\n", line)
         assert found is not None, line
-        with urllib.request.urlopen(found[1], timeout=20) as page:
+        with urllib.request.urlopen(found[1], timeout=60) as page:
             assert b"<title>MoteMQ</title>" in page.read()
-        with urllib.request.urlopen(found[1] + "dashboard/rig", timeout=20) as rig:
+        with urllib.request.urlopen(found[1] + "dashboard/rig", timeout=60) as rig:
             assert json.load(rig) == {"runs": []}
         process.send_signal(signal.SIGINT)
         assert process.stdout.read() == "demo: the broker is stopped\n"

@@ -3,7 +3,6 @@
 import ast
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from benchmarks.__main__ import main as benchmarks
 from motemq.cli import main
+from tests.ports import port_for_later
 
 ROOT = Path(__file__).parents[2]
 _PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")])
@@ -77,9 +77,7 @@ def test_the_quick_start_of_the_readme_runs() -> None:
     """Runs the block with `motemq broker … &` line by line, on a free port."""
     blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.M)
     (block,) = [block for block in blocks if "motemq broker" in block]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(port_for_later())
     broker_line, *client_lines = [line for line in block.splitlines() if line]
 
     def argv(line: str) -> list[str]:
@@ -94,7 +92,7 @@ def test_the_quick_start_of_the_readme_runs() -> None:
         assert broker.stdout.readline() == f"listening auto 127.0.0.1:{port}\n"
         printed = ""
         for line in client_lines:
-            result = subprocess.run(argv(line), capture_output=True, text=True, timeout=60)
+            result = subprocess.run(argv(line), capture_output=True, text=True, timeout=180)
             assert result.returncode == 0, f"{line}: {result.stderr}"
             printed += result.stdout
         assert "21.5" in printed

@@ -51,7 +51,7 @@ def running() -> Iterator[BrokerProcess]:
 
 
 def _run(*command: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(motemq(*command), capture_output=True, text=True, timeout=60)
+    return subprocess.run(motemq(*command), capture_output=True, text=True, timeout=180)
 
 
 def test_the_sanitiser_itself() -> None:
@@ -88,7 +88,7 @@ def test_sub(running: BrokerProcess, form: tuple[str, ...]) -> None:
 def test_raw_output_is_bytes_as_they_came(running: BrokerProcess) -> None:
     url = f"fmqp://127.0.0.1:{running.ports['auto']}"
     command = motemq("sub", url, "*/*", "--count", str(len(_TOPICS)), "--output", "raw")
-    done = subprocess.run(command, capture_output=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, timeout=180)
     assert done.returncode == 0, done.stderr
     assert all(name.encode() in done.stdout for name in _TOPICS)
     assert harm(done.stdout.decode(errors="replace")) != ""

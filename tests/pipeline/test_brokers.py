@@ -21,6 +21,7 @@ from pyspark_motemq.options import Options
 from pyspark_motemq.remote import Broker, Brokers, BrokerUnavailable
 from pyspark_motemq.stream import UNREACHABLE, StreamReader
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
+from tests.ports import port_for_later
 
 _OPTIONS = ("--set", "journal.flush_s=0.001", "--set", "journal.partitions=1")
 
@@ -51,12 +52,13 @@ def test_a_broker_that_is_away_delays_nobody_and_is_told(
 ) -> None:
     caplog.set_level(logging.WARNING)
     one_argv = ("--data", str(tmp_path / "a"), "--listen", "auto://127.0.0.1:0", *_OPTIONS)
-    other_argv = ("--data", str(tmp_path / "b"), *_OPTIONS)
+    port = port_for_later()
+    listen = ("--listen", f"auto://127.0.0.1:{port}")
+    other_argv = ("--data", str(tmp_path / "b"), *_OPTIONS, *listen)
     with broker(*one_argv) as one:
-        with broker(*other_argv, "--listen", "auto://127.0.0.1:0") as other:
-            port = other.ports["auto"]
+        with broker(*other_argv) as other:
             urls = f"127.0.0.1:{one.ports['auto']},127.0.0.1:{port}"
-            given = {"brokers": urls, "brokerTimeout": "100ms", "startingOffsets": "earliest"}
+            given = {"brokers": urls, "brokerTimeout": "5s", "startingOffsets": "earliest"}
             reader = StreamReader(Options.read(given))
             start = reader.initialOffset()
             _publish(one, range(3))
@@ -86,7 +88,7 @@ def test_a_broker_that_is_away_delays_nobody_and_is_told(
         # Nothing of it is skipped: a batch that has its messages waits, and is tried again.
         with pytest.raises(BrokerUnavailable):
             reader.partitions(start, here)
-        with broker(*other_argv, "--listen", f"auto://127.0.0.1:{port}") as again:
+        with broker(*other_argv) as again:
             _publish(again, range(5, 6))
             gone_on = at[-1]
             until(lambda: kept(7, 8))

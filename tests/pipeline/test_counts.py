@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from motemq_pipeline.counts import MOST_LOST_FIRST, MOST_RESENT, Counts, _counted, board_counts
+from host_broker.client.unconfirmed import MOST_MESSAGES
+from motemq_pipeline.counts import (
+    FEW_RESENT,
+    MOST_LOST_FIRST,
+    MOST_RESENT,
+    Counts,
+    _counted,
+    board_counts,
+)
 from motemq_pipeline.rules import MAX_SEQ
 from motemq_pipeline.schemas import TABLES
 from motemq_pipeline.sequence_numbers import Numbers, ranges_of
@@ -16,8 +24,10 @@ from umotemq.micromsg2 import MicroMsg2Client
 
 
 def _stream(arrivals: Iterable[int]) -> Numbers:
+    came = np.array(list(arrivals), np.int64)
+    ranges, _ = ranges_of(np.zeros_like(came), came)
     numbers = Numbers()
-    numbers.take(ranges_of(np.array(list(arrivals), np.int64)))
+    numbers.take([(first, last) for first, last in ranges.tolist()])
     return numbers
 
 
@@ -40,6 +50,8 @@ def test_what_is_lost_between_two_connections_is_seen() -> None:
 def test_what_is_sent_again_after_a_reconnection_is_a_copy_and_may_fill_a_gap() -> None:
     assert _told(range(500), range(490, 900)) == (1, 0, 10)
     assert _told(range(500), range(500 - MicroMsg2Client.window, 900)) == (1, 0, 100)
+    assert _told(range(1000), range(700, 1500)) == (1, 0, 300)
+    assert _told(range(5000), range(5000 - MOST_MESSAGES, 5100)) == (1, 0, MOST_MESSAGES)
     assert _told([*range(50), *range(51, 5000)], [50, *range(5000, 5100)]) == (1, 0, 0)
     assert _told([*range(50), *range(51, 5000)], [49, 50, *range(5000, 5100)]) == (1, 0, 1)
     assert _told(range(0, 200, 2), range(1, 200, 2)) == (1, 0, 0)  # two ways at once
@@ -49,6 +61,8 @@ def test_a_board_that_begins_anew_hides_no_loss_behind_what_came_before() -> Non
     assert _told(range(500), range(300)) == (2, 0, 0)
     assert _told(range(500), [*range(100), *range(110, 600)]) == (2, 10, 0)
     assert _told(range(500), range(3, 300)) == (2, 3, 0)  # the first three were lost
+    assert _told(range(500), range(200, 300)) == (2, 200, 0)  # more would have come twice
+    assert _told(range(5000), range(900, 1000)) == (2, 900, 0)
     assert _told(range(3, 500), range(1, 300)) == (2, 3 + 1, 0)
     # It passes the end of the count before it, and has lost what was last there.
     assert _told(range(10), [*range(8), *range(10, 30)]) == (2, 2, 0)
@@ -64,7 +78,7 @@ def test_of_a_board_that_is_older_than_the_tables_nothing_before_them_is_lost() 
 _CONNECTIONS = st.lists(
     st.tuples(
         st.integers(0, 20),  # numbers that are lost while there is no connection
-        st.integers(0, MOST_RESENT),  # that are sent again
+        st.integers(0, MOST_RESENT),  # that are sent again, but for most of what came if it is much
         st.lists(st.booleans(), min_size=1, max_size=80),  # what is sent: whether it comes
     ),
     min_size=1,
@@ -72,13 +86,14 @@ _CONNECTIONS = st.lists(
 )
 
 
-@given(_CONNECTIONS)
+@given(st.integers(70, 2500), _CONNECTIONS)
 def test_over_any_connections_of_one_count_the_gaps_are_what_never_came(
-    connections: list[tuple[int, int, list[bool]]],
+    following: int, connections: list[tuple[int, int, list[bool]]]
 ) -> None:
-    streams, came, following = [list(range(70))], set(range(70)), 70
+    streams, came = [list(range(following))], set(range(following))
     for lost, again, sent in connections:
-        first = max(max(came) + 1 - again, 1)
+        before = max(came) + 1
+        first = max(before - min(again, max(FEW_RESENT, before // 2)), 1)
         numbers = list(range(first, following)) if again else []
         following += lost
         comes = [*sent[:-1], True]

@@ -16,6 +16,7 @@ from pyspark_motemq.options import Options
 from pyspark_motemq.stream import StreamReader
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.journal_segment import JOURNAL, Segment, Sender, packet
+from tests.ports import port_for_later
 
 
 def _write(journal: Path, count: int, identity: uuid.UUID = JOURNAL) -> None:
@@ -129,11 +130,13 @@ def _urls(*brokers: BrokerProcess) -> str:
 
 
 def test_brokers_that_change_places_or_journals_are_refused(tmp_path: Path) -> None:
-    options = ("--listen", "auto://127.0.0.1:0", "--set", "journal.flush_s=0.001")
-    options = (*options, "--set", "journal.partitions=1")
+    options = ("--set", "journal.flush_s=0.001", "--set", "journal.partitions=1")
+    one_listens, other_listens = (
+        ("--listen", f"auto://127.0.0.1:{port_for_later()}", *options) for _ in range(2)
+    )
     with (
-        broker("--data", str(tmp_path / "a"), *options) as one,
-        broker("--data", str(tmp_path / "b"), *options) as other,
+        broker("--data", str(tmp_path / "a"), *one_listens) as one,
+        broker("--data", str(tmp_path / "b"), *other_listens) as other,
     ):
         _publish(one, 5)
         _publish(other, 50)
@@ -151,9 +154,7 @@ def test_brokers_that_change_places_or_journals_are_refused(tmp_path: Path) -> N
         # A task that was planned, and the broker begins anew before it runs.
         assert other.end() == (0, "")
         shutil.rmtree(tmp_path / "b")
-        port = other.ports["auto"]
-        again = ("--listen", f"auto://127.0.0.1:{port}", *options[2:])
-        with broker("--data", str(tmp_path / "b"), *again) as new:
+        with broker("--data", str(tmp_path / "b"), *other_listens) as new:
             _publish(new, 80)
             with pytest.raises(JournalError, match=r"answered 409: this is journal"):
                 for task in tasks:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from motemq_pipeline import rig, rollups
 from motemq_pipeline.delta import Table
 from motemq_pipeline.parquet_files import File, Target, collected, writing
-from motemq_pipeline.refresh import FROM_RIG, FROM_SILVER, ROLLUPS, Refresh, overlapping
+from motemq_pipeline.refresh import FROM_RIG, FROM_SILVER, Refresh, overlapping
 from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.schemas import TABLES
 from motemq_pipeline.storage import Storage
@@ -122,9 +122,9 @@ def _reading(number: int, at: datetime) -> tuple[Any, ...]:
 def _counting(calls: list[int]) -> Callable[[Any], Any]:
     really = rollups.by_minute
 
-    def by_minute(rows: Any) -> Any:
+    def by_minute(rows: Any, many: int) -> Any:
         calls.append(rows.count())
-        return really(rows)
+        return really(rows, many)
 
     return by_minute
 
@@ -208,7 +208,7 @@ def test_a_refresh_reads_hours_that_changed_and_leaves_the_files_of_others(
     before = {file.path for file in minutes.files()}
     assert len(before) == 3
     read: list[int] = []
-    monkeypatch.setitem(ROLLUPS, "gold_rollup_minute", _counting(read))
+    monkeypatch.setattr(rollups, "by_minute", _counting(read))
     tables.add([_reading(60, _NOON + hour)])
     refresh.follow()
     assert read == [11]  # of 31

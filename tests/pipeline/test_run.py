@@ -31,6 +31,7 @@ from motemq_pipeline.streams import Streams
 from tests.host_broker.net.broker_process import broker
 from tests.pipeline.conftest import Tables, rows_of
 from tests.pipeline.desk import MESSAGES, Sender, reading, write_journal, write_rig, write_segment
+from tests.ports import port_for_later
 
 _END_S = 400.0
 pytestmark = pytest.mark.timeout(900)  # two Sparks, on a machine that may have much else to do
@@ -200,12 +201,12 @@ def test_a_broker_that_dies_with_a_batch_under_way_holds_up_no_other(
     kill, published = threading.Event(), threading.Event()
 
     with ExitStack() as running:
-        ports = dict.fromkeys(("one", "other"), 0)
+        ports = {name: port_for_later() for name in ("one", "other")}
 
         def start(name: str) -> ExitStack:
             alive = running.enter_context(ExitStack())
             argv = ("--data", str(tmp_path / name), "--listen", f"auto://127.0.0.1:{ports[name]}")
-            ports[name] = alive.enter_context(broker(*argv, *_BROKER[2:])).ports["auto"]
+            alive.enter_context(broker(*argv, *_BROKER[2:]))
             return alive
 
         start("one")

@@ -6,25 +6,37 @@ from hypothesis import strategies as st
 
 from motemq_pipeline.sequence_numbers import MOST_MISSING, Numbers, ranges_of
 
-_NUMBERS = st.lists(st.integers(0, 60), max_size=40)
+_STREAMS = 3
+# Of each: its stream and its number.
+_ARRIVALS = st.lists(st.tuples(st.integers(0, _STREAMS - 1), st.integers(0, 60)), max_size=80)
 
 
-@given(st.lists(_NUMBERS, max_size=8))
-def test_what_is_missing_is_what_did_not_come(batches: list[list[int]]) -> None:
-    numbers, came = Numbers(), set[int]()
+@given(st.lists(_ARRIVALS, max_size=8))
+def test_what_is_missing_is_what_did_not_come(batches: list[list[tuple[int, int]]]) -> None:
+    each, all_came = [Numbers() for _ in range(_STREAMS)], [set[int]() for _ in range(_STREAMS)]
     for batch in batches:
-        numbers.take(ranges_of(np.array(batch, np.int64)))
-        if numbers.first is not None:  # as tables keep it
-            numbers = Numbers.from_text(numbers.first, numbers.expected, numbers.to_text())
-        came |= set(batch)
-        missing = set(range(min(came, default=0), max(came, default=-1) + 1)) - came
-        found = [n for first, last in numbers.missing for n in range(first, last + 1)]
-        assert found == sorted(missing)
-        assert numbers.gaps == len(missing)
-        assert numbers.first == min(came, default=None)
-        assert numbers.expected == max(came, default=-1) + 1
-        assert numbers.different == len(came)
-        assert [n for low, high in numbers.arrived() for n in range(low, high + 1)] == sorted(came)
+        arrived = np.array(batch, np.int64).reshape(-1, 2)
+        ranges, of_stream = ranges_of(arrived[:, 0], arrived[:, 1])
+        for stream, came in enumerate(all_came):
+            of_it = ranges[of_stream == stream].tolist()
+            each[stream].take([(first, last) for first, last in of_it])
+            came |= {number for of, number in batch if of == stream}
+            each[stream] = _as_expected(each[stream], came)
+
+
+def _as_expected(numbers: Numbers, came: set[int]) -> Numbers:
+    """Look at what is known of the numbers that came; return it as tables keep it."""
+    if numbers.first is not None:
+        numbers = Numbers.from_text(numbers.first, numbers.expected, numbers.to_text())
+    missing = set(range(min(came, default=0), max(came, default=-1) + 1)) - came
+    found = [n for first, last in numbers.missing for n in range(first, last + 1)]
+    assert found == sorted(missing)
+    assert numbers.gaps == len(missing)
+    assert numbers.first == min(came, default=None)
+    assert numbers.expected == max(came, default=-1) + 1
+    assert numbers.different == len(came)
+    assert [n for low, high in numbers.arrived() for n in range(low, high + 1)] == sorted(came)
+    return numbers
 
 
 def test_of_very_many_gaps_the_oldest_are_only_counted() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.storage import Storage, first_words, refuse_secrets
+from tests.ports import port_for_later
 
 _START_S = 120.0
 
@@ -72,9 +73,7 @@ def test_a_store_that_lets_two_writers_win_is_refused(
 ) -> None:
     """A real one: it looks whether an object is there, and writes it then."""
     (tmp_path / "tables").mkdir()  # the bucket
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = port_for_later()
     argv = [str(Path(sys.executable).parent / "nanio"), "serve", "--data-dir", str(tmp_path)]
     argv += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
     named = {"ACCESS_KEY": "motemq", "SECRET_KEY": "not-so-secret"}

@@ -2,6 +2,7 @@
 
 import bisect
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from motemq_pipeline import gold
+from motemq_pipeline import gold, rollups
 from motemq_pipeline.registry import load_registry
-from motemq_pipeline.rollups import by_hour, by_minute, by_simulated_time, by_sorting
+from motemq_pipeline.rollups import by_hour, by_minute
 from motemq_pipeline.schemas import TABLES
 from motemq_pipeline.sequence_numbers import stream_states
 
@@ -96,23 +98,34 @@ def test_few_readings_have_the_percentiles_that_they_have(spark: SparkSession) -
     assert [minute[name] for name in ("p50", "p95", "p99")] == [100.0, 190.0, 198.0]
 
 
-def test_windows_of_simulated_time_are_sorted_once_for_groups_and_files(
-    spark: SparkSession,
+def test_more_readings_are_of_more_tasks_and_an_hour_of_a_board_is_of_one(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readings: list[_Reading] = [("a", 1, "t", seq, float(seq), 1.0) for seq in (0, 1, 1, 2)]
-    windows = by_simulated_time(_silver(spark, readings))
-    with by_sorting(spark):
-        plan = windows._jdf.queryExecution().executedPlan().toString()
-        counted = [row["count"] for row in _rows(windows)]
-    assert counted == [3]
-    assert "SortAggregate" in plan
-    assert "HashAggregate" not in plan
-    assert plan.count("Sort [") == 2  # one finds copies
-    # What is planned after it is as before, also when something failed.
-    with pytest.raises(ValueError, match="it"), by_sorting(spark):
+    monkeypatch.setattr(rollups, "READINGS_OF_TASK", 100)
+    readings: list[_Reading] = [
+        (board, 1, "t", n, 3600.0 * hour, 1.0) for board in "abcde" for hour in (0, 1)
+        for n in range(100)
+    ]  # fmt: skip
+    task = F.spark_partition_id().alias("task")
+    for ranges in (False, True):
+        rows = rollups.together(_silver(spark, readings), len(readings), ranges)
+        assert rows.rdd.getNumPartitions() == 10
+        found = rows.select("board", "event_time", task).distinct().collect()
+        assert len(found) == 10
+        assert len({row["task"] for row in found}) > 2
+    hours = defaultdict(set)
+    for row in found:
+        hours[row["task"]].add(row["event_time"])
+    assert sum(map(len, hours.values())) <= len(hours) + 1  # files have one hour; one may have two
+
+
+def test_limits_of_batches_are_as_before_after_a_table_was_made(spark: SparkSession) -> None:
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before = spark.conf.get(name)
+    with pytest.raises(ValueError, match="it"), rollups.batches_by_rows(spark):
+        assert spark.conf.get(name) == str(2**31 - 1)  # the one by which Spark does not count
         raise ValueError("it")
-    after = by_simulated_time(_silver(spark, readings))._jdf.queryExecution().executedPlan()
-    assert "HashAggregate" in after.toString()
+    assert spark.conf.get(name) == before != str(2**31 - 1)
 
 
 def test_streams_are_joined_with_what_was_known_of_them(spark: SparkSession) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ import pytest
 from benchmarks.faults.processes import descendants, kill_all
 from motemq_pipeline.delta import Table
 from motemq_pipeline.storage import Storage
+from tests.ports import port_for_later
 
 _PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
 _END_S = 600.0
@@ -103,9 +103,7 @@ def _terminal(folder: Path) -> Iterator[_Terminal]:
 @pytest.mark.alone
 @pytest.mark.timeout(1500)  # a Spark, on a machine that may be busy
 def test_the_tutorial_runs(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(port_for_later())
     for block in _blocks("toml"):
         name = block.splitlines()[0].removeprefix("# ")
         (tmp_path / name).write_text(block.replace("8765", port))

@@ -1,11 +1,13 @@
 """Close connections from which nothing has come for long."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from host_broker.net.connection.connection import Connection
 from host_broker.outputs import Close, ConnectionId
 
+_AT_ONCE = 256  # connections are looked at, then others have their turn
 _LOOKS = 4  # per timeout; a connection lives at most a quarter longer than it may
 
 
@@ -33,16 +35,29 @@ class IdleTimeout:
         loop.call_later(self._timeout_s / _LOOKS, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        silent: dict[ConnectionId, int] = {}
-        for connection in list(self._connections.values()):
-            if connection.protocol != self._protocol:
+        self._look_on(loop, iter(list(self._connections)), {})
+
+    def _look_on(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        rest: Iterator[ConnectionId],
+        silent: dict[ConnectionId, int],
+    ) -> None:
+        """Look at the next of those that were there when this look began."""
+        some = list(islice(rest, _AT_ONCE))
+        for number in some:
+            connection = self._connections.get(number)
+            if connection is None or connection.protocol != self._protocol:
                 continue
             if connection.heard or connection.on_hold:
                 connection.heard = False
                 continue
-            looks = silent[connection.id] = self._silent.get(connection.id, 0) + 1
+            looks = silent[number] = self._silent.get(number, 0) + 1
             if looks == _LOOKS:
                 reason = f"nothing came for {self._timeout_s:g} s (idle_timeout_s)"
-                self._close(Close(connection.id, reason, abort=True))
+                self._close(Close(number, reason, abort=True))
+        if some:
+            loop.call_soon(self._look_on, loop, rest, silent)
+            return
         self._silent = silent
         self.start(loop)

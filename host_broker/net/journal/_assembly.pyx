@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 
-from host_broker.net.journal.assembly import Assembled
+from host_broker.net.journal.assembly import LONG_BODY, Assembled
 from host_broker.net.journal.checksum import crc32
 from host_broker.net.journal.mark import PROTOCOL, is_mark
 
@@ -45,7 +45,9 @@ cdef enum:
     COLUMN_BYTES = 20  # of a record
     BLOCK_HEADER = 48
     BEHIND_CRC = 12  # of a block: what its CRC covers begins here
-    SMALL = 4096  # bytes of a body; a copy of less costs less than a buffer of its own
+    FIRST_BODIES = 1024  # bytes
+
+cdef Py_ssize_t LONG = LONG_BODY
 
 
 cdef inline uint32_t big_endian(const uint8_t *at) noexcept nogil:
@@ -53,6 +55,15 @@ cdef inline uint32_t big_endian(const uint8_t *at) noexcept nogil:
         (<uint32_t> at[0] << 24) | (<uint32_t> at[1] << 16)
         | (<uint32_t> at[2] << 8) | <uint32_t> at[3]
     )
+
+
+cdef char *append_body(object body, Py_ssize_t size, char *to) except NULL:
+    """Copy the bytes of a body; returns where they end."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    memcpy(to, view.buf, size)
+    PyBuffer_Release(&view)
+    return to + size
 
 
 cdef class _Open:
@@ -69,19 +80,22 @@ cdef class _Open:
     cdef Py_ssize_t record_capacity, messages, message_capacity
     cdef Py_ssize_t clients_length, body_bytes
     cdef uint64_t latest
+    cdef char *bodies  # all but long ones, back to back
+    cdef Py_ssize_t copied, body_capacity
+    cdef list long_bodies  # each with how many bytes of the others are before it
     cdef list clients
-    cdef list bodies
     cdef object mark
     cdef Py_ssize_t partition
 
     def __cinit__(self):
         self.clients = []
-        self.bodies = []
+        self.long_bodies = []
         self.mark = ""
 
     def __dealloc__(self):
         free(self.times)
         free(self.lengths)
+        free(self.bodies)
 
     cdef int room_for_record(self) except -1:
         """The columns of records are one piece of memory, which begins with the times."""
@@ -120,6 +134,20 @@ cdef class _Open:
         self.message_capacity = capacity
         return 0
 
+    cdef int room_for_body(self, Py_ssize_t size) except -1:
+        cdef Py_ssize_t capacity = self.body_capacity if self.body_capacity else FIRST_BODIES
+        cdef void *fresh
+        if self.copied + size <= self.body_capacity:
+            return 0
+        while capacity < self.copied + size:
+            capacity *= 2
+        fresh = realloc(self.bodies, capacity)
+        if fresh == NULL:
+            raise MemoryError
+        self.bodies = <char *> fresh
+        self.body_capacity = capacity
+        return 0
+
     cdef char *record_columns(self, char *to, Py_ssize_t room) noexcept:
         """Write down the columns of records, each with ``room`` for so many; returns the end."""
         memcpy(to, self.times, 8 * self.records)
@@ -144,6 +172,8 @@ cdef class _Open:
         cdef bytes name = b""
         self.room_for_record()
         self.room_for_messages(count)
+        if size < LONG:
+            self.room_for_body(size)
         # What may be refused comes first: a block has a record wholly or not at all.
         if count == 1:
             self.lengths[self.messages] = <uint32_t> size
@@ -165,7 +195,11 @@ cdef class _Open:
         self.client_lengths[at] = <uint16_t> PyBytes_GET_SIZE(name)
         if time_ns > self.latest:
             self.latest = time_ns
-        self.bodies.append(body)
+        if size < LONG:
+            append_body(body, size, self.bodies + self.copied)
+            self.copied += size
+        else:
+            self.long_bodies.append((self.copied, body))
         self.body_bytes += size
         self.messages += count
         self.records += 1
@@ -210,37 +244,45 @@ cdef class _Open:
         return head
 
     cdef int copy_bodies(self, char *to) except -1:
-        cdef Py_buffer view
-        for body in self.bodies:
-            PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
-            memcpy(to, view.buf, view.len)
-            to += view.len
-            PyBuffer_Release(&view)
+        """Write down all bodies, in order."""
+        cdef Py_ssize_t begun = 0, at
+        for at, body in self.long_bodies:
+            memcpy(to, self.bodies + begun, at - begun)
+            to = append_body(body, len(body), to + at - begun)
+            begun = at
+        memcpy(to, self.bodies + begun, self.copied - begun)
         return 0
 
     cdef Py_ssize_t columns_length(self) noexcept:
         return COLUMN_BYTES * self.records + 4 * self.messages + self.clients_length
 
     cdef object take(self):
+        """A long body is a part as it is; what is before it, or between two, is another one."""
         cdef Py_ssize_t columns = self.columns_length()
-        cdef Py_ssize_t length = columns + self.body_bytes
-        cdef bint joined = self.records > 1
-        cdef bytes whole = PyBytes_FromStringAndSize(NULL, length if joined else columns)
-        cdef char *bodies = self.columns(PyBytes_AS_STRING(whole))
-        parts = [whole]
-        if joined:
-            self.copy_bodies(bodies)
-        else:
-            parts.append(self.bodies[0])
+        cdef Py_ssize_t begun = 0, at
+        cdef list parts = []
+        cdef bytes joined
+        cdef char *to
+        for at, body in [*self.long_bodies, (self.copied, None)]:
+            if at > begun or not parts:
+                joined = PyBytes_FromStringAndSize(NULL, at - begun + (0 if parts else columns))
+                to = PyBytes_AS_STRING(joined)
+                if not parts:
+                    to = self.columns(to)
+                memcpy(to, self.bodies + begun, at - begun)
+                parts.append(joined)
+            if body is not None:
+                parts.append(body)
+            begun = at
         return Assembled(
             self.partition, self.records, self.messages, self.latest, self.clients_length,
-            length, parts, self.mark,
+            columns + self.body_bytes, parts, self.mark,
         )
 
     cdef int append_whole(self, list parts, list numbers, uint32_t mark) except -1:
         """Append the block, header and all, to ``parts``, and move its partition's number on."""
         cdef Py_ssize_t columns = self.columns_length()
-        cdef bint joined = self.records > 1 or self.body_bytes <= SMALL
+        cdef bint joined = self.records > 1 or not self.long_bodies
         cdef Py_ssize_t size = BLOCK_HEADER + columns + (self.body_bytes if joined else 0)
         cdef bytes whole = PyBytes_FromStringAndSize(NULL, size)
         cdef char *head = PyBytes_AS_STRING(whole)
@@ -266,8 +308,9 @@ cdef class _Open:
         crc = crc32(PyMemoryView_FromMemory(head + BEHIND_CRC, size - BEHIND_CRC, PyBUF_READ))
         parts.append(whole)
         if not joined:
-            crc = crc32(self.bodies[0], crc)
-            parts.append(self.bodies[0])
+            _, body = self.long_bodies[0]
+            crc = crc32(body, crc)
+            parts.append(body)
         memcpy(head + 8, &crc, 4)
         numbers[self.partition] = first + <uint64_t> self.messages
         return 0

@@ -4,7 +4,7 @@
 possible, and ``python_whole_blocks`` that of ``_assembly.whole_blocks``; they give the same answers
 (tests/host_broker/net/test_journal_assembly.py). The thread that writes shares the interpreter with
 the event loop: what it did for hundreds of records at once, a publication would wait for. So the
-loop fills the columns as records come, which costs the same in all.
+loop fills the columns as records come, and copies bodies unless they are long.
 ``MOTEMQ_PURE_PYTHON=1`` in the environment leaves the compiled one out.
 """
 
@@ -24,6 +24,9 @@ from host_broker.net.journal.mark import PROTOCOL, is_mark
 from host_broker.outputs import Buffer, Record
 
 _PACKETS, _WITH_PROPERTIES = 1, 2
+# Bytes of a body that is kept as it is until it is written. Shorter ones are copied when they come:
+# the thread would find each of hundreds in another place of a memory that only the loop has near.
+LONG_BODY = 32 * 1024
 _LONGEST_CLIENT = 65535
 _HEADER = Struct(">BBI")
 _LENGTH = Struct(">I")
@@ -148,7 +151,18 @@ def _block(partition: int, block: _Open) -> Assembled:
     bodies: list[Buffer] = [record.body for record in records]
     head = b"".join([pack_column(column) for column in columns]) + names
     length = len(head) + block.size
-    parts: list[Buffer] = [head, bodies[0]] if len(bodies) == 1 else [b"".join([head, *bodies])]
+    parts: list[Buffer] = []
+    joined: list[Buffer] = [head]
+    for body in bodies:
+        if len(body) < LONG_BODY:
+            joined.append(body)
+            continue
+        if joined:
+            parts.append(b"".join(joined))
+            joined = []
+        parts.append(body)
+    if joined:
+        parts.append(b"".join(joined))
     marks = [
         record.client
         for record in records

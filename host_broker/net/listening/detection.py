@@ -264,7 +264,7 @@ class TlsDetector(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._context.pending.add(self)
+        self._context.pending.add(self, agreed=True)
 
     def data_received(self, data: bytes) -> None:
         if self._transport.is_closing():

@@ -16,7 +16,8 @@ _REFUSED_S = 2.0  # for a refused client to read why
 _GRACE_S = 0.1
 _REFUSALS = {NOBODY: "unknown", "tls": "no certificate"}
 # And while the kernel's queue is crowded: whoever comes out of it has spent the rest there, and its
-# first words are there, too. They have to be looked at, no more.
+# first words are there, too. They have to be looked at, no more. Those who have just finished a TLS
+# handshake have not: they have the whole of it.
 _LOOK_S = 0.01
 
 
@@ -60,14 +61,18 @@ class PendingConnections:
         self._log = RateLimitedLog(self._loop.call_later)
         self._timers: dict[PendingConnection, asyncio.TimerHandle] = {}
         self._since: dict[PendingConnection, float] = {}  # the oldest first
+        self._agreed: set[PendingConnection] = set()  # those that came by ``agreed``
 
     def __len__(self) -> int:
         """How many wait."""
         return len(self._timers)
 
-    def add(self, connection: PendingConnection, *, tls: bool = False) -> None:
+    def add(
+        self, connection: PendingConnection, *, tls: bool = False, agreed: bool = False
+    ) -> None:
         """Let one wait, instead of the oldest if need be; ``tls``: only TLS is spoken there, and
-        ``net.tls_handshake_s`` is its limit.
+        ``net.tls_handshake_s`` is its limit. ``agreed``: its TLS handshake is just over, so it
+        could not say anything yet.
         """
         settings = self._live.net
         self.make_room()
@@ -75,6 +80,8 @@ class PendingConnections:
         too_late = self._silent if tls else self._too_late
         self._timers[connection] = self._loop.call_later(limit_s, too_late, connection)
         self._since[connection] = self._clock()
+        if agreed:
+            self._agreed.add(connection)
 
     def make_room(self, *, crowded: bool = False) -> bool:
         """Return whether one more may come; if need be and possible the oldest has to go.
@@ -102,6 +109,7 @@ class PendingConnections:
         if timer is not None:
             timer.cancel()
             del self._since[connection]
+            self._agreed.discard(connection)
 
     def evict_oldest(self) -> Evicted:
         """End the one that has waited longest."""
@@ -137,18 +145,30 @@ class PendingConnections:
         self.refused["net.tls_handshake_s"] += 1
         self._evict(connection)
 
-    def _evict_older(self, grace_s: float) -> Evicted:
-        for _ in range(len(self._since)):
-            connection, since = next(iter(self._since.items()))
-            if self._clock() - since < grace_s:
-                return "not yet"
+    def _evict_older(self, queued_s: float) -> Evicted:
+        """End the one that has waited longest of those who had their time: ``queued_s``, but for
+        those whose handshake is just over."""
+        now = self._clock()
+        silent: PendingConnection | None = None
+        spoken: list[PendingConnection] = []
+        for connection, since in self._since.items():
+            waited_s = now - since
+            if waited_s < queued_s:
+                break
+            if waited_s < self._grace_s and connection in self._agreed:
+                continue
             if not connection.has_spoken():
-                self._evict(connection)
-                return "done"
+                silent = connection
+                break
+            spoken.append(connection)
+        for connection in spoken:
             # It is us who are late: on a busy machine many may come before it is its turn.
             del self._since[connection]
-            self._since[connection] = self._clock()
-        return "not yet" if self._since else "nobody"
+            self._since[connection] = now
+        if silent is None:
+            return "not yet" if self._since else "nobody"
+        self._evict(silent)
+        return "done"
 
     def _too_late(self, connection: PendingConnection) -> None:
         peer = connection.peer() or "a client"

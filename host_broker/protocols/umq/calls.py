@@ -522,11 +522,11 @@ class Calls:
     def _queues(self, call: int, arguments: _Arguments, now: float) -> Sequence[Command]:
         page = self._page(arguments, "")
         self._allow("subscribe", b"$/info/queues")
-        prefix, after = page.prefix.encode(), page.after.encode()
-        queues = self._shared.queues
-        names = sorted(name for name in queues if name.startswith(prefix) and name > after)
-        told = [_queue(queues[name]) for name in names[: page.limit]]
-        after = names[page.limit - 1] if len(names) > page.limit else None
+        view = self._shared.view
+        found = view.queues_behind(page.prefix.encode(), page.after.encode(), page.limit + 1)
+        told = [_queue(queue) for queue in found[: page.limit]]
+        more = len(found) > page.limit
+        after = found[page.limit - 1].name.decode(errors="replace") if more else None
         self._answer_page(call, "queues", told, after)
         return NOTHING
 
@@ -660,13 +660,13 @@ class Calls:
         call: int,
         name: str,
         told: Sequence[object],
-        after: int | str | bytes | None,
+        after: int | str | None,
         attachments: Sequence[bytes] = (),
     ) -> None:
         """Answer a part of something long; ``after``: where the next one begins, None: no more."""
         answer: dict[str, object] = {name: told, "more": after is not None}
         if after is not None:
-            answer["after"] = after.decode(errors="replace") if isinstance(after, bytes) else after
+            answer["after"] = after
         self._answer(call, answer, attachments)
 
     def _place(self, topic: bytes) -> str:

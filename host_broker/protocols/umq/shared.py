@@ -1,9 +1,6 @@
 """What all UMQ connections of a broker share."""
 
-from collections.abc import Mapping
-
 from host_broker.broker_view import BrokerView, CallTopics
-from host_broker.bus.queue import Queue
 from host_broker.bus.subscriptions import Interest
 from host_broker.protocol import BrokerContext
 from host_broker.protocols.umq.settings import UmqSettings
@@ -21,7 +18,6 @@ class UmqShared:
         self.settings = settings
         self.bus = context.bus
         self.held = context.held
-        self.queues: Mapping[bytes, Queue] = context.queues
         self.view: BrokerView = context.view
         self.dropped: Dropped = context.stats.dropped_of(NAME)
         self.version = version

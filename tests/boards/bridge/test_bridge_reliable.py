@@ -12,6 +12,7 @@ from typing import Any
 from tests.boards.bridge_process import running, status
 from tests.boards.serial_board import DEADLINE_S, Board
 from tests.host_broker.net.broker_process import BrokerProcess
+from tests.ports import port_for_later
 from umotemq.fmqp import FmqpClient
 from umotemq.reliable import Reliable
 from umotemq.tcp import Tcp
@@ -61,9 +62,9 @@ def _poll_until(client: Any, condition: Callable[[], bool]) -> None:
 def test_text_on_the_same_line_unplugging_and_a_broker_that_goes(tmp_path: Path) -> None:
     link = tmp_path / "usb-Pico-if00"
     uart = _Uart(Board(link))
-    broker = BrokerProcess("--ephemeral", "--listen", "fmqp://127.0.0.1:0")
-    port = broker.ports["fmqp"]
+    port = port_for_later()
     to = f"fmqp://127.0.0.1:{port}"
+    broker = BrokerProcess("--ephemeral", "--listen", to)
     arguments = ["bridge", "--serial", str(link), "--to", to, "--mode", "reliable"]
     heard: list[bytes] = []
     client = _client(uart)

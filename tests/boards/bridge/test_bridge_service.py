@@ -17,6 +17,7 @@ from tests.boards.bridge_process import motemq, running, status
 from tests.boards.serial_board import DEADLINE_S, Board, eventually
 from tests.host_broker.net.broker_process import BrokerProcess
 from tests.host_broker.net.certificates import Authority
+from tests.ports import port_for_later
 
 _SUBSCRIPTION, _WILL, _CACHE = 0x80, 0x08, 0x04
 
@@ -143,10 +144,11 @@ def test_a_port_in_use_is_told_with_the_process_that_has_it(tmp_path: Path) -> N
 def test_a_broker_that_restarts_is_found_again_and_the_beginning_is_kept(tmp_path: Path) -> None:
     board = Board(tmp_path / "board")
     runtime = tmp_path / "run"
-    with _broker() as broker:
-        port = broker.ports["fmqp"]
-        to = f"fmqp://127.0.0.1:{port}"
-        arguments = ["--serial", board.url, "--to", to, "--silence", "0.5"]
+    port = port_for_later()
+    to = f"fmqp://127.0.0.1:{port}"
+    with _broker(to) as broker:
+        # Silence, which ends a session too, is to be slower than this test on a busy machine.
+        arguments = ["--serial", board.url, "--to", to, "--silence", "4"]
         with running("bridge", *arguments, runtime=runtime) as bridge:
             bridge.wait_for("bridging")
             with _observer(port, "t/a") as client:

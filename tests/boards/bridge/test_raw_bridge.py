@@ -13,8 +13,10 @@ import pytest
 
 from boards.bridge.bridge import RawBridge
 from tests.boards.serial_board import DEADLINE_S, Board, FarEnd, eventually, receive
+from tests.ports import port_for_later
 
-_SILENCE_S = 0.3
+_SILENCE_S = 0.3  # where one is waited for
+_LONG_S = 2.0  # where there is to be none
 
 
 @pytest.fixture
@@ -31,12 +33,19 @@ def broker() -> Iterator[FarEnd]:
         yield broker
 
 
-def _bridge(board: Board, broker: FarEnd) -> RawBridge:
-    return RawBridge(board.url, 921600, *broker.address, silence_s=_SILENCE_S)
+def _bridge(board: Board, broker: FarEnd, silence_s: float = DEADLINE_S) -> RawBridge:
+    return RawBridge(board.url, 921600, *broker.address, silence_s=silence_s)
+
+
+def _fall_silent(bridge: RawBridge) -> None:
+    """Wait until the board is taken for silent; not before, however busy the machine is."""
+    bridge.silence_s = _SILENCE_S
+    assert bridge.wait_idle(DEADLINE_S)
+    bridge.silence_s = DEADLINE_S
 
 
 def test_no_session_before_the_first_byte(board: Board, broker: FarEnd) -> None:
-    with _bridge(board, broker):
+    with _bridge(board, broker, _SILENCE_S):
         assert not select.select([broker.listener], [], [], 3 * _SILENCE_S)[0]
         board.send(b"!")
         with broker.accept() as session:
@@ -67,13 +76,13 @@ def test_every_byte_arrives_unchanged_both_ways_at_once(board: Board, broker: Fa
 def test_silence_is_seen_as_a_clean_close_and_the_next_byte_reconnects(
     board: Board, broker: FarEnd
 ) -> None:
-    with _bridge(board, broker) as bridge:
+    with _bridge(board, broker, _SILENCE_S) as bridge:
+        began = time.monotonic()
         board.send(b"one")
         with broker.accept() as session:
             assert receive(session, 3) == b"one"
-            began = time.monotonic()
             assert session.recv(1) == b""  # FIN, not a reset
-            assert time.monotonic() - began > _SILENCE_S * 0.5
+            assert time.monotonic() - began >= _SILENCE_S
         assert bridge.wait_idle(DEADLINE_S)
         board.send(b"two")
         with broker.accept() as session:
@@ -82,15 +91,15 @@ def test_silence_is_seen_as_a_clean_close_and_the_next_byte_reconnects(
 
 
 def test_keepalives_keep_the_session(board: Board, broker: FarEnd) -> None:
-    with _bridge(board, broker) as bridge:
+    with _bridge(board, broker, _LONG_S) as bridge:
         board.send(b"k")
         with broker.accept() as session:
-            until = time.monotonic() + 5 * _SILENCE_S
+            until = time.monotonic() + 1.5 * _LONG_S
             count = 1
             while time.monotonic() < until:
                 board.send(b"k")
                 count += 1
-                time.sleep(_SILENCE_S / 5)
+                time.sleep(_LONG_S / 40)
             assert receive(session, count) == b"k" * count
             assert bridge.counters.sessions == 1
             assert bridge.counters.silences == 0
@@ -115,10 +124,10 @@ def test_a_stream_is_never_entered_in_the_middle(board: Board, broker: FarEnd) -
             assert receive(session, 5) == b"begin"
         # The broker has closed; the board, which cannot know, goes on for a while.
         eventually(lambda: bridge.counters.broker_closes == 1)
-        for _ in range(5):
+        for number in range(1, 6):
             board.send(b"middle")
-            time.sleep(_SILENCE_S / 5)
-        assert bridge.wait_idle(DEADLINE_S)
+            eventually(lambda number=number: bridge.counters.dropped_bytes == 6 * number)
+        _fall_silent(bridge)
         board.send(b"anew")
         with broker.accept() as session:
             assert receive(session, 4) == b"anew"
@@ -133,22 +142,20 @@ def test_a_reset_by_the_broker_ends_the_session_only(board: Board, broker: FarEn
         session.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         session.close()
         eventually(lambda: bridge.counters.broker_closes == 1)
-        assert bridge.wait_idle(DEADLINE_S)
+        _fall_silent(bridge)
         board.send(b"y")
         with broker.accept() as session:
             assert receive(session, 1) == b"y"
 
 
 def test_no_broker_is_reported_and_tried_again(board: Board, broker: FarEnd) -> None:
-    free = socket.create_server(("127.0.0.1", 0))
-    address = free.getsockname()
-    free.close()
+    address = ("127.0.0.1", port_for_later())
     lines: list[str] = []
-    bridge = RawBridge(board.url, 921600, *address, silence_s=_SILENCE_S, report=lines.append)
+    bridge = RawBridge(board.url, 921600, *address, silence_s=DEADLINE_S, report=lines.append)
     with bridge:
         board.send(b"lost")
-        eventually(lambda: bridge.counters.connect_failures == 1)
-        assert bridge.wait_idle(DEADLINE_S)
+        eventually(lambda: bridge.counters.connect_failures >= 1)
+        _fall_silent(bridge)
         with socket.create_server(address) as listener:
             listener.settimeout(DEADLINE_S)
             board.send(b"found")
@@ -209,7 +216,7 @@ def test_a_board_that_does_not_read_blocks_neither_the_other_direction_nor_the_e
                 data += session.recv(65536)
             began = time.monotonic()
             bridge.stop()
-            assert time.monotonic() - began < 5.0
+            assert time.monotonic() - began < 20.0
             assert not bridge.running
 
 
@@ -217,7 +224,7 @@ def test_sessions_come_and_go_without_leaving_anything(board: Board, broker: Far
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))
 
-    with RawBridge(board.url, 921600, *broker.address, silence_s=_SILENCE_S) as bridge:
+    with _bridge(board, broker) as bridge:
         counts = []
         for number in range(24):
             board.send(b"x")
@@ -228,8 +235,9 @@ def test_sessions_come_and_go_without_leaving_anything(board: Board, broker: Far
                 elif number % 3 == 1:
                     session.close()
                 else:
+                    bridge.silence_s = _SILENCE_S
                     assert session.recv(1) == b""
-            assert bridge.wait_idle(DEADLINE_S)
+            _fall_silent(bridge)
             counts.append(descriptors())
         # A session that has just closed may still be waiting for the other side to close.
         assert min(counts[-6:]) <= min(counts[:6])

@@ -11,7 +11,7 @@ from boards.bridge.bridge import RawBridge
 from boards.serial_port import PortError
 from tests.boards.serial_board import DEADLINE_S, Board, FarEnd, eventually, receive
 
-_SILENCE_S = 0.3
+_SILENCE_S = DEADLINE_S  # no session here ends by silence
 
 
 @pytest.fixture

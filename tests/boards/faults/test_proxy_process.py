@@ -13,7 +13,7 @@ import pytest
 from boards.faults.control import ProxyControl, ProxyError, Route
 from boards.faults.process import FaultProxy, can_stand_at
 
-_WAIT_S = 10.0
+_WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")

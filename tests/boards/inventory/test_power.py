@@ -1,8 +1,12 @@
 """Power by each driver, and the reset ladder on boards that hang."""
 
+import contextlib
 import os
 import pty
 import select
+import socket
+import sys
+import threading
 import tty
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +19,7 @@ from boards.inventory.board_file import Power, load_board
 from boards.inventory.power import PowerError, switch
 from boards.inventory.target import BoardHandle
 from boards.repl import NoReply, Repl
+from boards.serial_port import PortRefused, SerialPort
 from boards.session.reset_ladder import NotBack, admit, bring_back
 from boards.virtual.board import VirtualBoard
 from tests.boards.desk_files import desk_board, running_esp32
@@ -69,8 +74,11 @@ def test_a_relay_gets_its_four_bytes() -> None:
     try:
         for on, order in ((True, [0xA0, 2, 1, 0xA3]), (False, [0xA0, 2, 0, 0xA2])):
             switch(Power("relay", serial_url=os.ttyname(slave), port=2), on=on)
-            assert select.select([master], [], [], 10)[0]
-            assert os.read(master, 100) == bytes(order)
+            said = b""
+            while len(said) < len(order):
+                assert select.select([master], [], [], 10)[0]
+                said += os.read(master, 100)
+            assert said == bytes(order)
     finally:
         os.close(master)
         os.close(slave)
@@ -136,3 +144,39 @@ def test_a_board_that_does_not_come_back_is_marked_with_each_rung(
         assert tools.calls() == [["strip", "off"], ["strip", "on"]]
         with pytest.raises(unresponsive.Unresponsive, match=r"p is wedged since .*power: "):
             admit(board, tap=None, progress=str, state_dir=tmp_path)
+
+
+def test_a_port_that_somebody_has_taken_meanwhile_is_no_wedged_board(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is known of the board then."""
+    for name in ("_ASK_S", "_BACK_S"):
+        monkeypatch.setattr(f"boards.session.reset_ladder.{name}", 0.5)
+    with (
+        SilentBoard() as silent,
+        socket.create_server(("127.0.0.1", 0)) as switch,
+        contextlib.ExitStack() as stack,
+    ):
+        code = f"import socket; socket.create_connection({switch.getsockname()!r}).recv(1)"
+        path = tmp_path / "p.toml"
+        path.write_text(
+            f'id = "p"\nmodel = "ESP32_GENERIC"\nserial_url = "{silent.url}"\n'
+            '[identity]\nmac = "240ac4123456"\n[reset]\norder = ["power", "rts"]\n'
+            '[power]\ndriver = "command"\noff = ["true"]\noff_s = 0.01\n'
+            f'on = ["{sys.executable}", "-c", "{code}"]\n'
+        )
+
+        def take_it_once_it_is_on() -> None:
+            peer = switch.accept()[0]
+            stack.enter_context(contextlib.closing(SerialPort.open(silent.url)))
+            peer.close()
+
+        taker = threading.Thread(target=take_it_once_it_is_on)
+        taker.start()
+        rungs: list[str] = []
+        board = BoardHandle(load_board(path))
+        with pytest.raises(PortRefused, match="in use by this very program"):
+            admit(board, tap=None, progress=rungs.append, state_dir=tmp_path)
+        taker.join()
+    assert rungs == ["reset: power"]
+    assert unresponsive.why(tmp_path, "p") == ""

@@ -25,7 +25,7 @@ from tests.client_upy.example_board import fmqp
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 
 _S = 60.0
-_PATIENCE_S = 2.0
+_PATIENCE_S = 5.0  # an emulated board on a busy machine may say nothing for seconds
 _COUNT = 100
 # All that means something to a REPL, and to the link; and the zeros that end its frames.
 _PAYLOADS = [bytes((3, 10, 16, 0, 1, 2, 4, 5, 13, 26, 255)) + b"%d" % n for n in range(_COUNT)]
@@ -34,7 +34,7 @@ from umotemq.console import Console
 from umotemq.fmqp import FmqpClient
 from umotemq.reliable import Reliable
 
-client = FmqpClient(Reliable(Console(), 2000), keepalive_ms=500, retry_ms=200, retry_max_ms=400)
+client = FmqpClient(Reliable(Console(), 5000), keepalive_ms=500, retry_ms=200, retry_max_ms=400)
 
 def came(topic, payload):
     if payload == b"fail":
@@ -180,7 +180,7 @@ def test_messages_and_prints_share_the_cable(
         assert echoes == _PAYLOADS
         wanted = b"".join(b"got %d\r\n" % len(payload) for payload in _PAYLOADS)
         while not printed.endswith(wanted):
-            more = console.read(5)
+            more = console.read(_S)
             assert more, printed
             printed += more
     say(f"{board.address.kind}: {_COUNT} messages there and back in {took_s:.2f} s")
@@ -197,7 +197,7 @@ def test_mpremote_gets_the_prompt_beside_the_bridge_and_the_link_comes_back(
     began = time.monotonic()
     assert _mpremote(bridge.console, "resume", "exec", "print(6 * 7)").strip() == "42"
     _hear(desk, "status", b"gone")
-    assert time.monotonic() - began < _PATIENCE_S + 5
+    assert time.monotonic() - began < _PATIENCE_S + 20
     _mpremote(bridge.console, "resume", "exec", "--no-follow", "import machine; machine.reset()")
     _await_program(desk)
 
@@ -241,6 +241,6 @@ def test_a_power_cut_is_noticed_within_the_patience(
     board.control.power(on=False)
     began = time.monotonic()
     _hear(desk, "status", b"gone")
-    assert time.monotonic() - began < _PATIENCE_S + 1
+    assert time.monotonic() - began < _PATIENCE_S + 5
     board.control.power(on=True)
     _hear(desk, "status", b"here")

@@ -58,7 +58,7 @@ def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
             # --force: each life writes flash, so that some die in the middle of it.
             _kill_after(at_s, rig_command(out, broker, "--rig", str(rig), "--force", *_CHECKS))
             where = f"kill {number}, after {at_s:.2f} of {whole_s:.2f} s, seed {seed}"
-            eventually(lambda: not _left_over(out), 20, f"{where}: {_left_over(out)}")
+            eventually(lambda: not _left_over(out), 60, f"{where}: {_left_over(out)}")
             for id in _BOARDS:
                 assert holder(tmp_path / ".rig", id) is None, where
                 assert unresponsive.why(tmp_path / ".rig", id) == "", where

@@ -1,12 +1,12 @@
 """What a person may type wrong at ``motemq rig run``."""
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.boards.desk_files import motemq_rig, write_rig
 from tests.boards.rig_process import Broker, run_rig
+from tests.ports import port_for_later
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,7 @@ def test_a_board_that_is_not_on_the_desk_is_named_with_those_that_are(
 def test_a_broker_that_is_not_there_is_a_rig_fault_before_anything_is_flashed(
     tmp_path: Path, option: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    port = port_for_later()
     said = motemq_rig(
         *("run", "--virtual", "rp2040:2", option, f"127.0.0.1:{port}", "--out", tmp_path / "out")
     )

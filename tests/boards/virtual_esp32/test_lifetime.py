@@ -85,7 +85,7 @@ def test_a_board_that_resets_for_ever_does_not_storm(
     running.control.reset()
     start = time.monotonic()
     while running.control.state()["boots"] < before + 4:
-        assert time.monotonic() - start < 20
+        assert time.monotonic() - start < 60
         time.sleep(0.02)
     assert time.monotonic() - start > 0.5  # at most five starts a second
     running.control.boot()

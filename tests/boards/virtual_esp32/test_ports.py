@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-def _await_state(board: VirtualBoard, state: str, within_s: float = 10.0) -> None:
+def _await_state(board: VirtualBoard, state: str, within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s
     while (seen := board.control.state()["state"]) != state:
         assert time.monotonic() < deadline, f"{seen}, not {state}"
@@ -87,8 +87,8 @@ def test_a_chip_held_in_reset_is_silent_and_boots_when_the_port_is_closed(
 def test_what_the_board_says_is_heard_at_every_plug(running: VirtualBoard) -> None:
     urls = running.address.serial_urls
     with (
-        serial.serial_for_url(urls["socket"], timeout=10) as tcp,
-        serial.serial_for_url(urls["pty"], timeout=10) as terminal,
+        serial.serial_for_url(urls["socket"], timeout=60) as tcp,
+        serial.serial_for_url(urls["pty"], timeout=60) as terminal,
     ):
         terminal.reset_input_buffer()
         tcp.write(b"\x03\r\x01")  # the raw REPL, which echoes nothing
@@ -108,14 +108,14 @@ def test_who_opens_a_flooded_terminal_hears_what_is_said_from_then_on(
     """Flushing its input makes room in the terminal, which wakes nobody."""
     url = running.address.serial_urls["pty"]
     with closing(SerialPort.open(url)) as port:
-        port.write_all(b"\x03\r\x01", 10)
+        port.write_all(b"\x03\r\x01", 60)
         _read_until(port, b"exit\r\n>")
-        port.write_all(b"while True: print('x' * 100)\n\x04", 10)
+        port.write_all(b"while True: print('x' * 100)\n\x04", 60)
         _read_until(port, b"xxx\r\n")
     for _ in range(3):
         time.sleep(0.7)  # until what nobody reads is dropped; a shorter wait passes too
         with closing(SerialPort.open(url)) as port:  # flushes
-            assert port.read(5.0)
+            assert port.read(60.0)
 
 
 @pytest.mark.parametrize("way", ["socket", "pty"])
@@ -123,9 +123,9 @@ def test_a_program_that_reads_slowly_loses_nothing(running: VirtualBoard, way: s
     """As at a baud rate: the board waits for its line."""
     count = 20_000
     with closing(SerialPort.open(running.address.serial_urls[way])) as port:
-        port.write_all(b"\x03\r\x01", 10)
+        port.write_all(b"\x03\r\x01", 60)
         _read_until(port, b"exit\r\n>")
-        port.write_all(b"for i in range(%d): print('line', i, '.' * 60)\n\x04" % count, 10)
+        port.write_all(b"for i in range(%d): print('line', i, '.' * 60)\n\x04" % count, 60)
         got = _read_until(port, b"\x04\x04>", pause_s=0.002)
     lines = got.removeprefix(b"OK").removesuffix(b"\x04\x04>").splitlines()
     assert [line.split()[1] for line in lines] == [b"%d" % i for i in range(count)]
@@ -137,11 +137,11 @@ def test_a_program_that_does_not_read_does_not_stop_the_board(running: VirtualBo
         closing(SerialPort.open(urls["socket"])) as idle,
         closing(SerialPort.open(urls["pty"])) as port,
     ):
-        port.write_all(b"\x03\r\x01", 10)
+        port.write_all(b"\x03\r\x01", 60)
         _read_until(port, b"exit\r\n>")
-        port.write_all(b"for i in range(200_000): print('.' * 100)\nprint('done')\n\x04", 10)
+        port.write_all(b"for i in range(200_000): print('.' * 100)\nprint('done')\n\x04", 60)
         _read_until(port, b"done\r\n\x04\x04>")
-        assert idle.read(10)
+        assert idle.read(60)
 
 
 def _read_until(port: SerialPort, end: bytes, *, pause_s: float = 0.0) -> bytes:

@@ -18,6 +18,7 @@ from firmware.node_files import compile_client
 from host_broker.client import Message, connect
 from tests.boards.bridge_process import Process, running, status
 from tests.host_broker.net.broker_process import BrokerProcess
+from tests.ports import port_for_later
 
 _INSTALL_S = 120.0
 _WAIT_S = 90.0
@@ -180,8 +181,8 @@ def test_boards_bridge_and_broker_may_all_restart(
     boards: list[VirtualBoard], tmp_path: Path, mode: str, say: Callable[[str], None]
 ) -> None:
     runtime, reliable = tmp_path / "run", mode == "reliable"
-    broker = BrokerProcess("--ephemeral", "--listen", "fmqp://127.0.0.1:0")
-    port = broker.ports["fmqp"]
+    port = port_for_later()
+    broker = BrokerProcess("--ephemeral", "--listen", f"fmqp://127.0.0.1:{port}")
     config = _config(tmp_path, boards, port, mode)
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: broker.end())

@@ -89,7 +89,7 @@ def test_a_program_keeps_its_terminal_through_a_reset(
     board: VirtualBoard, wait_for_boots: Callable[[VirtualBoard, int], None]
 ) -> None:
     boots = board.control.state()["boots"]
-    with serial.Serial(board.address.serial_url, timeout=5) as port:
+    with serial.Serial(board.address.serial_url, timeout=60) as port:
         port.write(b"\r\x03")
         assert port.read_until(b">>> ").endswith(b">>> ")
         board.control.reset()
@@ -146,7 +146,7 @@ def test_a_pin_interrupt_fires_at_the_edge(board: VirtualBoard) -> None:
         "while not edges: time.sleep_ms(5)\nprint('edge', edges[0])\n"
     )
     board.control.set_gpio(19, False)
-    with serial.Serial(board.address.serial_url, timeout=10) as port:
+    with serial.Serial(board.address.serial_url, timeout=60) as port:
         port.write(b"\r\x03\x03\r\x01")
         assert port.read_until(b"raw REPL; CTRL-B to exit\r\n>").endswith(b">")
         port.write(code.encode() + b"\x04")

@@ -61,12 +61,12 @@ def test_the_reset_button_is_a_power_on(
 def test_a_fed_watchdog_does_not_bite(board: VirtualBoard, mpremote: Mpremote) -> None:
     boots = board.control.state()["boots"]
     code = (
-        "import machine, time\nw = machine.WDT(timeout=400)\n"
+        "import machine, time\nw = machine.WDT(timeout=1000)\n"
         "for _ in range(12):\n time.sleep_ms(100)\n w.feed()\nprint('alive')"
     )
     # What follows the program is not fed, so the board's state is asked by the line it prints.
     mpremote(board, "exec", "--no-follow", code)
-    with serial.Serial(board.address.serial_url, timeout=10) as port:
+    with serial.Serial(board.address.serial_url, timeout=60) as port:
         assert port.read_until(b"alive").endswith(b"alive")
     assert board.control.state()["boots"] == boots
     _wait_for_state(board, lambda state: state["boots"] == boots + 1)

@@ -39,7 +39,7 @@ def _address(board: VirtualBoard) -> tuple[str, int]:
 @contextlib.contextmanager
 def _running(board: VirtualBoard, code: str, until: bytes) -> Iterator[serial.Serial]:
     """Run ``code`` in the raw REPL until the block is left."""
-    with serial.Serial(board.address.serial_url, timeout=10) as port:
+    with serial.Serial(board.address.serial_url, timeout=60) as port:
         port.write(b"\r\x03\x03\r\x01")
         assert port.read_until(b"raw REPL; CTRL-B to exit\r\n>").endswith(b">")
         port.write(code.encode() + b"\x04")
@@ -74,7 +74,7 @@ def test_an_echo_comes_back_whole(board: VirtualBoard, baud: int) -> None:
     data = random.Random(baud).randbytes(SIZE)
     with (
         _running(board, ECHO.format(baud=baud), b"echoing\r\n"),
-        socket.create_connection(_address(board), timeout=5) as link,
+        socket.create_connection(_address(board), timeout=DEADLINE_S) as link,
     ):
         started = time.monotonic()
         assert _exchange(link, data) == data
@@ -86,7 +86,7 @@ def test_an_echo_comes_back_whole(board: VirtualBoard, baud: int) -> None:
 def test_the_next_client_may_come_later(board: VirtualBoard) -> None:
     with _running(board, ECHO.format(baud=921_600), b"echoing\r\n"):
         for text in (b"first", b"second"):
-            with socket.create_connection(_address(board), timeout=5) as link:
+            with socket.create_connection(_address(board), timeout=DEADLINE_S) as link:
                 assert _exchange(link, text) == text
 
 
@@ -98,7 +98,7 @@ def test_bytes_for_nobody_are_dropped(board: VirtualBoard) -> None:
     )
     with (
         _running(board, code, b"sent\r\n"),
-        socket.create_connection(_address(board), timeout=5) as link,
+        socket.create_connection(_address(board), timeout=DEADLINE_S) as link,
     ):
         link.sendall(b"?")
         heard = b""
@@ -116,7 +116,7 @@ def test_a_receiver_that_is_off_hears_nothing(board: VirtualBoard) -> None:
     )
     with (
         _running(board, code, b"off\r\n") as port,
-        socket.create_connection(_address(board), timeout=5) as link,
+        socket.create_connection(_address(board), timeout=DEADLINE_S) as link,
     ):
         link.sendall(b"stale bytes")
         # Each answer is a turn of the emulator's event loop: it has accepted, and read the line.
@@ -131,7 +131,7 @@ def test_a_receiver_that_is_off_hears_nothing(board: VirtualBoard) -> None:
 def test_a_line_survives_a_reset_of_the_board(
     board: VirtualBoard, wait_for_boots: Callable[[VirtualBoard, int], None]
 ) -> None:
-    with socket.create_connection(_address(board), timeout=5) as link:
+    with socket.create_connection(_address(board), timeout=DEADLINE_S) as link:
         boots = board.control.state()["boots"]
         board.control.reset()
         wait_for_boots(board, boots + 1)
@@ -153,8 +153,8 @@ def test_uart0_and_uart1_are_two_lines(board: VirtualBoard) -> None:
     assert board.address.data_url is not None
     with (
         _running(board, code, b"echoing"),
-        serial.serial_for_url(board.address.uart0_url, timeout=20) as first,
-        serial.serial_for_url(board.address.data_url, timeout=20) as second,
+        serial.serial_for_url(board.address.uart0_url, timeout=DEADLINE_S) as first,
+        serial.serial_for_url(board.address.data_url, timeout=DEADLINE_S) as second,
     ):
         first.write(b"a")
         second.write(b"b")

@@ -133,7 +133,7 @@ def deadlines_are_kept():
             equal(error.args[0], "timeout")
         client = fmqp("stuck", name=b"", timeout_ms=200, retry_ms=10000)
         async with Aio(client) as link:
-            await link.connect(timeout_ms=400)
+            await link.connect(timeout_ms=SOON_MS)
             await raised(ValueError, no_answer(link))
             start = now()
             await raised("timeout", fill(link))

@@ -26,6 +26,20 @@ def a_message_without_topic_may_end_the_buffer():
 
 
 @check
+def what_a_peer_subscribes_to_is_none_of_ours():
+    heard = []
+    client, stream = fmqp()
+    client.publish(b"a", b"gone", will=True)  # told on each link, and no subscription
+    client.subscribe(b"a", lambda topic, payload: heard.append(payload))
+    for flags in (0x80, 0xA0, 0xC0, 0x88):
+        stream.feed(publication(b"a", b"x", flags))
+    stream.feed(publication(b"a", b"y"))
+    while client.poll(0) or not heard:
+        pass
+    equal((heard, client.discarded), ([b"y"], 4))
+
+
+@check
 def half_a_message_is_noticed_in_time():
     client, stream = fmqp(timeout_ms=200)
     stream.feed(b"\0\x05\0\0\0\x05hal")

@@ -1,6 +1,5 @@
 """What a person mistypes, and a broker that is not there: the same for every command."""
 
-import socket
 import subprocess
 import sys
 
@@ -8,6 +7,7 @@ import pytest
 
 from tests.host_broker.cli.processes import run
 from tests.host_broker.net.broker_process import BrokerProcess
+from tests.ports import port_for_later
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,7 @@ def test_lightmq_has_no_topics(running: BrokerProcess, command: list[str], words
     ids=lambda c: c[0],
 )
 def test_no_broker_is_one_clear_line(command: list[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        url = f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
+    url = f"fmqp://127.0.0.1:{port_for_later()}"
     done = run(*(argument.format(url) for argument in command))
     assert done.returncode == 1
     assert done.stderr.decode() == (
@@ -66,8 +65,7 @@ def test_a_wrong_address_is_a_usage_error(command: list[str]) -> None:
 def test_a_wrong_topic_is_a_usage_error_before_there_is_a_broker(
     command: list[str], topic: str
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        url = f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
+    url = f"fmqp://127.0.0.1:{port_for_later()}"
     done = run(*(word.format(url=url, topic=topic) for word in command), "--reconnect")
     assert done.returncode == 2
     assert b"topic" in done.stderr
@@ -84,7 +82,7 @@ def test_an_output_that_fails_is_one_clear_line(
 ) -> None:
     assert run("pub", url, "full", "x", "--retain").returncode == 0
     script = f'exec "$0" -m motemq {arguments.format(url)} {redirection}'
-    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, timeout=30)
+    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, timeout=60)
     assert done.returncode == 1
     lines = [line for line in done.stderr.decode().splitlines() if line != "subscribed"]
     assert lines == [f"{arguments.split()[0]}: error: cannot write the output: {reason}"]

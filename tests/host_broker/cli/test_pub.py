@@ -31,7 +31,7 @@ def _heard(url: str, topic: str, count: int, *arguments: str, stdin: bytes = b""
         client.sync()
         done = run("pub", url, topic, *arguments, stdin=stdin)
         assert (done.returncode, done.stdout) == (0, b""), done.stderr
-        messages = [client.receive(10.0) for _ in range(count)]
+        messages = [client.receive(20.0) for _ in range(count)]
         client.sync()
         assert client.receive(0.0) is None
     return [message.payload for message in messages if message is not None]
@@ -84,7 +84,7 @@ def test_a_line_goes_out_before_the_next_comes(url: str) -> None:
         assert process.stdin is not None
         for line in (b"a", b"b"):
             process.stdin.write(line + b"\n")
-            message = client.receive(10.0)
+            message = client.receive(20.0)
             assert message is not None
             assert message.payload == line
     assert ended(process) == (0, b"", b"")
@@ -94,7 +94,7 @@ def test_retain_keeps_and_null_clears(url: str) -> None:
     with fmqp(url) as client:
         assert run("pub", url, "pub/kept", "x", "--retain").returncode == 0
         client.subscribe("pub/kept")
-        message = client.receive(10.0)
+        message = client.receive(20.0)
         assert message is not None
         assert message.payload == b"x"
     assert run("pub", url, "pub/kept", "--null", "--retain").returncode == 0
@@ -156,7 +156,7 @@ def _last_will(
         messages: list[Message | None] = [client.receive(0.0)]
         assert client.receive(0.7) is None  # it does hold
         end(process)
-        messages.append(client.receive(10.0))
+        messages.append(client.receive(20.0))
     return [message.payload for message in messages if message is not None], process
 
 
@@ -231,6 +231,6 @@ def test_wrong_arguments(url: str, arguments: list[str], words: str) -> None:
 
 def test_a_closed_stdin_is_one_clear_line(url: str) -> None:
     script = f'exec "$0" -m motemq pub {url} t --lines <&-'
-    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, timeout=30)
+    done = subprocess.run(["sh", "-c", script, sys.executable], capture_output=True, timeout=60)
     assert done.returncode == 2
     assert b"stdin is closed; give it a file" in done.stderr

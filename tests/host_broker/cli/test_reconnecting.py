@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 import signal
-import socket
 import time
 from pathlib import Path
 
@@ -31,13 +30,13 @@ from tests.host_broker.net.broker_process import (
     spawn,
     until,
 )
+from tests.ports import port_for_later
 
 
 @pytest.fixture
 def address() -> str:
     """Return an address at which nothing listens yet."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
+    return f"fmqp://127.0.0.1:{port_for_later()}"
 
 
 def _next(client: Client) -> bytes:
@@ -235,8 +234,7 @@ def test_feedback_is_asked_for_again(address: str) -> None:
 
 
 def test_lightmq_comes_back_too() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = port_for_later()
     listen = ("--listen", f"lightmq://127.0.0.1:{port}", "--listen", "fmqp://127.0.0.1:0")
     url = f"lightmq://127.0.0.1:{port}/desk"
     with broker(*listen) as mortal:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.host_broker.cli.processes import ended, error_line, fmqp, run, started, subscribed
+from tests.host_broker.cli.processes import END_S, ended, error_line, fmqp, run, started, subscribed
 from tests.host_broker.net.broker_process import BrokerProcess, broker, line_of
+from tests.ports import port_for_later
 
 
 def test_several_topics_and_wildcards_with_their_names(url: str) -> None:
@@ -116,7 +117,7 @@ def test_it_prints_at_once_and_ends_with_130_on_ctrl_c(url: str) -> None:
     process = subscribed(url, "t")
     with fmqp(url) as client:
         client.publish("t", b"now")
-    assert line_of(process, 10.0) == "now\n"
+    assert line_of(process, END_S) == "now\n"
     process.send_signal(signal.SIGINT)
     assert ended(process) == (130, b"", b"")
 
@@ -139,7 +140,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(url: str) -> None:
     with fmqp(url) as client:
         client.publish("t", b"unread")
     assert process.stderr is not None
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=END_S) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
 
@@ -154,8 +155,7 @@ def test_it_says_when_the_broker_is_gone() -> None:
 
 
 def test_it_waits_for_a_broker_and_comes_back_after_a_loss() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        url = f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
+    url = f"fmqp://127.0.0.1:{port_for_later()}"
     arguments = (url, "t", "--reconnect", "--count", "2", "--timeout", "60")
     process = started("sub", *arguments, says=rb"sub: trying again: nothing listens at ")
     for payload in (b"one", b"two"):
@@ -163,14 +163,13 @@ def test_it_waits_for_a_broker_and_comes_back_after_a_loss() -> None:
             while error_line(process) != b"subscribed\n":
                 pass  # every line before says that it tries again; error_line has a deadline
             client.publish("t", payload)
-            assert line_of(process, 10.0) == payload.decode() + "\n"
+            assert line_of(process, END_S) == payload.decode() + "\n"
             mortal.end(signal.SIGKILL)
     assert ended(process)[0] == 0
 
 
 def test_no_try_begins_after_the_time_is_over() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        url = f"fmqp://127.0.0.1:{listening.getsockname()[1]}"
+    url = f"fmqp://127.0.0.1:{port_for_later()}"
     done = run("sub", url, "t", "--reconnect", "--timeout", "0.5")
     assert done.returncode == 1
     assert re.search(rb"sub: trying again: .*\nsub: error: nothing listens", done.stderr)
@@ -227,7 +226,7 @@ def test_its_own_will(url: str) -> None:
         client.sync()
         assert client.receive(0.0) is None
         process.kill()
-        message = client.receive(10.0)
+        message = client.receive(20.0)
         assert message is not None
         assert message.payload == b"deaf"
         ended(process)

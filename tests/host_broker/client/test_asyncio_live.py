@@ -72,7 +72,7 @@ def test_a_cancelled_task_leaves_the_client_alive(url: str) -> None:
             await asyncio.sleep(0)
             receiving.cancel()
             await client.publish("cancel/t", b"x", confirm=True)
-            message = await client.receive(5.0)
+            message = await client.receive(20.0)
             assert message is not None
             assert message.payload == b"x"
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import select
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from host_broker.net.access.passwords import hash_password
 from tests.host_broker.net.answering_board import answering
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.broker_process import motemq as command
+from tests.ports import port_for_later
 
 _ANSWER_S = 20.0
 _RUN_S = 60.0
@@ -175,6 +175,25 @@ def test_what_the_broker_refuses_the_next_sync_tells(url: str) -> None:
         client.publish("py/fine", b"x", confirm=True)
 
 
+def test_what_was_refused_before_the_next_sync_it_tells_too(url: str) -> None:
+    """A client that reconnects asks for itself what the broker has; a subscription asks, too."""
+    with connect(url, reconnect=True) as client:
+        client.publish("$/info/clients", b"x")
+        until(lambda: client.unconfirmed == 0)
+        with pytest.raises(Refused, match="broker's own"):
+            client.sync(_ANSWER_S)
+        client.sync(_ANSWER_S)
+    with connect(url) as client:
+        client.publish("$/info/clients", b"x")
+        lamps = client.subscribe("py/told/*", confirm=True)
+        with pytest.raises(Refused, match="broker's own"):
+            client.sync(_ANSWER_S)
+        client.publish("py/told/lamp", b"on", confirm=True)
+        message = lamps.receive(_ANSWER_S)
+        assert message is not None
+        assert message.payload == b"on"
+
+
 def test_asyncio(url: str) -> None:
     async def run() -> list[tuple[str, bytes]]:
         async with motemq.connect_async(url) as client:
@@ -278,8 +297,7 @@ def test_who_one_is(tmp_path: Path) -> None:
 
 def test_what_a_broker_does_not_take_is_in_the_way_of_nothing_else() -> None:
     """Without a connection nobody knows what the broker will take."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        url = f"umq://127.0.0.1:{listening.getsockname()[1]}"
+    url = f"umq://127.0.0.1:{port_for_later()}"
     with connect(url, reconnect=True, wait_s=0) as client:
         client.publish("held/long", bytes(200_000))
         client.publish("held/short", b"1", retain=True)

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.boards.reports.browser import find_browser
 
-_WAIT_MS = 30_000.0
+_WAIT_MS = 60_000.0
 # A network interface has come or gone, of another test perhaps; a browser then tries nothing again.
 _NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
 _PICTURES = "MOTEMQ_PICTURES"  # of the environment: a folder for screenshots

@@ -1,7 +1,6 @@
 """A person at the page, real MicroPython boards (the unix port) at a real broker."""
 
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +11,15 @@ from host_broker.client import connect
 from tests.firmware_node.board import AgentProcess, Board
 from tests.host_broker.dashboard.conftest import NewPage
 from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.ports import port_for_later
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 _READING = '{{"v": 1, "board": "kitchen", "sensor": "temperature", "unit": "C", "value": {}}}'
 
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    return port_for_later()
 
 
 @pytest.fixture

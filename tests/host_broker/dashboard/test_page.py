@@ -23,7 +23,7 @@ from tests.host_broker.dashboard.scenery import NAMES, PRINCIPALS, VIEWS, hostil
 from tests.host_broker.net.broker_process import broker
 from tests.hostile_names import harm
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 _TOKEN = "a-token-of-many-letters"
 
 
@@ -304,11 +304,37 @@ def test_a_log_out_that_fails_is_told(guarded: int, new_page: NewPage) -> None:
 
     page.route("**/dashboard/session", fail)
     page.get_by_role("button", name="Log out").click()
-    expect(page.get_by_role("alert")).to_contain_text("You are not logged out")
+    expect(page.get_by_role("alert")).to_contain_text(
+        "not logged out, as the broker did not answer"
+    )
     expect(page.locator("header .state")).to_contain_text("live")
     page.unroute("**/dashboard/session")
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_a_log_out_that_the_broker_refuses_is_told_as_that(guarded: int, new_page: NewPage) -> None:
+    watched = new_page()
+    watched.forgiven = ("status of 403", "status of 502")
+    page = watched.open(guarded)
+    _log_in(page, "alice", _TOKEN)
+    expect(page.locator("header .state")).to_contain_text("live")
+    forged = watched.page.request.delete(f"http://127.0.0.1:{guarded}/dashboard/session")
+    assert forged.status == 403  # with the session's cookie, and not what only the page knows
+    answers = [(502, "<h1>Bad gateway</h1>"), (403, forged.text())]
+
+    def refuse(route: Route) -> None:
+        if route.request.method == "DELETE":
+            status, body = answers.pop()
+            route.fulfill(status=status, body=body)
+        else:
+            route.continue_()
+
+    page.route("**/dashboard/session", refuse)
+    for why in ("with a session's cookie, send", "HTTP status 502"):
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_role("alert")).to_contain_text(f"as the broker refused it: {why}")
+    expect(page.locator("header .state")).to_contain_text("live")
 
 
 def test_who_may_not_use_umq_is_told_so_and_does_not_hammer_the_broker(

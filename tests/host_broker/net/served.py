@@ -90,7 +90,7 @@ class Served:
         """
         peer.sendall(data)
         deadline = time.monotonic() + WITHIN_S
-        while _unread(self._ours[peer]):
+        while unread(self._ours[peer]):
             assert time.monotonic() < deadline, "the broker does not read"
         self.call(lambda: None)
 
@@ -180,7 +180,7 @@ def served(
         running.end()
 
 
-def _unread(sock: socket.socket) -> int:
+def unread(sock: socket.socket) -> int:
     """Return how many bytes wait to be read; none, if it is closed."""
     count = array.array("i", [0])
     with contextlib.suppress(OSError, ValueError):

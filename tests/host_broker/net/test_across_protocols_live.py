@@ -107,7 +107,7 @@ def test_a_listener_that_does_not_carry_fmqp_is_suspected(urls: dict[str, str]) 
     """It accepts our CONNECT and takes what we SEND for messages of a board."""
     wrong = urls["lightmq"].replace("lightmq", "lightmq+fmqp")
     with (
-        connect(wrong, timeout_s=0.5) as client,
+        connect(wrong, timeout_s=_WAIT_S) as client,
         pytest.raises(Timeout, match=r"does the broker listen for lightmq\+fmqp there\?$"),
     ):
-        client.sync()
+        client.sync(0.5)

@@ -29,8 +29,9 @@ from host_broker.recognition import Recognition
 from host_broker.registry import protocols
 from host_broker.settings import NetSettings, Settings
 from tests.host_broker.net.certificates import Authority
+from tests.host_broker.net.served import unread
 
-WITHIN_S = 10.0
+WITHIN_S = 60.0
 TURNS = 20  # of the loop: what a local socket was given is there at once
 
 
@@ -79,7 +80,12 @@ class Scene:
         self.found: list[Recognised] = []
         self._context = _context(settings, self._made, poller)
         self.pending = self._context.pending
-        self.slots = Slots(self._context.live)
+        self.live = self._context.live
+        self.slots = Slots(self.live)
+        self._last: socket.socket
+
+    def use_pending(self, pending: PendingConnections) -> None:
+        self.pending = self._context.pending = pending
 
     def use_certificate(self, certificate: ssl.SSLContext) -> None:
         self._context.tls = certificate
@@ -93,8 +99,16 @@ class Scene:
         ours, peer = socket.socketpair() if kind == "unix" else tcp_pair()
         ours.setblocking(False)
         peer.settimeout(WITHIN_S)
-        ProtocolDetector(self.slots.take(ours), self._context).start()
+        taken = self.slots.take(ours)
+        self._last = taken
+        ProtocolDetector(taken, self._context).start()
         return peer
+
+    async def arrived(self, count: int) -> None:
+        """Wait until the kernel has brought so many bytes of the last newcomer: by TCP it may be
+        busy with those of others."""
+        while sum(len(guest.got) for guest in self.found) + unread(self._last) < count:  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(0)
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
@@ -144,6 +158,7 @@ def test_a_byte_at_a_time_is_recognised_and_all_of_it_handed_over(
         with scene.newcomer(kind) as peer:
             for number, byte in enumerate(said, 1):
                 peer.sendall(bytes([byte]))
+                await scene.arrived(number)
                 await turns()
                 assert len(scene.found) == (number >= at)
             assert [(guest.protocol, guest.got) for guest in scene.found] == [(protocol, said)]
@@ -184,9 +199,9 @@ def test_one_that_leaves_without_a_word_is_forgotten() -> None:
     async def act(scene: Scene) -> None:
         scene.newcomer().close()
         scene.newcomer("tcp").close()
-        await turns()
+        while len(scene.pending):  # by TCP the kernel may be busy with the ends of others
+            await turns()
         assert scene.found == []
-        assert len(scene.pending) == 0
 
     play(act)
 
@@ -239,25 +254,27 @@ def test_the_oldest_has_to_go_when_there_are_too_many() -> None:
     play(act, NetSettings(max_unrecognised=5))
 
 
+class Silent:
+    """A pending connection that says nothing."""
+
+    listener = "auto test"
+    evicted = False
+
+    def peer(self) -> str:
+        return ""
+
+    def has_spoken(self) -> bool:
+        return False
+
+    def evict(self) -> None:
+        self.evicted = True
+
+
 def test_in_a_crowd_the_silent_have_less_time() -> None:
     async def act(scene: Scene) -> None:
         live = LiveSettings(Settings(net=NetSettings(max_unrecognised=1)))
         now = 100.0
         pending = PendingConnections(live, clock=lambda: now)
-
-        class Silent:
-            listener = "auto test"
-            evicted = False
-
-            def peer(self) -> str:
-                return ""
-
-            def has_spoken(self) -> bool:
-                return False
-
-            def evict(self) -> None:
-                self.evicted = True
-
         silent = Silent()
         pending.add(silent)
         now += 0.009
@@ -278,6 +295,62 @@ def test_in_a_crowd_the_silent_have_less_time() -> None:
         pending.close()
 
     play(act)
+
+
+def test_in_a_crowd_those_whose_handshake_is_just_over_have_their_time() -> None:
+    """They come from no queue in which they could have said something."""
+
+    async def act(scene: Scene) -> None:
+        live = LiveSettings(Settings(net=NetSettings(max_unrecognised=2)))
+        now = 100.0
+        pending = PendingConnections(live, clock=lambda: now)
+        agreed, younger, last = Silent(), Silent(), Silent()
+        pending.add(agreed, agreed=True)
+        pending.add(younger)
+        now += 0.011
+        assert pending.make_room(crowded=True)
+        assert (agreed.evicted, younger.evicted) == (False, True)
+        pending.add(last)
+        now += 0.05
+        assert pending.make_room(crowded=True)
+        assert (agreed.evicted, last.evicted) == (False, True)
+        pending.add(Silent(), agreed=True)
+        assert not pending.make_room(crowded=True)
+        now += 0.04
+        assert pending.make_room(crowded=True)
+        assert agreed.evicted
+        assert len(pending) == 1
+        pending.close()
+
+    play(act)
+
+
+def test_those_that_come_out_of_tls_count_as_that(tmp_path: Path) -> None:
+    cert, key = Authority(tmp_path, "ours").issue("broker")
+    ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ours.load_cert_chain(cert, key)
+    theirs.check_hostname, theirs.verify_mode = False, ssl.CERT_NONE
+
+    async def act(scene: Scene) -> None:
+        now = 100.0
+        scene.use_certificate(ours)
+        scene.use_pending(PendingConnections(scene.live, clock=lambda: now))
+        loop = asyncio.get_running_loop()
+        peer = scene.newcomer("tcp")
+        peer.setblocking(False)
+        said, _ = await loop.create_connection(
+            asyncio.Protocol, sock=peer, ssl=theirs, server_hostname="x"
+        )
+        while not any(isinstance(each, TlsDetector) for each in scene.pending._timers):
+            await turns()
+        now += 0.05
+        assert not scene.pending.make_room(crowded=True)
+        now += 0.06
+        assert scene.pending.make_room(crowded=True)
+        said.abort()
+        await turns()
+
+    play(act, NetSettings(max_unrecognised=1))
 
 
 def test_who_has_spoken_is_not_sent_away_because_nobody_has_looked_yet() -> None:
@@ -404,7 +477,6 @@ def test_a_refused_client_can_read_why_whatever_it_goes_on_to_say(length: int) -
     async def act(scene: Scene) -> None:
         with scene.newcomer("tcp") as peer:
             peer.sendall(b"POST / HTTP/1.1\r\n\r\n")
-            await turns()
             answer = await asyncio.to_thread(peer.recv, 4096)
             assert answer.startswith(b"HTTP/1.1 501 ")
             assert await asyncio.to_thread(peer.recv, 1) == b""
@@ -413,8 +485,8 @@ def test_a_refused_client_can_read_why_whatever_it_goes_on_to_say(length: int) -
             except ConnectionError:
                 assert length  # it has had enough
             peer.close()
-            await turns()
-        assert len(scene.pending) == 0
+            while len(scene.pending):
+                await turns()
 
     play(act)
 

@@ -10,6 +10,7 @@ import pytest
 
 from host_broker.client import ClientError, Refused, connect, connect_async
 from tests.host_broker.net.broker_process import BrokerProcess, broker, line_of, motemq, spawn
+from tests.ports import port_for_later
 
 _SOON_S = 20.0
 _PAGE = (Path(__file__).parents[3] / "docs" / "fq.md").read_text()
@@ -95,8 +96,8 @@ def test_asyncio(running: BrokerProcess) -> None:
 
 def test_a_pair_is_made_again(tmp_path: Path) -> None:
     """Both connections, the bindings, and what nobody has confirmed yet."""
-    first = BrokerProcess("--listen", "fq://127.0.0.1:0", "--ephemeral")
-    port = first.ports["fq"]
+    port = port_for_later()
+    first = BrokerProcess("--listen", f"fq://127.0.0.1:{port}", "--ephemeral")
     url = f"fq://127.0.0.1:{port}/again?exchange=again&program=prefix:"
     with connect(url, reconnect=True, timeout_s=_SOON_S) as client:
         client.publish("again/r", b"before")

@@ -152,6 +152,7 @@ def test_statistics(running: BrokerProcess) -> None:
             client.publish(b"stats", b"a1", payload)
         client.publish(b"stats", b"b", b"x")
         assert client.payloads(2) == [b"xy", b"x"]
+        until(lambda: _statistics(port)["exchanges"]["stats"]["messages"] == 4)
         _submit(port, b"last", "stats", "b")
         found = _statistics(port)
         exchange = found["exchanges"]["stats"]

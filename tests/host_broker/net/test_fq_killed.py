@@ -98,6 +98,7 @@ def test_a_queue_that_a_kill_has_left_is_named_and_ends_with_its_client(tmp_path
         ):
             consumer.bind(b"e", b"prefix:")
             sender.publish(b"e", b"r", b"1")
+            until(lambda: '"msgs_in": "1"' in _statistics(port))
             _submit(port, b"2")
             running.end(signal.SIGKILL)
     with broker(*data, *_LISTEN) as running:

@@ -186,7 +186,7 @@ def test_status_again_and_again(node: _Node, running: BrokerProcess) -> None:
 
 def test_heartbeats(node: _Node, running: BrokerProcess) -> None:
     """R13, R15: it gives up a broker that is silent for three intervals; ours is heard."""
-    name = _connected(node, running, heartbeat=50)
+    name = _connected(node, running, heartbeat=400)
     beats = {node.ask("heartbeat", name, "heartbeat")["last"]}
     while len(beats) < 4:
         beats.add(node.ask("heartbeat", name, "heartbeat")["last"])

@@ -16,6 +16,7 @@ import pytest
 from host_broker.client import Client, connect
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.certificates import Authority
+from tests.ports import port_for_later
 
 _PATIENCE_S = 30.0
 _ON_DISK = "disk:private,block,permanent,backlog=100000"
@@ -27,7 +28,7 @@ class _Node:
     def __init__(self, folder: Path, node_id: str) -> None:
         self.folder = folder
         self.node_id = node_id
-        self.port = 0
+        self.port = port_for_later()
         self.start()
 
     def start(self) -> None:
@@ -39,7 +40,6 @@ class _Node:
             "--set",
             f"fq.node_id={self.node_id}",
         )
-        self.port = self.process.ports["fq"]
 
     def kill(self) -> None:
         self.process.end(signal.SIGKILL)

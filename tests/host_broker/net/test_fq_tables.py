@@ -39,7 +39,7 @@ def tables(tmp_path: Path) -> Iterator[ProtocolTables]:
 @pytest.fixture
 def other(tables: ProtocolTables) -> Iterator[sqlite3.Connection]:
     """Another program."""
-    connection = sqlite3.connect(tables.path, isolation_level=None, timeout=5)
+    connection = sqlite3.connect(tables.path, isolation_level=None, timeout=60)
     connection.execute("PRAGMA foreign_keys = ON")
     yield connection
     connection.close()

@@ -139,7 +139,7 @@ def test_what_is_lost_at_the_end_is_counted(running: BrokerProcess, tmp_path: Pa
         code, stderr = running.end()
         delivered = 0
         with contextlib.suppress(ConnectionLost):
-            while heard.receive(10.0) is not None:
+            while heard.receive(20.0) is not None:
                 delivered += 1
     assert code == 1
     assert "Traceback" not in stderr
@@ -173,7 +173,7 @@ def test_the_exit_code_of_pub_is_what_journal_ack_promises(
                 return process.wait(60)
 
         limit(running, 10)
-        assert code(2) == (0 if ack == "memory" else 1)
+        assert code(50) == 0 if ack == "memory" else code(2) == 1
         limit(running, resource.RLIM_INFINITY)
         assert code(50) == 0
         assert running.end()[0] == 0

@@ -6,13 +6,11 @@ must get each of them, in order, within ``WORST_S``. Figures are printed.
 
 import contextlib
 import json
-import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -76,13 +74,6 @@ def _stacks_on_failure(running: BrokerProcess) -> Iterator[None]:
         raise
 
 
-def _waited_s(running: BrokerProcess) -> float:
-    """Return for how long the broker and we have been ready to run, and others ran (proc(5))."""
-    processes = (running.process.pid, os.getpid())
-    delays = (Path(f"/proc/{pid}/schedstat").read_text().split()[1] for pid in processes)
-    return sum(map(int, delays)) / 1e9
-
-
 def _exchange_while(running: BrokerProcess, at: str, goes_on: Callable[[], bool]) -> Exchange:
     """Publish a number, receive it, and so on; now and then by a new connection ``at`` there."""
     seen = Exchange()
@@ -93,7 +84,7 @@ def _exchange_while(running: BrokerProcess, at: str, goes_on: Callable[[], bool]
         end = time.monotonic() + ATTACK_S
         while goes_on():
             assert time.monotonic() < end, f"it goes on for more than {ATTACK_S} s"
-            started, waited_s = time.monotonic(), _waited_s(running)
+            started, waited_s = time.monotonic(), running.waited_s()
             if seen.messages % 100 == 99:
                 stack.close()
                 publisher = stack.enter_context(_client(running, at))
@@ -103,7 +94,7 @@ def _exchange_while(running: BrokerProcess, at: str, goes_on: Callable[[], bool]
             assert message.payload == b"%d" % seen.messages
             took_s = time.monotonic() - started
             seen.longest_s = max(seen.longest_s, took_s)
-            seen.worst_s = max(seen.worst_s, took_s - (_waited_s(running) - waited_s))
+            seen.worst_s = max(seen.worst_s, took_s - (running.waited_s() - waited_s))
             seen.messages += 1
             seen.most_bytes = max(seen.most_bytes, running.rss_bytes())
         assert subscriber.receive(0.0) is None

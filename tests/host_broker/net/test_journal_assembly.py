@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from host_broker.bus.publication import pack, pack_with_properties
 from host_broker.net.journal import assembly
 from host_broker.net.journal.assembly import (
+    LONG_BODY,
     PythonAssembler,
     assemble,
     python_whole_blocks,
@@ -97,6 +98,29 @@ def test_the_twins_agree(group: Any, partitions: int, most_bytes: int) -> None:
     assert all(sum(map(len, block.parts)) == block.length for block in python)
 
 
+_OF_A_READ = st.sampled_from([20, 20, LONG_BODY - 1, LONG_BODY, LONG_BODY + 7])
+
+
+@pytest.mark.parametrize("kind", [assembly.Assembler, PythonAssembler])
+@settings(max_examples=30, deadline=None)  # megabytes
+@given(
+    sizes=st.lists(_OF_A_READ, min_size=1, max_size=7), buffer=st.sampled_from([bytes, memoryview])
+)
+def test_a_long_body_is_handed_on_as_it_is(kind: Any, sizes: list[int], buffer: Any) -> None:
+    bodies = [buffer(pack(0, b"a", b"x" * (size - 7))) for size in sizes]
+    records = [Record(1, 1, "", 1, body) for body in bodies]
+    (block,) = assemble([(1, records)], 1, 10**7, kind)
+    long = [body for body in bodies if len(body) >= LONG_BODY]
+    handed_on = [part for part in block.parts if any(part is body for body in long)]
+    assert len(handed_on) == len(long)
+    ours = len(block.parts) - len(handed_on)
+    assert ours <= len(handed_on) + 1  # all between them is one part
+    whole = b"".join(block.parts)
+    assert whole.endswith(b"".join(bodies))
+    assert len(whole) == block.length
+    assert _spelled([block]) == _spelled(python_assemble([(1, records)], 1, 10**7))
+
+
 @settings(max_examples=100)
 @given(_GROUP, st.integers(1, 4), st.sampled_from([1, 60, 10**6]), st.sampled_from([1, 80, 10**6]))
 def test_blocks_that_are_taken_in_portions_are_those_of_all_at_once(
@@ -119,7 +143,7 @@ def test_blocks_that_are_taken_in_portions_are_those_of_all_at_once(
     st.lists(st.integers(0, 2**63), min_size=1, max_size=4),
     st.integers(0, 2**32 - 1),
     st.sampled_from([1, 60, 10**6]),
-    st.none() | st.integers(4000, 4200),
+    st.none() | st.integers(LONG_BODY - 50, LONG_BODY + 50),
 )
 def test_the_twins_agree_on_whole_blocks(
     group: Any, numbers: list[int], mark: int, most_bytes: int, long: int | None

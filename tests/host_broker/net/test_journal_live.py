@@ -33,7 +33,7 @@ def test_every_field_is_read_back(tmp_path: Path) -> None:
             client.publish("t/will", b"3", will=True)
             client.sync()
         with connect(running.urls["lightmq"] + "/kitchen") as kitchen:
-            kitchen.request("up", b"up", 5.0)
+            kitchen.request("up", b"up", 20.0)
         assert running.end() == (0, "")
     journal = read_journal(tmp_path / "journal")
     found = {stored.topic: stored for part in journal.values() for stored in part}
@@ -60,7 +60,7 @@ def test_it_is_on_file_soon_without_a_stop(tmp_path: Path) -> None:
         with fmqp(running) as client:
             client.publish("t/a", b"1")
             client.sync()
-            until(lambda: bool(telemetry(tmp_path / "journal")), timeout_s=5.0)
+            until(lambda: bool(telemetry(tmp_path / "journal")))
         running.end(signal.SIGKILL)
     assert [stored.body for stored in telemetry(tmp_path / "journal")] == [b"1"]
 

@@ -36,7 +36,7 @@ def test_it_is_told_nothing_that_blocks_it() -> None:
             for sends in (1, 20):  # one by one, and many in a read
                 go.sendall(_SEND * sends)
                 for _ in range(sends):
-                    message = listener.receive(10.0)
+                    message = listener.receive(20.0)
                     assert message is not None
                     assert message.payload == b"Hi\n"
                 go.sendall(_PING)

@@ -16,6 +16,8 @@ from tests.host_broker.net.broker_process import broker, motemq, spawn, until
 _ALL = ("fmqp", "lightmq", "lightmq+fmqp")
 _LISTEN = [word for name in _ALL for word in ("--listen", f"{name}://127.0.0.1:0")]
 _QUICK = ("--set", "lightmq.ping_interval_s=0.3", "--set", "lightmq.ping_timeout_s=0.3")
+# As much time as a busy machine may keep a client from answering that lives.
+_PATIENT = ("--set", "lightmq.ping_interval_s=0.3", "--set", "lightmq.ping_timeout_s=3")
 _CODEC = Codec("client")
 
 
@@ -47,7 +49,7 @@ def expect(client: Client, *messages: tuple[str, bytes]) -> None:
 
 def test_a_stopped_process_has_its_last_will_published() -> None:
     """R12, R13, A17, FMQP R25: SIGSTOP; its kernel goes on acknowledging, it says no PONG."""
-    with broker(*_LISTEN, *_QUICK) as running, fmqp(running.urls["fmqp"]) as watcher:
+    with broker(*_LISTEN, *_PATIENT) as running, fmqp(running.urls["fmqp"]) as watcher:
         watcher.subscribe("will")
         watcher.subscribe("lightmq/mortal/status")
         watcher.sync()
@@ -57,11 +59,11 @@ def test_a_stopped_process_has_its_last_will_published() -> None:
         try:
             expect(watcher, ("lightmq/mortal/status", b"online"))
             # It answers PINGs for longer than it may be silent.
-            assert watcher.receive(1.5) is None
+            assert watcher.receive(4.0) is None
             os.kill(process.pid, signal.SIGSTOP)
             stopped = time.monotonic()
             expect(watcher, ("will", b"gone"), ("lightmq/mortal/status", b"offline"))
-            assert 0.2 < time.monotonic() - stopped < 5
+            assert 2.0 < time.monotonic() - stopped < 20
             assert process.poll() is None
         finally:
             process.kill()
@@ -194,7 +196,7 @@ def test_carried_fmqp_is_acknowledged_when_others_have_it() -> None:
 def test_whoever_never_says_connect_is_closed(name: str) -> None:
     """R5, A17: silent, or one byte at a time; and whoever has said it stays."""
     with (
-        broker(*_LISTEN, "--set", "lightmq.connect_timeout_s=0.5") as running,
+        broker(*_LISTEN, "--set", "lightmq.connect_timeout_s=2") as running,
         running.raw(name) as silent,
         running.raw(name) as slow,
         running.raw(name) as board,
@@ -213,7 +215,7 @@ def test_whoever_never_says_connect_is_closed(name: str) -> None:
                 continue  # it was told nothing, and not closed
             except ConnectionError:
                 break
-        assert 0.3 < time.monotonic() - started < 5
+        assert 1.5 < time.monotonic() - started < 20
         assert _rest(silent) == b""
         board.sendall(_CODEC.ping(7))
         assert heard(board, 1) == [Pong(7)]

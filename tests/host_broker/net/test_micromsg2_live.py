@@ -13,6 +13,7 @@ from host_broker.client import Client, Refused, connect
 from host_broker.net.access.access_files import write_users
 from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq
 from tests.host_broker.net.certificates import Authority
+from tests.ports import port_for_later
 
 _WAIT_S = 20.0
 _TOKEN = "canary-token-of-a-kitchen-board"
@@ -136,15 +137,15 @@ def test_a_long_message(running: BrokerProcess) -> None:
 
 def test_a_client_that_reconnects_loses_nothing() -> None:
     """What was published while the broker was away reaches it."""
-    with broker("--listen", "micromsg2://127.0.0.1:0") as first:
-        port = first.ports["micromsg2"]
+    listen = ("--listen", f"micromsg2://127.0.0.1:{port_for_later()}")
+    with broker(*listen) as first:
         client = connect(first.urls["micromsg2"], reconnect=True, timeout_s=_WAIT_S)
         with client:
             client.publish("topic/t", b"1", confirm=True)
             client.subscribe("topic/t", confirm=True)
             first.process.kill()
             first.process.wait(_WAIT_S)
-            with broker("--listen", f"micromsg2://127.0.0.1:{port}"):
+            with broker(*listen):
                 client.publish("topic/t", b"2")
                 client.sync(_WAIT_S)
                 found = client.receive(_WAIT_S)

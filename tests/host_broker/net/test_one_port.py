@@ -37,12 +37,12 @@ def meet(fmqp: str, lightmq: str) -> None:
     with connect(fmqp) as desk, connect(lightmq) as board:
         desk.subscribe(f"lightmq/{board.name}/up")
         desk.sync()
-        assert board.request("up", b"21.5", 5.0) == b""
-        message = desk.receive(5.0)
+        assert board.request("up", b"21.5", 20.0) == b""
+        message = desk.receive(20.0)
         assert message is not None
         assert message.payload == b"21.5"
         desk.publish(f"lightmq/{board.name}/down", b"heat")
-        request = board.receive(5.0)
+        request = board.receive(20.0)
         assert request is not None
         assert request.payload == b"heat"
 
@@ -137,7 +137,7 @@ def test_micromsg2_is_heard_at_the_same_port_and_inside_of_tls(tmp_path: Path) -
             for sock in (plain, veiled):
                 _shake_hands(sock, _HANDSHAKE)
                 sock.sendall(_SEND)
-                message = desk.receive(5.0)
+                message = desk.receive(20.0)
                 assert message is not None
                 assert (message.topic, message.payload) == ("home/kitchen", b"21.5")
         assert running.end() == (0, "")
@@ -175,7 +175,7 @@ def test_an_auto_listener_that_cannot_be_says_why(address: str, words: str) -> N
         motemq("broker", "--ephemeral", "--listen", address),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode != 0
     assert words in done.stderr
@@ -297,7 +297,7 @@ def test_a_stop_turns_the_unrecognised_out(tmp_path: Path) -> None:
 
 def test_a_client_cannot_be_auto() -> None:
     done = subprocess.run(
-        motemq("sub", "auto://127.0.0.1:8765", "t"), capture_output=True, text=True, timeout=30
+        motemq("sub", "auto://127.0.0.1:8765", "t"), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
     assert "a client says which protocol it speaks: fmqp://127.0.0.1:8765" in done.stderr

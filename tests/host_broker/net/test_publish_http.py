@@ -51,7 +51,7 @@ def _listener(running: BrokerProcess, *topics: str) -> Client:
 def _heard(client: Client, count: int) -> list[tuple[str, bytes]]:
     found = []
     while len(found) < count:
-        message = client.receive(10.0)
+        message = client.receive(20.0)
         assert message is not None
         found.append((message.topic, message.payload))
     client.sync()

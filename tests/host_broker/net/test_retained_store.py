@@ -90,7 +90,7 @@ def test_what_was_written_a_moment_ago_survives_a_kill(tmp_path: Path) -> None:
             finally:
                 database.close()
 
-        until(is_written, 2.0)
+        until(is_written)
         running.end(signal.SIGKILL)
     with broker("--data", str(tmp_path)) as running:
         assert kept(running) == {"kept/a": b"1"}
@@ -112,7 +112,7 @@ def test_a_damaged_file_is_named_with_its_remedy(tmp_path: Path, damage: str) ->
         database.commit()
         database.close()
     argv = motemq("broker", "--listen", "fmqp://127.0.0.1:0", "--data", str(tmp_path))
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stdout == ""
     assert str(file) in done.stderr

@@ -102,6 +102,13 @@ def test_what_is_published_in_steps_is_heard_by_all() -> None:
     assert heard == [*((topic, b"x") for topic in topics), *((topic, b"one") for topic in alone)]
 
 
+def _ping_s(running: BrokerProcess, client: Client) -> float:
+    """Return how long a ping takes, without what we and the broker waited for a processor."""
+    waited_s = running.waited_s()
+    took_s = client.ping(20.0)
+    return took_s - (running.waited_s() - waited_s)
+
+
 def test_others_are_served_while_a_long_question_is_answered(tmp_path: Path) -> None:
     """10,000 wildcard topics, each of which looks at 9,000 subscriptions: a minute of searching."""
     question = json.dumps({"topics": [f"*/w{number}" for number in range(10_000)]}).encode()
@@ -115,7 +122,7 @@ def test_others_are_served_while_a_long_question_is_answered(tmp_path: Path) -> 
         many.sync()
         with socket.create_connection(("127.0.0.1", running.ports["auto"]), timeout=30) as asking:
             asking.sendall(head + question)
-            pings = sorted(other.ping(20.0) for _ in range(_PINGS))
+            pings = sorted(_ping_s(running, other) for _ in range(_PINGS))
             # The question was under way meanwhile: it is not answered yet.
             assert not select.select([asking], [], [], 0)[0]
         assert pings[len(pings) // 2] < 0.1

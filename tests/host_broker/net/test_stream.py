@@ -13,7 +13,7 @@ from host_broker.net.connection.poller import Poller, event_loop
 from host_broker.net.connection.stream import Stream
 from host_broker.outputs import Buffer
 
-WITHIN_S = 10.0
+WITHIN_S = 60.0
 
 
 class Recorder(asyncio.Protocol):

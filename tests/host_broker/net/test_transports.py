@@ -20,10 +20,10 @@ def exchanges(url: str) -> None:
         for number in range(8):
             client.publish(f"big/{number}", bytes([number]) * 524_288)
         for number in range(8):
-            message = client.receive(10.0)
+            message = client.receive(20.0)
             assert message is not None
             assert message.payload == bytes([number]) * 524_288
-        assert client.ping(5.0) < 5.0
+        assert client.ping(20.0) < 20.0
 
 
 def test_tls_carries_both_protocols_and_is_verified(tmp_path: Path) -> None:
@@ -37,13 +37,13 @@ def test_tls_carries_both_protocols_and_is_verified(tmp_path: Path) -> None:
         exchanges(f"{running.urls['fmqps']}?ca={ours.file}")
         exchanges(f"{running.urls['fmqps']}?insecure=1")
         with connect(f"{running.urls['lightmqs']}/hall?ca={ours.file}") as hall:
-            assert hall.request("up", b"x", 5.0) == b""
+            assert hall.request("up", b"x", 20.0) == b""
         for wrong in ("", f"?ca={theirs.file}"):
             with pytest.raises(ConnectFailed, match="cannot prove who it is"):
                 connect(running.urls["fmqps"] + wrong)
         plain = running.urls["fmqps"].replace("fmqps", "fmqp")
-        with pytest.raises(ClientError), connect(plain, timeout_s=5.0) as client:
-            client.ping(5.0)
+        with pytest.raises(ClientError), connect(plain, timeout_s=20.0) as client:
+            client.ping(20.0)
         assert running.end() == (0, "")
 
 
@@ -58,13 +58,13 @@ def test_a_client_ca_lets_only_its_clients_in(tmp_path: Path) -> None:
         bad, bad_key = theirs.issue("bad")
         for wrong in (url, f"{url}&cert={bad}&key={bad_key}"):
             with pytest.raises(ClientError), connect(wrong) as client:
-                client.ping(5.0)
+                client.ping(20.0)
 
 
 def test_half_open_handshakes_end_and_disturb_nobody(tmp_path: Path) -> None:
     cert, key = Authority(tmp_path, "ours").issue("broker")
     listen = f"fmqps://127.0.0.1:0?cert={cert}&key={key}"
-    with broker("--listen", listen, "--set", "net.tls_handshake_s=1") as running:
+    with broker("--listen", listen, "--set", "net.tls_handshake_s=4") as running:
         silent = [running.raw("fmqps") for _ in range(200)]
         exchanges(f"{running.urls['fmqps']}?insecure=1")
         for sock in silent:
@@ -90,7 +90,7 @@ def test_a_listener_that_cannot_be_says_why(query: str, words: str, tmp_path: Pa
         motemq("broker", "--ephemeral", "--listen", url),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode == 1
     assert words in done.stderr
@@ -118,9 +118,9 @@ def test_a_unix_socket_left_by_a_killed_broker_is_replaced(tmp_path: Path) -> No
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
         with connect(f"lightmq+unix://{path}?client_id=hall") as hall:
             assert hall.name == "hall"
-            assert hall.request("up", b"x", 5.0) == b""
+            assert hall.request("up", b"x", 20.0) == b""
         again = motemq("broker", "--ephemeral", "--listen", url)
-        done = subprocess.run(again, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(again, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1
         assert "another process listens there" in done.stderr
         assert path.is_socket()
@@ -130,7 +130,7 @@ def test_a_file_in_the_way_of_a_unix_socket_is_left_alone(tmp_path: Path) -> Non
     path = tmp_path / "precious"
     path.write_text("data")
     argv = motemq("broker", "--ephemeral", "--listen", f"fmqp+unix://{path}")
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "this file is no socket" in done.stderr
     assert path.read_text() == "data"

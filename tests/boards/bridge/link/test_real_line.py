@@ -28,7 +28,7 @@ _NODE = Path(__file__).parent / "device_node.py"
 _INTERRUPTED = Path(__file__).parent / "device_interrupted.py"
 _BAD = ("--flip", "5e-4", "--lose", "2e-4", "--double", "2e-4", "--noise-every", "0.3")
 _TEXT = ("--text-every", "0.5")
-_PATIENCE_MS = 1000
+_PATIENCE_MS = 4000  # less, and a board that lives is taken for dead on a busy machine
 _COUNT = 300
 _LIVES = 100  # about one Ctrl-C in ten ends the generator of the link
 _PR_SET_PDEATHSIG = 1
@@ -148,10 +148,10 @@ def test_a_board_that_dies_is_noticed_in_time_and_one_reset_at_once(
             killed = time.monotonic()
             received(desk, "board/status", b"gone")
             took_s = time.monotonic() - killed
-    assert _PATIENCE_MS / 1000 * 7 / 8 - 0.2 < took_s < _PATIENCE_MS / 1000 + 0.5
+    assert _PATIENCE_MS / 1000 * 7 / 8 - 0.2 < took_s < _PATIENCE_MS / 1000 + 2
     said = "\n".join(log)
     assert re.search("the board opened anew", said), said
-    assert re.search("the board was silent for 1 s", said), said
+    assert re.search("the board was silent for 4 s", said), said
 
 
 def test_ctrl_c_at_any_instant_leaves_a_link_that_opens_again(

@@ -74,6 +74,28 @@ def test_queues_are_seen() -> None:
     assert queue["bytes"] > 10
 
 
+def test_queues_come_in_pages() -> None:
+    """In the order of their names; one that is gone is in none."""
+    desk = umq_desk()
+    client, other = joined(desk), MicroMsg2Peer(desk)
+    names = ["b", "a", "ž", "c", "bb"]
+    clients = [FqPeer(desk, name.encode()) for name in names]
+    other.publish("jobs", b"water the plants")
+    found: list[str] = []
+    page: dict[str, object] = {"limit": 2, "prefix": "fq/"}
+    while page.get("after") != "":
+        said = client.result("queues", page)
+        found += [each["queue"] for each in said["queues"]]
+        page["after"] = said.get("after", "")
+        assert said["more"] == (page["after"] != "")
+    assert found == [f"fq/{name}" for name in sorted(names)]
+    both = client.result("queues", {"limit": 100})["queues"]
+    assert [each["queue"] for each in both] == [*found, "jobs"]
+    clients[1].close()
+    (first,) = client.result("queues", {"limit": 1})["queues"]
+    assert first["queue"] == "fq/b"
+
+
 def test_wildcards_of_fmqp_publishers_reach_it() -> None:
     desk = umq_desk()
     client, board = joined(desk), desk.open()

@@ -1,0 +1,28 @@
+"""Ports that are chosen before anybody listens there, or that are listened to again."""
+
+import random
+import socket
+from pathlib import Path
+
+_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST = 20_000
+_chance = random.SystemRandom()
+
+
+def port_for_later() -> int:
+    """Return a port of 127.0.0.1 where nobody listens, and which nobody is given by chance.
+
+    Whoever asks for port 0, or connects, is given one of ``ip_local_port_range``. One of those that
+    was free a moment ago may be somebody else's by now, as other tests run beside this one; and who
+    tries again and again to reach it may be connected with itself. So it is none of those.
+    """
+    first, last = map(int, _GIVEN.read_text().split())
+    outside = [port for port in range(_LOWEST, 65_536) if not first <= port <= last]
+    for port in _chance.sample(outside, len(outside)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise AssertionError(f"no port from {_LOWEST} on is free, but for those of {_GIVEN}")
