@@ -427,6 +427,8 @@ class Connection(asyncio.Protocol):
         # From now on "congested" is "has anything left": more than the mark, but for asyncio's TLS
         # as much as the mark is too much.
         self.transport.set_write_buffer_limits(high=int(self._encrypted), low=0)
+        if self.transport.get_write_buffer_size():
+            self.congested = True  # nobody is told so who was paced, and so told already
         if not self.congested:
             self._say_drained()
         return self._drained
