@@ -390,13 +390,14 @@ class Server:
             self.abort()  # or the next wait would be for the same sleepers
             await asyncio.sleep(0)  # their wills run when asyncio has closed them
         remaining = list(self.connections.values())
+        self._broker.sent_all({each.id for each in remaining if each.is_all_sent})
         for connection in remaining:
             connection.ended = True
         self._broker.stop(time.monotonic())
         self._run()
         await self._answer_all(drain_s)
         is_drained = await self._drain(drain_s)
-        self._broker.stopped({each.id for each in remaining if each.is_all_sent})
+        self._broker.sent_all({each.id for each in remaining if each.is_all_sent})
         self._run()
         if not is_drained:
             self.abort()
