@@ -813,8 +813,14 @@ class Broker:
         return client is not None and client.suspended is not None
 
     def stopping(self) -> None:
-        """Begin the end (FMQP R33, R34): nothing more is read, and whoever comes is told so."""
+        """Begin the end (FMQP R33, R34): nothing more is read, and whoever comes is told so.
+
+        From now on what of durable queues is on its way waits again when they are restored, unless
+        ``closed`` or ``sent_all`` says that it was sent.
+        """
         self._ending = True
+        for client in self._clients.values():
+            client.is_sent = False
 
     def stop(self, now: float) -> None:
         """End all connections together: every will runs while everyone is still subscribed.
@@ -836,9 +842,8 @@ class Broker:
         self._in_order = OrderedKeys()
         self._counts.clear()
 
-    def stopped(self, sent: Collection[ConnectionId]) -> None:
-        """After ``stop``: these connections were sent all that they were given. What of durable
-        queues is on its way to others will wait again, as after a kill."""
+    def sent_all(self, sent: Collection[ConnectionId]) -> None:
+        """Since ``stopping``: these connections were sent all that they were given."""
         for queue in self._bus.queues.values():
             if queue.durable:
                 for connection in queue.consumers:

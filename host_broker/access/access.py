@@ -24,7 +24,7 @@ class Peer:
     ``certificate``: the name in the client's certificate, which a CA of ours has signed. ``uid``:
     the account at the other end of a unix socket. ``listener``: the name that its listener gives
     (``?principal=NAME``). ``address`` is its host, or "uid N". "" and None: there is none.
-    ``encrypted``: it is there by TLS.
+    ``encrypted``: it is there by TLS. ``port`` is the one at the other end, 0: there is none.
     """
 
     address: str = ""
@@ -33,6 +33,7 @@ class Peer:
     uid: int | None = None
     listener: str = ""
     encrypted: bool = False
+    port: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,8 +220,10 @@ class Server:
         connection.transport.abort()
 
     def stalled(self, connection: Connection, grace_s: float) -> None:
-        """Disconnect a receiver that took too little; the next of its peer has less time."""
-        self._stalls.add(connection.peer, time.monotonic())
+        """Disconnect a receiver that took too little; if publishers may have waited for it, the
+        next of its peer has less time."""
+        if connection.congested:
+            self._stalls.add(connection.peer, time.monotonic())
         reason = f"it took too little for {grace_s:g} s"
         self.gave_up(connection, reason, "net.stalled_receiver_s")
 
@@ -388,13 +390,14 @@ class Server:
             self.abort()  # or the next wait would be for the same sleepers
             await asyncio.sleep(0)  # their wills run when asyncio has closed them
         remaining = list(self.connections.values())
+        self._broker.sent_all({each.id for each in remaining if each.is_all_sent})
         for connection in remaining:
             connection.ended = True
         self._broker.stop(time.monotonic())
         self._run()
         await self._answer_all(drain_s)
         is_drained = await self._drain(drain_s)
-        self._broker.stopped({each.id for each in remaining if each.is_all_sent})
+        self._broker.sent_all({each.id for each in remaining if each.is_all_sent})
         self._run()
         if not is_drained:
             self.abort()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from host_broker.access.access import Peer
-from host_broker.net.connection.tuning import is_local, peer_name, peer_uid
+from host_broker.net.connection.tuning import is_local, peer_name, peer_port, peer_uid
 
 
 def peer_of(transport: asyncio.BaseTransport, listener: str = "") -> Peer:
@@ -19,6 +19,7 @@ def peer_of(transport: asyncio.BaseTransport, listener: str = "") -> Peer:
         peer_uid(sock),
         listener,
         transport.get_extra_info("sslcontext") is not None,
+        peer_port(sock),
     )
 
 

@@ -233,7 +233,9 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         if self._pacing:
-            self._watch_for_stall()
+            # Nobody waits for it, however often it has stalled before.
+            if self._stall_timer is None:
+                self._look_for_stall_in(self._server.settings.stalled_receiver_s)
             self._congest_if_high()
         else:
             self._congest()
@@ -425,6 +427,8 @@ class Connection(asyncio.Protocol):
         # From now on "congested" is "has anything left": more than the mark, but for asyncio's TLS
         # as much as the mark is too much.
         self.transport.set_write_buffer_limits(high=int(self._encrypted), low=0)
+        if self.transport.get_write_buffer_size():
+            self.congested = True  # nobody is told so who was paced, and so told already
         if not self.congested:
             self._say_drained()
         return self._drained
@@ -478,7 +482,8 @@ class Connection(asyncio.Protocol):
     def _congest(self) -> None:
         self.congested = True
         if self._overflow is None:
-            self._watch_for_stall()
+            self._cancel_stall_timer()  # of one that is paced
+            self._look_for_stall_in(self._server.stall_grace_s(self))
         self._server.congestion_changed(self)
 
     def _tighten(self) -> None:
@@ -554,12 +559,8 @@ class Connection(asyncio.Protocol):
         self._behind_timer = None
         self._server.stalled_behind(self, grace_s)
 
-    def _watch_for_stall(self) -> None:
-        """From now on look whether it takes anything, once in the time it has for that."""
-        if self._stall_timer is None:
-            self._look_for_stall_in(self._server.stall_grace_s(self))
-
     def _look_for_stall_in(self, grace_s: float) -> None:
+        """From now on look whether it takes anything, once in the time it has for that."""
         loop = asyncio.get_running_loop()
         self._stalling_since = loop.time()
         # It may be given more meanwhile: what it has taken says more than what waits.

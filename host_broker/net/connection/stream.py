@@ -138,9 +138,7 @@ class Stream(asyncio.Transport):
             return
         if not self._backlog:
             self._backlog = None
-        if self._paused and self._backlog_bytes <= self._low:
-            self._paused = False
-            self._protocol.resume_writing()  # which may write more, even if it is closing
+        self._resume_if_low()  # then more may be written, even if it is closing
         if self._closing and not self._backlog:
             self._end(None)
         else:
@@ -176,10 +174,11 @@ class Stream(asyncio.Transport):
             self._watch()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Have the protocol paused above ``high`` bytes, and resumed at ``low``."""
+        """Have the protocol paused above ``high`` bytes, and resumed at ``low``; also now."""
         self._high = high if high is not None else 64 * 1024
         self._low = low if low is not None else self._high // 4
         self._pause_if_high()
+        self._resume_if_low()
 
     def get_write_buffer_size(self) -> int:
         """Return the bytes that the kernel has not taken yet."""
@@ -279,6 +278,11 @@ class Stream(asyncio.Transport):
         if not self._paused and self._backlog_bytes > self._high:
             self._paused = True
             self._protocol.pause_writing()
+
+    def _resume_if_low(self) -> None:
+        if self._paused and self._backlog_bytes <= self._low:
+            self._paused = False
+            self._protocol.resume_writing()
 
     def _watch(self) -> None:
         if not self._gone:

@@ -75,6 +75,14 @@ def peer_name(sock: socket.socket) -> str:
         return ""
 
 
+def peer_port(sock: socket.socket) -> int:
+    """Return the peer's port; 0 if it has none, or has gone."""
+    try:
+        return 0 if sock.family == socket.AF_UNIX else int(sock.getpeername()[1])
+    except OSError:
+        return 0
+
+
 def peer_uid(sock: socket.socket) -> int | None:
     """Return the account at the other end of a unix socket; None if it is none, or has gone."""
     if sock.family != socket.AF_UNIX:

@@ -188,7 +188,20 @@ class InternalSession(Session):
             VERSION,
             exchanges,
             _exchange(queues.together, queues.no_exchange),
-            [_queue(each, on_bus.get(each.path)) for each in queues.by_name.values()],
+            [
+                _queue(each, on_bus.get(each.path), tuple(map(self._client, each.clients)))
+                for each in queues.by_name.values()
+            ],
+        )
+
+    def _client(self, client: FqClient) -> ClientFigures:
+        counters = {name: getattr(client, name) % MODULUS for name in COUNTERS}
+        return ClientFigures(
+            client.user,
+            client.address,
+            self._view.peer_of(client.command).port,
+            client.is_peer,
+            counters if client.data else None,
         )
 
 
@@ -220,7 +233,9 @@ def _route(binding: Binding) -> RouteFigures:
     )
 
 
-def _queue(queue: FqQueue, on_bus: Queue | None) -> QueueFigures:
+def _queue(
+    queue: FqQueue, on_bus: Queue | None, clients: tuple[ClientFigures, ...]
+) -> QueueFigures:
     return QueueFigures(
         queue.name,
         queue.private,
@@ -229,15 +244,5 @@ def _queue(queue: FqQueue, on_bus: Queue | None) -> QueueFigures:
         queue.said_backlog,
         0 if on_bus is None else len(on_bus),
         0 if on_bus is None else on_bus.dropped,
-        tuple(_client(each) for each in queue.clients),
-    )
-
-
-def _client(client: FqClient) -> ClientFigures:
-    counters = {name: getattr(client, name) % MODULUS for name in COUNTERS}
-    return ClientFigures(
-        client.user,
-        client.address,
-        client.is_peer,
-        counters if client.data else None,
+        clients,
     )

@@ -186,6 +186,7 @@ class ClientFigures:
 
     user: bytes
     address: str
+    port: int
     is_peer: bool
     counters: Mapping[str, int] | None
 
@@ -267,6 +268,7 @@ def _client(figures: ClientFigures) -> dict[str, object]:
     document: dict[str, object] = {
         "user": _text(figures.user),
         "remote_addr": figures.address,
+        "remote_port": str(figures.port),
     }
     if figures.counters is not None:
         document["mode"] = "peer" if figures.is_peer else "client"

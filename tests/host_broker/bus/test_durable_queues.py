@@ -20,6 +20,7 @@ from host_broker.bus.commands import (
     Enqueue,
     OpenQueue,
     StopConsuming,
+    Wake,
 )
 from host_broker.bus.queue import read_place, read_state, spell_place
 from host_broker.outputs import Outputs
@@ -205,19 +206,23 @@ def test_what_is_on_its_way_is_forgotten_when_its_queue_is_deleted() -> None:
 def test_what_is_not_sent_when_the_broker_stops_waits_again(marks: bool) -> None:
     """What was sent until the end does not; also of those who hang up meanwhile."""
     stage = Stage()
-    early, hasty, quick, slow, other = (stage.enter() for _ in range(5))
+    other, early, hasty, quick, slow, leaving, stuck = (stage.enter() for _ in range(7))
     if marks:
         stage.do(other, OpenQueue(_Q), Checkpoint(_Q, "set", b"mark", 0))
-    consumers = (early, hasty, quick, slow)
+    consumers = (early, hasty, quick, slow, leaving, stuck)
     stage.slow.update(consumers)
     for client in consumers:
         stage.do(client, Consume(_Q, 1, acknowledged=False))
-    stage.do(other, *[Enqueue(_Q, b"%d" % number) for number in range(1, 5)])
+    stage.do(other, *[Enqueue(_Q, b"%d" % number) for number in range(1, 7)])
     stage.broker.stopping()
     stage.broker.closed(early, stage.now, is_sent=True)
     stage.broker.closed(hasty, stage.now, is_sent=False)
+    stage.broker.sent_all({quick, leaving})
+    stage.session(other).last = [Wake(leaving), Wake(stuck)]  # as fq's other connection does
+    for client in (leaving, stuck):
+        stage.session(client).due = [StopConsuming(_Q)]
     stage.broker.stop(stage.now)
-    stage.broker.stopped({early, hasty, quick})
+    stage.broker.sent_all({early, hasty, quick})
     queued = stage.done().outputs.queued
     forgotten = {read_place(key)[1] for key, entry in queued.items() if entry is None}
     if marks:
@@ -226,7 +231,7 @@ def test_what_is_not_sent_when_the_broker_stops_waits_again(marks: bool) -> None
         _, done, _ = read_state(entry[1])
         assert (forgotten, done) == (set(), 1)  # one of those behind it may come again
     else:
-        assert forgotten == {1, 3}
+        assert forgotten == {1, 3, 5}
 
 
 def test_what_is_acknowledged_while_its_queue_is_deleted_is_forgotten() -> None:

@@ -71,6 +71,11 @@ class FqClient:
         if data:
             self.open_data()
 
+    @property
+    def port(self) -> int:
+        """That of our end of the connection for commands."""
+        return int(self._command.getsockname()[1])
+
     def open_data(self) -> None:
         """Have the data connection, by which messages come and go."""
         self._data = self._connect()

@@ -3,6 +3,7 @@ has taken all of it."""
 
 import functools
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.host_broker.net.test_queues_live import Scripted
 from tests.host_broker.scripted import READ, ScriptedServer, ScriptedSession, specs
 
 _Q = b"work"
+_STALLED_S = 600.0
 _LARGE = bytes(100_000)
 _OPEN = OpenQueue(_Q, "block", durable=True, permanent=True)
 _TAKE = Consume(_Q, 0, acknowledged=False)
@@ -24,7 +26,7 @@ _TAKE = Consume(_Q, 0, acknowledged=False)
 @pytest.fixture
 def scripted(tmp_path: Path) -> Iterator[Scripted]:
     servers = ScriptedServer(verbatim=False), ScriptedServer(verbatim=True)
-    net = {"stalled_receiver_s": 600.0}
+    net = {"stalled_receiver_s": _STALLED_S}
     with served(net=net, specs={**protocols(), **specs(*servers)}, data=tmp_path) as broker:
         yield Scripted(broker, servers[0])
 
@@ -82,26 +84,47 @@ def test_who_waits_for_something_else_waits_for_all_the_same(
     until(lambda: _numbers(scripted) == [])
 
 
+def _time_is_over(scripted: Scripted, peer: socket.socket) -> bool:
+    """Have a consumer be looked at as if its time had passed; whether it was disconnected."""
+    connection, _ = scripted.broker.ours(peer)
+
+    def look() -> bool:
+        timer = connection._stall_timer
+        assert timer is not None
+        arguments = timer._args  # type: ignore[attr-defined]
+        timer.cancel()
+        assert arguments[0] == _STALLED_S
+        connection._look_for_stall(*arguments)
+        return connection.transport.is_closing()
+
+    return scripted.broker.call(look)
+
+
 def test_who_takes_something_has_not_stalled_though_more_waits(
     scripted: Scripted, consumer: tuple[socket.socket, ScriptedSession]
 ) -> None:
     """Net.stalled_receiver_s: more may have come than it took meanwhile."""
     peer, _ = consumer
     publisher, publishing = scripted.enter()
-    connection, _ = scripted.broker.ours(peer)
     scripted.do(publisher, publishing, Enqueue(_Q, _LARGE))
-
-    def time_is_over() -> bool:
-        """Have it looked at as if the time had passed; whether it was disconnected."""
-        timer = connection._stall_timer
-        assert timer is not None
-        arguments = timer._args  # type: ignore[attr-defined]
-        timer.cancel()
-        connection._look_for_stall(*arguments)
-        return connection.transport.is_closing()
-
     for _ in range(2):
         exactly(peer, 50_000)
         scripted.do(publisher, publishing, Enqueue(_Q, _LARGE))
-        assert not scripted.broker.call(time_is_over)
-    assert scripted.broker.call(time_is_over)
+        assert not _time_is_over(scripted, peer)
+    assert _time_is_over(scripted, peer)
+
+
+def test_for_whom_nobody_waits_has_its_time_each_time(
+    scripted: Scripted, consumer: tuple[socket.socket, ScriptedSession]
+) -> None:
+    """However often its host has had publishers wait; and the next has no less time for it."""
+    peer, _ = consumer
+    publisher, publishing = scripted.enter()
+    where, stalls = scripted.broker.ours(peer)[0].peer, scripted.broker.server._stalls
+    now = time.monotonic()
+    stalls.add(where, now)
+    before = stalls.grace_s(where, now)
+    assert before < _STALLED_S
+    scripted.do(publisher, publishing, Enqueue(_Q, _LARGE))
+    assert _time_is_over(scripted, peer)
+    assert stalls.grace_s(where, now) == before

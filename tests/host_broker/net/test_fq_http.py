@@ -193,6 +193,7 @@ def test_statistics(running: BrokerProcess) -> None:
             "127.0.0.1",
             "client",
         )
+        assert shown["remote_port"] == str(client.port)
         assert (shown["msgs_in"], shown["msgs_out"], shown["no_route"]) == ("4", "2", "2")
 
 

@@ -53,14 +53,20 @@ def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
         assert consumer.last_ids[:common] == ids[len(first) - common :]
 
 
-@pytest.mark.parametrize("by_tls", [False, True])
-def test_what_a_slow_consumer_has_not_got_is_not_lost(tmp_path: Path, by_tls: bool) -> None:
+@pytest.mark.parametrize(
+    ("by_tls", "sent"),
+    [(False, signal.SIGKILL), (True, signal.SIGKILL), (False, signal.SIGTERM)],
+)
+def test_what_a_slow_consumer_has_not_got_is_not_lost(
+    tmp_path: Path, by_tls: bool, sent: signal.Signals
+) -> None:
     """More than the kernel takes is on its way: none of that is done with before it is sent."""
     authority = Authority(tmp_path, "ours")
     certificate, key = authority.issue("broker")
     tls = ssl.create_default_context(cafile=authority.file) if by_tls else None
     also = ("--listen", f"fqs://127.0.0.1:0?cert={certificate}&key={key}")
-    data = ("--data", str(tmp_path / "data"), "--set", "journal.flush_s=0.01")
+    limits = ("--set", "journal.flush_s=0.01", "--set", "net.drain_s=0.2")
+    data = ("--data", str(tmp_path / "data"), *limits)
     bodies = [number.to_bytes(4, "big") * 500 for number in range(6_000)]
     with broker(*data, *_LISTEN, *also) as running:
         port = running.ports["fq"]
@@ -72,7 +78,7 @@ def test_what_a_slow_consumer_has_not_got_is_not_lost(tmp_path: Path, by_tls: bo
                     sender.publish(b"e", b"r", body)
                 until(lambda: f'"msgs_in": "{len(bodies) - 1}"' in _statistics(port))
                 _submit(port, bodies[-1])
-            running.end(signal.SIGKILL)
+            running.end(sent)
             first = consumer.rest()
     assert first == bodies[: len(first)]
     assert len(first) < len(bodies)

@@ -120,6 +120,28 @@ def test_everything_is_sent_in_order_however_slowly_it_is_taken() -> None:
     play(scene)
 
 
+def test_new_limits_count_at_once() -> None:
+    """Or nobody would be told again of one that was paused when they were lower."""
+
+    async def scene(poller: Poller, _: Turns) -> None:
+        stream, protocol, peer = opened(poller)
+        stream.set_write_buffer_limits(0)
+        stream.write(bytes(4_000_000))
+        waiting = stream.get_write_buffer_size()
+        assert waiting > 0
+        stream.set_write_buffer_limits(waiting + 10, waiting)
+        assert protocol.told == ["pause", "resume"]
+        stream.write(bytes(11))
+        assert protocol.told == ["pause", "resume", "pause"]
+        stream.set_write_buffer_limits(waiting + 100, waiting + 10)
+        assert protocol.told[3:] == []
+        stream.abort()
+        await protocol.lost.wait()
+        peer.close()
+
+    play(scene)
+
+
 def test_what_waits_is_sent_before_a_close_and_not_before_an_abort() -> None:
     async def scene(poller: Poller, _: Turns) -> None:
         for end in ("close", "abort"):

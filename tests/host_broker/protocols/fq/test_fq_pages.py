@@ -112,8 +112,8 @@ def test_statistics() -> None:
     together = ExchangeFigures(10, 100, 2, 8, 2, no_exchange=1)
     counters = {"no_exchange": 1, "msgs_in": 10}
     clients = (
-        ClientFigures(b"me", "127.0.0.1", False, counters),
-        ClientFigures(b"peer", "192.0.2.1", True, None),
+        ClientFigures(b"me", "127.0.0.1", 40001, False, counters),
+        ClientFigures(b"peer", "192.0.2.1", 0, True, None),
     )
     queue = QueueFigures(b"q\xff", False, "mem", "block", 7, 3, 2, clients)
     answer = statistics("0.1", exchanges, together, [queue])
@@ -162,11 +162,12 @@ def test_statistics() -> None:
                     {
                         "user": "me",
                         "remote_addr": "127.0.0.1",
+                        "remote_port": "40001",
                         "mode": "client",
                         "no_exchange": "1",
                         "msgs_in": "10",
                     },
-                    {"user": "peer", "remote_addr": "192.0.2.1"},
+                    {"user": "peer", "remote_addr": "192.0.2.1", "remote_port": "0"},
                 ],
             }
         },
