@@ -137,7 +137,7 @@ cdef class _Open:
     cdef int room_for_body(self, Py_ssize_t size) except -1:
         cdef Py_ssize_t capacity = self.body_capacity if self.body_capacity else FIRST_BODIES
         cdef void *fresh
-        if self.copied + size <= self.body_capacity:
+        if self.bodies != NULL and self.copied + size <= self.body_capacity:
             return 0
         while capacity < self.copied + size:
             capacity *= 2
@@ -172,9 +172,10 @@ cdef class _Open:
         cdef bytes name = b""
         self.room_for_record()
         self.room_for_messages(count)
+        # What may be refused comes first: a block has a record wholly or not at all.
         if size < LONG:
             self.room_for_body(size)
-        # What may be refused comes first: a block has a record wholly or not at all.
+            append_body(body, size, self.bodies + self.copied)
         if count == 1:
             self.lengths[self.messages] = <uint32_t> size
         else:
@@ -196,7 +197,6 @@ cdef class _Open:
         if time_ns > self.latest:
             self.latest = time_ns
         if size < LONG:
-            append_body(body, size, self.bodies + self.copied)
             self.copied += size
         else:
             self.long_bodies.append((self.copied, body))

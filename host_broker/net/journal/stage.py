@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 STAGE_FILE = "staged"
 AREA_BYTES = 8 * 1024 * 1024  # some milliseconds of all that a loop can take
 _AREAS = 2
-_MOST_AT_ONCE = 512 * 1024  # more is better written by the thread: the loop would wait too long
+MOST_AT_ONCE = 512 * 1024  # more is better written by the thread: the loop would wait too long
 _FEW_PARTS = 64  # of one call; more are joined
 _SLOW_S = 0.005  # a disk that makes the loop wait this long …
 _REST_S = 1.0  # … is not written to by the loop for a while
@@ -150,7 +150,7 @@ class Stage:
 
     def takes(self, size: int) -> bool:
         """Whether so many bytes are worth a try."""
-        return size <= _MOST_AT_ONCE and not (self._rests_until and self._rests())
+        return size <= MOST_AT_ONCE and not (self._rests_until and self._rests())
 
     def _rests(self) -> bool:
         """Whether what the disk was slow with, or refused, is a short while ago."""

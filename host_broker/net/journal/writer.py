@@ -36,7 +36,14 @@ from host_broker.net.journal.retention import READ_BY_ALL, AgeClock, Kept, sweep
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import BLOCK_BYTES, Partition
 from host_broker.net.journal.snapshot import Snapshot, take_snapshot
-from host_broker.net.journal.stage import STAGE_FILE, Area, Stage, Taken, recover
+from host_broker.net.journal.stage import (
+    MOST_AT_ONCE,
+    STAGE_FILE,
+    Area,
+    Stage,
+    Taken,
+    recover,
+)
 from host_broker.net.storage.files import sync
 from host_broker.net.storage.message_store import (
     NO_CHANGES,
@@ -72,7 +79,8 @@ _FOR_NOW = frozenset(
 class _Group:
     """What one promise is kept for: records, and then what is retained and queued since.
 
-    The thread takes its blocks out: what is written is not in memory any longer.
+    The thread takes its blocks out: what is written is not in memory any longer. ``unstaged`` has
+    records as long as they are not too many to be staged.
     """
 
     assembler: Assembler
@@ -83,6 +91,7 @@ class _Group:
     sync: bool = False
     area: Area | None = None  # of the stage
     unstaged: list[Taken] = field(default_factory=list)
+    unstaged_messages: int = 0
     unstaged_retained: dict[bytes, Entry | None] = field(default_factory=dict)
     unstaged_queued: dict[bytes, Entry | None] = field(default_factory=dict)
     unstaged_cost: int = 0
@@ -90,7 +99,7 @@ class _Group:
     @property
     def is_staged(self) -> bool:
         """Whether all of it is."""
-        unstaged = self.unstaged or self.unstaged_retained or self.unstaged_queued
+        unstaged = self.unstaged_messages or self.unstaged_retained or self.unstaged_queued
         return self.area is not None and not unstaged
 
 
@@ -233,9 +242,10 @@ class Journal:
             self.kept = self.appended
         if self._failure is not None:
             return self.appended  # which is never reached
-        cost = 0
+        cost = messages = 0
         for record in records:
             cost += len(record.body) + _RECORD_OVERHEAD
+            messages += record.count
         for entry in queued.values():
             cost += _RECORD_OVERHEAD + (len(entry[0]) + len(entry[1]) if entry is not None else 0)
         group = self._group
@@ -252,13 +262,16 @@ class Journal:
         if queued:
             _put_together(group.queued, queued)
         if self._stage is not None:
-            if records:
+            group.unstaged_cost += cost
+            group.unstaged_messages += messages
+            if group.unstaged_cost > MOST_AT_ONCE:
+                group.unstaged.clear()  # its assembler has them
+            elif records:
                 group.unstaged.append((time_ns, records))
             if retained:
                 group.unstaged_retained.update(retained)
             if queued:
                 _put_together(group.unstaged_queued, queued)
-            group.unstaged_cost += cost
         self._pending_bytes += cost
         if self._pending_bytes > self._settings.max_pending_bytes:
             self.full = True
@@ -296,7 +309,7 @@ class Journal:
             group.unstaged, group.unstaged_retained, group.unstaged_queued
         ):
             return False
-        group.unstaged, group.unstaged_cost = [], 0
+        group.unstaged, group.unstaged_cost, group.unstaged_messages = [], 0, 0
         group.unstaged_retained, group.unstaged_queued = {}, {}
         self._staged = self.kept = self.appended
         return True
@@ -645,8 +658,7 @@ class Journal:
                 unwritten.append((other.assembler.messages, other))
         lost = 0
         for messages, each in unwritten:
-            unstaged = sum(record.count for _, records in each.unstaged for record in records)
-            lost += min(messages, unstaged) if each.area is not None else messages
+            lost += min(messages, each.unstaged_messages) if each.area is not None else messages
         return lost, sum(messages for messages, _ in unwritten) - lost
 
     def _sweep(self) -> float:

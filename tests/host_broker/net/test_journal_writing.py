@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import sys
 import threading
 import time
 from collections import deque
@@ -11,9 +12,11 @@ from typing import Any, Literal
 
 import pytest
 
-from host_broker.net.journal import segment
+from host_broker.bus.publication import pack
+from host_broker.net.journal import assembly, segment
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import Partition, write_all
+from host_broker.net.journal.stage import MOST_AT_ONCE
 from host_broker.net.journal.writer import Journal
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
@@ -40,6 +43,31 @@ def test_more_buffers_and_bytes_than_one_call_takes() -> None:
     reader.join(10)
     os.close(reading)
     assert got == b"".join(buffers)
+
+
+def test_what_is_too_much_to_be_staged_is_in_memory_once(tmp_path: Path) -> None:
+    """While the disk is slow a group grows: short bodies are copied, and the records are let go."""
+
+    async def keep() -> None:
+        journal = Journal(tmp_path, JournalSettings(flush_s=60.0))
+        journal.start(asyncio.get_running_loop(), pytest.fail, lambda: None)
+        body = pack(0, b"a", bytes(20_000))
+        known_to_us = sys.getrefcount(body)
+        while journal.appended * len(body) <= MOST_AT_ONCE:
+            journal.append(1, [Record(2, 1, "", 1, body)])
+        # The twin keeps records instead of copies of their bodies.
+        kept = 0 if assembly.COMPILED else journal.appended
+        assert sys.getrefcount(body) == known_to_us + kept
+        appended = journal.appended
+        assert not journal.keep_now()
+        assert journal.kept == 0
+        await journal.reach(appended, 10.0)
+        assert journal.append(2, [Record(2, 1, "", 1, body)]) == appended + 1
+        assert journal.keep_now()  # what comes then is staged as ever
+        await journal.close(10.0)
+        assert len(read_journal(tmp_path)[0]) == appended + 1
+
+    asyncio.run(keep())
 
 
 @pytest.mark.parametrize("ack", ["written", "synced"])
