@@ -41,9 +41,9 @@ class FmqpClient(Link):
     """
 
     name = None
-    _alike = None  # an umotemq.alike.Alike, once a raw handler's messages begin to repeat
-    # ChunkClient's, for a message that is longer than the buffer: True to skip it
-    _skip = None
+    # An umotemq.alike.Alike, once a raw handler's messages begin to repeat; and ChunkClient's, for
+    # a message that is longer than the buffer: True to skip it.
+    _alike = _skip = None
     _lengths = 0  # of the topic and payload that _format is for, which were packed last
 
     def __init__(self, transport, **options):
@@ -87,11 +87,22 @@ class FmqpClient(Link):
         if topic is self._topic and size == self._lengths >> 8 and flags == part[0]:
             # Like the one before, which is still in the transmit buffer but for its payload.
             pack_into(self._tail, part, -size, payload)
-            if self.outage is not None:
-                return self.outage.write(self, confirm)
-            if not confirm:
-                self._last = len(part)
-                return self._flush() or self._push()
+            outage = self.outage
+            if not confirm or (outage is not None and outage.append(self)):
+                end = len(part)
+                try:
+                    sent = self.stream.write(part)
+                except OSError as error:
+                    if outage is None:
+                        self._fail(None, error)
+                    sent = error
+                if sent == end:
+                    return
+                if outage is not None:
+                    return outage.write(self, confirm, sent)
+                self._first = sent or 0
+                self._last = end
+                return self._push()
         if self._send(flags, self._normalised(topic), payload, confirm):
             if isinstance(topic, bytes) or isinstance(topic, str):  # others may change
                 self._topic = topic

@@ -188,9 +188,8 @@ class Link:
                 count += self._take()
             if not self.stream:
                 return count  # closed by a handler
-        if self._last or not self.up:
-            while self._flush() and not self.up and self._greet():
-                pass
+        while self._flush() and not self.up and self._greet():
+            pass
         came_up = self.up and not up
         if came_up:
             self.connects += 1
@@ -307,36 +306,35 @@ class Link:
     def _flush(self):
         # Write what is in the transmit buffer; True when all of it went.
         last = self._last
-        if not last:
-            return True
-        data = self._part
-        first = self._first
-        if first or len(data) != last:
-            data = memoryview(self._out)[first:last]
-            if not first:
-                self._part = data
-        try:
-            count = self.stream.write(data)
-        except OSError as error:
-            self._fail(None, error)
-        if count:
-            self._stuck = 0
-            first += count
-            if first == last:
-                self._first = self._last = 0
-                return True
-            self._first = first
-        self._topic = self  # what waits must stay as it is
-        return False
+        if last:
+            first = self._first
+            data = self._part
+            if first or len(data) != last:
+                data = memoryview(self._out)[first:last]
+                if not first:
+                    self._part = data
+            try:
+                count = self.stream.write(data)
+            except OSError as error:
+                self._fail(None, error)
+            if count:
+                self._stuck = 0
+                first += count
+            if first != last:
+                self._first = first
+                self._topic = self  # what waits must stay as it is
+                return False
+            self._first = self._last = 0
+        return True
 
     def _fitting(self, start, end):
         # Return ``end`` if the transmit buffer has room for a message from ``start`` to there.
         # Raises ValueError if it never fits, LinkError if it does not now.
-        if end > self.tx_size:
-            from umotemq.mistakes import no_room
+        if end <= self.tx_size:
+            return end
+        from umotemq.mistakes import no_room
 
-            no_room(self, start, end)
-        return end
+        return no_room(self, start, end)
 
     def _send(self, type, name, data, confirm):
         # Send one message, or have the ``outage`` keep it if ``confirm`` is True or False. Returns

@@ -33,7 +33,8 @@ _LEAST = const(17)  # bytes of the shortest message of any protocol, and what is
 class Ring:
     """At most ``size`` bytes of whole messages (each takes eleven more), the option ``outage``.
 
-    Full: the oldest give way, or with ``newest`` the new one does; ``dropped`` counts them.
+    Full: the oldest give way, or with ``newest`` the new one does; ``dropped`` counts them, and
+    ``count`` those that are kept.
 
     ``store``: an umotemq.store.FileStore or RtcStore; messages are there as long as the link is
     down, those that it left unconfirmed too, and those for which the ring has no room. With
@@ -61,27 +62,26 @@ class Ring:
         self._asked = self._number = 0  # how many records the ping of this number confirms
         self._ahead = None  # what was read of the store, and found no room here yet
 
-    @property
-    def count(self):
-        """How many messages are kept."""
+    def __getattr__(self, name):
+        # No properties: with one in a class, MicroPython looks for others whenever an attribute is
+        # set, and that would cost a message more than to be copied.
+        if name == "count":  # how many messages are kept
+            return len(self)
+        if name == "dropped":  # how many gave way
+            return self._lost + (self.store.dropped if self.store else 0)
+        raise AttributeError(name)
+
+    def __len__(self):
         store = self.store
         if not store:
             return self._here
         only_here = 0
         at = self._first
         for _ in range(self._here):
-            at = self._at(at)
+            at = _at(self._buf, at)
             only_here += _number(self._buf, at + 3) > store.last
             at += _HEAD + (self._buf[at] << 8 | self._buf[at + 1])
         return store.count + only_here
-
-    @property
-    def dropped(self):
-        """How many messages gave way."""
-        return self._lost + (self.store.dropped if self.store else 0)
-
-    def __len__(self):
-        return self.count
 
     # ---- for clients ----
 
@@ -125,10 +125,10 @@ class Ring:
                 # Nothing comes before it. A stamp makes each message another one.
                 if not confirm:
                     self.sequence += 1
-                    return self.write(client, False) and not self.stamp
+                    return self.write(client, False, 0) and not self.stamp
                 if self._put(packed, size, _CONFIRM):
                     self._unsent = 0
-                    return self.write(client, True, True) and not self.stamp
+                    return self.write(client, True, 0) and not self.stamp
                 size = 0  # the store has it
         client._ping = number  # it has not gone under the next one
         if size:
@@ -142,41 +142,39 @@ class Ring:
                 pass  # it is here
         return False
 
-    def write(self, client, confirm, is_kept=False):
-        """As ``send``, of the message that ``client._part`` shows, which is like the last one.
+    def append(self, client):
+        """Keep the message that ``client._part`` shows, to be confirmed, and return True.
 
-        ``is_kept``: it is the newest in the ring already. Returns whether it is gone.
+        False if it is not as long as the last one, or there is no room behind that: then the client
+        has to ``send`` it, and else to write it.
         """
-        packed = client._part
-        size = len(packed)
-        if confirm and not is_kept:
-            at = self._end
-            end = at + _HEAD + size
-            if end > self._limit or size != self._size:
-                return self._send_slowly(client, size)
-            # Its number and time are for a store.
-            pack_into(self._brief, self._buf, at, size, _CONFIRM, client._out)
-            self._end = end
-            self._here += 1
-            self.sequence += 1
+        at = self._end
+        size = len(client._part)
+        if at + _HEAD + size > self._limit or size != self._size:
+            return False
+        # It has no number and no time: these are for a store, and for stamps.
+        pack_into(self._brief, self._buf, at, size, _CONFIRM, client._out)
+        self._end = at + _HEAD + size
+        self._here += 1
+        return True
+
+    def write(self, client, confirm, sent):
+        """Have the rest written of the message that ``client._part`` shows.
+
+        ``sent``: how many bytes of it the stream took, or what it raised. If the link fails, it
+        stays here. Returns whether it is gone.
+        """
+        size = len(client._part)
         try:
-            sent = client.stream.write(packed)
-            if sent == size:
-                return True
+            if isinstance(sent, OSError):
+                client._fail(None, sent)
             client._first = sent or 0
             client._last = size
-            client._topic = client
             client._push()
             return not client._last
         except LinkError:
-            pass
-        except OSError as error:
-            try:
-                client._fail(None, error)
-            except LinkError:
-                pass
-        if not confirm:
-            self._put(client._out, size, 0, False)  # what was half sent is sent whole again
+            if not confirm:
+                self._put(client._out, size, 0, False)  # what was half sent is sent whole again
         return False
 
     def drain(self, client):
@@ -217,7 +215,7 @@ class Ring:
         buf = self._buf
         at = self._first
         for _ in range(self._here - self._unsent):
-            at = self._at(at)
+            at = _at(self._buf, at)
             start = at + _HEAD + 3
             if buf[at + 2] & _CONFIRM and buf[start] << 8 | buf[start + 1] == number:
                 if buf[at + 2] & _ANSWERED:
@@ -239,24 +237,6 @@ class Ring:
             self._loaded = self._done
 
     # ---- inside ----
-
-    def _send_slowly(self, client, size):
-        # A message to be confirmed that stands in the transmit buffer, by all that ``_put`` may do.
-        topic = client._topic
-        packed = client._out
-        if client._blocking and self.is_full(client):
-            topic = client  # what handlers publish now takes the place of what the next may be like
-            packed = bytes(client._part)
-            self._make_room(client)
-            if client.up and not client._last:
-                client._out[:size] = packed
-        client._topic = client  # nothing goes before this one by being like it
-        if self._put(packed, size, _CONFIRM, client.up) and self._unsent == 1:
-            if client.up and not client._last:
-                self._unsent = 0
-                client._part = memoryview(client._out)[:size]
-                if self.write(client, True, True):
-                    client._topic = topic
 
     def _clear(self):
         self._limit = 0  # where the room behind ``_end`` ends, for messages like the last one
@@ -305,7 +285,7 @@ class Ring:
                 self._lost += 1
                 return False
             # One that was sent, and waits for no answer, is no loss.
-            if self._unsent == self._here or self._buf[self._at(self._first) + 2] & _CONFIRM:
+            if self._unsent == self._here or self._buf[_at(self._buf, self._first) + 2] & _CONFIRM:
                 self._lost += 1
                 if self.newest:
                     return False
@@ -354,17 +334,10 @@ class Ring:
             return end
         return 0 if need <= self._first else None
 
-    def _at(self, at):
-        # Where the record is that comes next: the end of the buffer may be empty.
-        buf = self._buf
-        if at + 2 > len(buf) or (buf[at] == 255 and buf[at + 1] == 255):
-            return 0
-        return at
-
     def _remove(self):
         # The oldest goes; return its number.
         buf = self._buf
-        at = self._at(self._first)
+        at = _at(self._buf, self._first)
         self._first = at + _HEAD + (buf[at] << 8 | buf[at + 1])
         if self._unsent == self._here:
             self._unsent -= 1
@@ -377,7 +350,7 @@ class Ring:
         return self._done
 
     def _send_next(self, client):
-        at = self._at(self._next)
+        at = _at(self._buf, self._next)
         size = self._buf[at] << 8 | self._buf[at + 1]
         start = at + _HEAD
         if hasattr(client, "_renumber"):
@@ -400,7 +373,7 @@ class Ring:
             self._asked = 0
         done = 0
         while self._here != self._unsent:
-            state = self._buf[self._at(self._first) + 2]
+            state = self._buf[_at(self._buf, self._first) + 2]
             if state & _CONFIRM and not confirmed and not state & _ANSWERED:
                 break
             if confirmed:
@@ -417,7 +390,7 @@ class Ring:
         buf = self._buf
         at = self._first
         for _ in range(self._here):
-            at = self._at(at)
+            at = _at(self._buf, at)
             size = buf[at] << 8 | buf[at + 1]
             start = at + _HEAD
             sequence = _number(buf, at + 3)
@@ -461,3 +434,10 @@ def _is_answered(client, number):
 
 def _number(buf, at):
     return buf[at] << 24 | buf[at + 1] << 16 | buf[at + 2] << 8 | buf[at + 3]
+
+
+def _at(buf, at):
+    # Where the record is that comes next: the end of the buffer may be empty.
+    if at + 2 > len(buf) or (buf[at] == 255 and buf[at + 1] == 255):
+        return 0
+    return at

@@ -4,7 +4,7 @@ from checks import Blocked, Memory, check, equal, publication, raises, run, with
 from clients_in_memory import SIGN, broker, fmqp
 
 from umotemq.fmqp import FmqpClient
-from umotemq.link import LinkError
+from umotemq.link import LinkError, ticks_diff, ticks_ms
 
 
 @check
@@ -55,12 +55,14 @@ def half_of_a_too_long_message_is_noticed_in_time():
 
 @check
 def poll_returns_in_time_and_keeps_alive():
+    start = ticks_ms()
     client, stream = fmqp(keepalive_ms=100, timeout_ms=50)
     equal(within(340, 600, client.poll, 350), 0)
     sent = stream.take()
     count = len(sent) // len(SIGN)
     equal(sent, SIGN * count)
-    equal(count in (2, 3), True, "keepalives: %d" % count)
+    # On a busy machine it all takes longer, so there may be more of them.
+    equal(2 <= count <= ticks_diff(ticks_ms(), start) // 100, True, "keepalives: %d" % count)
 
 
 @check

@@ -1,7 +1,7 @@
 """What is kept while the link is down; over a stream in memory."""
 
 from checks import Blocked, check, equal, publication, raises, run, some, within
-from clients_in_memory import SIGN, SUBSCRIBED, fmqp, named, ping
+from clients_in_memory import SIGN, SUBSCRIBED, broker, fmqp, named, ping
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
@@ -60,6 +60,72 @@ def what_was_half_sent_is_sent_whole_again():
             want = SIGN + publication(b"topic", b"payload")
             equal(stream.take(), want)
         equal((len(ring), ring.dropped), (0, 0))
+
+
+class Breaking(Blocked):
+    """A broker's stream; while ``broken`` it takes nothing more, and says why."""
+
+    broken = False
+
+    def __init__(self):
+        Blocked.__init__(self)
+        self.answer = broker
+
+    def write(self, data):
+        if self.broken:
+            raise OSError(104)
+        return Blocked.write(self, data)
+
+
+@check
+def one_like_the_last_is_not_lost_with_the_stream():
+    for confirm in (False, True):
+        stream = Breaking()
+        ring = Ring(200)
+        client = FmqpClient(stream, name=b"n", outage=ring, retry_ms=20)
+        client.connect(timeout_ms=1000)
+        for n in range(3):
+            stream.broken = n == 2
+            client.publish("a", b"%d" % n, confirm=confirm)
+        equal((client.up, ring.count), (False, 3 if confirm else 1))
+        stream.broken = False
+        stream.take()
+        client.connect(timeout_ms=1000)
+        while ring.count:
+            client.poll(10)
+        sent = stream.take()
+        kept = b"".join([publication(b"a", b"%d" % n) for n in range(0 if confirm else 2, 3)])
+        equal((kept in sent, sent.count(b"\0\0\1a"), ring.dropped), (True, len(kept) // 8, 0))
+
+
+@check
+def why_the_stream_failed_is_told_of_one_like_the_last():
+    stream = Breaking()
+    client = FmqpClient(stream, name=b"n")
+    client.connect(timeout_ms=1000)
+    client.publish("a", b"0")
+    client.publish("a", b"1")
+    stream.broken = True
+    error = raises("lost", client.publish, "a", b"2")
+    equal((error is client.error, error.args[1].args[0]), (True, 104))
+
+
+@check
+def one_like_the_last_goes_in_pieces():
+    for ring in (None, Ring(200)):
+        stream = Breaking()
+        client = FmqpClient(stream, name=b"n", outage=ring, timeout_ms=50)
+        client.connect(timeout_ms=1000)
+        client._blocking = False  # as under asyncio: what does not go at once waits
+        client.publish("a", b"0")
+        client.publish("a", b"1")
+        stream.take()
+        stream.room = 3
+        client.publish("a", b"2")
+        stream.room = 1 << 20
+        client.publish("a", b"3")
+        client.poll(0)
+        equal(stream.take(), publication(b"a", b"2") + publication(b"a", b"3"))
 
 
 @check
