@@ -5,14 +5,17 @@ so a refresh that was killed goes on where it was. It costs what is new: roll-up
 the hours in which something new happened, and of ``gold_streams`` for the streams of which
 something came. Where that is not known any more, because the log of silver was cleared, they are
 made from all of silver.
+
+Where the readings of a day are no longer kept (``keep``), those that come late add rows to the
+roll-ups of that day, and take none away.
 """
 
 import bisect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +48,7 @@ FROM_SILVER: Final = (
     "gold_board_health",
     "gold_fleet",
 )
-_SILVER: Final = "silver_telemetry"
+SILVER: Final = "silver_telemetry"
 _STREAMS: Final = "gold_streams"
 _MINUTES: Final = "gold_rollup_minute"
 _HOURS: Final = "gold_rollup_hour"
@@ -71,7 +74,10 @@ class _News:
 
 
 class Refresh:
-    """Keeps gold up to date in ``place``. ``rig``: a folder of a rig's results, or None."""
+    """Keeps gold up to date in ``place``. ``rig``: a folder of a rig's results, or None.
+
+    ``keep_s``: of tables whose old days are deleted.
+    """
 
     def __init__(
         self,
@@ -80,7 +86,9 @@ class Refresh:
         rules: Registry,
         rig: Path | None,
         history_s: float = HISTORY_S,
+        keep_s: Mapping[str, float] | None = None,
     ) -> None:
+        self._keep_s = dict(keep_s or {})
         self._spark = spark
         self._place = place
         self._rules = rules
@@ -143,10 +151,27 @@ class Refresh:
         hours = self._touched_hours(new)
         replaced = overlapping(table.files(), column, rollups.all_between(hours))
         rows = self._rollup_of(table.name, hours, news.version)
-        kept = table.read(self._spark, replaced).where(~rollups.within(F.col(column), hours))
+        before = table.read(self._spark, replaced)
         if replaced:
-            rows = rows.unionByName(kept, allowMissingColumns=True)
+            again = rollups.within(F.col(column), hours)
+            rows = self._with_more(table.name, rows, before.where(again), hours[0])
+            rows = rows.unionByName(before.where(~again), allowMissingColumns=True)
         return table.change(self._written(table.name, rows), replaced, news.app, news.version)
+
+    def _with_more(
+        self, name: str, rows: DataFrame, before: DataFrame, first: datetime
+    ) -> DataFrame:
+        """Return rows of a roll-up, with those of ``before`` whose readings are no longer kept.
+
+        ``first``: their first hour.
+        """
+        keep_s = self._keep_s.get(_MINUTES if name == _HOURS else SILVER)
+        oldest = None if keep_s is None else oldest_day(keep_s, datetime.now(UTC))
+        if oldest is None or first.date() >= oldest:
+            return rows
+        old = F.col(_HOURS_OF.get(name, "window_start")) < F.lit(_midnight(oldest))
+        found = rows.unionByName(before.where(old), allowMissingColumns=True)
+        return rollups.fullest(found, name)
 
     def _touched_hours(self, new: list[File]) -> list[datetime]:
         """Return the hours in which readings happened; a file of one hour is not looked at."""
@@ -159,13 +184,13 @@ class Refresh:
             else:
                 unclear.append(file)
         if unclear:
-            found.update(rollups.touched_hours(self._table(_SILVER).read(self._spark, unclear)))
+            found.update(rollups.touched_hours(self._table(SILVER).read(self._spark, unclear)))
         return sorted(found)
 
     def _rollup_of(self, name: str, hours: Sequence[datetime] | None, version: int) -> DataFrame:
         """Return a roll-up of some hours, or of all."""
         of_minutes = name == _HOURS
-        source = self._table(_MINUTES if of_minutes else _SILVER)
+        source = self._table(_MINUTES if of_minutes else SILVER)
         column = "window_start" if of_minutes else "event_time"
         files = source.files(at=None if of_minutes else version)
         if hours is not None:
@@ -184,7 +209,7 @@ class Refresh:
             if file.low.get("connection", low) <= high and file.high.get("connection", high) >= low
         ]
         previous = table.read(self._spark, replaced)
-        silver = self._table(_SILVER).read(self._spark, new)
+        silver = self._table(SILVER).read(self._spark, new)
         rows = stream_states(silver, previous).persist()
         try:
             key = ["board", "connection"]
@@ -206,7 +231,10 @@ class Refresh:
             app, version = news.app, version if version is not None else news.version
         # Without a rig there is nothing to ask Spark for, which takes it seconds.
         nothing = name in FROM_RIG and not self._rig_files()
-        files = [] if nothing else self._written(name, self._made(name, version or 0))
+        rows = None if nothing else self._made(name, version or 0)
+        if rows is not None and name in ROLLUPS and table.is_ours():
+            rows = self._with_more(name, rows, table.read(self._spark), _EPOCH)
+        files = [] if rows is None else self._written(name, rows)
         table.replace(files, app, version or 0)
         if progress is not None:
             progress(name, sum(file.rows for file in files), time.monotonic() - began)
@@ -215,7 +243,7 @@ class Refresh:
         if name in ROLLUPS:
             return self._rollup_of(name, None, version)
         if name == _STREAMS:
-            silver = self._table(_SILVER)
+            silver = self._table(SILVER)
             return stream_states(silver.read(self._spark, silver.files(at=version)))
         if name in ("rig_events", "rig_samples"):
             return rig.good(rig.read_lines(self._spark, self._rig, name), name)
@@ -239,10 +267,9 @@ class Refresh:
         return makers[name]()
 
     def _news(self, name: str) -> _News:
-        source = self._table(_STREAMS if name in _FROM_STREAMS else _SILVER)
-        handle = source.handle()
-        app = f"refresh {handle.metadata().id}"
-        version = handle.version()
+        source = self._table(_STREAMS if name in _FROM_STREAMS else SILVER)
+        app = _app(source)
+        version = source.handle().version()
         if name == _HOURS:
             # Made of minutes, it has seen no more than these: silver may have got rows since.
             of_minutes = self._seen(_MINUTES, app)
@@ -281,6 +308,28 @@ ROLLUPS: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
     _MINUTES: rollups.by_minute,
     _HOURS: rollups.by_hour,
 }
+
+
+def oldest_day(keep_s: float, now: datetime) -> date:
+    """Return the oldest day of which a table has its rows that keeps them for so long."""
+    return (now - timedelta(seconds=keep_s)).date()
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def seen_by_gold(place: Storage, silver: Table) -> list[int]:
+    """Return the versions of silver up to which the tables that are made of it have seen it."""
+    app = _app(silver)
+    tables = [Table(place, name) for name in FROM_SILVER[:4]]
+    noted = [table.handle().transaction_version(app) for table in tables if table.exists()]
+    return [version for version in noted if version is not None]
+
+
+def _app(source: Table) -> str:
+    """Return under which name tables note up to which version of ``source`` they have seen it."""
+    return f"refresh {source.handle().metadata().id}"
 
 
 def _hour(us: int | None) -> datetime | None:

@@ -25,6 +25,7 @@ _LISTED_HOURS: Final = 500
 IS_READING: Final = "last is not true"  # and no message that ends a stream
 _BY_HASH: Final = "spark.sql.execution.useObjectHashAggregateExec"
 _WINDOW: Final = ["board", "sensor", "unit", "window_start"]
+_SIMULATED: Final = ["hour", "board", "connection", "sensor", "unit", "window_start_ms"]
 
 
 def by_minute(silver: DataFrame) -> DataFrame:
@@ -72,12 +73,11 @@ def by_hour(minutes: DataFrame) -> DataFrame:
 
 def by_simulated_time(silver: DataFrame) -> DataFrame:
     """Return ``gold_sensor_rollup``: each reading counts once an hour, however often it arrived."""
-    key = ["hour", "board", "connection", "sensor", "unit", "window_start_ms"]
     window_ms = (F.floor(F.col("t_ms") / WINDOW_MS) * WINDOW_MS).cast("long")
     found = (
         _once_an_hour(silver)
         .withColumn("window_start_ms", window_ms)
-        .groupBy(*key)
+        .groupBy(*_SIMULATED)
         .agg(
             F.count("*").alias("count"),
             F.avg("value").alias("mean"),
@@ -87,6 +87,14 @@ def by_simulated_time(silver: DataFrame) -> DataFrame:
         )
     )
     found = shaped(_with_percentiles(found), "gold_sensor_rollup")
+    return found.sortWithinPartitions(*_SIMULATED)
+
+
+def fullest(rows: DataFrame, table: str) -> DataFrame:
+    """Return of several rows for one window the one that is made of the most readings."""
+    key = _SIMULATED if table == "gold_sensor_rollup" else _WINDOW
+    most = Window.partitionBy(*key).orderBy(F.desc("count"))
+    found = rows.withColumn("rank", F.row_number().over(most)).where("rank = 1").drop("rank")
     return found.sortWithinPartitions(*key)
 
 

@@ -1,6 +1,7 @@
 """Tables in the Delta format: batches once, replaced as a whole, compacted, forgotten, of old."""
 
 import json
+import os
 import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -223,7 +224,7 @@ def test_what_was_replaced_goes_when_its_time_is_over(place: Storage) -> None:
                 line["remove"]["deletionTimestamp"] -= 7_200_000
         entry.write_text("\n".join(map(json.dumps, lines)))
     table = Table(place, _DATED, history_s=1.0)
-    table.vacuum()
+    table.vacuum(orphans_after_s=86_400.0)
     assert len(_on_disk(place, _DATED)) == 2
     assert (folder / orphan.path).exists()
     assert table.count() == 3
@@ -232,6 +233,29 @@ def test_what_was_replaced_goes_when_its_time_is_over(place: Storage) -> None:
     assert not (log / f"{0:020d}.json").exists()
     assert Table(place, _DATED).count() == 3
     assert table.added(0, 1) is None  # nobody knows any more
+
+
+def test_only_vacuum_takes_entries_from_the_log(place: Storage) -> None:
+    """A stream that has yet to read them would have to begin anew."""
+    table = Table(place, _DATED, history_s=1.0)
+    table.create()
+    # A checkpoint of the log is when delta-rs takes old entries away by itself.
+    table.handle().alter.set_table_properties(
+        # As a table of before has it.
+        {"delta.checkpointInterval": "1", "delta.enableExpiredLogCleanup": "true"}
+    )
+    for number in range(3):
+        table.add(_hours(place, number, 48), "a", number)
+    folder = place.within(_DATED).folder
+    assert folder is not None
+    entries = list((folder / "_delta_log").glob("*.json"))
+    for entry in entries:
+        os.utime(entry, (0, 0))
+    table.own("query")
+    table.compact()
+    table.expire(date(2026, 1, 2))
+    assert all(entry.exists() for entry in entries)
+    assert table.added(0, len(entries)) is not None
 
 
 def test_days_that_are_too_old_go(place: Storage) -> None:
