@@ -109,19 +109,39 @@ class Table:
         """
         with self._in_words():
             if at is not None:
-                past = DeltaTable(self.storage.uri, storage_options=self._options)
-                if isinstance(at, int) and not 0 <= at <= past.version():
-                    raise PipelineError(
-                        f"the table {self.name} in {self._place.uri} has no version {at}; the "
-                        f"latest is {past.version()}"
-                    )
-                past.load_as_version(at)
-                return past
+                return self._past(at)
             if self._handle is None:
                 self._handle = DeltaTable(self.storage.uri, storage_options=self._options)
             else:
                 self._handle.update_incremental()
             return self._handle
+
+    def _past(self, at: int | datetime) -> DeltaTable:
+        past = DeltaTable(self.storage.uri, storage_options=self._options)
+        what = f"the table {self.name} in {self._place.uri}"
+        if isinstance(at, datetime):
+            at = at if at.tzinfo else at.replace(tzinfo=UTC)
+            past.load_as_version(at)
+            # Of what is older than its log delta-rs gives the oldest there is.
+            log = self.storage.read_bytes(log_name(past.version()))
+            if log is not None and (begun := _committed_at(log)) > at:
+                raise PipelineError(
+                    f"{what} is known from {begun:%Y-%m-%dT%H:%M:%SZ} on, not as it was at "
+                    f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}: it was not there, or what it was is "
+                    "no longer kept ([tables] history)"
+                )
+            return past
+        latest = past.version()
+        if not 0 <= at <= latest:
+            raise PipelineError(f"{what} has no version {at}; the latest is {latest}")
+        try:
+            past.load_as_version(at)
+        except TableNotFoundError:
+            raise PipelineError(
+                f"version {at} of {what} is no longer kept ([tables] history); the latest is "
+                f"{latest}"
+            ) from None
+        return past
 
     def owner(self) -> str:
         """Return the id of the query that feeds the table, "" if none does."""

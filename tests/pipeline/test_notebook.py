@@ -75,6 +75,10 @@ def test_a_plot_is_of_a_board_that_there_is(desk: Tables, tmp_path: Path) -> Non
     part = motemq_pipeline.plot(desk.folder, "vpico-2", until=begin)
     assert len(part.data) == 0
     assert begin < end
+    naive = motemq_pipeline.plot(desk.folder, "vpico-2", since=begin.replace(tzinfo=None))
+    assert naive.layout.xaxis.range == whole.layout.xaxis.range
+    with pytest.raises(PipelineError, match="ends before it begins"):
+        motemq_pipeline.plot(desk.folder, "vpico-2", since=end, until=begin)
     with pytest.raises(PipelineError, match=r"no readings of a board 'x'; there are: .*vpico-1"):
         motemq_pipeline.plot(desk.folder, "x")
 
