@@ -31,12 +31,15 @@ def session(settings: Mapping[str, str] | None = None) -> "SparkSession":
     that is started: ``{"spark.master": "spark://HOST:7077"}``, or ``sc://HOST`` for a Connect
     server. Raises ``PipelineError`` if it cannot be started.
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from motemq_pipeline.failures import spark_log, without_json
     from motemq_pipeline.sessions import any_session
 
     found = SparkSession.getActiveSession()
+    if found is None and SparkContext._active_spark_context is not None:
+        found = SparkSession.builder.getOrCreate()  # active is one in the thread that made it
     if found is not None:
         return found
     _MADE.close()  # what is left of one that was stopped
