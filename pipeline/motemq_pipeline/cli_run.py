@@ -15,7 +15,15 @@ import click
 
 from motemq_pipeline.cli_errors import interruptible, need, refusals
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.status import BRONZE, QueryStatus, RunStatus, behind, position, read_status
+from motemq_pipeline.status import (
+    BRONZE,
+    QueryStatus,
+    RunStatus,
+    behind,
+    only_run,
+    position,
+    read_status,
+)
 
 if TYPE_CHECKING:  # what costs half a second to import, commands import when they are called
     from motemq_pipeline.config import RunConfig
@@ -74,6 +82,8 @@ def _run(config: "RunConfig", once: bool, progress: "_Progress") -> None:
         )
     check_source(config, once)
     config.place.prove()
+    with only_run(config.checkpoint):
+        pass  # it can be written, and nobody else goes on with it
     progress.say("starting Spark")
     with (
         _ended_by_signals() as ended,

@@ -33,6 +33,10 @@ OWNER: Final = "motemq.query"  # of a table that a stream feeds: the id of that 
 _VERSION: Final = "motemq.version"
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _TRIES: Final = 20  # of a commit; only a compaction competes, and that rarely
+# Log entries go by ``vacuum``, when no stream needs them any more, and by no commit. A compaction
+# takes no properties of its own (delta-rs 1.6), only those of the table.
+_KEEPS_LOG: Final = PostCommitHookProperties(cleanup_expired_logs=False)
+_LOG_CLEANUP: Final = "delta.enableExpiredLogCleanup"
 
 
 class Conflict(Exception):
@@ -92,6 +96,12 @@ class Table:
                 f"reads version {ours}; make the tables again from the journal"
             )
 
+    def is_ours(self) -> bool:
+        """Whether the table is there, with the columns of this version of MoteMQ."""
+        if not self.exists():
+            return False
+        return self.handle().metadata().configuration.get(_VERSION) == str(VERSIONS[self.name])
+
     def handle(self, at: int | datetime | None = None) -> DeltaTable:
         """Return delta-rs's table as it is now, or as it was at a version or time.
 
@@ -99,19 +109,39 @@ class Table:
         """
         with self._in_words():
             if at is not None:
-                past = DeltaTable(self.storage.uri, storage_options=self._options)
-                if isinstance(at, int) and not 0 <= at <= past.version():
-                    raise PipelineError(
-                        f"the table {self.name} in {self._place.uri} has no version {at}; the "
-                        f"latest is {past.version()}"
-                    )
-                past.load_as_version(at)
-                return past
+                return self._past(at)
             if self._handle is None:
                 self._handle = DeltaTable(self.storage.uri, storage_options=self._options)
             else:
                 self._handle.update_incremental()
             return self._handle
+
+    def _past(self, at: int | datetime) -> DeltaTable:
+        past = DeltaTable(self.storage.uri, storage_options=self._options)
+        what = f"the table {self.name} in {self._place.uri}"
+        if isinstance(at, datetime):
+            at = at if at.tzinfo else at.replace(tzinfo=UTC)
+            past.load_as_version(at)
+            # Of what is older than its log delta-rs gives the oldest there is.
+            log = self.storage.read_bytes(log_name(past.version()))
+            if log is not None and (begun := _committed_at(log)) > at:
+                raise PipelineError(
+                    f"{what} is known from {begun:%Y-%m-%dT%H:%M:%SZ} on, not as it was at "
+                    f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}: it was not there, or what it was is "
+                    "no longer kept ([tables] history)"
+                )
+            return past
+        latest = past.version()
+        if not 0 <= at <= latest:
+            raise PipelineError(f"{what} has no version {at}; the latest is {latest}")
+        try:
+            past.load_as_version(at)
+        except TableNotFoundError:
+            raise PipelineError(
+                f"version {at} of {what} is no longer kept ([tables] history); the latest is "
+                f"{latest}"
+            ) from None
+        return past
 
     def owner(self) -> str:
         """Return the id of the query that feeds the table, "" if none does."""
@@ -121,7 +151,12 @@ class Table:
         """Note, before its first rows, which query feeds the table."""
         if self.owner() != query:
             with self._in_words():
-                self.handle().alter.set_table_properties({OWNER: query}, raise_if_not_exists=False)
+                self._set(OWNER, query)
+
+    def _set(self, key: str, value: str) -> None:
+        self.handle().alter.set_table_properties(
+            {key: value}, raise_if_not_exists=False, post_commithook_properties=_KEEPS_LOG
+        )
 
     def has(self, app: str, batch: int) -> bool:
         """Whether the table has a batch of the application ``app``, or a later one."""
@@ -163,10 +198,8 @@ class Table:
 
     def replace(self, files: Sequence[File], app: str = "", batch: int = 0) -> None:
         """Replace all rows by those of ``files``; readers see the old table or the new one."""
-        if not self.exists():
-            self.create()
-        elif self.handle().metadata().configuration.get(_VERSION) != str(VERSIONS[self.name]):
-            self.create(overwrite=True)
+        if not self.is_ours():
+            self.create(overwrite=self.exists())
         transactions = [Transaction(app, batch)] if app else []
         for _ in range(_TRIES):
             self.handle()
@@ -231,6 +264,8 @@ class Table:
         before = len(self.files())
         with self._in_words():
             try:
+                if self.handle().metadata().configuration.get(_LOG_CLEANUP) != "false":
+                    self._set(_LOG_CLEANUP, "false")  # a table of before
                 self.handle().optimize.compact(target_size=file_bytes)
             except CommitFailedError:
                 return before, before  # a batch came first; next time
@@ -239,7 +274,20 @@ class Table:
     def expire(self, column_day: date) -> None:
         """Delete the rows of days before ``column_day``."""
         with self._in_words():
-            self.handle().delete(f"{DATE} < '{column_day.isoformat()}'")
+            self.handle().delete(
+                f"{DATE} < '{column_day.isoformat()}'", post_commithook_properties=_KEEPS_LOG
+            )
+
+    def unread_since(self, after: int) -> datetime | None:
+        """Return since when there are rows that a reader of versions up to ``after`` lacks.
+
+        None if there are none, or if the log no longer has them.
+        """
+        for version in range(after + 1, self.handle().version() + 1):
+            text = self.storage.read_bytes(log_name(version))
+            if text is not None and any(True for _ in new_files(text)):
+                return _committed_at(text)
+        return None
 
     def vacuum(self, orphans_after_s: float | None = None) -> None:
         """Delete the files and log entries that are older than the history.
@@ -247,19 +295,23 @@ class Table:
         ``orphans_after_s``: look for files, too, that no commit ever mentioned, and delete those of
         this age, which must be above that of the longest batch.
         """
-        full = orphans_after_s is not None
-        kept_s = max(self._history_s, orphans_after_s or 0.0)
         with self._in_words():
             handle = self.handle()
-            handle.vacuum(
-                retention_hours=max(1, math.ceil(kept_s / 3600)),
-                dry_run=False,
-                enforce_retention_duration=False,
-                full=full,
-            )
+            self._delete_files(handle, self._history_s, full=False)
+            if orphans_after_s is not None:
+                self._delete_files(handle, max(self._history_s, orphans_after_s), full=True)
             if handle.version() > 0:
                 handle.create_checkpoint()
             handle.cleanup_metadata()
+
+    def _delete_files(self, handle: DeltaTable, kept_s: float, full: bool) -> None:
+        handle.vacuum(
+            retention_hours=max(1, math.ceil(kept_s / 3600)),
+            dry_run=False,
+            enforce_retention_duration=False,
+            post_commithook_properties=_KEEPS_LOG,
+            full=full,
+        )
 
     def _committed(
         self, actions: list[AddAction | RemoveAction], mode: str, properties: CommitProperties
@@ -276,8 +328,7 @@ class Table:
                     arrow_schema(self.name),
                     self._partition_by,
                     commit_properties=properties,
-                    # Log entries go by ``vacuum``, when no stream needs them any more.
-                    post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+                    post_commithook_properties=_KEEPS_LOG,
                 )
             except CommitFailedError:
                 # Also when only the answer was lost: whoever looks again sees its own commit.
@@ -298,6 +349,7 @@ class Table:
         return {
             _VERSION: str(VERSIONS[self.name]),
             "delta.logRetentionDuration": kept,
+            _LOG_CLEANUP: "false",
             "delta.deletedFileRetentionDuration": kept,
             # Those that executors note (``parquet_files``). delta-rs takes a column whose bounds
             # it expects and does not find for one that is empty.
@@ -410,6 +462,13 @@ def new_files(log: bytes) -> Iterator[File]:
             on = None if day is None else date.fromisoformat(day)
             low, high = (_noted(stats.get(side)) for side in ("minValues", "maxValues"))
             yield File(added["path"], added["size"], stats.get("numRecords", 0), on, low, high)
+
+
+def _committed_at(log: bytes) -> datetime:
+    """Return when a version was made, by its entry of a log."""
+    lines = map(json.loads, log.splitlines())
+    ms: int = next(line["commitInfo"]["timestamp"] for line in lines if "commitInfo" in line)
+    return datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _noted(bounds: dict[str, Any] | None) -> dict[str, int]:

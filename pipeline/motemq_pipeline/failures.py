@@ -19,6 +19,12 @@ _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception): .+)$", re.MULTILINE)  # of Python's
 _LACKS = re.compile(r"^(?:ModuleNotFoundError|ImportError): .+$", re.MULTILINE)
 _EXCEPTION = re.compile(r"^([a-z]\w*\.)+\w+(: |$)")  # its name
+# What Java says when it ends before it has begun: of its options, of Spark's.
+_JAVA_ENDED = re.compile(
+    r'^(?:Exception in thread "main" (?:[\w.$]+: )?(.+)|(Invalid .+|Unrecognized .+|Error: .+))$',
+    re.MULTILINE,
+)
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _UNAVAILABLE = ("BrokerUnavailable", "StoreUnavailable")
 
 
@@ -82,6 +88,12 @@ def of_java(error: BaseException) -> str:
     return lines[0]
 
 
+def why_java_ended(log: Path) -> str:
+    """Return why Java ended before it had begun, "" if its words do not say that."""
+    found = _JAVA_ENDED.search(_words_of(log))
+    return (found[1] or found[2]) if found else ""
+
+
 def is_ours(text: str) -> bool:
     """Return whether Spark's text has an error of ours, which says what a person must mend."""
     return any(found[1] not in _UNAVAILABLE for found in _OURS.finditer(text))
@@ -101,6 +113,8 @@ def in_one_line(text: str, log: Path) -> str:
     raised = _RAISED.search(text)
     if raised and reason.endswith(_TRACEBACK):  # the sentence of it is its last line
         reason = reason.removesuffix(_TRACEBACK) + raised[1]
+    elif reason.endswith(":") and (causes := _CAUSE.findall(text)):
+        reason = f"{reason} {causes[-1]}"  # the sentence of it is that of its cause
     elif lacks := _LACKS.search(text) or _LACKS.search(_words_of(log)):
         reason = f"{reason.strip(' ;')}: {lacks[0]}"  # of a worker that only "crashed"
     return f"Spark failed: {reason.strip(' ;')}; its log is {log}"

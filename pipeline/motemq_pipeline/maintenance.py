@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import StoreUnavailable
-from motemq_pipeline.refresh import Refresh
+from motemq_pipeline.refresh import SILVER, Refresh, oldest_day, seen_by_gold
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.schemas import DATED_BY, TABLES
+from motemq_pipeline.status import finished
+from motemq_pipeline.table_source import ALL_TAKEN
 
 _LOOK_S: Final = 0.5
 _WAIT_S: Final = 0.1
@@ -36,7 +38,9 @@ class Maintenance:
         self._spark = spark
         self._config = config
         rules = load_registry(config.registry)
-        self._gold = Refresh(spark, config.place, rules, config.rig, config.history_s)
+        self._gold = Refresh(
+            spark, config.place, rules, config.rig, config.history_s, config.keep_s
+        )
         self._once = once
         self._restarts = Restarts(patient=not once)
         self._rounds = 0
@@ -130,5 +134,40 @@ def clear(config: RunConfig) -> None:
         table = Table(config.place, name, config.history_s)
         keep_s = config.keep_s.get(name)
         if keep_s is not None and name in DATED_BY:
-            table.expire((now - timedelta(seconds=keep_s)).date())
-        table.vacuum(_ORPHANS_AFTER_S)
+            table.expire(oldest_day(keep_s, now))
+        if not _is_awaited(config, table, now):
+            table.vacuum(_ORPHANS_AFTER_S)
+
+
+def _is_awaited(config: RunConfig, table: Table, now: datetime) -> bool:
+    """Whether a reader of a table is so far behind that what it has yet to read would go.
+
+    That is a stream of bronze while its broker or its store is away, or gold that is made rarely:
+    without the log of what came meanwhile the one could not go on, and the other would begin anew.
+    """
+    due = now - timedelta(seconds=config.history_s - _CLEAR_EVERY_S)
+    if table.name == "bronze_messages":
+        after = _read_by_streams(config)
+        if after is None:
+            return True
+    elif table.name == SILVER:
+        seen = seen_by_gold(config.place, table)
+        after = min(seen, default=table.handle().version())
+    else:
+        return False
+    since = table.unread_since(after)
+    return since is not None and since <= due
+
+
+def _read_by_streams(config: RunConfig) -> int | None:
+    """Return up to which version all streams have read bronze.
+
+    None while one of them reads what there was when it began.
+    """
+    versions = []
+    for query in ("silver", *(() if config.alerts is None else ("alerts",))):
+        ends = finished(config.checkpoint, query)
+        if not ends or any(end["taken"] != ALL_TAKEN for end in ends):
+            return None
+        versions += [end["version"] for end in ends]
+    return min(versions)

@@ -9,7 +9,7 @@ import atexit
 import contextlib
 import os
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from motemq_pipeline.errors import PipelineError
@@ -31,12 +31,15 @@ def session(settings: Mapping[str, str] | None = None) -> "SparkSession":
     that is started: ``{"spark.master": "spark://HOST:7077"}``, or ``sc://HOST`` for a Connect
     server. Raises ``PipelineError`` if it cannot be started.
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from motemq_pipeline.failures import spark_log, without_json
     from motemq_pipeline.sessions import any_session
 
     found = SparkSession.getActiveSession()
+    if found is None and SparkContext._active_spark_context is not None:
+        found = SparkSession.builder.getOrCreate()  # active is one in the thread that made it
     if found is not None:
         return found
     _MADE.close()  # what is left of one that was stopped
@@ -63,7 +66,10 @@ def read(
 def table(
     spark: "SparkSession", tables: _Place, name: str, at: int | datetime | None = None
 ) -> "DataFrame":
-    """Return the table ``name`` (docs/tables.md); ``at``: as it was at a version or a time."""
+    """Return the table ``name`` (docs/tables.md); ``at``: as it was at a version or a time.
+
+    A time without a zone is UTC.
+    """
     from motemq_pipeline.delta import Table
     from motemq_pipeline.storage import Storage
 
@@ -113,17 +119,24 @@ def plot(
     """Return a Plotly figure of a board's sensors and alerts, as the live page has it.
 
     Without ``since`` it begins where the board's readings do, without ``until`` it ends where they
-    do. Raises ``PipelineError``, also for a board of which the tables have no reading.
+    do; a time without a zone is UTC. Raises ``PipelineError``, also for a board of which the tables
+    have no reading.
     """
     from motemq_pipeline.live.figure import figure
     from motemq_pipeline.live.series import boards, ends, excerpt
     from motemq_pipeline.storage import Storage
 
     place = Storage.at(tables)
+    since, until = (
+        at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
+        for at in (since, until)
+    )
     if since is None or until is None:
         found = ends(place, board)
         if found is None:
             there = ", ".join(one.name for one in boards(place)) or "none"
             raise PipelineError(f"there are no readings of a board {board!r}; there are: {there}")
         since, until = since or found[0], until or found[1]
+    if since > until:
+        raise PipelineError(f"a plot from {since} until {until} ends before it begins")
     return figure(excerpt(place, board, since, until))

@@ -5,13 +5,16 @@ so a refresh that was killed goes on where it was. It costs what is new: roll-up
 the hours in which something new happened, and of ``gold_streams`` for the streams of which
 something came. Where that is not known any more, because the log of silver was cleared, they are
 made from all of silver.
+
+Where the readings of a day are no longer kept (``keep``), those that come late add rows to the
+roll-ups of that day, and take none away.
 """
 
 import bisect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +26,7 @@ from motemq_pipeline.about import write_about
 from motemq_pipeline.delta import Conflict, Table
 from motemq_pipeline.parquet_files import File, Making, Target, collected, writing
 from motemq_pipeline.rules import Registry
+from motemq_pipeline.schemas import DATED_BY, shaped
 from motemq_pipeline.sequence_numbers import stream_states
 from motemq_pipeline.storage import HISTORY_S, Storage
 
@@ -44,14 +48,13 @@ FROM_SILVER: Final = (
     "gold_board_health",
     "gold_fleet",
 )
-_SILVER: Final = "silver_telemetry"
+SILVER: Final = "silver_telemetry"
 _STREAMS: Final = "gold_streams"
 _MINUTES: Final = "gold_rollup_minute"
 _HOURS: Final = "gold_rollup_hour"
 _FROM_STREAMS: Final = FROM_SILVER[4:]
 _SIMULATED: Final = "gold_sensor_rollup"
 _ROLLUPS: Final = (_SIMULATED, _MINUTES, _HOURS)
-_HOURS_OF: Final = {_SIMULATED: "hour"}  # the column of time, where not window_start
 _MOST_BEHIND: Final = 50  # versions without rows, after which a table notes that it has seen them
 # Statistics of times are in milliseconds, and of files that delta-rs compacted they are cut off.
 _CUT_OFF_US: Final = 999
@@ -71,7 +74,10 @@ class _News:
 
 
 class Refresh:
-    """Keeps gold up to date in ``place``. ``rig``: a folder of a rig's results, or None."""
+    """Keeps gold up to date in ``place``. ``rig``: a folder of a rig's results, or None.
+
+    ``keep_s``: of tables whose old days are deleted.
+    """
 
     def __init__(
         self,
@@ -80,7 +86,9 @@ class Refresh:
         rules: Registry,
         rig: Path | None,
         history_s: float = HISTORY_S,
+        keep_s: Mapping[str, float] | None = None,
     ) -> None:
+        self._keep_s = dict(keep_s or {})
         self._spark = spark
         self._place = place
         self._rules = rules
@@ -139,12 +147,13 @@ class Refresh:
         return self._hours_again(table, news, news.files)
 
     def _hours_again(self, table: Table, news: _News, new: list[File]) -> bool:
-        column = _HOURS_OF.get(table.name, "window_start")
+        column = DATED_BY[table.name]
         hours = self._touched_hours(new)
         replaced = overlapping(table.files(), column, rollups.all_between(hours))
-        written = self._writing_rollup(table.name, hours, news.version)
-        kept = table.read(self._spark, replaced).where(~rollups.within(F.col(column), hours))
+        written = self._writing_rollup(table.name, hours, news.version, replaced)
         if replaced:
+            before = table.read(self._spark, replaced)
+            kept = before.where(~rollups.within(F.col(column), hours))
             written = written.union(self._writing(table.name, kept))
         files = self._written(table.name, written)
         return table.change(files, replaced, news.app, news.version)
@@ -160,28 +169,58 @@ class Refresh:
             else:
                 unclear.append(file)
         if unclear:
-            found.update(rollups.touched_hours(self._table(_SILVER).read(self._spark, unclear)))
+            found.update(rollups.touched_hours(self._table(SILVER).read(self._spark, unclear)))
         return sorted(found)
 
     def _writing_rollup(
-        self, name: str, hours: Sequence[datetime] | None, version: int
+        self,
+        name: str,
+        hours: Sequence[datetime] | None,
+        version: int,
+        before: Sequence[File],
     ) -> DataFrame:
-        """Return what writes a roll-up of some hours, or of all."""
-        of_minutes = name == _HOURS
-        source = self._table(_MINUTES if of_minutes else _SILVER)
-        column = "window_start" if of_minutes else "event_time"
-        files = source.files(at=None if of_minutes else version)
+        """Return what writes a roll-up of some hours, or of all.
+
+        ``before``: the files of the table that have these hours, for the days whose readings are no
+        longer kept.
+        """
+        source = self._table(_source_of(name))
+        files = source.files(at=version if source.name == SILVER else None)
         if hours is not None:
-            files = overlapping(files, column, rollups.all_between(hours))
-        rows = source.read(self._spark, files)
-        if hours is not None:
-            rows = rows.where(rollups.within(F.col(column), hours))
+            files = overlapping(files, DATED_BY[source.name], rollups.all_between(hours))
+        keep_s = self._keep_s.get(source.name)
+        oldest = date.min if keep_s is None else oldest_day(keep_s, datetime.now(UTC))
+        past, _ = _by_day(before, oldest)
+        if not past:
+            return self._writing(name, *self._rollup_of(name, files, hours))
+        late, files = _by_day(files, oldest)
+        rows, made = self._rollup_of(name, late, hours)
+        old = self._read_hours(name, past, hours)
+        if made is not None:
+            rows = rows.mapInArrow(made, shaped(old, name).schema)
+        written = self._writing(name, rollups.fullest(rows, old, name))
+        if files:
+            written = written.union(self._writing(name, *self._rollup_of(name, files, hours)))
+        return written
+
+    def _rollup_of(
+        self, name: str, files: Sequence[File], hours: Sequence[datetime] | None
+    ) -> tuple[DataFrame, Making | None]:
+        """Return what a roll-up is made of, and how, if it is not the roll-up yet."""
+        rows = self._read_hours(_source_of(name), files, hours)
+        if name == _HOURS:
+            return rollups.by_hour(rows), None
         many = sum(file.rows for file in files)
-        if name == _SIMULATED:
-            readings = rollups.together(rows, many, ranges=True)
-            return self._writing(name, readings, windows.by_simulated_time)
-        made = rollups.by_hour(rows) if of_minutes else rollups.by_minute(rows, many)
-        return self._writing(name, made)
+        if name == _MINUTES:
+            return rollups.by_minute(rows, many), None
+        return rollups.together(rows, many, ranges=True), windows.by_simulated_time
+
+    def _read_hours(
+        self, name: str, files: Sequence[File], hours: Sequence[datetime] | None
+    ) -> DataFrame:
+        """Return rows of some hours, or of all, of files of a table."""
+        rows = self._table(name).read(self._spark, files)
+        return rows if hours is None else rows.where(rollups.within(F.col(DATED_BY[name]), hours))
 
     def _streams_again(self, table: Table, news: _News, new: list[File]) -> bool:
         low = min((file.low.get("connection", 0) for file in new), default=0)
@@ -192,7 +231,7 @@ class Refresh:
             if file.low.get("connection", low) <= high and file.high.get("connection", high) >= low
         ]
         previous = table.read(self._spark, replaced)
-        silver = self._table(_SILVER).read(self._spark, new)
+        silver = self._table(SILVER).read(self._spark, new)
         rows = stream_states(silver, previous).persist()
         try:
             key = ["board", "connection"]
@@ -223,12 +262,14 @@ class Refresh:
     def _writing_all(self, name: str, version: int) -> DataFrame:
         """Return what writes a table of all there is."""
         if name in _ROLLUPS:
-            return self._writing_rollup(name, None, version)
+            table = self._table(name)
+            before = table.files() if table.is_ours() else []
+            return self._writing_rollup(name, None, version, before)
         return self._writing(name, self._made(name, version))
 
     def _made(self, name: str, version: int) -> DataFrame:
         if name == _STREAMS:
-            silver = self._table(_SILVER)
+            silver = self._table(SILVER)
             return stream_states(silver.read(self._spark, silver.files(at=version)))
         if name in ("rig_events", "rig_samples"):
             return rig.good(rig.read_lines(self._spark, self._rig, name), name)
@@ -252,10 +293,9 @@ class Refresh:
         return makers[name]()
 
     def _news(self, name: str) -> _News:
-        source = self._table(_STREAMS if name in _FROM_STREAMS else _SILVER)
-        handle = source.handle()
-        app = f"refresh {handle.metadata().id}"
-        version = handle.version()
+        source = self._table(_STREAMS if name in _FROM_STREAMS else SILVER)
+        app = _app(source)
+        version = source.handle().version()
         if name == _HOURS:
             # Made of minutes, it has seen no more than these: silver may have got rows since.
             of_minutes = self._seen(_MINUTES, app)
@@ -288,6 +328,35 @@ class Refresh:
             for name in FROM_RIG[:2]
             for file in rig.files(self._rig, name)
         )
+
+
+def oldest_day(keep_s: float, now: datetime) -> date:
+    """Return the oldest day of which a table has its rows that keeps them for so long."""
+    return (now - timedelta(seconds=keep_s)).date()
+
+
+def seen_by_gold(place: Storage, silver: Table) -> list[int]:
+    """Return the versions of silver up to which the tables that are made of it have seen it."""
+    app = _app(silver)
+    tables = [Table(place, name) for name in FROM_SILVER[:4]]
+    noted = [table.handle().transaction_version(app) for table in tables if table.exists()]
+    return [version for version in noted if version is not None]
+
+
+def _app(source: Table) -> str:
+    """Return under which name tables note up to which version of ``source`` they have seen it."""
+    return f"refresh {source.handle().metadata().id}"
+
+
+def _source_of(name: str) -> str:
+    """Return of which table a roll-up is made."""
+    return _MINUTES if name == _HOURS else SILVER
+
+
+def _by_day(files: Sequence[File], oldest: date) -> tuple[list[File], list[File]]:
+    """Return the files of days before ``oldest``, and the others; no file has rows of both."""
+    past = [file for file in files if file.day is not None and file.day < oldest]
+    return past, [file for file in files if file.day is None or file.day >= oldest]
 
 
 def _hour(us: int | None) -> datetime | None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from motemq_pipeline import windows
@@ -29,7 +29,8 @@ IS_READING: Final = "last is not true"  # and no message that ends a stream
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT: Final = str(2**31 - 1)
 _TASKS: Final = "spark.sql.shuffle.partitions"
-_WINDOW: Final = ["board", "sensor", "unit", "window_start"]
+_WINDOW: Final = ["window_start", "board", "sensor", "unit"]
+_SIMULATED: Final = ["hour", "board", "connection", "sensor", "unit", "window_start_ms"]
 
 
 def together(silver: DataFrame, many: int = 0, ranges: bool = False) -> DataFrame:
@@ -90,6 +91,19 @@ def by_hour(minutes: DataFrame) -> DataFrame:
     return _finished(found, "gold_rollup_hour", _HOUR_S)
 
 
+def fullest(made: DataFrame, before: DataFrame, table: str) -> DataFrame:
+    """Return the rows of two roll-ups; of two of one window that which has more readings.
+
+    Where both have as many, that of ``before``: what is known of them does not change then.
+    """
+    key = _SIMULATED if table == "gold_sensor_rollup" else _WINDOW
+    again = made.withColumn("again", F.lit(True))
+    rows = again.unionByName(shaped(before, table).withColumn("again", F.lit(False)))
+    most = Window.partitionBy(*key).orderBy(F.desc("count"), "again")
+    found = rows.repartitionByRange(key[0], "board").withColumn("rank", F.row_number().over(most))
+    return shaped(found.where("rank = 1"), table).sortWithinPartitions(*key)
+
+
 @contextmanager
 def batches_by_rows(spark: SparkSession) -> Iterator[None]:
     """Let what is run in the block go to Python in batches of so many rows, whatever their bytes.
@@ -131,7 +145,7 @@ def all_between(hours: Sequence[datetime]) -> list[datetime]:
 def _finished(rows: DataFrame, table: str, seconds: int) -> DataFrame:
     rate = F.col("count") / F.lit(float(seconds))
     found = _with_percentiles(rows).withColumn("rate_per_s", rate)
-    return shaped(found, table).sortWithinPartitions("window_start", "board", "sensor", "unit")
+    return shaped(found, table).sortWithinPartitions(*_WINDOW)
 
 
 def _with_percentiles(rows: DataFrame) -> DataFrame:

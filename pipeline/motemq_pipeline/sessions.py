@@ -26,7 +26,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.failures import of_java
+from motemq_pipeline.failures import of_java, why_java_ended
 from motemq_pipeline.java import Java, find_java
 from motemq_pipeline.packaging import write_package
 
@@ -179,6 +179,7 @@ def spark_session(
     refuse_time_zone(chosen)
     java = find_java(os.environ)
     master = chosen.get("spark.master", _LOCAL)
+    _knock_at_master(master)
     address = "" if is_local(master) else address_for(master)
     with (
         tempfile.TemporaryDirectory(prefix="motemq-spark-", ignore_cleanup_errors=True) as scratch,
@@ -212,6 +213,8 @@ def spark_session(
                     theirs = SparkConf(_jvm=gateway.jvm).get(_EXECUTORS_JAVA, "")
                     conf.set(_EXECUTORS_JAVA, _executors_java(theirs))
                     context = SparkContext(conf=conf, gateway=gateway)
+                    # A master that takes no application stops the context some time later.
+                    session = SparkSession(context)
                 if not is_local(master):
                     package = str(write_package(Path(scratch) / "motemq.zip"))
                     context.addPyFile(package)
@@ -219,7 +222,7 @@ def spark_session(
                 # PySpark takes Ctrl-C for a call into Java, in the middle of the one it interrupts.
                 if _in_main_thread():
                     signal.signal(signal.SIGINT, on_interrupt)
-                yield SparkSession(context)
+                yield session
         finally:
             if _in_main_thread():
                 signal.signal(signal.SIGINT, on_interrupt)
@@ -286,7 +289,7 @@ def _refusal_in_words(java: Java, log: Path) -> Iterator[None]:
     except Exception as error:  # whatever stopped Java, the log has its words
         raise PipelineError(
             f"Spark did not start with Java {java.version} at {java.home}: "
-            f"{of_java(error)}; Java's own words are in {log}"
+            f"{why_java_ended(log) or of_java(error)}; Java's own words are in {log}"
         ) from error
 
 
@@ -431,10 +434,29 @@ def _knock(url: str) -> None:
     """Refuse at once where nothing listens: PySpark would try for ten minutes."""
     try:
         parts = urllib.parse.urlsplit(url)
-        address = (parts.hostname or "", parts.port or _CONNECT_PORT)
-        socket.create_connection(address, timeout=_KNOCK_S).close()
+        _connect(parts.hostname or "", parts.port or _CONNECT_PORT)
     except (OSError, ValueError) as error:
         raise PipelineError(f"no Spark Connect server answers at {url}: {error}") from error
+
+
+def _knock_at_master(url: str) -> None:
+    """Refuse at once where no standalone master listens: Spark would try for a minute."""
+    refused: Exception | None = None
+    several = url.removeprefix("spark://").split(",") if url.startswith("spark://") else ()
+    for each in several:  # one of them leads, the others stand by
+        host, _, port = each.rpartition(":")
+        try:
+            _connect(host.strip("[]"), int(port))
+        except (OSError, ValueError) as error:
+            refused = error
+        else:
+            return
+    if refused is not None:
+        raise PipelineError(f"no Spark master answers at {url}: {refused}") from refused
+
+
+def _connect(host: str, port: int) -> None:
+    socket.create_connection((host, port), timeout=_KNOCK_S).close()
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         try:
-            named = connection.get_table_names(sql)
+            named = {name.lower() for name in connection.get_table_names(sql)}
             for name in TABLES:
                 if name in named:
                     _make_view(connection, Table(place, name))

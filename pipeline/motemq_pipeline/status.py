@@ -128,12 +128,19 @@ def position(
     done, planned = newest(checkpoint, query), newest_planned(checkpoint, query)
     if planned is not None and planned != done and has(query_id(checkpoint / query), planned):
         done = planned
-    if done is None:
-        return None
-    lines = (checkpoint / query / "offsets" / str(done)).read_text().splitlines()
+    return None if done is None else _ends(checkpoint, query, done)[0]
+
+
+def finished(checkpoint: Path, query: str) -> list[dict[str, int]]:
+    """Return the offsets after the last batch that is finished, one a source; [] before it."""
+    done = newest(checkpoint, query)
+    return [] if done is None else _ends(checkpoint, query, done)
+
+
+def _ends(checkpoint: Path, query: str, batch: int) -> list[dict[str, int]]:
+    lines = (checkpoint / query / "offsets" / str(batch)).read_text().splitlines()
     # A version, a line about the batch, then one line a source.
-    found: dict[str, int] = json.loads(lines[2])
-    return found
+    return [json.loads(line) for line in lines[2:]]
 
 
 def query_id(checkpoint: Path) -> str:

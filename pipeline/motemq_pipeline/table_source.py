@@ -40,7 +40,7 @@ _TASK_BYTES: Final = 16 * 1024 * 1024  # of Parquet, about what one task reads
 _BATCH_ROWS: Final = 32_768
 _Offset = dict[str, int]
 _BEGINNING: Final[_Offset] = {"snapshot": -1, "taken": 0, "version": -1}
-_ALL: Final = -1
+ALL_TAKEN: Final = -1
 
 
 def read_files(
@@ -190,7 +190,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = _start_of(end["snapshot"])
         files: list[File] = []
         if start["taken"] != end["taken"]:
-            until = end["taken"] if end["taken"] != _ALL else None
+            until = end["taken"] if end["taken"] != ALL_TAKEN else None
             files += self._snapshot(start["snapshot"])[start["taken"] : until]
         for version in range(start["version"] + 1, end["version"] + 1):
             files += self._added_by(version)
@@ -211,14 +211,14 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end(self, start: _Offset, last: int, max_rows: int) -> _Offset:
         end = dict(start)
         rows = 0
-        if end["taken"] != _ALL:
+        if end["taken"] != ALL_TAKEN:
             snapshot = self._snapshot(end["snapshot"])
             while end["taken"] < len(snapshot):
                 if rows and max_rows and rows >= max_rows:
                     return end
                 rows += snapshot[end["taken"]].rows
                 end["taken"] += 1
-            end["taken"] = _ALL
+            end["taken"] = ALL_TAKEN
         while end["version"] < last:
             if rows and max_rows and rows >= max_rows:
                 break

@@ -148,6 +148,13 @@ class Options:
         number = partition // PARTITIONS
         return f"partition {partition} of {self.names().get(number, f'broker {number + 1}')}"
 
+    def beyond(self, partition: int, start: int, following: int) -> str:
+        """Return what is wrong with a message number to begin with that has yet to come."""
+        return (
+            f"option startingOffsets: {self.name(partition)} has no message {start} yet, its next "
+            f"is {following}: the number is of another journal, or this one was begun anew"
+        )
+
     def starting(self, usual: str) -> Offsets:
         """Return where to begin. Raises ``JournalError``."""
         return Offsets("startingOffsets", self.starting_offsets or usual)

@@ -87,6 +87,8 @@ class JournalReader(DataSourceReader):
                     f"messages {start} to {last} of {options.name(number)} are no longer in the "
                     "journal; read on without them by option failOnDataLoss=false"
                 )
+            if start > state.next and options.fail_on_data_loss:
+                raise JournalError(options.beyond(number, start, state.next))
             start, end = max(start, state.first), min(end, state.next)
             if start < end:
                 found.append((number, start, end))

@@ -34,6 +34,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        if options.ending_offsets:
+            raise JournalError(
+                "a stream has no endingOffsets and no endingTimestamp; one that ends when it has "
+                "what is there is started with trigger(availableNow=True)"
+            )
         self._journal = options.journal()
         self._target: dict[int, PartitionState] | None = None  # of AvailableNow
         self._waiting_since: float | None = None  # fewer messages than a batch must have
@@ -129,7 +134,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is open between calls."""
 
     def _starting(self, partitions: dict[int, PartitionState]) -> dict[int, int]:
-        return self._options.starting("latest").resolve(self._journal, partitions, time.time_ns())
+        """Return where a new query begins; raises ``JournalError`` if that is no message yet."""
+        offsets = self._options.starting("latest")
+        found = offsets.resolve(self._journal, partitions, time.time_ns())
+        for number, state in partitions.items():
+            if found[number] > state.next:
+                words = self._options.beyond(number, found[number], state.next)
+                if self._options.fail_on_data_loss:
+                    raise JournalError(words)
+                _log.warning("motemq: %s", words)
+                found[number] = state.next
+        return found
 
     def _position(self, numbers: dict[int, int], before: Position | None = None) -> Offset:
         """Return a position; of who does not answer, the journal is that of ``before``."""

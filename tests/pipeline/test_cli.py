@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from motemq_pipeline.status import only_run
 from tests.pipeline.conftest import Tables
 from tests.pipeline.test_records import VECTORS, write_vectors
 
@@ -134,6 +135,47 @@ def test_a_wrong_port_is_told_before_spark_starts(tmp_path: Path) -> None:
     (line,) = err.splitlines()
     assert "the broker at http://127.0.0.1:1 cannot be reached: " in line
     assert not (tmp_path / "tables").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ('driver.memory = "lots"', "Invalid maximum heap size: -Xmxlots; Java's own words are in "),
+        ('master = "lokal"', "Master must either be yarn or start with spark, k8s, or local; "),
+        ('master = "spark://127.0.0.1:1"', "no Spark master answers at spark://127.0.0.1:1: "),
+    ],
+)
+def test_a_spark_that_cannot_start_is_one_line_with_the_reason(
+    tmp_path: Path, setting: str, told: str
+) -> None:
+    (tmp_path / "journal").mkdir()
+    file = tmp_path / "run.toml"
+    file.write_text(
+        f'[source]\njournal = "journal"\n[tables]\nfolder = "tables"\n[spark]\n{setting}\n'
+    )
+    code, _, err = _motemq("run", file, "--once", "--quiet")
+    assert (code, len(err.splitlines())) == (3, 1), err
+    assert told in err
+    if " in /" in err:
+        Path(err.split(" in ")[-1].strip()).unlink()  # Java's words
+
+
+def test_a_checkpoint_that_cannot_be_used_is_told_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "file").write_text("")
+    file = tmp_path / "run.toml"
+    for checkpoint, told in (
+        (tmp_path / "file" / "kept", "cannot be written: Not a directory"),
+        (tmp_path / "kept", "is running with the checkpoint"),
+    ):
+        file.write_text(
+            f'[source]\njournal = "journal"\n[tables]\nfolder = "tables"\n'
+            f'checkpoint = "{checkpoint}"\n'
+        )
+        with only_run(tmp_path / "kept"):
+            code, out, err = _motemq("run", file)
+        assert (code, out, len(err.splitlines())) == (3, "", 1), err
+        assert told in err
 
 
 def test_tables_and_report_need_no_spark(desk: Tables, tmp_path: Path) -> None:

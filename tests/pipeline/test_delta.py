@@ -1,6 +1,7 @@
 """Tables in the Delta format: batches once, replaced as a whole, compacted, forgotten, of old."""
 
 import json
+import os
 import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -223,7 +224,7 @@ def test_what_was_replaced_goes_when_its_time_is_over(place: Storage) -> None:
                 line["remove"]["deletionTimestamp"] -= 7_200_000
         entry.write_text("\n".join(map(json.dumps, lines)))
     table = Table(place, _DATED, history_s=1.0)
-    table.vacuum()
+    table.vacuum(orphans_after_s=86_400.0)
     assert len(_on_disk(place, _DATED)) == 2
     assert (folder / orphan.path).exists()
     assert table.count() == 3
@@ -232,6 +233,61 @@ def test_what_was_replaced_goes_when_its_time_is_over(place: Storage) -> None:
     assert not (log / f"{0:020d}.json").exists()
     assert Table(place, _DATED).count() == 3
     assert table.added(0, 1) is None  # nobody knows any more
+
+
+def test_a_past_that_is_not_kept_is_told_and_no_other_is_given(place: Storage) -> None:
+    table = Table(place, _DATED, history_s=1.0)
+    before = datetime.now(UTC)
+    table.create()
+    for number in range(2):
+        table.add(_hours(place, number), "a", number)
+    then = datetime.now(UTC)
+    folder = place.within(_DATED).folder
+    assert folder is not None
+    for entry in (folder / "_delta_log").glob("*.json"):
+        os.utime(entry, (then.timestamp(), then.timestamp()))
+    words = r"known from 2\S+Z on, not as it was at 2\S+Z: it was not there, or what it was is no"
+    for at in (before, before.replace(tzinfo=None), datetime(2020, 1, 1)):
+        with pytest.raises(PipelineError, match=words):
+            table.files(at=at)
+    assert len(table.files(at=datetime.now(UTC))) == 2
+    assert len(table.files(at=1)) == 1
+    table.add(_hours(place, 9), "a", 9)
+    for entry in (folder / "_delta_log").glob("*.json"):
+        os.utime(entry, (0, 0))
+    table.vacuum()
+    words = r"version 1 of the table \w+ in \S+ is no longer kept .* the latest is 3"
+    with pytest.raises(PipelineError, match=words):
+        table.files(at=1)
+    # Before the oldest entry of the log.
+    (newest,) = (folder / "_delta_log").glob("*.json")
+    os.utime(newest)
+    with pytest.raises(PipelineError, match="known from"):
+        table.files(at=then)
+    assert len(table.files(at=datetime.now(UTC))) == 3
+
+
+def test_only_vacuum_takes_entries_from_the_log(place: Storage) -> None:
+    """A stream that has yet to read them would have to begin anew."""
+    table = Table(place, _DATED, history_s=1.0)
+    table.create()
+    # A checkpoint of the log is when delta-rs takes old entries away by itself.
+    table.handle().alter.set_table_properties(
+        # As a table of before has it.
+        {"delta.checkpointInterval": "1", "delta.enableExpiredLogCleanup": "true"}
+    )
+    for number in range(3):
+        table.add(_hours(place, number, 48), "a", number)
+    folder = place.within(_DATED).folder
+    assert folder is not None
+    entries = list((folder / "_delta_log").glob("*.json"))
+    for entry in entries:
+        os.utime(entry, (0, 0))
+    table.own("query")
+    table.compact()
+    table.expire(date(2026, 1, 2))
+    assert all(entry.exists() for entry in entries)
+    assert table.added(0, len(entries)) is not None
 
 
 def test_days_that_are_too_old_go(place: Storage) -> None:

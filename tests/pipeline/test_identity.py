@@ -13,6 +13,7 @@ from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.folder import Folder
 from pyspark_motemq.offsets import Offset, Position
 from pyspark_motemq.options import Options
+from pyspark_motemq.source import JournalReader
 from pyspark_motemq.stream import StreamReader
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.journal_segment import JOURNAL, Segment, Sender, packet
@@ -88,6 +89,23 @@ def test_a_journal_that_was_rewound_is_refused(tmp_path: Path) -> None:
         _latest(_reader(path=str(tmp_path)), at)
     careless = _reader(path=str(tmp_path), failOnDataLoss="false")
     assert _latest(careless, at)["0"] == 3
+
+
+def test_a_beginning_that_has_yet_to_come_is_refused(tmp_path: Path) -> None:
+    """A number that was kept is of another journal, or this one was begun anew."""
+    _write(tmp_path, 5)
+    options = {"path": str(tmp_path), "startingOffsets": '{"0": 6}'}
+    words = r"option startingOffsets: partition 0 of .* has no message 6 yet, its next is 5"
+    with pytest.raises(JournalError, match=words):
+        _reader(**options).initialOffset()
+    with pytest.raises(JournalError, match=words):
+        JournalReader(Options.read(options)).partitions()
+    careless = {**options, "failOnDataLoss": "false"}
+    assert _reader(**careless).initialOffset()["0"] == 5
+    assert JournalReader(Options.read(careless)).partitions() == []
+    at_the_end = {**options, "startingOffsets": '{"0": 5}'}
+    assert _reader(**at_the_end).initialOffset()["0"] == 5
+    assert JournalReader(Options.read(at_the_end)).partitions() == []
 
 
 def test_a_position_of_before_there_were_ids_is_taken(tmp_path: Path) -> None:

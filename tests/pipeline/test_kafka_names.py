@@ -161,6 +161,13 @@ def test_mistakes_are_told_in_words(given: dict[str, str], words: str) -> None:
         Options.read({"path": "x", **given})
 
 
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    options = Options.read({"path": "x", name: "7" if name == "endingTimestamp" else "latest"})
+    with pytest.raises(JournalError, match="a stream has no endingOffsets"):
+        StreamReader(options)
+
+
 def test_spark_has_the_columns_that_were_asked_for(spark: SparkSession, journal: Path) -> None:
     read = spark.read.format("motemq").option("path", str(journal))
     kafka = read.option("columns", "kafka").load()

@@ -50,6 +50,11 @@ def test_every_table_is_a_view(spark: SparkSession, desk: Tables, by: str) -> No
         assert list(counted) == [(len(desk.rows(table)),)]
 
 
+def test_names_are_taken_in_any_case_as_duckdb_does(desk: Tables) -> None:
+    _, rows = by_duckdb('SELECT COUNT(*) FROM Bronze_Messages, "GOLD_FLEET"', desk.place)
+    assert list(rows) == [(len(desk.rows("bronze_messages")) * len(desk.rows("gold_fleet")),)]
+
+
 @pytest.mark.parametrize("name", ["it's", "site=lab", "date=2020-01-01", "a[1]*?"])
 def test_folders_of_any_name_are_asked(tmp_path: Path, name: str) -> None:
     place = Storage.at(tmp_path / name)
@@ -151,6 +156,15 @@ def test_our_own_errors_are_found_in_sparks_traces() -> None:
     assert in_one_line(of_python, Path("log")) == (
         "Spark failed: [PYTHON_DATA_SOURCE_ERROR] Failed to plan: ModuleNotFoundError: No module "
         "named 'msgspec'; its log is log"
+    )
+    of_a_cause = (
+        "Error while instantiating 'x.Builder':\n\nJVM stacktrace:\njava.lang.X: Error\n\tat x\n"
+        "Caused by: java.lang.Y\n\tat y\n"
+        "Caused by: org.apache.spark.Z: [INVALID_CONF_VALUE] The value 'many' is none.\n\tat z\n"
+    )
+    assert in_one_line(of_a_cause, Path("log")) == (
+        "Spark failed: Error while instantiating 'x.Builder': [INVALID_CONF_VALUE] The value "
+        "'many' is none.; its log is log"
     )
     unknown = "\n ;\n[PARSE_SYNTAX_ERROR] Syntax error at 'selct'.;\n== SQL ==\n"
     assert in_one_line(unknown, Path("log")) == (

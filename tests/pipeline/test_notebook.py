@@ -4,12 +4,14 @@ import ast
 import contextlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from pyspark import SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -75,8 +77,20 @@ def test_a_plot_is_of_a_board_that_there_is(desk: Tables, tmp_path: Path) -> Non
     part = motemq_pipeline.plot(desk.folder, "vpico-2", until=begin)
     assert len(part.data) == 0
     assert begin < end
+    naive = motemq_pipeline.plot(desk.folder, "vpico-2", since=begin.replace(tzinfo=None))
+    assert naive.layout.xaxis.range == whole.layout.xaxis.range
+    with pytest.raises(PipelineError, match="ends before it begins"):
+        motemq_pipeline.plot(desk.folder, "vpico-2", since=end, until=begin)
     with pytest.raises(PipelineError, match=r"no readings of a board 'x'; there are: .*vpico-1"):
         motemq_pipeline.plot(desk.folder, "x")
+
+
+def test_the_session_there_is_is_that_of_other_threads_too(spark: SparkSession) -> None:
+    """A server's, for one: to start a second one would end the first."""
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(motemq_pipeline.session).result()
+    assert found.sparkContext is spark.sparkContext
+    assert spark.range(3).count() == 3
 
 
 def test_a_session_of_our_own_prints_no_pages_before_an_error(
@@ -86,6 +100,7 @@ def test_a_session_of_our_own_prints_no_pages_before_an_error(
     started = object()
     monkeypatch.setattr(sessions, "any_session", lambda *_, **__: contextlib.nullcontext(started))
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     loggers = [PySparkLogger.getLogger(name) for name in JSON_LOGGERS]
     assert [logger.disabled for logger in loggers] == [False, False]
     try:

@@ -73,8 +73,8 @@ class _Tables:
         assert Table(self.place, _SILVER).add(files, "silver", self._batch)
         self._batch += 1
 
-    def refresh(self) -> Refresh:
-        return Refresh(self.spark, self.place, load_registry(BUILT_IN), None)
+    def refresh(self, keep_s: dict[str, float] | None = None) -> Refresh:
+        return Refresh(self.spark, self.place, load_registry(BUILT_IN), None, keep_s=keep_s)
 
 
 def _made(tables: Storage, name: str) -> list[dict[str, Any]]:
@@ -230,6 +230,59 @@ def test_without_the_log_of_silver_everything_is_made_again(
     assert tables.refresh().follow()
     (stream,) = rows_of(tmp_path, "gold_streams")
     assert (stream["messages"], stream["missing"]) == (12, "10-19")
+
+
+@pytest.mark.parametrize("log_is_known", [True, False])
+def test_a_late_reading_takes_nothing_from_hours_whose_readings_are_no_longer_kept(
+    spark: SparkSession, tmp_path: Path, log_is_known: bool
+) -> None:
+    keep_s = {_SILVER: 86_400.0}
+    tables = _Tables(spark, tmp_path)
+    tables.add([_reading(n, _NOON) for n in range(10)])
+    tables.refresh(keep_s).follow()
+    Table(tables.place, _SILVER).expire(datetime.now(UTC).date())
+    late = ("b", *_reading(1, _NOON + timedelta(minutes=5))[1:])
+    again = (*_reading(3, _NOON)[:5], 99.0, *_reading(3, _NOON)[6:])
+    tables.add([late, again, _reading(20, datetime.now(UTC))])
+    if not log_is_known:
+        Table(tables.place, _SILVER).handle().create_checkpoint()
+        for entry in (tmp_path / _SILVER / "_delta_log").glob("*.json"):
+            entry.unlink()
+    tables.refresh(keep_s).follow()
+    for name in _FOLLOWED[:3]:
+        counts = sorted((row["board"], row["count"]) for row in rows_of(tmp_path, name))
+        assert counts == [("a", 1), ("a", 10), ("b", 1)], name
+
+
+def test_only_hours_whose_readings_are_no_longer_kept_are_compared_with_what_they_were(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_s = {_SILVER: 86_400.0, "gold_rollup_minute": 86_400.0}
+    now = datetime.now(UTC)
+    really, compared = rollups.fullest, []
+
+    def fullest(made: Any, before: Any, name: str) -> Any:
+        compared.append(name)
+        for rows in (made, before):
+            assert {row["count"] for row in rows.select("count").collect()} == {1}
+        return really(made, before, name)
+
+    monkeypatch.setattr(rollups, "fullest", fullest)
+    tables = _Tables(spark, tmp_path)
+    tables.add([_reading(1, _NOON), _reading(2, now)])
+    assert tables.refresh(keep_s).follow()
+    Table(tables.place, _SILVER).expire(now.date() - timedelta(days=1))
+    tables.add([_reading(3, now)])
+    assert tables.refresh(keep_s).follow()
+    assert compared == []
+    # As many readings as there were: what is known of the minute stays.
+    other = (*_reading(4, _NOON)[:5], 99.0, *_reading(4, _NOON)[6:])
+    tables.add([other, _reading(5, now)])
+    assert tables.refresh(keep_s).follow()
+    assert compared == list(_FOLLOWED[:3])
+    for name in _FOLLOWED[:3]:
+        found = sorted((row["count"], row["max"]) for row in rows_of(tmp_path, name))
+        assert found == [(1, 1.0), (3, 1.0)], name
 
 
 def test_files_are_chosen_by_their_bounds() -> None:

@@ -16,6 +16,7 @@ from motemq_pipeline.sessions import (
     _ARROW_JAVA,
     _driver_address,
     _java_options,
+    _knock_at_master,
     _python_sockets,
     _submitted,
     address_for,
@@ -182,6 +183,23 @@ def test_what_java_refuses_is_told_in_its_words() -> None:
         "spark.network.timeout."
     )
     assert of_java(RuntimeError("no Java\nin PATH")) == "no Java"
+
+
+def test_a_master_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        port = there.getsockname()[1]
+        _knock_at_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")  # the second one may lead
+    for master in ("spark://127.0.0.1:1", f"spark://127.0.0.1:1,127.0.0.1:{port}"):
+        with (
+            pytest.raises(PipelineError, match=rf"no Spark master answers at {master}: \[Errno"),
+            spark_session(tmp_path / "log", settings={"spark.master": master}),
+        ):
+            raise AssertionError("it must not start")
+    for master in ("spark://nowhere", "spark://127.0.0.1:port"):
+        with pytest.raises(PipelineError, match=f"no Spark master answers at {master}: "):
+            _knock_at_master(master)
+    for master in ("local[2]", "yarn", "k8s://https://127.0.0.1:1"):
+        _knock_at_master(master)
 
 
 def test_another_time_zone_is_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""What a run clears away: nothing that its own streams, or gold, have yet to read."""
+
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from motemq_pipeline import restarts
+from motemq_pipeline.config import RunConfig, load_config
+from motemq_pipeline.delta import Table
+from motemq_pipeline.maintenance import clear
+from motemq_pipeline.refresh import Refresh
+from motemq_pipeline.run import run
+from motemq_pipeline.storage import Storage
+from tests.pipeline.conftest import rows_of
+from tests.pipeline.desk import Sender, reading, write_segment
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def _once(spark: SparkSession, config: RunConfig) -> None:
+    run(spark, config, True, lambda status: None, lambda: False)
+
+
+def _age(place: Storage, table: str) -> list[Path]:
+    """Let all entries of a log be older than the history; return them."""
+    folder = place.within(table).folder
+    assert folder is not None
+    entries = sorted((folder / "_delta_log").glob("*.json"))
+    for entry in entries:
+        os.utime(entry, (0, 0))
+    return entries
+
+
+def _write(journal: Path, partition: int) -> None:
+    path = "telemetry/b/temperature"
+    messages = [(path, reading("b", 10 * partition + n, "temperature", n)) for n in range(10)]
+    write_segment(journal, partition, [(Sender(1, 1), messages)])
+
+
+def test_what_is_behind_for_longer_than_the_history_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As alerts are while the broker that they are published at is away for hours."""
+    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
+    file = tmp_path / "run.toml"
+    file.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\nhistory = "1s"\n')
+    _write(tmp_path / "journal", 0)
+    config = load_config(file)
+    _once(spark, config)
+    really = Table._committed
+
+    def stumbling(table: Table, *more: object) -> bool:
+        if table.name == "silver_telemetry":
+            raise RuntimeError("Task serialization failed: threads that stumbled")
+        return really(table, *more)  # type: ignore[arg-type]
+
+    _write(tmp_path / "journal", 1)
+    with monkeypatch.context() as patch, pytest.raises(PySparkException, match="stumbled"):
+        patch.setattr(Table, "_committed", stumbling)
+        _once(spark, config)
+    assert Table(config.place, "bronze_messages").count() == 20
+    assert Table(config.place, "silver_telemetry").count() == 10
+    for unread in _age(config.place, "bronze_messages"):
+        assert unread.exists()
+    clear(config)
+    # Silver gets it, and gold does not until it has been cleared, too.
+    with monkeypatch.context() as patch:
+        patch.setattr(Refresh, "follow", lambda refresh: False)
+        _once(spark, config)
+    assert Table(config.place, "silver_telemetry").count() == 20
+    _age(config.place, "silver_telemetry")
+    entries = _age(config.place, "bronze_messages")
+    clear(config)
+    assert not entries[0].exists()  # nobody needs these any more
+    seen: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Refresh, "_replaced", lambda refresh, name, *more: seen.append(name))
+        _once(spark, config)
+    assert "gold_rollup_minute" not in seen  # it is not made anew, of all there is
+    (hour,) = rows_of(config.place.uri, "gold_rollup_hour")
+    assert hour["count"] == 20
+    entries = _age(config.place, "silver_telemetry")
+    clear(config)
+    assert not entries[0].exists()
