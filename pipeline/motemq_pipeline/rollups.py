@@ -3,8 +3,9 @@
 Spark brings together what belongs together; what is made of it, ``windows`` makes of columns.
 
 A row depends on the readings of its hour of ``event_time`` alone, so only hours in which something
-new happened are made again. Percentiles are from KLL sketches (rank error below 1 %), which merge:
-hours are made of minutes, and ``sketch`` of any rows gives the percentiles of all of them.
+new happened are made again. Percentiles of minutes and hours are from KLL sketches (rank error
+below 1 %), which merge: hours are made of minutes, and ``sketch`` of any rows gives the percentiles
+of all of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from motemq_pipeline import windows
 from motemq_pipeline.schemas import shaped
 
 HOUR: Final = timedelta(hours=1)
-READINGS_OF_TASK: Final = 1_000_000  # of which a task holds about 100 bytes each
+READINGS_OF_TASK: Final = 500_000  # Python holds about 200 bytes of each
 SKETCH_K: Final = 400  # of a KLL sketch: 0.6 % of rank, single-sided, at 99 % confidence
 _MINUTE_S, _HOUR_S = 60, 3600
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
