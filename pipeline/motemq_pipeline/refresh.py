@@ -143,8 +143,8 @@ class Refresh:
         hours = self._touched_hours(new)
         replaced = overlapping(table.files(), column, rollups.all_between(hours))
         written = self._writing_rollup(table.name, hours, news.version)
-        kept = table.read(self._spark, replaced).where(~rollups.within(F.col(column), hours))
         if replaced:
+            kept = table.read(self._spark, replaced).where(~rollups.within(F.col(column), hours))
             written = written.union(self._writing(table.name, kept))
         files = self._written(table.name, written)
         return table.change(files, replaced, news.app, news.version)

@@ -29,7 +29,7 @@ _LISTED_HOURS: Final = 500
 IS_READING: Final = "last is not true"  # and no message that ends a stream
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT: Final = str(2**31 - 1)
-_TASKS: Final = "spark.sql.shuffle.partitions"
+_USUAL_TASKS: Final = "spark.sql.shuffle.partitions"
 _WINDOW: Final = ["board", "sensor", "unit", "window_start"]
 
 
@@ -40,13 +40,20 @@ def together(silver: DataFrame, many: int = 0, ranges: bool = False) -> DataFram
     ``READINGS_OF_TASK``, or those of one board's hour, if these are more. ``ranges``: a task has
     few hours, and so have the files it writes; for that Spark first takes a sample of all.
     """
-    tasks = -(-many // READINGS_OF_TASK)
-    usual = int(silver.sparkSession.conf.get(_TASKS) or 0)
     readings = silver.where(IS_READING).select(*windows.COLUMNS)
     shuffled = readings.repartitionByRange if ranges else readings.repartition
     key = (_start(_HOUR_S), F.col("board"))
     # Without a number, Spark makes one task of a few readings.
-    return shuffled(tasks, *key) if tasks > usual else shuffled(*key)
+    return shuffled(_tasks(many), *key) if _are_many(silver, many) else shuffled(*key)
+
+
+def _tasks(many: int) -> int:
+    return -(-many // READINGS_OF_TASK)
+
+
+def _are_many(silver: DataFrame, many: int) -> bool:
+    """Whether readings are of more tasks than Spark makes anyway."""
+    return _tasks(many) > int(silver.sparkSession.conf.get(_USUAL_TASKS) or 0)
 
 
 def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
@@ -67,8 +74,9 @@ def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
             F.max("gaps").alias("gaps"),
             F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
         )
-        .repartitionByRange("window_start", "board")
     )
+    if _are_many(silver, many):  # of a few, a file has all hours
+        found = found.repartitionByRange("window_start", "board")
     return _finished(found, "gold_rollup_minute", _MINUTE_S)
 
 

@@ -207,8 +207,9 @@ class _Readings:
     def _code(self, name: str) -> tuple[_Codes, pa.Array]:
         """Return a column as places in its values, which are in order, and null behind them."""
         if name not in self._coded:
-            column = self._rows.column(name).combine_chunks() if name != "hour" else self._hours()
-            coded = column.dictionary_encode()
+            # Encoded first: the texts of a task may be more than fit into one array.
+            column = self._hours() if name == "hour" else self._rows.column(name)
+            coded = column.dictionary_encode().combine_chunks()
             values = coded.dictionary
             order = pc.array_sort_indices(values)
             place = np.empty(len(values) + 1, np.min_scalar_type(len(values)))
@@ -219,8 +220,8 @@ class _Readings:
             self._coded[name] = codes, values
         return self._coded[name]
 
-    def _hours(self) -> pa.Array:
-        return pa.array(self.starts(_HOUR_US)).cast(_TIME)
+    def _hours(self) -> pa.ChunkedArray:
+        return pa.chunked_array([pa.array(self.starts(_HOUR_US)).cast(_TIME)])
 
 
 def _changes(*columns: npt.NDArray[np.generic]) -> _Places:
