@@ -3,8 +3,9 @@
 Spark brings together what belongs together; what is made of it, ``windows`` makes of columns.
 
 A row depends on the readings of its hour of ``event_time`` alone, so only hours in which something
-new happened are made again. Percentiles are from KLL sketches (rank error below 1 %), which merge:
-hours are made of minutes, and ``sketch`` of any rows gives the percentiles of all of them.
+new happened are made again. Percentiles of minutes and hours are from KLL sketches (rank error
+below 1 %), which merge: hours are made of minutes, and ``sketch`` of any rows gives the percentiles
+of all of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from motemq_pipeline import windows
 from motemq_pipeline.schemas import shaped
 
 HOUR: Final = timedelta(hours=1)
-READINGS_OF_TASK: Final = 1_000_000  # of which a task holds about 100 bytes each
+READINGS_OF_TASK: Final = 500_000  # Python holds about 200 bytes of each
 SKETCH_K: Final = 400  # of a KLL sketch: 0.6 % of rank, single-sided, at 99 % confidence
 _MINUTE_S, _HOUR_S = 60, 3600
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -28,7 +29,7 @@ _LISTED_HOURS: Final = 500
 IS_READING: Final = "last is not true"  # and no message that ends a stream
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT: Final = str(2**31 - 1)
-_TASKS: Final = "spark.sql.shuffle.partitions"
+_USUAL_TASKS: Final = "spark.sql.shuffle.partitions"
 _WINDOW: Final = ["window_start", "board", "sensor", "unit"]
 _SIMULATED: Final = ["hour", "board", "connection", "sensor", "unit", "window_start_ms"]
 
@@ -40,13 +41,20 @@ def together(silver: DataFrame, many: int = 0, ranges: bool = False) -> DataFram
     ``READINGS_OF_TASK``, or those of one board's hour, if these are more. ``ranges``: a task has
     few hours, and so have the files it writes; for that Spark first takes a sample of all.
     """
-    tasks = -(-many // READINGS_OF_TASK)
-    usual = int(silver.sparkSession.conf.get(_TASKS) or 0)
     readings = silver.where(IS_READING).select(*windows.COLUMNS)
     shuffled = readings.repartitionByRange if ranges else readings.repartition
     key = (_start(_HOUR_S), F.col("board"))
     # Without a number, Spark makes one task of a few readings.
-    return shuffled(tasks, *key) if tasks > usual else shuffled(*key)
+    return shuffled(_tasks(many), *key) if _are_many(silver, many) else shuffled(*key)
+
+
+def _tasks(many: int) -> int:
+    return -(-many // READINGS_OF_TASK)
+
+
+def _are_many(silver: DataFrame, many: int) -> bool:
+    """Whether readings are of more tasks than Spark makes anyway."""
+    return _tasks(many) > int(silver.sparkSession.conf.get(_USUAL_TASKS) or 0)
 
 
 def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
@@ -67,8 +75,9 @@ def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
             F.max("gaps").alias("gaps"),
             F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
         )
-        .repartitionByRange("window_start", "board")
     )
+    if _are_many(silver, many):  # of a few, a file has all hours
+        found = found.repartitionByRange("window_start", "board")
     return _finished(found, "gold_rollup_minute", _MINUTE_S)
 
 

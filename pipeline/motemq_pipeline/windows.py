@@ -62,20 +62,23 @@ def by_simulated_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
     value, window = value[order], window[order]
     begins = _changes(series[order], window)
     counts = np.diff(begins, append=len(order))
-    first = at[order[begins]]
-    found = {
-        **{name: readings.column(name, first) for name in key},
-        "window_start_ms": pa.array(window[begins], mask=window[begins] < 0),
-        "count": pa.array(counts),
-        "mean": pa.array(np.add.reduceat(value, begins) / counts),
-        "min": pa.array(value[begins]),
-        "max": pa.array(value[begins + counts - 1]),
-        "p50": pa.array(value[begins + _rank(counts, 50)]),
-        "p95": pa.array(value[begins + _rank(counts, 95)]),
-    }
+    means = np.add.reduceat(value, begins) / counts
     schema = arrow_schema(_SIMULATED)
     schema = schema.remove(schema.get_field_index(DATE))
-    yield from pa.table([found[name] for name in schema.names], schema).to_batches(_AT_A_TIME)
+    for low in range(0, len(begins), _AT_A_TIME):
+        begin, count = begins[low : low + _AT_A_TIME], counts[low : low + _AT_A_TIME]
+        first, start = at[order[begin]], window[begin]
+        found = {
+            **{name: readings.column(name, first) for name in key},
+            "window_start_ms": pa.array(start, mask=start < 0),
+            "count": pa.array(count),
+            "mean": pa.array(means[low : low + _AT_A_TIME]),
+            "min": pa.array(value[begin]),
+            "max": pa.array(value[begin + count - 1]),
+            "p50": pa.array(value[begin + _rank(count, 50)]),
+            "p95": pa.array(value[begin + _rank(count, 95)]),
+        }
+        yield pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
 
 
 def by_minute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -204,8 +207,9 @@ class _Readings:
     def _code(self, name: str) -> tuple[_Codes, pa.Array]:
         """Return a column as places in its values, which are in order, and null behind them."""
         if name not in self._coded:
-            column = self._rows.column(name).combine_chunks() if name != "hour" else self._hours()
-            coded = column.dictionary_encode()
+            # Encoded first: the texts of a task may be more than fit into one array.
+            column = self._hours() if name == "hour" else self._rows.column(name)
+            coded = column.dictionary_encode().combine_chunks()
             values = coded.dictionary
             order = pc.array_sort_indices(values)
             place = np.empty(len(values) + 1, np.min_scalar_type(len(values)))
@@ -216,8 +220,8 @@ class _Readings:
             self._coded[name] = codes, values
         return self._coded[name]
 
-    def _hours(self) -> pa.Array:
-        return pa.array(self.starts(_HOUR_US)).cast(_TIME)
+    def _hours(self) -> pa.ChunkedArray:
+        return pa.chunked_array([pa.array(self.starts(_HOUR_US)).cast(_TIME)])
 
 
 def _changes(*columns: npt.NDArray[np.generic]) -> _Places:

@@ -84,9 +84,12 @@ def _once(readings: list[_Reading]) -> Iterator[tuple[_Reading, int | None]]:
             before = first["seq"]
 
 
-@given(_READINGS.flatmap(lambda r: st.tuples(st.just(r), st.permutations(range(len(r))))))
+@given(
+    _READINGS.flatmap(lambda r: st.tuples(st.just(r), st.permutations(range(len(r))))),
+    st.integers(1, 3),
+)
 def test_windows_of_simulated_time_are_those_of_one_reading_after_the_other(
-    case: tuple[list[_Reading], list[int]],
+    case: tuple[list[_Reading], list[int]], at_a_time: int
 ) -> None:
     readings = _arrived(*case)
     expected = defaultdict(list)
@@ -95,11 +98,11 @@ def test_windows_of_simulated_time_are_those_of_one_reading_after_the_other(
         window = None if t_ms is None else t_ms // 10_000 * 10_000
         names = ("board", "connection", "sensor", "unit")
         expected[*(reading[name] for name in names), window, hour].append(reading["value"])
-    found = [
-        row
-        for batch in windows.by_simulated_time(_batches(readings, 7))
-        for row in batch.to_pylist()
-    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows, "_AT_A_TIME", at_a_time)
+        made = list(windows.by_simulated_time(_batches(readings, 7)))
+    assert all(batch.num_rows <= at_a_time for batch in made)
+    found = [row for batch in made for row in batch.to_pylist()]
     key = columns("gold_sensor_rollup")[:6]
     assert len(found) == len(expected)
     for row in found:
@@ -141,6 +144,23 @@ def test_minutes_have_each_value_once_and_what_is_missing(
     assert {key: sorted(of) for key, of in values.items()} == {
         key: sorted(value for value, _ in of) for key, of in expected.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("count", "p50", "p95"),
+    [(1, 1, 1), (2, 1, 2), (3, 2, 3), (11, 6, 11), (200, 100, 190), (201, 101, 191)],
+)
+def test_percentiles_are_values_that_so_many_do_not_exceed(
+    count: int, p50: float, p95: float
+) -> None:
+    one = {"board": "a", "connection": 1, "sensor": "t", "unit": "C", "t_ms": 5}
+    readings = [
+        {**one, "seq": seq, "event_time": _NOON, "value": float(count - seq)}
+        for seq in range(count)
+    ]
+    (found,) = windows.by_simulated_time(_batches(_arrived(readings, list(range(count))), 50))
+    (row,) = found.to_pylist()
+    assert (row["count"], row["p50"], row["p95"]) == (count, p50, p95)
 
 
 @pytest.mark.parametrize("made", [windows.by_simulated_time, windows.by_minute])
