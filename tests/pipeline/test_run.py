@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -251,6 +252,22 @@ def test_a_broker_that_dies_with_a_batch_under_way_holds_up_no_other(
         there(17)
     keys = _keys(config.place)
     assert len(keys) == 17 == len(set(keys))
+
+
+def test_a_failure_without_words_is_told_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark has such: what it asserts of a session that somebody ended."""
+    (tmp_path / "journal").mkdir()
+    config = load_config(_config(tmp_path, 'journal = "journal"'))
+
+    def start(streams: Streams, once: bool) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Streams, "start", start)
+    with pytest.raises(AssertionError):
+        run(cast(SparkSession, None), config, True, lambda status: None, lambda: False)
+    assert read_status(config.checkpoint).state == "failed: AssertionError"
 
 
 class _FailingOnceSeen:
