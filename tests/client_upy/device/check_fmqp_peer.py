@@ -120,7 +120,7 @@ def a_slow_peer_gets_whole_messages():
                 self.room = 5  # for the next one
             return count
 
-    client, stream = fmqp(Slow(), timeout_ms=200)
+    client, stream = fmqp(Slow(), timeout_ms=5000)
     stream.room = 0
     for body in (b"payload", b"again 7", b"x"):
         client.publish(b"topic", body)
