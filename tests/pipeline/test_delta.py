@@ -237,7 +237,7 @@ def test_what_was_replaced_goes_when_its_time_is_over(place: Storage) -> None:
 
 def test_a_past_that_is_not_kept_is_told_and_no_other_is_given(place: Storage) -> None:
     table = Table(place, _DATED, history_s=1.0)
-    before = datetime.now(UTC)
+    before = datetime.now(UTC) - timedelta(seconds=1)  # times of commits are of whole ms
     table.create()
     for number in range(2):
         table.add(_hours(place, number), "a", number)
