@@ -167,7 +167,7 @@ class Client:
     those of them for which it needs no right. ``held_by``: full queues it has to wait for.
     ``congested``: its connection takes no more for now; ``paced``: its session waits until that has
     taken what it was given; ``is_sent``: what was on its way to it from queues when it ended counts
-    as sent; ``holds``: its session takes no more, so
+    as sent, None: nobody knows yet; ``holds``: its session takes no more, so
     that ``slow`` says what happens to what is published to it. ``principal`` is who it is.
     ``topics`` are those it may publish, with their routes: that is one table for all who may the
     same. ``permitted`` has the table if it is not the bus's own. ``login``: what waits for a
@@ -183,7 +183,7 @@ class Client:
     published: int = 0
     congested: bool = False
     paced: bool = False
-    is_sent: bool = True
+    is_sent: bool | None = True
     holds: bool = False
     slow: SlowPolicy = "pause"
     answers: deque[_RetainedAnswer] | None = None
@@ -820,7 +820,7 @@ class Broker:
         """
         self._ending = True
         for client in self._clients.values():
-            client.is_sent = False
+            client.is_sent = None
 
     def stop(self, now: float) -> None:
         """End all connections together: every will runs while everyone is still subscribed.
@@ -846,7 +846,7 @@ class Broker:
         """Since ``stopping``: these connections were sent all that they were given."""
         for queue in self._bus.queues.values():
             if queue.durable:
-                for connection in queue.consumers:
+                for connection in queue.receivers:
                     if connection in sent:
                         queue.sent(connection)
                 self._forget_done(queue)

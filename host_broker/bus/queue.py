@@ -29,6 +29,7 @@ _MOST_BYTES_OVER = 64 * 1024 * 1024
 # this need not be stored for each.
 _MARKED_AHEAD = 10_000
 _NUMBER = Struct(">Q")
+_NOBODY: ConnectionId = 0
 # Of what was taken from the middle, so much may be there still; more is cleared away.
 _MOST_TAKEN = 64
 
@@ -157,7 +158,8 @@ class Queue:
         self.given = 0
         self._forgotten: list[int] = []
         self._to_be_sent: set[int] = set()  # done with, but on their way to a consumer
-        self._unsent: set[int] = set()  # on their way to consumers that have left without them
+        # On their way to consumers that have left: these may be sent yet, those of nobody will not.
+        self._unsent: dict[ConnectionId, set[int]] = {}
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.dropped = 0  # messages, since the start
@@ -199,13 +201,19 @@ class Queue:
         for consumer in self._consumers.values():
             found += consumer.in_flight
             found += consumer.on_its_way
-        found += self._unsent
+        for on_its_way in self._unsent.values():
+            found += on_its_way
         return found
 
     @property
     def consumers(self) -> Sequence[ConnectionId]:
         """The connections that take its messages."""
         return list(self._consumers)
+
+    @property
+    def receivers(self) -> Sequence[ConnectionId]:
+        """Its consumers, and those that have left and may not have been sent all yet."""
+        return [*self._consumers, *self._unsent]
 
     def has(self, connection: ConnectionId) -> bool:
         """Whether a connection is a consumer."""
@@ -315,7 +323,8 @@ class Queue:
         for consumer in self._consumers.values():
             first += consumer.in_flight
             first += [min(consumer.on_its_way)] if consumer.on_its_way else []
-        first += self._unsent
+        for on_its_way in self._unsent.values():
+            first += on_its_way
         return min(first, default=self._last_number + 1) - 1
 
     def set_checkpoint(self, name: bytes, number: int) -> bool:
@@ -385,8 +394,8 @@ class Queue:
     def take_forgotten(self) -> list[int]:
         """Return the numbers of what is done with since the last time, of a durable queue."""
         forgotten, self._forgotten = self._forgotten, []
-        for consumer in self._consumers.values():
-            on_its_way = consumer.on_its_way
+        ways = [consumer.on_its_way for consumer in self._consumers.values()]
+        for on_its_way in (*ways, *self._unsent.values()):
             if on_its_way and forgotten:
                 self._to_be_sent.update([each for each in forgotten if each in on_its_way])
                 forgotten = [each for each in forgotten if each not in on_its_way]
@@ -417,15 +426,20 @@ class Queue:
             consumer.ready = ready
 
     def sent(self, connection: ConnectionId) -> None:
-        """Note that a consumer was sent all that it was given."""
+        """Note that a consumer, also one that has left, was sent all that it was given."""
         consumer = self._consumers.get(connection)
         if consumer is not None:
             self._end_way(consumer)
+        if self._unsent:
+            self._are_sent(self._unsent.pop(connection, set()))
 
     def _end_way(self, consumer: _Consumer) -> None:
         on_its_way, consumer.on_its_way = consumer.on_its_way, set()
         consumer.on_its_way_bytes = 0
-        sent = on_its_way & self._to_be_sent
+        self._are_sent(on_its_way)
+
+    def _are_sent(self, numbers: set[int]) -> None:
+        sent = numbers & self._to_be_sent
         self._to_be_sent -= sent
         self._forgotten += sent
 
@@ -449,19 +463,20 @@ class Queue:
                     done += 1
         return done
 
-    def leave(self, connection: ConnectionId, *, is_sent: bool = True) -> None:
+    def leave(self, connection: ConnectionId, *, is_sent: bool | None = True) -> None:
         """Remove a consumer; what it had in flight comes back in order.
 
         Not ``is_sent``: what is on its way to it will not be sent, and is never done with; so it
-        comes again when this durable queue is restored.
+        comes again when this durable queue is restored. None: so it is unless ``sent`` says more.
         """
         consumer = self._consumers.pop(connection, None)
         if consumer is None:
             return
         if is_sent:
             self._end_way(consumer)
-        else:
-            self._unsent |= consumer.on_its_way
+        elif consumer.on_its_way:
+            whose = connection if is_sent is None else _NOBODY
+            self._unsent.setdefault(whose, set()).update(consumer.on_its_way)
         self._give_back(sorted(consumer.in_flight.values(), key=_number))
 
     def _give_back(self, returned: list[QueuedMessage]) -> None:
@@ -636,6 +651,8 @@ class Queue:
             self._to_be_sent -= numbers
             for consumer in self._consumers.values():
                 consumer.on_its_way -= numbers
+            for on_its_way in self._unsent.values():
+                on_its_way -= numbers
             kept = [each for each in self._kept if each.number not in numbers]
             if len(kept) < len(self._kept):
                 self._kept = deque(kept)

@@ -73,7 +73,9 @@ export function Boards({ live }) {
 function boardsOf(topics, clients, past) {
   const before = new Topics();
   before.take(
-    past.map(({ topic, at, text }) => ({ topic, at, payload: text ?? "", properties: {}, retained: true })),
+    past.map(({ topic, at, text, bytes }) => {
+      return { topic, at, payload: text ?? bytes ?? "", properties: {}, retained: true };
+    }),
   );
   const boards = boardsIn(before, []);
   for (const board of boards.values()) {

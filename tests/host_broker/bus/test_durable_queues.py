@@ -234,6 +234,27 @@ def test_what_is_not_sent_when_the_broker_stops_waits_again(marks: bool) -> None
         assert forgotten == {1, 3, 5}
 
 
+def test_a_will_that_is_sent_at_a_stop_does_not_come_again() -> None:
+    """Its consumer leaves, as fq's do, before it is known that the socket took it; one that does
+    not take it gets it from the next broker."""
+    stage = Stage()
+    board, other, quick, stuck = (stage.enter() for _ in range(4))
+    stage.slow.update((quick, stuck))
+    for client in (quick, stuck):
+        stage.do(client, Consume(_Q, 1, acknowledged=False))
+        stage.session(client).due = [StopConsuming(_Q)]
+    stage.session(board).last = [Enqueue(_Q, b"gone"), Enqueue(_Q, b"away")]
+    stage.session(other).last = [Wake(quick), Wake(stuck)]
+    stage.broker.stopping()
+    stage.broker.stop(stage.now)
+    assert _stored(stage.done()) == {(_Q, 1): True, (_Q, 2): True}
+    queue = stage.broker.queues[_Q]
+    assert (queue.consumers, queue.numbers, queue.done) == ([], [1, 2], 0)
+    stage.broker.sent_all({quick})
+    assert _stored(stage.done()) == {(_Q, 1): False}
+    assert (queue.numbers, queue.done) == ([2], 1)
+
+
 def test_what_is_acknowledged_while_its_queue_is_deleted_is_forgotten() -> None:
     """Or it would be on file for ever, and come again in another queue of this name."""
     stage = Stage()

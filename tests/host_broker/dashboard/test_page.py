@@ -89,12 +89,14 @@ def test_boards_that_were_heard_before_the_broker_s_last_start_are_there(
         with connect(f"fmqp://127.0.0.1:{port}") as client:
             body = json.dumps({"sensor": "temperature", "value": 21.5, "unit": "degC"})
             client.publish("telemetry/cellar/temperature", body.encode(), confirm=True)
+            client.publish("telemetry/cellar/raw", b"\xff\xfe\x00", confirm=True)  # is no text
         assert running.end()[0] == 0
     with broker(*arguments) as running:
         page = new_page().open(running.ports["auto"], "#/boards")
         cellar = page.locator("[data-board=cellar]")
         expect(cellar).to_contain_text("not heard now")
         expect(cellar).to_contain_text("21.5 degC")
+        expect(cellar.locator("li", has_text="raw").locator(".value")).to_have_text("ff fe 00")
         expect(page.locator("[data-board=pantry]")).to_contain_text("last heard")
         with connect(f"lightmq://127.0.0.1:{running.ports['auto']}/pantry"):
             expect(page.locator("[data-board=pantry]")).to_contain_text("online")
